@@ -1,0 +1,38 @@
+"""Operating systems that machines can run, and the Slurm that comes with each."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """One base operating system."""
+
+    name: str
+    platforms: tuple[str, ...]
+    slurm_version: str
+    """Slurm of the distribution's own packages, or the one built into the image where the distribution has none."""
+    source: str
+
+
+_ROWS = (
+    Image(
+        name="debian-12",
+        platforms=("local",),
+        slurm_version="22.05",
+        source="packages.debian.org/bookworm/slurm-wlm: 22.05.8",
+    ),
+    Image(
+        name="ubuntu-2404",
+        platforms=("gcp",),
+        slurm_version="23.11",
+        source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4",
+    ),
+    Image(
+        name="ubuntu-2204",
+        platforms=("gcp",),
+        slurm_version="25.05",
+        source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08",
+    ),
+)
+
+IMAGES: dict[str, Image] = {row.name: row for row in _ROWS}

@@ -1,0 +1,147 @@
+"""Machine types: what Slurm must know of a machine before it has ever booted.
+
+Slurm drains a node that reports less than slurm.conf claims, so memory is stated as what the kernel will at least
+report (`free -m`), not as what is paid for.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """GPUs of one kind in a machine."""
+
+    type: str
+    """Slurm's gres type, as in `--gpus=h100:8`."""
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineType:
+    """One row of the catalog."""
+
+    name: str
+    platform: str
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    memory_mib: int
+    real_memory: int
+    """MiB that Slurm may hand out: RealMemory in slurm.conf."""
+    gpu: Gpu | None = None
+    attachable_gpus: tuple[str, ...] = ()
+    """GPU types that a nodeset may attach to this machine type with `gpus:`."""
+    nics: int = 1
+    local_ssds: int = 0
+    """Local NVMe disks of 375 GiB that come with the machine."""
+    source: str
+
+    @property
+    def cpus(self) -> int:
+        """Logical processors, hardware threads included."""
+        return self.sockets * self.cores_per_socket * self.threads_per_core
+
+
+GCP_DOCS = "cloud.google.com/compute/docs"
+
+
+def gcp_real_memory(memory_mib: int) -> int:
+    """MiB that a Compute Engine machine of `memory_mib` surely reports.
+
+    Kernel and firmware keep 400 MiB plus 30 MiB per GiB: the formula of slurm-gcp (scripts/conf.py), which the
+    measurements agree with: `free -m` shows 15990 of 16384 on e2-standard-4 (formula 15504) and 3661 of 3840 on
+    n1-standard-1 (formula 3328).
+    """
+    return memory_mib - (400 + 30 * memory_mib // 1024)
+
+
+def _gcp(
+    name: str,
+    topology: tuple[int, int, int],
+    memory_mib: int,
+    *,
+    gpu: Gpu | None = None,
+    attachable: tuple[str, ...] = (),
+    nics: int = 1,
+    local_ssds: int = 0,
+    source: str,
+) -> MachineType:
+    sockets, cores, threads = topology
+    return MachineType(
+        name=name,
+        platform="gcp",
+        sockets=sockets,
+        cores_per_socket=cores,
+        threads_per_core=threads,
+        memory_mib=memory_mib,
+        real_memory=gcp_real_memory(memory_mib),
+        gpu=gpu,
+        attachable_gpus=attachable,
+        nics=nics,
+        local_ssds=local_ssds,
+        source=f"{GCP_DOCS}/{source}",
+    )
+
+
+def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) -> MachineType:
+    return MachineType(
+        name=name,
+        platform="local",
+        sockets=1,
+        cores_per_socket=cores,
+        threads_per_core=1,
+        memory_mib=memory_mib,
+        real_memory=memory_mib,
+        gpu=gpu,
+        attachable_gpus=("standin",),
+        source="ours: a claim that Slurm schedules by; the host's memory and cores are shared by all its machines",
+    )
+
+
+_ROWS = (
+    # Rehearsal. Stand-in GPUs are device nodes that Slurm counts and confines; nothing can compute on them.
+    _local("local-1c", cores=1, memory_mib=1024),
+    _local("local-2c", cores=2, memory_mib=2048),
+    _local("local-4c", cores=4, memory_mib=4096),
+    _local("local-2c-2gpu", cores=2, memory_mib=2048, gpu=Gpu(type="standin", count=2)),
+    _local("local-2c-8gpu", cores=2, memory_mib=2048, gpu=Gpu(type="standin", count=8)),
+    # Compute Engine. Topology: sockets, cores per socket, threads per core.
+    _gcp(
+        "a3-megagpu-8g",
+        (2, 52, 2),
+        1872 * 1024,
+        gpu=Gpu(type="h100", count=8),
+        nics=9,  # one for the system network, eight for the GPUs
+        local_ssds=16,
+        source="accelerator-optimized-machines#a3-mega-vms",
+    ),
+    _gcp("c2-standard-4", (1, 2, 2), 16 * 1024, source="compute-optimized-machines#c2_machine_types"),
+    _gcp("c2-standard-8", (1, 4, 2), 32 * 1024, source="compute-optimized-machines#c2_machine_types"),
+    _gcp("e2-standard-2", (1, 1, 2), 8 * 1024, source="general-purpose-machines#e2-standard"),
+    _gcp("e2-standard-4", (1, 2, 2), 16 * 1024, source="general-purpose-machines#e2-standard"),
+    _gcp("e2-standard-8", (1, 4, 2), 32 * 1024, source="general-purpose-machines#e2-standard"),
+    _gcp("n2-standard-2", (1, 1, 2), 8 * 1024, source="general-purpose-machines#n2-standard"),
+    _gcp("n2-standard-4", (1, 2, 2), 16 * 1024, source="general-purpose-machines#n2-standard"),
+    # A single vCPU is one hardware thread, so Slurm sees one core with one thread (guide's slurm.conf agrees).
+    _gcp(
+        "n1-standard-1",
+        (1, 1, 1),
+        3840,
+        attachable=("t4", "v100", "p4", "p100"),
+        source="general-purpose-machines#n1-standard",
+    ),
+    _gcp(
+        "n1-standard-4",
+        (1, 2, 2),
+        15 * 1024,
+        attachable=("t4", "v100", "p4", "p100"),
+        source="general-purpose-machines#n1-standard",
+    ),
+)
+
+MACHINE_TYPES: dict[str, MachineType] = {row.name: row for row in _ROWS}
+
+
+def machine_type(name: str) -> MachineType:
+    """The row of that name. Raises KeyError: names from configuration were checked when it was parsed."""
+    return MACHINE_TYPES[name]

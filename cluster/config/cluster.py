@@ -1,0 +1,89 @@
+"""The whole cluster, as a stack file describes it under `hpc:cluster`."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from cluster.catalog import IMAGES
+from cluster.config.accounting import Accounting
+from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.partitions import Partition
+from cluster.config.platforms import with_defaults
+from cluster.config.section import Section
+from cluster.config.slurm import SlurmSettings
+from cluster.config.types import (
+    ClusterCidr,
+    ClusterName,
+    Directory,
+    Flag,
+    GroupName,
+    NodesetName,
+    PartitionName,
+    RegularId,
+)
+from cluster.config.users import User
+
+
+class Network(Section):
+    """The cluster's own network."""
+
+    cidr: ClusterCidr
+    """Private IPv4 network for all machines; no other network in reach may overlap it. Default on local: 10.77.0.0/20."""
+
+
+class Storage(Section):
+    """File systems that machines share."""
+
+    shared: tuple[Directory, ...] = ()
+    """Directories that every machine sees alike. Default on local: /home, /opt/apps, /var/mail."""
+
+
+class Image(Section):
+    """The operating system of the machines."""
+
+    base: str
+    """Operating system of the catalog, which also says which Slurm it comes with. Default on local: debian-12."""
+
+
+class ClusterConfig(Section):
+    """One Slurm cluster."""
+
+    platform: Literal["local", "gcp", "nebius"]
+    """Where the cluster is made: local is the rehearsal on this machine."""
+    name: ClusterName
+    """Name of the cluster, in Slurm and in front of every host name. Can't be changed later."""
+    network: Network
+    """The cluster's own network."""
+    storage: Storage
+    """File systems that machines share."""
+    image: Image
+    """The operating system of the machines."""
+    controller: Controller = Controller()
+    """The machine that runs slurmctld, slurmdbd and the accounting database."""
+    login: Login = Login()
+    """Machines where people log in and submit jobs."""
+    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1)
+    """Compute nodes, by kind."""
+    partitions: Mapping[PartitionName, Partition] = Field(min_length=1)
+    """Queues, by name."""
+    groups: Mapping[GroupName, RegularId] = Field(default_factory=dict)
+    """Groups that users share, with their number, e.g. {ml: 3001}."""
+    users: tuple[User, ...] = ()
+    """People who use the cluster."""
+    accounting: Accounting = Accounting()
+    """Who is charged, and within which limits."""
+    slurm: SlurmSettings = SlurmSettings()
+    """Slurm's own settings; the defaults suit a cluster of any size here."""
+    deletion_protection: Flag
+    """Whether data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _platform_defaults(cls, given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+        return with_defaults(given) if isinstance(given, Mapping) else given
+
+    @property
+    def slurm_version(self) -> str:
+        """Slurm's release, such as 22.05: what the configuration says, else what the image comes with."""
+        return self.slurm.version or IMAGES[self.image.base].slurm_version

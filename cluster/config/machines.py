@@ -1,0 +1,79 @@
+"""Sections that ask for machines: controller, login, nodesets."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from cluster.config.findings import Refused
+from cluster.config.section import Section
+from cluster.config.types import Cidr, Feature, Natural, Positive, Scalar
+
+
+class Gpus(Section):
+    """GPUs attached to a machine type that has none of its own."""
+
+    type: str
+    """GPU type that the machine type can take, e.g. t4 on n1-standard-1, standin on the local types."""
+    count: Positive
+    """GPUs in each machine."""
+
+
+class Controller(Section):
+    """The machine that runs slurmctld, slurmdbd and the accounting database."""
+
+    machine_type: str = ""
+    """Machine type of the catalog. Default: the platform's smallest that suffices."""
+
+
+class Login(Section):
+    """Machines where people log in and submit jobs; they run no daemon of Slurm."""
+
+    on: Literal["controller"] | None = None
+    """`controller` makes the controller the login machine as well; then nothing else is given here."""
+    count: Natural = 1
+    """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
+    machine_type: str = ""
+    """Machine type of the catalog. Default: the platform's smallest that suffices."""
+
+    @model_validator(mode="after")
+    def _on_excludes_machines(self) -> Self:
+        refuse_machines_beside_on(self)
+        return self
+
+
+class Nodeset(Section):
+    """Compute nodes of one kind."""
+
+    on: Literal["controller"] | None = None
+    """`controller` makes the controller a compute node as well; the nodeset is that one machine."""
+    count: Positive = 1
+    """Nodes, numbered from 0. More adds at the end, fewer removes from the end."""
+    machine_type: str = ""
+    """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
+    gpus: Gpus | None = None
+    """GPUs to attach, on machine types that have none of their own."""
+    features: tuple[Feature, ...] = ()
+    """Node features that jobs can ask for with --constraint."""
+    node_conf: Mapping[str, Scalar] = Field(default_factory=dict)
+    """Parameters of the NodeName line to set or override, e.g. {Weight: 10, MemSpecLimit: 512}."""
+    addresses: Cidr | None = None
+    """local only: address block of this nodeset, inside network.cidr. Default: a seventh of the network in file order."""
+
+    @model_validator(mode="after")
+    def _on_excludes_machines(self) -> Self:
+        refuse_machines_beside_on(self)
+        return self
+
+
+def refuse_machines_beside_on(section: Login | Nodeset) -> None:
+    """A role on the controller has no machines of its own that could be counted, typed or addressed."""
+    if section.on is None:
+        return
+    beside = sorted({"count", "machine_type", "gpus", "addresses"} & section.model_fields_set)
+    if beside:
+        raise Refused(
+            "`on: controller` without count, machine_type, gpus or addresses",
+            f"remove {' and '.join(beside)} here, or remove `on`; the machine's type is controller.machine_type",
+        )

@@ -1,0 +1,43 @@
+"""Partitions: which nodes, for whom, for how long."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from cluster.config.section import Section
+from cluster.config.types import AccountName, Flag, GroupName, Natural, Positive, QosName, Scalar, SlurmTime, Whole
+
+
+class Partition(Section):
+    """One queue."""
+
+    nodesets: tuple[str, ...] = Field(min_length=1)
+    """Names of the nodesets whose nodes are in this partition."""
+    default: Flag = False
+    """Jobs that name no partition go here; exactly one partition is the default."""
+    exclusive: Flag = False
+    """A job gets whole nodes, whatever it asked for."""
+    max_time: SlurmTime = "INFINITE"
+    """Longest run time that a job can ask for, e.g. "24:00:00"."""
+    default_time: SlurmTime | None = None
+    """Run time of jobs that ask for none. Default: max_time."""
+    def_mem_per_cpu: Positive | None = None
+    """MiB for each CPU of jobs that ask for no memory. Default: the nodes' memory divided by their CPUs."""
+    max_mem_per_cpu: Positive | None = None
+    """MiB for each CPU that a job gets at most; a job that asks for more is charged more CPUs."""
+    min_nodes: Natural | None = None
+    """Fewest nodes of a job."""
+    max_nodes: Positive | None = None
+    """Most nodes of a job."""
+    priority_tier: Whole | None = Field(default=None, ge=0, le=65533)
+    """Jobs of a higher tier are considered first on nodes that partitions share. Default of Slurm: 1."""
+    qos: QosName | None = None
+    """QOS whose limits hold for the partition as a whole."""
+    allow_accounts: tuple[AccountName, ...] = ()
+    """Accounts that may use the partition. Default: all."""
+    allow_groups: tuple[GroupName, ...] = ()
+    """Groups that may use the partition. Default: all."""
+    allow_qos: tuple[QosName, ...] = ()
+    """QOS that may be used here. Default: all."""
+    conf: Mapping[str, Scalar] = Field(default_factory=dict)
+    """Further parameters of the PartitionName line, e.g. {PreemptMode: REQUEUE}."""

@@ -1,0 +1,77 @@
+"""Platforms, and the defaults that each of them brings to the sections that all share."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """One place where clusters can be made."""
+
+    name: str
+    built: bool
+    """Whether this version of the program can make clusters there."""
+    defaults: Mapping[str, Any]
+    """Laid under what the stack file says, section by section."""
+    machine_types: Mapping[str, str]
+    """Default machine type of each role."""
+
+
+PLATFORMS: dict[str, Platform] = {
+    platform.name: platform
+    for platform in (
+        Platform(
+            name="local",
+            built=True,
+            defaults={
+                "network": {"cidr": "10.77.0.0/20"},
+                "storage": {"shared": ["/home", "/opt/apps", "/var/mail"]},
+                "image": {"base": "debian-12"},
+                "deletion_protection": False,
+            },
+            machine_types={"controller": "local-1c", "login": "local-1c", "node": "local-2c"},
+        ),
+        Platform(
+            name="gcp",
+            built=False,
+            defaults={
+                "network": {"cidr": "172.16.0.0/20"},
+                "storage": {},
+                "image": {"base": "ubuntu-2204"},
+                "deletion_protection": True,
+            },
+            machine_types={"controller": "c2-standard-8", "login": "c2-standard-4", "node": "n2-standard-2"},
+        ),
+    )
+}
+
+
+def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The cluster as written, with the platform's defaults filled in where nothing is said.
+
+    Wrong shapes are left as they are, for the models to complain about.
+    """
+    filled: dict[str, Any] = dict(given)
+    platform = PLATFORMS.get(str(given.get("platform")))
+    if platform is None:
+        return filled
+    for key, default in platform.defaults.items():
+        said = filled.get(key)
+        if said is None:
+            filled[key] = copy.deepcopy(default)
+        elif isinstance(default, Mapping) and isinstance(said, Mapping):
+            filled[key] = {**copy.deepcopy(default), **said}
+    for key in ("controller", "login"):
+        filled[key] = _typed(filled.get(key) or {}, platform.machine_types[key])
+    nodesets = filled.get("nodesets")
+    if isinstance(nodesets, Mapping):
+        filled["nodesets"] = {name: _typed(one or {}, platform.machine_types["node"]) for name, one in nodesets.items()}
+    return filled
+
+
+def _typed(section: Any, machine_type: str) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    if not isinstance(section, Mapping) or "on" in section or "machine_type" in section:
+        return section
+    return {**section, "machine_type": machine_type}

@@ -1,0 +1,53 @@
+"""Slurm's own settings."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from cluster.config.section import Section
+from cluster.config.types import Scalar, Seconds
+
+
+class Timers(Section):
+    """How long Slurm waits; all in seconds."""
+
+    slurmctld: Seconds = 120
+    """SlurmctldTimeout: until a backup controller takes over."""
+    slurmd: Seconds = 300
+    """SlurmdTimeout: silence after which a node is set down and its jobs end."""
+    inactive: Seconds = 0
+    """InactiveLimit: until the job of an srun that does not answer is ended; 0 never."""
+    kill_wait: Seconds = 30
+    """KillWait: between SIGTERM and SIGKILL at a job's time limit."""
+    min_job_age: Seconds = 300
+    """MinJobAge: how long a finished job stays in squeue's reach."""
+    unkillable_step: Seconds = 240
+    """UnkillableStepTimeout: until a node whose processes don't die is drained; large memory takes long to free."""
+    message: Seconds = 30
+    """MessageTimeout: for one request between daemons and commands."""
+    batch_start: Seconds = 60
+    """BatchStartTimeout: until a batch job that does not start is requeued."""
+    prolog_epilog: Seconds = 600
+    """PrologEpilogTimeout: for one prolog or epilog; container images pulled in a prolog take minutes."""
+
+
+class SlurmSettings(Section):
+    """Slurm's own settings."""
+
+    version: Literal["22.05", "23.11", "24.11", "25.05"] | None = None
+    """Slurm's release. Default: what image.base comes with."""
+    timers: Timers = Timers()
+    """How long Slurm waits; all in seconds."""
+    consumable: Literal["core", "cpu"] = "core"
+    """Smallest unit given to a job: a core with all its threads, or one hardware thread (CR_Core or CR_CPU)."""
+    return_to_service: Literal[0, 1, 2] = 2
+    """When a down node comes back by itself: 0 never, 1 if it had only stopped answering, 2 whenever it registers."""
+    mpi_default: Literal["none", "pmi2", "pmix"] = "pmix"
+    """How srun starts MPI ranks unless told otherwise."""
+    prolog_flags: tuple[Literal["Alloc", "Contain", "DeferBatch", "NoHold", "Serial", "X11"], ...] = ("Contain",)
+    """PrologFlags; Contain gives each job a container on its nodes before its first step."""
+    job_account_gather: Literal["cgroup", "linux"] | None = None
+    """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
+    extra: Mapping[str, Scalar] = Field(default_factory=dict)
+    """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

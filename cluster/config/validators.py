@@ -1,0 +1,179 @@
+"""Rules for single values. Each function returns the value, or raises Refused with an example of a good one."""
+
+import base64
+import binascii
+import ipaddress
+import re
+
+from cluster.config.findings import Refused
+
+_DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+_SLURM_NAME = re.compile(r"^[a-z][-_a-z0-9]*$")
+_PARTITION = re.compile(r"^[A-Za-z][-_A-Za-z0-9]*$")
+_UNIX_NAME = re.compile(r"^[a-z_][-a-z0-9_]{0,31}$")
+_FEATURE = re.compile(r"^[A-Za-z0-9_][-A-Za-z0-9_.=:]*$")
+_SLURM_TIME = re.compile(r"^(?:\d+-\d+(?::[0-5]?\d){0,2}|\d+(?::[0-5]?\d){0,2}|infinite|INFINITE|UNLIMITED|unlimited)$")
+_MEMORY = re.compile(r"^([0-9]+)([MGT])$")
+_TRES = re.compile(r"^(cpu|mem|node|energy|billing|fs/[a-z]+|gres/[a-z0-9_]+(:[a-z0-9_]+)?|license/[a-z0-9_]+)$")
+
+RESERVED_USERS = frozenset(
+    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody _apt sshd "
+    "messagebus systemd-network systemd-resolve systemd-timesync munge slurm mysql postfix adm tty disk sudo".split(),
+)
+"""Users and groups of the operating system and of the daemons that the cluster runs."""
+
+KEY_TYPES = (
+    "ssh-ed25519",
+    "ssh-rsa",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+)
+
+REGULAR_UIDS = ((1000, 60000), (65536, 524287))
+"""What Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
+
+
+def dns_label(value: str) -> str:
+    """A name that becomes part of host names."""
+    if not _DNS_LABEL.match(value) or len(value) > 20:
+        raise Refused(
+            "1 to 20 of a-z, 0-9 and -, a letter first and no - last, e.g. gpu-large",
+            "choose a name that can stand in a host name",
+        )
+    return value
+
+
+def slurm_name(value: str) -> str:
+    """A name of an account or a QOS; Slurm's database keeps both in lower case."""
+    if not _SLURM_NAME.match(value) or len(value) > 40:
+        raise Refused(
+            "1 to 40 of a-z, 0-9, - and _, a letter first, e.g. research",
+            "write it in lower case: Slurm's database would change it",
+        )
+    return value
+
+
+def partition_name(value: str) -> str:
+    """A partition's name."""
+    if not _PARTITION.match(value) or len(value) > 40:
+        raise Refused("1 to 40 letters, digits, - and _, a letter first, e.g. gpu", "choose another name")
+    if value.lower() in ("default", "all", "none"):
+        raise Refused(
+            "any name but default, all and none, e.g. batch",
+            f"rename the partition: {value.upper()} is a keyword of slurm.conf",
+        )
+    return value
+
+
+def unix_name(value: str) -> str:
+    """A login name of a person, or a group of people."""
+    if not _UNIX_NAME.match(value):
+        raise Refused(
+            "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice",
+            "write it as Debian's useradd takes it",
+        )
+    if value in RESERVED_USERS:
+        raise Refused(
+            "a name that no system user or daemon has, e.g. alice",
+            f"choose another name: {value} belongs to the operating system",
+        )
+    return value
+
+
+def regular_id(value: int) -> int:
+    """A uid or gid of a person."""
+    if not any(first <= value <= last for first, last in REGULAR_UIDS):
+        ranges = " or ".join(f"{first} to {last}" for first, last in REGULAR_UIDS)
+        raise Refused(f"{ranges}, e.g. 2001", "take a number outside the operating system's own ranges")
+    return value
+
+
+def public_key(value: str) -> str:
+    """One line of an authorized_keys file, without options."""
+    parts = value.split(None, 2)
+    advice = "paste the line of ~/.ssh/id_ed25519.pub (the public key, made with `ssh-keygen -t ed25519`)"
+    if "PRIVATE KEY" in value:
+        raise Refused(
+            "a public key, e.g. ssh-ed25519 AAAAC3... alice@laptop", f"never put a private key here: {advice}"
+        )
+    if len(parts) < 2 or parts[0] not in KEY_TYPES or "\n" in value.strip():
+        raise Refused(f"one line: type, key, comment; types: {', '.join(KEY_TYPES)}", advice)
+    try:
+        blob = base64.b64decode(parts[1], validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused("the key in base64, e.g. ssh-ed25519 AAAAC3... alice@laptop", advice) from None
+    kind = parts[0].encode()
+    # The blob begins with its own type, length first; a key cut short or pasted under another type shows here.
+    if len(blob) < 40 or blob[:4] != len(kind).to_bytes(4, "big") or blob[4 : 4 + len(kind)] != kind:
+        raise Refused(f"a whole {parts[0]} key", f"the key is cut short or of another type: {advice}")
+    return value.strip()
+
+
+def private_network(value: str) -> str:
+    """A private IPv4 network in CIDR notation, without host bits."""
+    example = "a private IPv4 network, e.g. 10.77.0.0/20"
+    try:
+        network = ipaddress.IPv4Network(value, strict=False)
+    except ValueError:
+        raise Refused(example, "write four numbers, a slash and the prefix length") from None
+    if "/" not in value:
+        raise Refused(example, f"add the prefix length, e.g. {network.network_address}/20")
+    if str(network) != value:
+        raise Refused(example, f"write the network's first address: {network}")
+    blocks = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+    if not any(network.subnet_of(ipaddress.IPv4Network(block)) for block in blocks):
+        raise Refused(f"a network inside {', '.join(blocks)}, e.g. 10.77.0.0/20", "take a private range")
+    return value
+
+
+def cluster_cidr(value: str) -> str:
+    """A private network big enough for a cluster's address plan."""
+    prefix = ipaddress.IPv4Network(private_network(value)).prefixlen
+    if prefix > 26:
+        raise Refused("a private IPv4 network of /8 to /26, e.g. 10.77.0.0/20", "take a larger network")
+    return value
+
+
+def absolute_path(value: str) -> str:
+    """A mount point."""
+    if not re.match(r"^(/[A-Za-z0-9._-]+)+$", value) or any(part in (".", "..") for part in value.split("/")):
+        raise Refused("an absolute path without spaces, e.g. /opt/apps", "write it from the root, without . and ..")
+    return value
+
+
+def slurm_time(value: str) -> str:
+    """A time limit as slurm.conf and sacctmgr read it."""
+    if not _SLURM_TIME.match(value):
+        raise Refused(
+            "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or INFINITE, "
+            "e.g. 12:00:00 or 7-00:00:00",
+            "write the limit in one of these forms, in quotes",
+        )
+    return value.upper() if value.isalpha() else value
+
+
+def memory(value: str) -> str:
+    """An amount of memory."""
+    match = _MEMORY.match(value)
+    if not match or int(match.group(1)) < 1:
+        raise Refused("a whole number and M, G or T, e.g. 4G", "give the unit")
+    return value
+
+
+def feature(value: str) -> str:
+    """A node feature, as `--constraint` takes it."""
+    if not _FEATURE.match(value):
+        raise Refused("letters, digits, _, -, . and =, e.g. h100", "remove what --constraint would read as an operator")
+    return value
+
+
+def tres_name(value: str) -> str:
+    """A trackable resource that a limit can name."""
+    if not _TRES.match(value):
+        raise Refused(
+            "cpu, mem (in MiB), node, billing, gres/gpu or gres/gpu:TYPE", "name the resource as sacctmgr does"
+        )
+    return value

@@ -1,0 +1,103 @@
+"""The machines of a cluster: their names, what each does and what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
+
+if TYPE_CHECKING:
+    # Names of types only: the configuration's own rules ask the roster, so it can't be imported in turn.
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.machines import Nodeset
+
+Role = Literal["controller", "login", "node"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineSpec:
+    """One machine that must exist."""
+
+    name: str
+    """Host name, and NodeName in Slurm if it is a node."""
+    roles: tuple[Role, ...]
+    machine_type: MachineType
+    gpu: Gpu | None = None
+    """GPUs that it has, its own or attached."""
+    nodeset: str | None = None
+    index: int = 0
+    """Position among machines of its kind; counting down removes the last one first."""
+
+
+def controller_name(config: ClusterConfig) -> str:
+    """Host name of the controller."""
+    return f"{config.name}-controller"
+
+
+def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
+    """Names of a nodeset's nodes, in order."""
+    section = config.nodesets[nodeset]
+    if section.on:
+        return (controller_name(config),)
+    return tuple(f"{config.name}-{nodeset}-{index}" for index in range(section.count))
+
+
+def nodeset_type(config: ClusterConfig, section: Nodeset) -> MachineType:
+    """Machine type of a nodeset's nodes."""
+    return MACHINE_TYPES[config.controller.machine_type if section.on else section.machine_type]
+
+
+def nodeset_gpu(config: ClusterConfig, section: Nodeset) -> Gpu | None:
+    """GPUs of each node of a nodeset."""
+    if section.gpus:
+        return Gpu(type=section.gpus.type, count=section.gpus.count)
+    return nodeset_type(config, section).gpu
+
+
+def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
+    """Every machine: the controller, the login machines, then the nodes in the file's order."""
+    hosted = [name for name, section in config.nodesets.items() if section.on]
+    controller_type = MACHINE_TYPES[config.controller.machine_type]
+    roles: list[Role] = ["controller"]
+    if config.login.on:
+        roles.append("login")
+    if hosted:
+        roles.append("node")
+    found = [
+        MachineSpec(
+            name=controller_name(config),
+            roles=tuple(roles),
+            machine_type=controller_type,
+            gpu=controller_type.gpu,
+            nodeset=hosted[0] if hosted else None,
+        ),
+    ]
+    if not config.login.on:
+        login_type = MACHINE_TYPES[config.login.machine_type]
+        found += [
+            MachineSpec(
+                name=f"{config.name}-login-{index}",
+                roles=("login",),
+                machine_type=login_type,
+                gpu=login_type.gpu,
+                index=index,
+            )
+            for index in range(config.login.count)
+        ]
+    for name, section in config.nodesets.items():
+        if section.on:
+            continue
+        gpu = nodeset_gpu(config, section)
+        found += [
+            MachineSpec(
+                name=node,
+                roles=("node",),
+                machine_type=MACHINE_TYPES[section.machine_type],
+                gpu=gpu,
+                nodeset=name,
+                index=index,
+            )
+            for index, node in enumerate(node_names(config, name))
+        ]
+    return tuple(found)

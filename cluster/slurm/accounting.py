@@ -1,0 +1,90 @@
+"""What the accounting database must hold: accounts, users and QOS, as data that scripts on the controller apply."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.config.accounting import Account, Qos
+from cluster.config.cluster import ClusterConfig
+from cluster.config.users import User
+
+GENERAL = "general"
+"""Account of users that name none, where several or no accounts are declared."""
+
+
+def accounts(config: ClusterConfig) -> tuple[Account, ...]:
+    """Declared accounts; without any, those that users name."""
+    declared = tuple(Account(name=one) if isinstance(one, str) else one for one in config.accounting.accounts)
+    if declared:
+        return declared
+    names = {name for user in config.users for name in (user.account or GENERAL, *user.accounts)}
+    return tuple(Account(name=name) for name in sorted(names))
+
+
+def default_account(config: ClusterConfig, user: User) -> str:
+    """Account that a user's jobs are charged to unless told otherwise."""
+    if user.account:
+        return user.account
+    declared = accounts(config) if config.accounting.accounts else ()
+    return declared[0].name if len(declared) == 1 else GENERAL
+
+
+def desired(config: ClusterConfig) -> dict[str, Any]:
+    """Everything the database must hold; limits carry sacctmgr's own option names and values."""
+    return {
+        "cluster": config.name,
+        "accounts": [_account(one) for one in _parents_first(accounts(config))],
+        "users": [_user(config, one) for one in config.users],
+        "qos": [_qos(one) for one in config.accounting.qos],
+    }
+
+
+def _parents_first(given: tuple[Account, ...]) -> list[Account]:
+    ordered: list[Account] = []
+    waiting = list(given)
+    while waiting:
+        known = {one.name for one in ordered}
+        ready = [one for one in waiting if one.parent is None or one.parent in (known | {"root"})]
+        ordered += ready
+        waiting = [one for one in waiting if one not in ready]
+        if not ready:
+            break
+    return ordered
+
+
+def _account(account: Account) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "name": account.name,
+        "parent": account.parent or "root",
+        "description": account.description or account.name,
+        "organization": account.organization or account.parent or account.name,
+    }
+    return known | ({"fairshare": account.fairshare} if account.fairshare else {})
+
+
+def _user(config: ClusterConfig, user: User) -> dict[str, Any]:
+    default = default_account(config, user)
+    return {
+        "name": user.name,
+        "default_account": default,
+        "accounts": [default, *(name for name in user.accounts if name != default)],
+        "qos": list(user.qos),
+    }
+
+
+def _qos(qos: Qos) -> dict[str, Any]:
+    limits = {
+        "Priority": qos.priority,
+        "MaxWall": qos.max_wall,
+        "MaxJobsPerUser": qos.max_jobs_per_user,
+        "MaxSubmitJobsPerUser": qos.max_submit_jobs_per_user,
+        "MaxTRESPerJob": _tres(qos.max_tres_per_job),
+        "MaxTRESPerUser": _tres(qos.max_tres_per_user),
+        "GrpTRES": _tres(qos.grp_tres),
+        "Preempt": ",".join(qos.preempt),
+        "Flags": ",".join(qos.flags),
+    }
+    return {"name": qos.name} | {name: str(value) for name, value in limits.items() if value not in (None, "")}
+
+
+def _tres(limits: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={count}" for name, count in limits.items())

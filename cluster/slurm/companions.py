@@ -1,0 +1,48 @@
+"""The files that nodes fetch beside slurm.conf: gres.conf, cgroup.conf, topology.conf."""
+
+from cluster import hostlist
+from cluster.config.cluster import ClusterConfig
+from cluster.roster import node_names, nodeset_gpu
+from cluster.slurm.conf import HEADER
+from cluster.slurm.text import Group, document, groups, section
+
+
+def render_gres(config: ClusterConfig) -> str:
+    """Text of gres.conf: which device files are which GPUs."""
+    lines: list[str] = []
+    for name, one in config.nodesets.items():
+        gpu = nodeset_gpu(config, one)
+        if gpu is None:
+            continue
+        devices = f"/dev/nvidia[0-{gpu.count - 1}]" if gpu.count > 1 else "/dev/nvidia0"
+        nodes = hostlist.compress(node_names(config, name))
+        lines.append(f"NodeName={nodes} Name=gpu Type={gpu.type} File={devices}")
+    why = "Devices are named, not detected: detection needs a slurmd built against the driver's library."
+    return document(HEADER, [section("GPUs", why, lines)])
+
+
+def render_cgroup(config: ClusterConfig) -> str:
+    """Text of cgroup.conf: what a job is kept within."""
+    local = config.platform == "local"
+    cores = Group(
+        title="Confinement",
+        why="A job can't use cores, memory or GPUs that it was not given. Swap is left alone: on cgroup v1 it takes a "
+        "kernel booted with swapaccount=1."
+        + (" Cores are not confined: nodes of a rehearsal claim more than the host has." if local else ""),
+        settings={
+            "CgroupPlugin": "autodetect",
+            "ConstrainCores": not local,
+            "ConstrainRAMSpace": True,
+            "ConstrainSwapSpace": False,
+            "ConstrainDevices": True,
+        },
+    )
+    return document(HEADER, groups([cores]))
+
+
+def render_topology(config: ClusterConfig) -> str:
+    """Text of topology.conf: a switch for each nodeset below one root, so that jobs keep to one kind of node."""
+    leaves = [f"SwitchName=ns-{name} Nodes={hostlist.compress(node_names(config, name))}" for name in config.nodesets]
+    root = f"SwitchName=root Switches={','.join(f'ns-{name}' for name in config.nodesets)}"
+    why = "One switch for each nodeset: a job is placed within one nodeset if it fits."
+    return document(HEADER, [section("Switches", why, [*leaves, root])])

@@ -1,0 +1,71 @@
+"""Node and partition lines of slurm.conf."""
+
+from collections.abc import Mapping
+
+from cluster import hostlist
+from cluster.config.cluster import ClusterConfig
+from cluster.config.partitions import Partition
+from cluster.roster import node_names, nodeset_gpu, nodeset_type
+from cluster.slurm.text import Value, assignments
+
+
+def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
+    """One NodeName line and one NodeSet line for each nodeset: its nodes are alike."""
+    lines: list[str] = []
+    for name, section in config.nodesets.items():
+        kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
+        names = node_names(config, name)
+        nodes = hostlist.compress(names)
+        settings: dict[str, Value] = {
+            "NodeName": nodes,
+            "NodeAddr": hostlist.compress(addresses[one] for one in names) if addresses else None,
+            "CPUs": kind.cpus,
+            "Boards": 1,
+            "SocketsPerBoard": kind.sockets,
+            "CoresPerSocket": kind.cores_per_socket,
+            "ThreadsPerCore": kind.threads_per_core,
+            "RealMemory": kind.real_memory,
+            "Gres": f"gpu:{gpu.type}:{gpu.count}" if gpu else None,
+            "Feature": ",".join(section.features),
+            **section.node_conf,
+            "State": "UNKNOWN",
+        }
+        lines.append(" ".join(assignments(settings)))
+        lines.append(f"NodeSet={name} Nodes={nodes}")
+    return lines
+
+
+def memory_per_cpu(config: ClusterConfig, partition: Partition) -> int:
+    """MiB for each CPU, so that a job on all CPUs of a node gets all its memory: the smallest over the nodesets.
+
+    Without it, a job that asks for no memory would get all of a node's, and be alone there.
+    """
+    kinds = [nodeset_type(config, config.nodesets[name]) for name in partition.nodesets]
+    return min(kind.real_memory // kind.cpus for kind in kinds)
+
+
+def partition_lines(config: ClusterConfig) -> list[str]:
+    """One PartitionName line for each partition."""
+    lines: list[str] = []
+    for name, part in config.partitions.items():
+        settings: dict[str, Value] = {
+            "PartitionName": name,
+            "Nodes": ",".join(part.nodesets),
+            "Default": "YES" if part.default else None,
+            "State": "UP",
+            "MaxTime": part.max_time,
+            "DefaultTime": part.default_time,
+            "DefMemPerCPU": part.def_mem_per_cpu or memory_per_cpu(config, part),
+            "MaxMemPerCPU": part.max_mem_per_cpu,
+            "MinNodes": part.min_nodes,
+            "MaxNodes": part.max_nodes,
+            "OverSubscribe": "EXCLUSIVE" if part.exclusive else None,
+            "PriorityTier": part.priority_tier,
+            "QOS": part.qos,
+            "AllowAccounts": ",".join(part.allow_accounts),
+            "AllowGroups": ",".join(part.allow_groups),
+            "AllowQos": ",".join(part.allow_qos),
+            **part.conf,
+        }
+        lines.append(" ".join(assignments(settings)))
+    return lines

@@ -1,0 +1,18 @@
+"""Where Slurm keeps things, and the ports it listens on: the same on every machine of every platform."""
+
+CONFIG = "/etc/slurm"
+STATE = "/var/spool/slurmctld"
+SPOOL = "/var/spool/slurmd"
+LOGS = "/var/log/slurm"
+RUN = "/run/slurm"
+"""Pid files; a folder of slurm's own, because slurm may not write into /run itself."""
+ARCHIVE = "/var/spool/slurmdbd"
+"""Where slurmdbd puts job records before it purges them; its default, /tmp, would lose them."""
+MAIL = "/usr/bin/mail"
+
+SLURMCTLD_PORT = 6817
+SLURMD_PORT = 6818
+SLURMDBD_PORT = 6819
+DATABASE = "slurm_acct_db"
+DATABASE_PORT = 3306
+USER = "slurm"

@@ -1,0 +1,52 @@
+"""Text of Slurm's configuration files: groups of settings, each under the reason for it."""
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Value = str | int | bool | None
+
+_WIDTH = 116
+
+
+def word(value: str | int | bool) -> str:  # noqa: FBT001 - a value of a file, not a switch of ours
+    """Write one value as Slurm reads it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Settings that belong together."""
+
+    title: str
+    why: str = ""
+    settings: Mapping[str, Value]
+    """Parameter and value, in order; None leaves the parameter out."""
+
+
+def assignments(settings: Mapping[str, Value]) -> list[str]:
+    """`Name=value` for each setting that has a value."""
+    return [f"{name}={word(value)}" for name, value in settings.items() if value is not None and value != ""]
+
+
+def comment(text: str) -> list[str]:
+    """Wrap a reason into comment lines."""
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+
+
+def section(title: str, why: str, lines: Iterable[str]) -> str:
+    """One section of a file: title, reason, lines. Without lines there is no section."""
+    body = list(lines)
+    return "\n".join([f"# --- {title}", *comment(why), *body]) + "\n" if body else ""
+
+
+def groups(parts: Iterable[Group]) -> list[str]:
+    """Sections for groups of settings."""
+    return [section(part.title, part.why, assignments(part.settings)) for part in parts]
+
+
+def document(header: str, parts: Iterable[str]) -> str:
+    """A whole file: its header, then its sections, an empty line between."""
+    return "\n".join(["\n".join(comment(header)) + "\n", *filter(None, parts)])
