@@ -1,0 +1,146 @@
+"""Sets up one machine of the cluster. Runs on the machine itself, as root, from the standard library only.
+
+    python3 FOLDER secrets     < JSON   keep the secrets this machine needs (root only)
+    python3 FOLDER configure   < JSON   controller and login machines: make everything as the JSON says
+    python3 FOLDER boot                 compute nodes, at every boot: join the cluster as /etc/hpc/node.json says
+    python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
+    python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
+    python3 FOLDER ready       < JSON   controller: run a job through every partition
+
+Every phase may be run again at any time: it changes what differs, says so, and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import accounting
+import board
+import changes
+import compute
+import database
+import joined
+import login
+import mounts
+import munge
+import ready
+import slurmctld
+import users
+from system import SetupError, folder, run, say, write
+
+SECRETS = {"munge_key": munge.DELIVERED, "database_password": database.PASSWORD, "cluster_key": joined.CLUSTER_KEY}
+NODE = Path("/etc/hpc/node.json")
+
+
+def secrets(payload: dict[str, str]) -> None:
+    """Keep each secret in its file, 0600."""
+    folder("/etc/hpc", mode=0o755)
+    folder("/root/.ssh", mode=0o700)
+    for name, value in payload.items():
+        write(SECRETS[name], value.rstrip("\n") + "\n", mode=0o600)
+
+
+def configure(payload: dict[str, Any]) -> None:
+    """Controller and login machines, alone or in one, and nodes that share a machine with either."""
+    roles = payload["roles"]
+    controls = "controller" in roles
+    shared = {mount["target"] for mount in payload["mounts"]}
+    database_started = database.configure() if controls else False
+    mounts.mount_all(payload["mounts"])
+    users.converge(payload["users"], payload["groups"], homes=controls or "/home" not in shared)
+    admit(users="login" in roles)
+    vouched = munge.start()
+    if controls:
+        control(payload, database_started=database_started)
+    else:
+        slurmctld.disable()
+    orders = board.orders()
+    if "login" in roles and not controls:
+        login.configure()
+    if "node" in roles:
+        compute.start(None if controls else payload["conf_server"], orders["slurmd"], restart=vouched)
+    board.report("configured", orders["digest"])
+
+
+def control(payload: dict[str, Any], *, database_started: bool) -> None:
+    """The controller's part: daemons with their files, then the orders for everybody else."""
+    files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
+    dbd = files.pop("slurmdbd.conf")
+    slurmctld.folders()
+    started = slurmctld.accounting_daemon(dbd, database_started=database_started)
+    slurmctld.register_cluster(payload["cluster"])
+    slurmctld.controller_daemon(files)
+    if started:
+        say("accounting is on")
+    orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup")}
+    board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
+
+
+def boot() -> None:
+    """A compute node, at boot and whenever the controller's orders change."""
+    node = json.loads(NODE.read_text())
+    try:
+        mounts.mount_all(node["mounts"])
+        admit(users=False)
+        vouched = munge.start()
+        orders = board.orders()
+        users.converge(orders["users"], orders["groups"], homes="/home" not in {m["target"] for m in node["mounts"]})
+        slurmctld.disable()
+        compute.start(node["conf_server"], orders["slurmd"], restart=vouched)
+    except SetupError as error:
+        # Told on the board if that is reachable; the journal has it in any case.
+        if board.BOARD.is_dir():
+            board.report("failed", "", str(error))
+        raise
+    # What the watcher compares with: the orders this machine follows now.
+    write("/etc/hpc/orders.json", json.dumps(orders, indent=1) + "\n")
+    board.report("configured", orders["digest"])
+
+
+def admit(*, users: bool) -> None:
+    """Who may log in by SSH; sshd reads it again without a connection being lost."""
+    if write("/etc/ssh/sshd_config.d/hpc.conf", login.admit(users=users)):
+        run("systemctl", "reload", "ssh")
+
+
+PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "secrets": secrets,
+    "configure": configure,
+    "accounting": accounting.converge,
+    "nodes": lambda payload: joined.wait_for(*joined.payload(payload)),
+    "ready": lambda payload: ready.prove(payload["probes"]),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
+    if len(arguments) != 1 or arguments[0] not in {*PHASES, "boot"}:
+        sys.stderr.write(str(__doc__))
+        return 2
+    if os.geteuid() != 0:
+        sys.stderr.write("the set-up changes the machine: run it as root\n")
+        return 1
+    Path("/run/hpc").mkdir(exist_ok=True)
+    phase = arguments[0]
+    try:
+        # One at a time on a machine: an `up` that was killed may have left its command running.
+        with Path(f"/run/hpc/{'boot' if phase == 'boot' else 'setup'}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if phase == "boot":
+                boot()
+            else:
+                PHASES[phase](json.load(sys.stdin))
+    except SetupError as error:
+        sys.stderr.write(f"{phase}: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""The board: a folder on the shared file system. The controller says there what holds, every machine what it did.
+
+Nodes configure themselves, so nobody logs in to them: a change of users or of slurmd's settings reaches them through
+here. Polled, because no notification crosses a network file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from system import folder, wait, write
+
+BOARD = Path("/opt/apps/adm/hpc")
+ORDERS = BOARD / "cluster.json"  # the controller's word: users, groups, what makes slurmd restart
+CLIENT = BOARD / "etc"  # slurm.conf for machines that have client tools only
+REPORTS = BOARD / "nodes"  # one file a machine
+
+
+def publish(orders: dict[str, Any], client: dict[str, str]) -> bool:
+    """Put up new orders and client files; True when they differ from what was there."""
+    for path in (BOARD.parent, BOARD, CLIENT, REPORTS):
+        folder(path)
+    changed = [write(CLIENT / name, text) for name, text in sorted(client.items())]
+    for stale in set(CLIENT.iterdir()) - {CLIENT / name for name in client}:
+        stale.unlink()
+        changed.append(True)
+    changed.append(write(ORDERS, json.dumps({**orders, "digest": digest(orders)}, indent=1) + "\n"))
+    return any(changed)
+
+
+def orders(*, seconds: float = 900) -> dict[str, Any]:
+    """The controller's orders, once they are there. Raises SetupError after `seconds`."""
+    wait(
+        f"the controller's orders ({ORDERS})", ORDERS.exists, seconds=seconds, interval=0.2,
+        help="is the controller up, and its set-up done?",
+    )  # fmt: skip
+    return json.loads(ORDERS.read_text())
+
+
+def report(state: str, order: str, message: str = "") -> None:
+    """Tell what this machine did: `state` is configured or failed, `order` the digest of the orders it followed."""
+    folder(REPORTS)
+    found = {"state": state, "digest": order, "message": message, "boot": boot_id()}
+    write(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
+
+
+def reports() -> dict[str, dict[str, str]]:
+    """What every machine reported last, by its name."""
+    return {p.stem: json.loads(p.read_text()) for p in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
+
+
+def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """A short stable hash of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def boot_id() -> str:
+    """A word that changes with every boot of this machine.
+
+    The kernel's boot_id is shared by all containers of a host, so the start time of PID 1 is added.
+    """
+    kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    started = Path("/proc/1/stat").read_text().rsplit(")", 1)[1].split()[19]
+    return f"{kernel}-{started}"

@@ -1,0 +1,83 @@
+"""What a changed Slurm file asks for: nothing, a reconfigure, or a restart of slurmctld. Pure functions.
+
+From the slurm.conf manual: most parameters follow `scontrol reconfigure`; node lines (before 23.11) and the parameters
+below need the daemons started anew. Jobs survive either, so when in doubt: restart.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+
+# Read on every reconfigure (slurm.conf(5), "scontrol reconfigure"). Whatever is not here is taken to need a restart.
+FOLLOWS_RECONFIGURE = frozenset(
+    name.lower()
+    for name in (
+        "AccountingStorageEnforce AccountingStoreFlags BatchStartTimeout CompleteWait DebugFlags DefMemPerCPU "
+        "DefMemPerNode EnforcePartLimits Epilog EpilogSlurmctld HealthCheckInterval HealthCheckNodeState "
+        "HealthCheckProgram InactiveLimit JobRequeue KillWait MailDomain MailProg MaxArraySize MaxMemPerCPU "
+        "MaxMemPerNode MessageTimeout MinJobAge NodeSet OverTimeLimit PartitionName PriorityDecayHalfLife "
+        "PriorityFavorSmall PriorityMaxAge PriorityWeightAge PriorityWeightFairshare PriorityWeightJobSize "
+        "PriorityWeightPartition PriorityWeightQOS PrivateData Prolog PrologEpilogTimeout PrologSlurmctld "
+        "PropagateResourceLimits PropagateResourceLimitsExcept ResumeTimeout ReturnToService "
+        "SchedulerParameters SlurmctldDebug SlurmctldTimeout SlurmdDebug SlurmdTimeout SuspendTime "
+        "SuspendTimeout TaskEpilog TaskProlog UnkillableStepProgram UnkillableStepTimeout"
+    ).split()
+)
+
+# What slurmd reads only when it starts.
+SLURMD_STARTS_WITH = frozenset(
+    name.lower()
+    for name in (
+        "AuthInfo AuthType CredType GresTypes JobAcctGatherFrequency JobAcctGatherType JobContainerType "
+        "MpiDefault NodeName PluginDir ProctrackType PrologFlags SlurmdParameters SlurmdPort SlurmdSpoolDir "
+        "SwitchType TaskPlugin TaskPluginParam TopologyPlugin"
+    ).split()
+)
+
+
+class Need(enum.Enum):
+    """What has to be done for new files to take effect."""
+
+    NOTHING = "nothing"
+    RECONFIGURE = "reconfigure"
+    RESTART = "restart"
+
+
+def need(old: dict[str, str], new: dict[str, str]) -> Need:
+    """The mildest thing that makes `new` files (name -> text) take effect where `old` ones are running."""
+    if {name: settings(text) for name, text in old.items()} == {name: settings(text) for name, text in new.items()}:
+        return Need.NOTHING
+    if set(old) != set(new):
+        return Need.RESTART
+    if any(settings(old[name]) != settings(new[name]) for name in new if name != "slurm.conf"):
+        return Need.RESTART
+    differing = settings(old["slurm.conf"]) ^ settings(new["slurm.conf"])
+    return Need.RECONFIGURE if all(key(line) in FOLLOWS_RECONFIGURE for line in differing) else Need.RESTART
+
+
+def slurmd_epoch(files: dict[str, str]) -> str:
+    """A hash of all that slurmd reads only when it starts: when it differs, slurmd is started anew (jobs stay).
+
+    Node lines count by their parameters, not by how many nodes they name: +1 node restarts nobody.
+    """
+    texts = {name: text for name, text in files.items() if name not in ("slurm.conf", "topology.conf")}
+    lines = {line for line in settings(files["slurm.conf"]) if key(line) in SLURMD_STARTS_WITH}
+    lines |= {f"{name}: {line}" for name, text in texts.items() for line in settings(text)}
+    return hashlib.sha256("\n".join(sorted(map(_without_names, lines))).encode()).hexdigest()[:16]
+
+
+def _without_names(line: str) -> str:
+    return " ".join(
+        word for word in line.split() if not word.lower().startswith(("nodename=", "nodeaddr=", "nodehostname="))
+    )
+
+
+def settings(text: str) -> frozenset[str]:
+    """The lines that mean something: no comments, no blank lines."""
+    return frozenset(line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+
+
+def key(line: str) -> str:
+    """The parameter a line sets, in lower case (Slurm does not tell cases apart)."""
+    return line.split("=", 1)[0].strip().lower()

@@ -1,0 +1,157 @@
+"""Wait until every node of the cluster is there and idle, or name those that are not, with the end of their logs."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypedDict
+
+import board
+from system import SetupError, run, say
+
+CLUSTER_KEY = Path("/root/.ssh/hpc_cluster")
+# Base states of sinfo(1) in which a node takes or runs jobs. MIXED and ALLOCATED: an `up` beside running jobs.
+WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
+BROKEN = {
+    "DOWN",
+    "DRAIN",
+    "FAIL",
+    "NOT_RESPONDING",
+    "UNKNOWN",
+    "FUTURE",
+    "REBOOT_ISSUED",
+    "POWERED_DOWN",
+    "INVALID_REG",
+}
+LOG_LINES = 15
+
+
+class Node(TypedDict):
+    """A node to wait for; `host_key` is its public SSH host key, or empty where it is not known."""
+
+    name: str
+    address: str
+    host_key: str
+
+
+class State(TypedDict):
+    """What slurmctld says of a node."""
+
+    states: set[str]
+    reason: str
+
+
+def wait_for(nodes: list[Node], *, seconds: float) -> None:
+    """Wait until all of `nodes` follow the newest orders and can take jobs.
+
+    A node that an operator drained counts as there. Raises SetupError naming the others after `seconds`.
+    """
+    end = time.monotonic() + seconds
+    order = board.orders()["digest"]
+    pending = {node["name"]: node for node in nodes}
+    told = -1
+    while pending:
+        why = missing(list(pending), states(), board.reports(), order)
+        resume([name for name in pending if name in why and why[name].startswith("down: ")])
+        pending = {name: node for name, node in pending.items() if name in why}
+        if pending and time.monotonic() > end:
+            raise SetupError(lament(pending, why, seconds))
+        if len(pending) != told:
+            told = len(pending)
+            say(f"nodes: {len(nodes) - told} of {len(nodes)} are there")
+        if pending:
+            time.sleep(0.2)
+
+
+def missing(
+    names: list[str], found: dict[str, State], reports: dict[str, dict[str, str]], order: str
+) -> dict[str, str]:
+    """Why each of `names` is not there yet; names that are there are left out. A pure function."""
+    why: dict[str, str] = {}
+    for name in names:
+        state = found.get(name)
+        report = reports.get(name)
+        if state is None:
+            why[name] = "slurmctld does not know it"
+        elif report and report["state"] == "failed":
+            why[name] = f"its set-up failed: {report['message']}"
+        elif not report or report["digest"] != order:
+            why[name] = "its set-up has not finished"
+        elif "DRAIN" in state["states"] and "DOWN" not in state["states"]:
+            continue
+        elif "DOWN" in state["states"] and "NOT_RESPONDING" not in state["states"]:
+            why[name] = f"down: {state['reason'] or 'no reason given'}"
+        elif not state["states"] & WORKING or state["states"] & BROKEN:
+            why[name] = "slurmd has not registered (" + "+".join(sorted(state["states"])) + ")"
+    return why
+
+
+def states() -> dict[str, State]:
+    """Every node's states and reason, from `scontrol show node`, one line a node."""
+    return parse(run("scontrol", "--oneliner", "--all", "show", "node"))
+
+
+def parse(text: str) -> dict[str, State]:
+    """The output of `scontrol --oneliner show node`. A pure function."""
+    found: dict[str, State] = {}
+    for line in text.splitlines():
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if "NodeName" not in words:
+            continue
+        # IDLE*+DRAIN: the star is slurmctld's mark for a node that does not answer.
+        raw = words.get("State", "UNKNOWN")
+        reason = line.partition(" Reason=")[2].strip()
+        found[words["NodeName"]] = State(
+            states=set(raw.replace("*", "+NOT_RESPONDING").split("+")), reason=reason.partition(" [")[0]
+        )
+    return found
+
+
+def resume(names: list[str]) -> None:
+    """Bring back nodes that slurmctld holds down although they answer: their machine was made anew or had rebooted."""
+    for name in names:
+        run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        say(f"resumed {name}")
+
+
+def lament(pending: dict[str, Node], why: dict[str, str], seconds: float) -> str:
+    """The error: every missing node with its reason and the end of its logs, fetched side by side."""
+    shown = list(pending.values())[:8]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        logs = list(pool.map(tail, shown))
+    parts = [f"{len(pending)} of the cluster's nodes did not come within {seconds:.0f} s: {', '.join(sorted(pending))}"]
+    for node, log in zip(shown, logs, strict=True):
+        parts += [f"--- {node['name']} ({node['address']}): {why[node['name']]}", log]
+    if len(shown) < len(pending):
+        parts.append(f"--- and {len(pending) - len(shown)} more")
+    return "\n".join(parts)
+
+
+def tail(node: Node) -> str:
+    """The last lines of the node's set-up and of slurmd, over SSH with its pinned host key."""
+    if not node["host_key"] or not CLUSTER_KEY.exists():
+        return "(its logs cannot be read from here: no host key is known for it)"
+    script = (
+        f"journalctl --no-pager -o cat -n {LOG_LINES} -u hpc-node -u hpc-watch -u slurmd; "
+        f"tail -n {LOG_LINES} /var/log/slurm/slurmd.log 2>/dev/null"
+    )
+    with tempfile.NamedTemporaryFile("w", prefix="hpc-known-hosts-") as known:
+        known.write(f"{node['address']} {node['host_key']}\n")
+        known.flush()
+        options = ["BatchMode=yes", "ConnectTimeout=5", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known.name}"]
+        flags = [word for option in options for word in ("-o", option)]
+        command = ["ssh", "-i", str(CLUSTER_KEY), *flags, f"root@{node['address']}", script]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
+        except subprocess.TimeoutExpired:
+            return "(it does not answer SSH)"
+    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    return "\n".join(lines[-2 * LOG_LINES :]) or "(its logs are empty)"
+
+
+def payload(found: dict[str, Any]) -> tuple[list[Node], float]:
+    """The command's standard input: {"nodes": [...], "seconds": 300}."""
+    return found["nodes"], float(found["seconds"])

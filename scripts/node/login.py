@@ -1,0 +1,25 @@
+"""A login machine: Slurm's client tools and users; no daemon of Slurm's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import board
+from system import link, stop_service
+
+
+def configure() -> None:
+    """Point /etc/slurm at the files the controller published, so that a change there is a change here."""
+    for name in ("slurm.conf", "plugstack.conf"):
+        published = board.CLIENT / name
+        if published.exists():
+            link(Path("/etc/slurm") / name, str(published))
+    for unit in ("slurmd", "slurmctld", "slurmdbd", "mariadb"):
+        stop_service(unit)
+
+
+def admit(*, users: bool) -> str:
+    """The sshd settings of a machine: users come in on login machines only, root by key everywhere."""
+    lines = ["# Written by the cluster's set-up.", "PasswordAuthentication no", "PermitRootLogin prohibit-password"]
+    # The scheduler hands out the other machines; a shell beside it would use what somebody else was given.
+    return "\n".join([*lines, *([] if users else ["AllowUsers root"])]) + "\n"

@@ -1,0 +1,66 @@
+"""Prove that every partition runs jobs: one job through each, side by side."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypedDict
+
+from system import SetupError, run, say
+
+PATIENCE = 120  # seconds for one job that has an idle node to run on
+
+
+class Probe(TypedDict):
+    """A partition and on whose behalf to run in it; an empty account is the user's default."""
+
+    partition: str
+    user: str
+    account: str
+
+
+def prove(probes: list[Probe]) -> None:
+    """Run `true` once in every partition. Raises SetupError naming each partition that did not run it."""
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        failed = [text for text in pool.map(_prove, probes) if text]
+    if failed:
+        raise SetupError("\n".join(failed))
+
+
+def _prove(probe: Probe) -> str:
+    name = probe["partition"]
+    idle = run("sinfo", "--noheader", "--partition", name, "--states", "idle", "--format", "%D").split()
+    # Beside a full cluster a job would wait for hours: asking whether it could run is all that can be asked then.
+    busy = not idle or idle == ["0"]
+    command = [
+        "--partition",
+        name,
+        "--nodes",
+        "1",
+        "--ntasks",
+        "1",
+        "--time",
+        "1",
+        "--job-name",
+        "hpc-ready",
+        "--chdir",
+        "/",
+    ]
+    command += ["--account", probe["account"]] if probe["account"] else []
+    program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
+    try:
+        done = subprocess.run(
+            ["runuser", "-u", probe["user"], "--", *program],
+            capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        run("scancel", "--partition", name, "--name", "hpc-ready")
+        return f"partition {name}: a job of {probe['user']}'s did not run within {PATIENCE} s.\n{_pending(name)}"
+    if done.returncode:
+        return f"partition {name}: a job of {probe['user']}'s failed:\n{(done.stderr or done.stdout).strip()}"
+    say(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
+    return ""
+
+
+def _pending(partition: str) -> str:
+    return run("sinfo", "--partition", partition, "--Node", "--long").strip()

@@ -1,0 +1,158 @@
+"""Change a machine only where it differs, and say what was changed.
+
+Every step of the set-up goes through these few functions, so that a second run changes nothing, a killed run is
+completed by the next, and the log reads as a list of what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+class SetupError(Exception):
+    """A step that cannot go on; the text says what is wrong and what to do."""
+
+
+def say(text: str) -> None:
+    """Print one line at once: the operator watches this over SSH or on the console."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def run(*command: str, stdin: str | None = None, timeout: float = 120) -> str:
+    """Run `command` and return its output.
+
+    Raises SetupError with the end of its output when it fails or takes longer than `timeout` seconds.
+    """
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"`{' '.join(command)}` did not end within {timeout:.0f} s") from None
+    except FileNotFoundError:
+        raise SetupError(f"`{command[0]}` is not installed on this machine") from None
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
+        raise SetupError(f"`{' '.join(command)}` failed with exit code {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+def succeeds(*command: str, timeout: float = 30) -> bool:
+    """Whether `command` ends with exit code 0."""
+    try:
+        return subprocess.run(command, capture_output=True, timeout=timeout, check=False).returncode == 0
+    except (subprocess.TimeoutExpired, FileNotFoundError):
+        return False
+
+
+def write(path: str | Path, content: str | bytes, *, mode: int = 0o644, owner: str = "root") -> bool:
+    """Make `path` hold `content` with `mode` and `owner` (user and its own group); True when anything had to change.
+
+    A new content replaces the file by rename, so that no reader ever sees half of it, and a secret is never readable by
+    others in between: the new file is made 0600 and gets its mode last.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    account = pwd.getpwnam(owner)
+    changed = not path.is_file() or path.is_symlink() or path.read_bytes() != data
+    if changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chown(temporary, account.pw_uid, account.pw_gid)
+            Path(temporary).chmod(mode)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        say(f"wrote {path}")
+    return own(path, mode=mode, owner=owner) or changed
+
+
+def own(path: str | Path, *, mode: int, owner: str = "root") -> bool:
+    """Give an existing file or folder its mode and owner; True when either had to change."""
+    path = Path(path)
+    account = pwd.getpwnam(owner)
+    found = path.stat()
+    changed = False
+    if (found.st_uid, found.st_gid) != (account.pw_uid, account.pw_gid):
+        os.chown(path, account.pw_uid, account.pw_gid)
+        changed = True
+    if found.st_mode & 0o7777 != mode:
+        path.chmod(mode)
+        changed = True
+    return changed
+
+
+def folder(path: str | Path, *, mode: int = 0o755, owner: str = "root") -> bool:
+    """Make a folder with `mode` and `owner`; True when anything had to change."""
+    path = Path(path)
+    made = not path.is_dir()
+    if made:
+        path.mkdir(parents=True)
+        say(f"made {path}")
+    return own(path, mode=mode, owner=owner) or made
+
+
+def link(path: str | Path, target: str) -> bool:
+    """Make `path` a symbolic link to `target`; a file or an empty folder in its place gives way."""
+    path = Path(path)
+    if path.is_symlink() and str(path.readlink()) == target:
+        return False
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    temporary = path.with_name(f".{path.name}.link")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    temporary.replace(path)
+    say(f"linked {path} -> {target}")
+    return True
+
+
+def service(name: str, *, restart: bool = False, block: bool = True) -> bool:
+    """Have the unit `name` enabled and running; `restart` when its configuration changed. True when it was (re)started.
+
+    With `block=False` the start is only asked for, so that slow daemons come up side by side.
+    """
+    if not succeeds("systemctl", "is-enabled", "--quiet", name):
+        run("systemctl", "enable", "--quiet", name)
+    active = succeeds("systemctl", "is-active", "--quiet", name)
+    if active and not restart:
+        return False
+    run("systemctl", "reset-failed", name)
+    run("systemctl", "restart" if active else "start", *([] if block else ["--no-block"]), name)
+    say(f"{'restarted' if active else 'started'} {name}")
+    return True
+
+
+def stop_service(name: str) -> None:
+    """Have the unit `name` neither enabled nor running; a unit that is not installed is fine."""
+    if succeeds("systemctl", "is-enabled", "--quiet", name) or succeeds("systemctl", "is-active", "--quiet", name):
+        run("systemctl", "disable", "--now", "--quiet", name)
+        say(f"stopped {name}")
+
+
+def wait(what: str, test: Callable[[], bool], *, seconds: float, interval: float = 0.1, help: str = "") -> None:  # noqa: A002 - reads best at the call
+    """Wait until `test()` is true.
+
+    Raises SetupError naming `what` after `seconds`; `help` says where to look then.
+    """
+    end = time.monotonic() + seconds
+    while not test():
+        if time.monotonic() > end:
+            raise SetupError(f"{what} did not come within {seconds:.0f} s" + (f"; {help}" if help else ""))
+        time.sleep(interval)
+
+
+def has(program: str) -> bool:
+    """Whether `program` is on PATH."""
+    return shutil.which(program) is not None

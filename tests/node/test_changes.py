@@ -1,0 +1,75 @@
+"""A change of Slurm's files takes effect by the mildest means, and never by one too mild."""
+
+import changes
+import pytest
+from changes import Need
+
+OLD = {
+    "slurm.conf": (
+        "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\nKillWait=30\n"
+        "NodeName=dev-cpu-[0-1] NodeAddr=10.77.2.[0-1] CPUs=2\nPartitionName=cpu Nodes=dev-cpu-[0-1] MaxTime=INFINITE\n"
+    ),
+    "gres.conf": "NodeName=dev-gpu-0 Name=gpu File=/dev/nvidia0\n",
+    "cgroup.conf": "ConstrainDevices=yes\n",
+}
+
+
+def with_change(name: str, old: str, new: str) -> dict[str, str]:
+    assert old in OLD[name]
+    return {**OLD, name: OLD[name].replace(old, new)}
+
+
+MORE_NODES = with_change("slurm.conf", "[0-1]", "[0-2]")
+
+
+class TestNeed:
+    """What slurmctld has to do."""
+
+    @pytest.mark.parametrize(
+        ("new", "need"),
+        [
+            (OLD, Need.NOTHING),
+            (with_change("slurm.conf", "# a comment\n", "\n# another\n"), Need.NOTHING),
+            (with_change("slurm.conf", "MaxTime=INFINITE", "MaxTime=60"), Need.RECONFIGURE),
+            (with_change("slurm.conf", "KillWait=30", "killwait=60"), Need.RECONFIGURE),
+            (with_change("slurm.conf", "PartitionName=cpu", "PartitionName=all"), Need.RECONFIGURE),
+            (MORE_NODES, Need.RESTART),
+            (with_change("slurm.conf", "TaskPlugin=task/cgroup", "TaskPlugin=task/none"), Need.RESTART),
+            (with_change("slurm.conf", "ClusterName", "SomethingUnheardOf"), Need.RESTART),
+            (with_change("gres.conf", "nvidia0", "nvidia1"), Need.RESTART),
+            ({k: v for k, v in OLD.items() if k != "gres.conf"}, Need.RESTART),
+        ],
+    )
+    def test_is_the_mildest_that_works(self, new, need):
+        assert changes.need(OLD, new) is need
+
+    def test_of_a_first_run_is_a_start(self):
+        assert changes.need({}, OLD) is Need.RESTART
+
+
+class TestSlurmdEpoch:
+    """Whether the nodes' slurmd has to start anew."""
+
+    @pytest.mark.parametrize(
+        "new",
+        [
+            with_change("slurm.conf", "TaskPlugin=task/cgroup", "TaskPlugin=task/none"),
+            with_change("slurm.conf", "CPUs=2", "CPUs=4"),
+            with_change("gres.conf", "nvidia0", "nvidia[0-1]"),
+            with_change("cgroup.conf", "ConstrainDevices=yes", "ConstrainDevices=no"),
+        ],
+    )
+    def test_differs_when_slurmd_must_start_anew(self, new):
+        assert changes.slurmd_epoch(new) != changes.slurmd_epoch(OLD)
+
+    @pytest.mark.parametrize(
+        "new",
+        [
+            MORE_NODES,
+            with_change("gres.conf", "dev-gpu-0", "dev-gpu-[0-7]"),
+            with_change("slurm.conf", "KillWait=30", "KillWait=60"),
+            with_change("slurm.conf", "MaxTime=INFINITE", "MaxTime=60"),
+        ],
+    )
+    def test_stays_when_only_others_are_concerned(self, new):
+        assert changes.slurmd_epoch(new) == changes.slurmd_epoch(OLD)

@@ -1,0 +1,85 @@
+"""Files are changed only where they differ, never seen half-written, and have their mode and owner."""
+
+import os
+import pwd
+
+import database
+import pytest
+import system
+from login import admit
+from mounts import fstab_lines
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+class TestWrite:
+    def test_says_whether_it_changed_anything(self, tmp_path):
+        path = tmp_path / "a" / "file"
+        assert system.write(path, "x\n", owner=ME)
+        before = path.stat().st_ino
+        assert not system.write(path, "x\n", owner=ME)
+        assert path.stat().st_ino == before
+        assert system.write(path, "x\n", mode=0o600, owner=ME)
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_leaves_no_other_file_behind(self, tmp_path):
+        system.write(tmp_path / "file", b"\x00", owner=ME)
+        system.write(tmp_path / "file", b"\x01", owner=ME)
+        assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+    def test_replaces_a_link_by_a_file_and_leaves_its_target(self, tmp_path):
+        (tmp_path / "target").write_text("kept")
+        (tmp_path / "file").symlink_to("target")
+        system.write(tmp_path / "file", "new", owner=ME)
+        assert (tmp_path / "target").read_text() == "kept"
+        assert (tmp_path / "file").read_text() == "new"
+
+
+class TestLink:
+    def test_is_made_moved_and_left_alone(self, tmp_path):
+        path = tmp_path / "link"
+        assert system.link(path, "one")
+        assert not system.link(path, "one")
+        assert system.link(path, "two")
+        assert str(path.readlink()) == "two"
+
+
+class TestRun:
+    def test_a_failure_carries_the_command_and_the_end_of_its_output(self):
+        with pytest.raises(system.SetupError, match=r"`sh -c .*` failed with exit code 3:\nsaid why"):
+            system.run("sh", "-c", "echo said why >&2; exit 3")
+
+    def test_a_missing_program_is_said_plainly(self):
+        with pytest.raises(system.SetupError, match="`no-such-program` is not installed"):
+            system.run("no-such-program")
+
+    def test_it_never_waits_for_ever(self):
+        with pytest.raises(system.SetupError, match="did not end within 0 s"):
+            system.run("sleep", "5", timeout=0.05)
+
+
+class TestWait:
+    def test_names_what_did_not_come_and_where_to_look(self):
+        with pytest.raises(system.SetupError, match="the moon did not come within 0 s; look up"):
+            system.wait("the moon", lambda: False, seconds=0.05, interval=0.01, help="look up")
+
+
+class TestDatabase:
+    def test_the_buffer_pool_fits_the_machine(self):
+        assert "innodb_buffer_pool_size = 4096M" in database.settings(64 << 30)
+        assert "innodb_buffer_pool_size = 512M" in database.settings(4 << 30)
+        assert "innodb_buffer_pool_size = 64M" in database.settings(100 << 20)
+
+    def test_a_password_that_could_end_a_statement_is_refused(self):
+        with pytest.raises(system.SetupError, match="letters and digits"):
+            database.statements("x'; DROP DATABASE slurm_acct_db; --")
+
+
+class TestText:
+    def test_a_blank_in_an_fstab_field_is_escaped(self):
+        mount = {"source": "10.0.0.1@tcp:/home", "target": "/my home", "fs_type": "lustre", "options": ""}
+        assert fstab_lines([mount]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults 0 0"]
+
+    def test_users_come_in_on_login_machines_only(self):
+        assert "AllowUsers root" in admit(users=False)
+        assert "AllowUsers" not in admit(users=True)
