@@ -1,0 +1,218 @@
+"""The one way to test components: run a program over Pulumi's mocks and look at all that it registered.
+
+A test that builds resources without this registers nothing and passes. Mocks hide much of what the engine would refuse,
+so the harness looks at the requests themselves: options, dependencies, secrets, and names that occur twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+from google.protobuf import json_format, struct_pb2
+from pulumi.runtime import mocks, run_in_stack, settings
+
+ROOT = Path(__file__).parents[1]
+SIGNATURE = "4dabf18193072939515e22adb298388d"  # the key that marks a special value on the wire
+SECRET = "1b47061264138c4ac30d75fd1eb44270"  # and its value for a secret
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # what an unknown value is on the wire
+
+Fake = Callable[[dict[str, Any]], dict[str, Any]]
+FAKES: dict[str, Fake] = {
+    "tls:index/privateKey:PrivateKey": lambda i: {
+        **i,
+        "privateKeyOpenssh": "-----BEGIN OPENSSH PRIVATE KEY-----\nfake\n",
+        "publicKeyOpenssh": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFakeFakeFakeFakeFakeFakeFakeFakeFakeFakeFake\n",
+    },
+    "random:index/randomBytes:RandomBytes": lambda i: {**i, "base64": "bXVuZ2Uta2V5", "hex": "6d"},
+    "random:index/randomPassword:RandomPassword": lambda i: {**i, "result": "Password123"},
+    "command:local:Command": lambda i: {**i, "stdout": "", "stderr": ""},
+    "command:remote:Command": lambda i: {**i, "stdout": "", "stderr": ""},
+}
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One resource as the program registered it."""
+
+    type: str
+    name: str
+    urn: str
+    parent: str
+    custom: bool
+    inputs: dict[str, Any]
+    request: Any = field(repr=False)
+    """The request itself: protect, dependencies, propertyDependencies, aliases, deleteBeforeReplace ..."""
+
+    def secret(self, key: str) -> bool:
+        """Whether the whole input `key`, or something inside it, is marked secret."""
+        return _has_secret(_plain(self.request.object).get(key))
+
+
+@dataclass
+class Recording:
+    """All that a program registered, and its outputs."""
+
+    resources: list[Registered] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    registered_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    logs: list[str] = field(default_factory=list)
+
+    def all(self, type_: str) -> list[Registered]:
+        """Every resource of a type."""
+        return [r for r in self.resources if r.type == type_]
+
+    def one(self, name: str) -> Registered:
+        """The one custom resource or component called `name`."""
+        found = [r for r in self.resources if r.name == name]
+        assert len(found) == 1, f"{len(found)} resources are called {name}: {sorted(r.name for r in self.resources)}"
+        return found[0]
+
+    def waits_for(self, later: Registered, earlier: Registered) -> bool:
+        """Whether `later` depends on `earlier`, directly or through others."""
+        by_urn = {r.urn: r for r in self.resources}
+        seen: set[str] = set()
+        stack = list(later.request.dependencies)
+        while stack:
+            urn = stack.pop()
+            if urn == earlier.urn:
+                return True
+            if urn in by_urn and urn not in seen:
+                seen.add(urn)
+                stack.extend(by_urn[urn].request.dependencies)
+        return False
+
+
+class _Monitor(mocks.MockMonitor):
+    """Records requests, gives every resource its true URN, and refuses what the engine would refuse."""
+
+    def __init__(self, recording: Recording, *, unknown: bool) -> None:
+        super().__init__(_Mocks(unknown=unknown))
+        self.recording = recording
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        qualified = parent.split("::")[2] if parent else ""
+        prefix = "" if qualified in ("", "pulumi:pulumi:Stack") else qualified + "$"
+        return f"urn:pulumi:{settings.get_stack()}::{settings.get_project()}::{prefix}{type_}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the monitor's own name
+        response = super().RegisterResource(request)
+        # The engine marks what a resource type declares secret; mocks hand it out bare.
+        for key in set(request.additionalSecretOutputs) & set(response.object):
+            bare = struct_pb2.Value()
+            bare.CopyFrom(response.object.fields[key])
+            response.object.fields[key].struct_value.fields[SIGNATURE].string_value = SECRET
+            response.object.fields[key].struct_value.fields["value"].CopyFrom(bare)
+        if request.type != "pulumi:pulumi:Stack":
+            assert response.urn not in {r.urn for r in self.recording.resources}, (
+                f"Duplicate resource URN {response.urn}"
+            )
+            self.recording.resources.append(
+                Registered(
+                    type=request.type,
+                    name=request.name,
+                    urn=response.urn,
+                    parent=request.parent,
+                    custom=request.custom,
+                    inputs=_tidy(_plain(request.object)),
+                    request=request,
+                )
+            )
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        self.recording.registered_outputs[request.urn] = _tidy(_plain(request.outputs))
+        return super().RegisterResourceOutputs(request)
+
+
+class _Mocks(mocks.Mocks):
+    def __init__(self, *, unknown: bool) -> None:
+        self.unknown = unknown
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        if self.unknown and args.custom:
+            return None, dict(args.inputs)
+        fake = FAKES.get(args.typ, _dynamic if args.typ.startswith("pulumi-python:") else dict)
+        return f"{args.name}-id", fake(args.inputs)
+
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        raise AssertionError(f"the program called {args.token}, which the harness has no answer for")
+
+
+def _dynamic(inputs: dict[str, Any]) -> dict[str, Any]:
+    """A dynamic resource declares its outputs as inputs without a value: give each a text of its own name."""
+    return {key: f"fake-{key}" if value is None else value for key, value in inputs.items()}
+
+
+def deploy(program: Callable[[], Any] | str, *, preview: bool = False, unknown: bool = False) -> Recording:
+    """Run a program, given as a function or as the name of a stack of this repository, and record it.
+
+    `preview` is what `pulumi preview` is to the program; `unknown` leaves every output of every resource unknown too.
+    """
+    recording = Recording()
+    if isinstance(program, str):
+        name = program
+        config = stack_config(name)
+
+        def run() -> None:
+            runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+    else:
+        name, config, run = "test", {}, program
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    # A failed registration fails its waiters too; asyncio would print each of them again whenever it is collected.
+    loop.set_exception_handler(lambda _, context: recording.logs.append(str(context.get("message"))))
+    monitor = _Monitor(recording, unknown=unknown)
+    mocks.set_mocks(monitor.mocks, project="hpc", stack=name, preview=preview or unknown, monitor=monitor)
+    try:
+        pulumi.runtime.set_all_config(config)
+        settings.ROOT.set(None)  # set_mocks made an empty one; the program gets one of its own
+        loop.run_until_complete(run_in_stack(run))
+        recording.outputs = next((v for k, v in recording.registered_outputs.items() if "pulumi:pulumi:Stack" in k), {})
+    finally:
+        settings.reset_options()
+        loop.close()
+        asyncio.set_event_loop(None)
+    return recording
+
+
+def stack_config(name: str) -> dict[str, str]:
+    """The configuration of a stack file, as the SDK gets it: every value a text, objects as JSON."""
+    given = yaml.safe_load((ROOT / f"Pulumi.{name}.yaml").read_text()).get("config", {})
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+
+
+def stacks() -> Iterator[str]:
+    """The names of the stacks that this repository ships."""
+    for path in sorted(ROOT.glob("Pulumi.*.yaml")):
+        yield path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+def _plain(struct: Any) -> dict[str, Any]:
+    return json_format.MessageToDict(struct)
+
+
+def _has_secret(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return SECRET in value.values() or any(_has_secret(v) for v in value.values())
+    if isinstance(value, list):
+        return any(_has_secret(v) for v in value)
+    return False
+
+
+def _tidy(value: Any) -> Any:
+    """Wire values as a reader expects them: whole numbers as int, secrets unwrapped, unknowns as None."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return _tidy(value["value"]) if SECRET in value.values() else {k: _tidy(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_tidy(v) for v in value]
+    return None if value == UNKNOWN else value
