@@ -45,7 +45,7 @@ def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
 
 def nodeset_type(config: ClusterConfig, section: Nodeset) -> MachineType:
     """Machine type of a nodeset's nodes."""
-    return MACHINE_TYPES[config.controller.machine_type if section.on else section.machine_type]
+    return MACHINE_TYPES[section.machine_type or config.controller.machine_type]
 
 
 def nodeset_gpu(config: ClusterConfig, section: Nodeset) -> Gpu | None:
@@ -53,6 +53,41 @@ def nodeset_gpu(config: ClusterConfig, section: Nodeset) -> Gpu | None:
     if section.gpus:
         return Gpu(type=section.gpus.type, count=section.gpus.count)
     return nodeset_type(config, section).gpu
+
+
+def has_gpus(config: ClusterConfig) -> bool:
+    """Whether any node has a GPU."""
+    return any(nodeset_gpu(config, section) for section in config.nodesets.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What slurm.conf says of a node: the catalog's figures, or those of `node_conf` where it has any."""
+
+    cpus: int
+    sockets: int
+    cores: int
+    """Cores in each socket."""
+    threads: int
+    """Threads of each core."""
+    memory: int
+    """MiB."""
+
+
+def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
+    """Sizes of each node of a nodeset."""
+    kind = nodeset_type(config, section)
+    said = {name.lower(): value for name, value in section.node_conf.items()}
+    sockets = int(said.get("sockets", kind.sockets))
+    cores = int(said.get("corespersocket", kind.cores_per_socket))
+    threads = int(said.get("threadspercore", kind.threads_per_core))
+    return Sizes(
+        cpus=int(said.get("cpus", sockets * cores * threads)),
+        sockets=sockets,
+        cores=cores,
+        threads=threads,
+        memory=int(said.get("realmemory", kind.real_memory)),
+    )
 
 
 def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
@@ -74,7 +109,7 @@ def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
         ),
     ]
     if not config.login.on:
-        login_type = MACHINE_TYPES[config.login.machine_type]
+        login_type = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]
         found += [
             MachineSpec(
                 name=f"{config.name}-login-{index}",
@@ -93,7 +128,7 @@ def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
             MachineSpec(
                 name=node,
                 roles=("node",),
-                machine_type=MACHINE_TYPES[section.machine_type],
+                machine_type=nodeset_type(config, section),
                 gpu=gpu,
                 nodeset=name,
                 index=index,

@@ -9,8 +9,8 @@ class Image:
 
     name: str
     platforms: tuple[str, ...]
-    slurm_version: str
-    """Slurm of the distribution's own packages, or the one built into the image where the distribution has none."""
+    slurm_versions: tuple[str, ...]
+    """Releases of Slurm that can run on it, the default first; one only, where it is the distribution's package."""
     source: str
 
 
@@ -18,19 +18,19 @@ _ROWS = (
     Image(
         name="debian-12",
         platforms=("local",),
-        slurm_version="22.05",
+        slurm_versions=("22.05",),
         source="packages.debian.org/bookworm/slurm-wlm: 22.05.8",
     ),
     Image(
         name="ubuntu-2404",
         platforms=("gcp",),
-        slurm_version="23.11",
+        slurm_versions=("23.11",),
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4",
     ),
     Image(
         name="ubuntu-2204",
         platforms=("gcp",),
-        slurm_version="25.05",
+        slurm_versions=("25.05", "24.11"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08",
     ),
 )

@@ -9,7 +9,7 @@ from cluster.config.findings import ConfigError, Finding
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.parse import parse
 from cluster.config.partitions import Partition
-from cluster.config.schema import json_schema
+from cluster.config.schema import json_schema, schema_text
 from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.users import User
 
@@ -32,4 +32,5 @@ __all__ = [
     "User",
     "json_schema",
     "parse",
+    "schema_text",
 ]

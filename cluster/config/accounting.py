@@ -67,8 +67,8 @@ class Qos(Section):
 class Accounting(Section):
     """What is recorded and enforced."""
 
-    accounts: tuple[AccountName | Account, ...] = ()
-    """Accounts, as a name or with details. Default: those that users name."""
+    accounts: tuple[Account, ...] = ()
+    """Accounts. Default: those that users name."""
     qos: tuple[Qos, ...] = ()
     """QOS besides `normal`, which always exists."""
     enforce: tuple[Enforced, ...] = ("associations", "limits", "qos", "safe")

@@ -1,7 +1,7 @@
 """The whole cluster, as a stack file describes it under `hpc:cluster`."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -15,11 +15,13 @@ from cluster.config.slurm import SlurmSettings
 from cluster.config.types import (
     ClusterCidr,
     ClusterName,
-    Directory,
     Flag,
     GroupName,
+    ImageName,
+    MountPoint,
     NodesetName,
     PartitionName,
+    PlatformName,
     RegularId,
 )
 from cluster.config.users import User
@@ -29,43 +31,46 @@ class Network(Section):
     """The cluster's own network."""
 
     cidr: ClusterCidr
-    """Private IPv4 network for all machines; no other network in reach may overlap it. Default on local: 10.77.0.0/20."""
+    """Private IPv4 network for all machines; no other network in reach may overlap it. Default on local: 10.77.0.0/20.
+    """
 
 
 class Storage(Section):
     """File systems that machines share."""
 
-    shared: tuple[Directory, ...] = ()
+    shared: tuple[MountPoint, ...] = ()
     """Directories that every machine sees alike. Default on local: /home, /opt/apps, /var/mail."""
 
 
 class Image(Section):
     """The operating system of the machines."""
 
-    base: str
+    base: ImageName
     """Operating system of the catalog, which also says which Slurm it comes with. Default on local: debian-12."""
 
 
 class ClusterConfig(Section):
     """One Slurm cluster."""
 
-    platform: Literal["local", "gcp", "nebius"]
+    platform: PlatformName = Field(examples=["local"])
     """Where the cluster is made: local is the rehearsal on this machine."""
-    name: ClusterName
-    """Name of the cluster, in Slurm and in front of every host name. Can't be changed later."""
+    name: ClusterName = Field(examples=["dev"])
+    """Name of the cluster, in Slurm and in front of every host name; it can't be changed later."""
     network: Network
     """The cluster's own network."""
     storage: Storage
     """File systems that machines share."""
     image: Image
     """The operating system of the machines."""
-    controller: Controller = Controller()
+    controller: Controller
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
     login: Login = Login()
     """Machines where people log in and submit jobs."""
-    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1)
+    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, examples=["{cpu: {count: 2}}"])
     """Compute nodes, by kind."""
-    partitions: Mapping[PartitionName, Partition] = Field(min_length=1)
+    partitions: Mapping[PartitionName, Partition] = Field(
+        min_length=1, examples=["{cpu: {nodesets: [cpu], default: true}}"]
+    )
     """Queues, by name."""
     groups: Mapping[GroupName, RegularId] = Field(default_factory=dict)
     """Groups that users share, with their number, e.g. {ml: 3001}."""
@@ -86,4 +91,4 @@ class ClusterConfig(Section):
     @property
     def slurm_version(self) -> str:
         """Slurm's release, such as 22.05: what the configuration says, else what the image comes with."""
-        return self.slurm.version or IMAGES[self.image.base].slurm_version
+        return self.slurm.version or IMAGES[self.image.base].slurm_versions[0]

@@ -1,5 +1,6 @@
 """What is wrong with a configuration, said in four parts, and the error that carries all of it at once."""
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,11 @@ from typing import Any
 ROOT = "hpc:cluster"
 """The stack-configuration key that holds the cluster; every path starts with it."""
 
+Location = tuple[str | int, ...]
+"""Keys and list positions below the root, such as `("users", 0, "uid")`."""
+
 _LONGEST_VALUE = 80
+_LONGEST_LIST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,22 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.where}\n  given:   {self.given}\n  allowed: {self.allowed}\n  to do:   {self.todo}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A rule between two parts of the configuration that does not hold; a Finding once its place is written out."""
+
+    at: Location
+    given: str
+    allowed: str
+    todo: str
+    missing: str | None = None
+    """The name that was looked for and not found, if that is what is wrong."""
+
+    def finding(self, at: Location) -> Finding:
+        """The finding, at that place of the file."""
+        return Finding(where=dotted(at), given=self.given, allowed=self.allowed, todo=self.todo)
 
 
 class ConfigError(Exception):
@@ -56,6 +77,8 @@ def show(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
     if isinstance(value, bool):
         return "true" if value else "false"
     text = value if isinstance(value, str) and value else repr(value)
+    if "PRIVATE KEY" in text:
+        return "a private key (not shown)"
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
@@ -66,3 +89,24 @@ def dotted(location: Iterable[str | int]) -> str:
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}"
     return path
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant."""
+    by_lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What to do about an unknown name: write the one that was probably meant, or something else."""
+    meant = nearest(name, known)
+    return f"write {meant}" if meant else otherwise
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names in a row; a long row is cut short."""
+    every = list(names)
+    shown = every[:_LONGEST_LIST]
+    more = f" and {len(every) - len(shown)} more" if len(every) > len(shown) else ""
+    return ", ".join(shown) + more if every else "none"

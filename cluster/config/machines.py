@@ -8,7 +8,7 @@ from typing_extensions import Self
 
 from cluster.config.findings import Refused
 from cluster.config.section import Section
-from cluster.config.types import Cidr, Feature, Natural, Positive, Scalar
+from cluster.config.types import Cidr, Feature, MachineTypeName, Natural, NodeCount, Positive, Scalar
 
 
 class Gpus(Section):
@@ -16,14 +16,14 @@ class Gpus(Section):
 
     type: str
     """GPU type that the machine type can take, e.g. t4 on n1-standard-1, standin on the local types."""
-    count: Positive
+    count: Positive = Field(le=16)
     """GPUs in each machine."""
 
 
 class Controller(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
 
-    machine_type: str = ""
+    machine_type: MachineTypeName
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
 
 
@@ -34,7 +34,7 @@ class Login(Section):
     """`controller` makes the controller the login machine as well; then nothing else is given here."""
     count: Natural = 1
     """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
-    machine_type: str = ""
+    machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
 
     @model_validator(mode="after")
@@ -48,9 +48,9 @@ class Nodeset(Section):
 
     on: Literal["controller"] | None = None
     """`controller` makes the controller a compute node as well; the nodeset is that one machine."""
-    count: Positive = 1
+    count: NodeCount = 1
     """Nodes, numbered from 0. More adds at the end, fewer removes from the end."""
-    machine_type: str = ""
+    machine_type: MachineTypeName | None = None
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
     gpus: Gpus | None = None
     """GPUs to attach, on machine types that have none of their own."""
@@ -59,7 +59,7 @@ class Nodeset(Section):
     node_conf: Mapping[str, Scalar] = Field(default_factory=dict)
     """Parameters of the NodeName line to set or override, e.g. {Weight: 10, MemSpecLimit: 512}."""
     addresses: Cidr | None = None
-    """local only: address block of this nodeset, inside network.cidr. Default: a seventh of the network in file order."""
+    """Address block of this nodeset on local, inside network.cidr. Default: an eighth of the network, in file order."""
 
     @model_validator(mode="after")
     def _on_excludes_machines(self) -> Self:

@@ -1,5 +1,6 @@
 """From a stack's settings to one ClusterConfig, or to every reason why not."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -7,64 +8,89 @@ from typing import Any
 from pydantic import ValidationError
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.crosschecks import crosscheck
 from cluster.config.explain import explain
-from cluster.config.findings import ROOT, ConfigError, Finding, show
-from cluster.config.platforms import PLATFORMS
+from cluster.config.findings import ROOT, ConfigError, Finding, listing, nearest, show
+from cluster.config.platforms import PLATFORMS, built
+from cluster.config.rules import broken
+from cluster.config.salvage import salvage
 
 
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
     """Read the settings of a stack, such as `{"hpc:cluster": {...}}`; the cluster may also be JSON text.
 
-    Raises ConfigError with every finding at once. Other keys belong to providers and are left to them.
+    Raises ConfigError with every finding at once. Keys of other namespaces belong to providers and are left to them.
     """
-    given = _cluster(stack_config)
+    findings = _unknown_keys(stack_config)
+    given = _cluster(stack_config, findings)
     _refuse_unbuilt(given)
     try:
         config = ClusterConfig.model_validate(given)
     except ValidationError as error:
-        raise ConfigError(explain(error, given)) from None
-    findings = crosscheck(config)
+        findings += [explain(item, item["loc"]) for item in error.errors(include_url=False)]
+        findings += _of_the_rest(given, error)
+        raise ConfigError(findings) from None
+    findings += [one.finding(one.at) for one in broken(config)]
     if findings:
         raise ConfigError(findings)
     return config
 
 
-def _cluster(stack_config: Mapping[str, Any]) -> Mapping[str, Any]:
-    if ROOT not in stack_config:
-        raise ConfigError([_shape("nothing")])
-    given = stack_config[ROOT]
+def _of_the_rest(given: Mapping[str, Any], error: ValidationError) -> list[Finding]:
+    saved = salvage(given, error)
+    if saved is None:
+        return []
+    at_fault = any(place[0] == "partitions" for place in saved.removed)
+    return [
+        one.finding(saved.written(one.at))
+        for one in broken(saved.config)
+        # What was taken out may be just what is missed now.
+        if not (one.missing and (saved.about_removed(one.missing) or (one.missing == "default" and at_fault)))
+    ]
+
+
+def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
+    """Keys of this program's own namespace that it does not read."""
+    namespace = ROOT.split(":", 1)[0]
+    unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key != ROOT]
+    return [
+        Finding(
+            where=key,
+            given=show(stack_config[key]),
+            allowed=ROOT,
+            todo=f"write {ROOT}" if nearest(key, [ROOT]) and ROOT not in stack_config else "remove it",
+        )
+        for key in unknown
+    ]
+
+
+def _cluster(stack_config: Mapping[str, Any], findings: list[Finding]) -> Mapping[str, Any]:
+    given = stack_config.get(ROOT)
     if isinstance(given, str):
-        try:
+        with contextlib.suppress(ValueError):  # what is no JSON is told below, as any other text would be
             given = json.loads(given)
-        except ValueError:
-            raise ConfigError([_shape(show(given))]) from None
-    if not isinstance(given, Mapping):
-        raise ConfigError([_shape(show(given))])
-    return given
-
-
-def _shape(given: str) -> Finding:
-    return Finding(
+    if isinstance(given, Mapping):
+        return given
+    shape = Finding(
         where=ROOT,
-        given=given,
+        given=show(given),
         allowed="the cluster as a mapping, e.g. {platform: local, name: dev, nodesets: ..., partitions: ...}",
         todo="describe the cluster under `config: hpc:cluster:` in Pulumi.<stack>.yaml; Pulumi.dev.yaml is an example",
     )
+    raise ConfigError([*findings, shape])
 
 
 def _refuse_unbuilt(given: Mapping[str, Any]) -> None:
+    """A platform that this version can't build has keys that it does not know: telling of them would only mislead."""
     platform = PLATFORMS.get(str(given.get("platform")))
     if platform is None or platform.built:
         return
-    built = ", ".join(name for name, one in PLATFORMS.items() if one.built)
     raise ConfigError(
         [
             Finding(
                 where=f"{ROOT}.platform",
                 given=platform.name,
-                allowed=f"{built}: platform {platform.name!r} is not built yet",
-                todo="use one of the allowed platforms, e.g. platform: local",
+                allowed=f"{listing(built())} (platform {platform.name!r} is not built yet)",
+                todo=f"use an allowed platform, e.g. `platform: {built()[0]}`",
             ),
         ],
     )

@@ -11,7 +11,7 @@ from cluster.config.types import AccountName, Flag, GroupName, Natural, Positive
 class Partition(Section):
     """One queue."""
 
-    nodesets: tuple[str, ...] = Field(min_length=1)
+    nodesets: tuple[str, ...] = Field(min_length=1, examples=[["cpu"]])
     """Names of the nodesets whose nodes are in this partition."""
     default: Flag = False
     """Jobs that name no partition go here; exactly one partition is the default."""

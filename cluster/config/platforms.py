@@ -19,6 +19,11 @@ class Platform:
     """Default machine type of each role."""
 
 
+def built() -> list[str]:
+    """Names of the platforms where this version can make clusters."""
+    return [name for name, platform in PLATFORMS.items() if platform.built]
+
+
 PLATFORMS: dict[str, Platform] = {
     platform.name: platform
     for platform in (
@@ -44,6 +49,12 @@ PLATFORMS: dict[str, Platform] = {
             },
             machine_types={"controller": "c2-standard-8", "login": "c2-standard-4", "node": "n2-standard-2"},
         ),
+        Platform(
+            name="nebius",
+            built=False,
+            defaults={"network": {"cidr": "172.16.0.0/20"}, "storage": {}, "deletion_protection": True},
+            machine_types={},
+        ),
     )
 }
 
@@ -54,9 +65,8 @@ def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     Wrong shapes are left as they are, for the models to complain about.
     """
     filled: dict[str, Any] = dict(given)
-    platform = PLATFORMS.get(str(given.get("platform")))
-    if platform is None:
-        return filled
+    # Without a platform that exists, the rehearsal's defaults: only the platform is to be told of, not what it lacks.
+    platform = PLATFORMS.get(str(given.get("platform")), PLATFORMS["local"])
     for key, default in platform.defaults.items():
         said = filled.get(key)
         if said is None:
@@ -64,14 +74,16 @@ def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(default, Mapping) and isinstance(said, Mapping):
             filled[key] = {**copy.deepcopy(default), **said}
     for key in ("controller", "login"):
-        filled[key] = _typed(filled.get(key) or {}, platform.machine_types[key])
+        filled[key] = _typed(filled.get(key) or {}, platform.machine_types.get(key))
     nodesets = filled.get("nodesets")
     if isinstance(nodesets, Mapping):
-        filled["nodesets"] = {name: _typed(one or {}, platform.machine_types["node"]) for name, one in nodesets.items()}
+        filled["nodesets"] = {
+            name: _typed(one or {}, platform.machine_types.get("node")) for name, one in nodesets.items()
+        }
     return filled
 
 
-def _typed(section: Any, machine_type: str) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    if not isinstance(section, Mapping) or "on" in section or "machine_type" in section:
+def _typed(section: Any, machine_type: str | None) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    if machine_type is None or not isinstance(section, Mapping) or "on" in section or "machine_type" in section:
         return section
     return {**section, "machine_type": machine_type}

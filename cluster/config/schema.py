@@ -1,10 +1,77 @@
-"""The JSON Schema of a stack file, for editors."""
+"""The JSON Schema of a whole stack file, from which editors complete and check.
 
+Made from the models, so it can't drift from them; `docs/schema/cluster.schema.json` is the copy that editors read.
+"""
+
+import json
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from cluster.config.cluster import ClusterConfig
+from cluster.config.findings import ROOT
+from cluster.config.platforms import built
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_PULUMI_KEYS: dict[str, Any] = {
+    "encryptionsalt": {"type": "string", "description": "Pulumi's own: salt of the stack's passphrase."},
+    "encryptedkey": {"type": "string", "description": "Pulumi's own: data key, encrypted by the secrets provider."},
+    "secretsprovider": {"type": "string", "description": "Pulumi's own: where the stack's secrets key is kept."},
+    "environment": {
+        "type": ["array", "object"],
+        "description": "Pulumi ESC environments whose configuration this stack takes in.",
+    },
+}
+
+# Required once read, but filled in from the platform where a file says nothing.
+_FILLED = {
+    "ClusterConfig": {"network", "storage", "image", "controller", "deletion_protection"},
+    "Network": {"cidr"},
+    "Image": {"base"},
+    "Controller": {"machine_type"},
+}
+
+
+class _Schema(GenerateJsonSchema):
+    """Without the title that pydantic makes of each key: editors would show it in place of the description."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002 - pydantic's signature
+        return False
 
 
 def json_schema() -> dict[str, Any]:
-    """Schema of a whole Pulumi.<stack>.yaml."""
-    return ClusterConfig.model_json_schema()
+    """Schema of Pulumi.<stack>.yaml."""
+    cluster = ClusterConfig.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
+    definitions: dict[str, Any] = cluster.pop("$defs")
+    definitions["ClusterConfig"] = cluster
+    cluster["properties"]["platform"]["enum"] = built()
+    for name, filled in _FILLED.items():
+        required = [key for key in definitions[name].get("required", []) if key not in filled]
+        definitions[name].pop("required", None)
+        if required:
+            definitions[name]["required"] = required
+    return {
+        "$schema": DIALECT,
+        "title": "Stack configuration of a Slurm cluster",
+        "type": "object",
+        "properties": {
+            "config": {
+                "type": "object",
+                "description": "Configuration of the stack.",
+                "properties": {ROOT: {"$ref": "#/$defs/ClusterConfig"}},
+                "required": [ROOT],
+                # Providers read keys of their own namespaces; in ours there is only one.
+                "patternProperties": {"^hpc:(?!cluster$)": False},
+            },
+            **_PULUMI_KEYS,
+        },
+        "required": ["config"],
+        "additionalProperties": False,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def schema_text() -> str:
+    """The schema as the file holds it."""
+    return json.dumps(json_schema(), indent=2) + "\n"

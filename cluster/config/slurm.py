@@ -18,6 +18,8 @@ class Timers(Section):
     """SlurmdTimeout: silence after which a node is set down and its jobs end."""
     inactive: Seconds = 0
     """InactiveLimit: until the job of an srun that does not answer is ended; 0 never."""
+    wait: Seconds = 0
+    """WaitTime: between the end of a step's first task and the end of the others; 0 lets them run on."""
     kill_wait: Seconds = 30
     """KillWait: between SIGTERM and SIGKILL at a job's time limit."""
     min_job_age: Seconds = 300

@@ -3,15 +3,15 @@
 from pydantic import Field
 
 from cluster.config.section import Section
-from cluster.config.types import AccountName, GroupName, PublicKey, QosName, RegularId, UserName
+from cluster.config.types import AccountName, GroupName, Program, PublicKey, QosName, RegularId, UserName
 
 
 class User(Section):
     """One person."""
 
-    name: UserName
+    name: UserName = Field(examples=["alice"])
     """Login name."""
-    uid: RegularId
+    uid: RegularId = Field(examples=[2001])
     """User number, the same on every machine and never used again for somebody else."""
     gid: RegularId | None = None
     """Number of the primary group. Default: a group of the user's own name with the uid's number."""
@@ -19,7 +19,7 @@ class User(Section):
     """Further groups, each defined under `groups`."""
     keys: tuple[PublicKey, ...] = ()
     """SSH public keys that may log in, as in ~/.ssh/id_ed25519.pub."""
-    shell: str = Field(default="/bin/bash", pattern=r"^/[A-Za-z0-9/._-]+$")
+    shell: Program = "/bin/bash"
     """Login shell."""
     account: AccountName | None = None
     """Account that jobs are charged to. Default: the only account there is, else `general`."""

@@ -5,7 +5,9 @@ import binascii
 import ipaddress
 import re
 
-from cluster.config.findings import Refused
+from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.config.findings import Refused, listing, suggest
+from cluster.config.platforms import PLATFORMS, built
 
 _DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _SLURM_NAME = re.compile(r"^[a-z][-_a-z0-9]*$")
@@ -43,6 +45,49 @@ def dns_label(value: str) -> str:
             "1 to 20 of a-z, 0-9 and -, a letter first and no - last, e.g. gpu-large",
             "choose a name that can stand in a host name",
         )
+    return value
+
+
+def nodeset_name(value: str) -> str:
+    """A name of a nodeset: part of host names, and a NodeSet of slurm.conf."""
+    if value in ("controller", "login", "default", "all", "none"):
+        raise Refused(
+            "any name but controller, login, default, all and none, e.g. cpu",
+            "rename the nodeset: its nodes or its NodeSet line would clash with something else of that name",
+        )
+    return dns_label(value)
+
+
+def platform(value: str) -> str:
+    """A platform, built or to come; the latter are refused when a stack is read."""
+    if value not in PLATFORMS:
+        raise Refused(listing(built()), suggest(value, built(), "write one of these"))
+    return value
+
+
+def machine_type(value: str) -> str:
+    """A machine type of the catalog."""
+    if value not in MACHINE_TYPES:
+        raise Refused(
+            f"a machine type of the catalog: {listing(MACHINE_TYPES)}",
+            suggest(value, MACHINE_TYPES, "take one of these; `cluster/catalog/machines.py` has their sizes"),
+        )
+    return value
+
+
+def image(value: str) -> str:
+    """A base operating system of the catalog."""
+    if value not in IMAGES:
+        raise Refused(
+            f"an operating system of the catalog: {listing(IMAGES)}", suggest(value, IMAGES, "take one of these")
+        )
+    return value
+
+
+def node_count(value: int) -> int:
+    """Machines in a nodeset."""
+    if value < 1:
+        raise Refused("a whole number of at least 1, e.g. 2", "raise it, or remove the nodeset and what names it")
     return value
 
 
@@ -137,10 +182,29 @@ def cluster_cidr(value: str) -> str:
     return value
 
 
+_SYSTEM_DIRECTORIES = frozenset(
+    "/bin /boot /dev /etc /etc/slurm /lib /lib64 /proc /root /run /sbin /sys /tmp /usr /usr/bin /usr/lib /usr/sbin "
+    "/var /var/lib /var/log /var/run /var/spool".split(),
+)
+
+
+def mount_point(value: str) -> str:
+    """A directory that may be replaced by a shared one."""
+    if value in _SYSTEM_DIRECTORIES or value.startswith(("/proc/", "/sys/", "/dev/", "/run/")):
+        raise Refused(
+            "a directory that the operating system does not need, e.g. /home or /opt/apps",
+            f"share another directory: machines could not run with their own {value} hidden",
+        )
+    return absolute_path(value)
+
+
 def absolute_path(value: str) -> str:
-    """A mount point."""
+    """A path from the root."""
     if not re.match(r"^(/[A-Za-z0-9._-]+)+$", value) or any(part in (".", "..") for part in value.split("/")):
-        raise Refused("an absolute path without spaces, e.g. /opt/apps", "write it from the root, without . and ..")
+        raise Refused(
+            "an absolute path of letters, digits, ., _ and -, e.g. /opt/apps",
+            "write it from the root, without . and ..",
+        )
     return value
 
 

@@ -5,31 +5,16 @@ from typing import Any
 
 from cluster.config.accounting import Account, Qos
 from cluster.config.cluster import ClusterConfig
+from cluster.config.people import accounts, default_account
 from cluster.config.users import User
-
-GENERAL = "general"
-"""Account of users that name none, where several or no accounts are declared."""
-
-
-def accounts(config: ClusterConfig) -> tuple[Account, ...]:
-    """Declared accounts; without any, those that users name."""
-    declared = tuple(Account(name=one) if isinstance(one, str) else one for one in config.accounting.accounts)
-    if declared:
-        return declared
-    names = {name for user in config.users for name in (user.account or GENERAL, *user.accounts)}
-    return tuple(Account(name=name) for name in sorted(names))
-
-
-def default_account(config: ClusterConfig, user: User) -> str:
-    """Account that a user's jobs are charged to unless told otherwise."""
-    if user.account:
-        return user.account
-    declared = accounts(config) if config.accounting.accounts else ()
-    return declared[0].name if len(declared) == 1 else GENERAL
 
 
 def desired(config: ClusterConfig) -> dict[str, Any]:
-    """Everything the database must hold; limits carry sacctmgr's own option names and values."""
+    """Everything the database must hold.
+
+    Accounts come parents first. Limits of a QOS carry sacctmgr's own option names, with their values as text; an option
+    that is not there is not limited. A user's QOS come default first; without any, the user has `normal`.
+    """
     return {
         "cluster": config.name,
         "accounts": [_account(one) for one in _parents_first(accounts(config))],

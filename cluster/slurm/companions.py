@@ -3,8 +3,7 @@
 from cluster import hostlist
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import node_names, nodeset_gpu
-from cluster.slurm.conf import HEADER
-from cluster.slurm.text import Group, document, groups, section
+from cluster.slurm.text import Group, document, groups, header, section
 
 
 def render_gres(config: ClusterConfig) -> str:
@@ -18,7 +17,7 @@ def render_gres(config: ClusterConfig) -> str:
         nodes = hostlist.compress(node_names(config, name))
         lines.append(f"NodeName={nodes} Name=gpu Type={gpu.type} File={devices}")
     why = "Devices are named, not detected: detection needs a slurmd built against the driver's library."
-    return document(HEADER, [section("GPUs", why, lines)])
+    return document(header(config), [section("GPUs", why, lines)])
 
 
 def render_cgroup(config: ClusterConfig) -> str:
@@ -37,7 +36,7 @@ def render_cgroup(config: ClusterConfig) -> str:
             "ConstrainDevices": True,
         },
     )
-    return document(HEADER, groups([cores]))
+    return document(header(config), groups([cores]))
 
 
 def render_topology(config: ClusterConfig) -> str:
@@ -45,4 +44,4 @@ def render_topology(config: ClusterConfig) -> str:
     leaves = [f"SwitchName=ns-{name} Nodes={hostlist.compress(node_names(config, name))}" for name in config.nodesets]
     root = f"SwitchName=root Switches={','.join(f'ns-{name}' for name in config.nodesets)}"
     why = "One switch for each nodeset: a job is placed within one nodeset if it fits."
-    return document(HEADER, [section("Switches", why, [*leaves, root])])
+    return document(header(config), [section("Switches", why, [*leaves, root])])

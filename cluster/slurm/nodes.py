@@ -3,34 +3,33 @@
 from collections.abc import Mapping
 
 from cluster import hostlist
+from cluster.catalog.parameters import NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.partitions import Partition
-from cluster.roster import node_names, nodeset_gpu, nodeset_type
-from cluster.slurm.text import Value, assignments
+from cluster.roster import node_names, nodeset_gpu, sizes
+from cluster.slurm.text import Value, assignments, overridden
 
 
 def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
     """One NodeName line and one NodeSet line for each nodeset: its nodes are alike."""
     lines: list[str] = []
     for name, section in config.nodesets.items():
-        kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
+        size, gpu = sizes(config, section), nodeset_gpu(config, section)
         names = node_names(config, name)
         nodes = hostlist.compress(names)
         settings: dict[str, Value] = {
             "NodeName": nodes,
             "NodeAddr": hostlist.compress(addresses[one] for one in names) if addresses else None,
-            "CPUs": kind.cpus,
-            "Boards": 1,
-            "SocketsPerBoard": kind.sockets,
-            "CoresPerSocket": kind.cores_per_socket,
-            "ThreadsPerCore": kind.threads_per_core,
-            "RealMemory": kind.real_memory,
+            "CPUs": size.cpus,
+            "Sockets": size.sockets,
+            "CoresPerSocket": size.cores,
+            "ThreadsPerCore": size.threads,
+            "RealMemory": size.memory,
             "Gres": f"gpu:{gpu.type}:{gpu.count}" if gpu else None,
             "Feature": ",".join(section.features),
-            **section.node_conf,
             "State": "UNKNOWN",
         }
-        lines.append(" ".join(assignments(settings)))
+        lines.append(" ".join(assignments(overridden(settings, section.node_conf, NODE))))
         lines.append(f"NodeSet={name} Nodes={nodes}")
     return lines
 
@@ -40,8 +39,8 @@ def memory_per_cpu(config: ClusterConfig, partition: Partition) -> int:
 
     Without it, a job that asks for no memory would get all of a node's, and be alone there.
     """
-    kinds = [nodeset_type(config, config.nodesets[name]) for name in partition.nodesets]
-    return min(kind.real_memory // kind.cpus for kind in kinds)
+    every = [sizes(config, config.nodesets[name]) for name in partition.nodesets]
+    return max(1, min(size.memory // size.cpus for size in every))
 
 
 def partition_lines(config: ClusterConfig) -> list[str]:
@@ -65,7 +64,6 @@ def partition_lines(config: ClusterConfig) -> list[str]:
             "AllowAccounts": ",".join(part.allow_accounts),
             "AllowGroups": ",".join(part.allow_groups),
             "AllowQos": ",".join(part.allow_qos),
-            **part.conf,
         }
-        lines.append(" ".join(assignments(settings)))
+        lines.append(" ".join(assignments(overridden(settings, part.conf, PARTITION))))
     return lines

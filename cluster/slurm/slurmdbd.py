@@ -5,8 +5,7 @@ import re
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import controller_name
 from cluster.slurm import paths
-from cluster.slurm.conf import HEADER
-from cluster.slurm.text import Group, document, groups
+from cluster.slurm.text import Group, document, groups, header
 
 _PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
 
@@ -20,7 +19,7 @@ def render_slurmdbd(config: ClusterConfig, password: str) -> str:
         raise ValueError("database password: letters, digits and _.!%*+,:;<>?@^~- only; generate it without others")
     keep = f"{config.accounting.purge_after_months}months"
     return document(
-        HEADER,
+        header(config),
         groups(
             [
                 Group(

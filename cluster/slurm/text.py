@@ -4,6 +4,9 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from cluster.catalog.parameters import Table
+from cluster.config.cluster import ClusterConfig
+
 Value = str | int | bool | None
 
 _WIDTH = 116
@@ -31,6 +34,11 @@ def assignments(settings: Mapping[str, Value]) -> list[str]:
     return [f"{name}={word(value)}" for name, value in settings.items() if value is not None and value != ""]
 
 
+def overridden(settings: Mapping[str, Value], by: Mapping[str, Value], table: Table) -> dict[str, Value]:
+    """Settings with others laid over them, in the manual's spelling; new ones follow at the end."""
+    return {**settings, **{table.canonical(name) or name: value for name, value in by.items()}}
+
+
 def comment(text: str) -> list[str]:
     """Wrap a reason into comment lines."""
     return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
@@ -47,6 +55,14 @@ def groups(parts: Iterable[Group]) -> list[str]:
     return [section(part.title, part.why, assignments(part.settings)) for part in parts]
 
 
-def document(header: str, parts: Iterable[str]) -> str:
-    """A whole file: its header, then its sections, an empty line between."""
-    return "\n".join(["\n".join(comment(header)) + "\n", *filter(None, parts)])
+def header(config: ClusterConfig) -> str:
+    """What every file says first."""
+    return (
+        f"Cluster {config.name}, for Slurm {config.slurm_version}. Written from the stack's configuration: change it "
+        "there and run `up`; what is written here is lost then."
+    )
+
+
+def document(head: str, parts: Iterable[str]) -> str:
+    """A whole file: its head, then its sections, an empty line between."""
+    return "\n".join(["\n".join(comment(head)) + "\n", *filter(None, parts)])

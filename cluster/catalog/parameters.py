@@ -1,0 +1,138 @@
+"""Parameters of slurm.conf, and the releases of Slurm that know each.
+
+Source: the option tables that slurmctld itself parses with (src/common/read_config.c of github.com/SchedMD/slurm at
+tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-11-7-1 and slurm-25-05-8-1), without what these mark as defunct, refuse
+when it is set, or take only as an old spelling of something else.
+"""
+
+from dataclasses import dataclass, field
+
+VERSIONS = ("22.05", "23.11", "24.11", "25.05")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Parameters of one kind of line."""
+
+    always: tuple[str, ...]
+    """Known to every release here."""
+    some: dict[str, tuple[str, str]]
+    """Known from one release to another, both included."""
+    _canonical: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_canonical", {name.lower(): name for name in (*self.always, *self.some)})
+
+    def canonical(self, name: str) -> str | None:
+        """The spelling of the manual (Slurm reads names in any case); None for a name that no release knows."""
+        return self._canonical.get(name.lower())
+
+    def versions(self, name: str) -> tuple[str, ...]:
+        """Releases that know a parameter, given in the spelling of the manual."""
+        if name in self.some:
+            first, last = (VERSIONS.index(one) for one in self.some[name])
+            return VERSIONS[first : last + 1]
+        return VERSIONS if name in self.always else ()
+
+    def names(self, version: str) -> list[str]:
+        """All parameters that a release knows."""
+        return sorted([*self.always, *(name for name in self.some if version in self.versions(name))])
+
+
+CONF = Table(
+    always=tuple(
+        """
+    AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost
+    AccountingStorageParameters AccountingStoragePass AccountingStoragePort AccountingStorageTRES
+    AccountingStorageType AccountingStorageUser AccountingStoreFlags AcctGatherEnergyType
+    AcctGatherFilesystemType AcctGatherInterconnectType AcctGatherNodeFreq AcctGatherProfileType
+    AllowSpecResourcesUsage AuthAltParameters AuthAltTypes AuthInfo AuthType BatchStartTimeout BcastExclude
+    BcastParameters BurstBufferType CliFilterPlugins ClusterName CommunicationParameters CompleteWait CpuFreqDef
+    CpuFreqGovernors CredType DebugFlags DefCPUPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode
+    DependencyParameters DisableRootJobs EioTimeout EnforcePartLimits Epilog EpilogMsgTime EpilogSlurmctld
+    FairShareDampeningFactor FederationParameters FirstJobId GpuFreqDef GresTypes GroupUpdateForce
+    GroupUpdateTime HealthCheckInterval HealthCheckNodeState HealthCheckProgram InactiveLimit
+    InteractiveStepOptions JobAcctGatherFrequency JobAcctGatherParams JobAcctGatherType JobCompHost JobCompLoc
+    JobCompParams JobCompPass JobCompPort JobCompType JobCompUser JobContainerType JobFileAppend JobRequeue
+    JobSubmitPlugins KillOnBadExit KillWait LaunchParameters Licenses LogTimeFormat MailDomain MailProg
+    MaxArraySize MaxDBDMsgs MaxJobCount MaxJobId MaxMemPerCPU MaxMemPerNode MaxNodeCount MaxStepCount
+    MaxTasksPerNode MCSParameters MCSPlugin MessageTimeout MinJobAge MpiDefault MpiParams NodeFeaturesPlugins
+    OverTimeLimit PluginDir PlugStackConfig PreemptExemptTime PreemptMode PreemptType PrEpParameters PrEpPlugins
+    PriorityCalcPeriod PriorityDecayHalfLife PriorityFavorSmall PriorityFlags PriorityMaxAge PriorityParameters
+    PrioritySiteFactorParameters PrioritySiteFactorPlugin PriorityType PriorityUsageResetPeriod
+    PriorityWeightAge PriorityWeightAssoc PriorityWeightFairshare PriorityWeightJobSize PriorityWeightPartition
+    PriorityWeightQOS PriorityWeightTRES PrivateData ProctrackType Prolog PrologEpilogTimeout PrologFlags
+    PrologSlurmctld PropagatePrioProcess PropagateResourceLimits PropagateResourceLimitsExcept RebootProgram
+    ReconfigFlags RequeueExit RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate ResumeTimeout
+    ResvEpilog ResvOverRun ResvProlog ReturnToService SchedulerParameters SchedulerTimeSlice SchedulerType
+    ScronParameters SelectType SelectTypeParameters SlurmctldAddr SlurmctldDebug SlurmctldLogFile
+    SlurmctldParameters SlurmctldPidFile SlurmctldPort SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg
+    SlurmctldSyslogDebug SlurmctldTimeout SlurmdDebug SlurmdLogFile SlurmdParameters SlurmdPidFile SlurmdPort
+    SlurmdSpoolDir SlurmdSyslogDebug SlurmdTimeout SlurmdUser SlurmSchedLogFile SlurmSchedLogLevel SlurmUser
+    SrunEpilog SrunPortRange SrunProlog StateSaveLocation SuspendExcNodes SuspendExcParts SuspendProgram
+    SuspendRate SuspendTime SuspendTimeout SwitchParameters SwitchType TaskEpilog TaskPlugin TaskPluginParam
+    TaskProlog TCPTimeout TmpFS TopologyParam TopologyPlugin TrackWCKey TreeWidth UnkillableStepProgram
+    UnkillableStepTimeout UsePAM VSizeFactor WaitTime X11Parameters
+        """.split(),
+    ),
+    some={
+        "CertgenParameters": ("25.05", "25.05"),
+        "CertgenType": ("25.05", "25.05"),
+        "CertmgrParameters": ("24.11", "25.05"),
+        "CertmgrType": ("24.11", "25.05"),
+        "CoreSpecPlugin": ("22.05", "23.11"),
+        "DataParserParameters": ("24.11", "25.05"),
+        "EpilogTimeout": ("25.05", "25.05"),
+        "ExtSensorsFreq": ("22.05", "22.05"),
+        "ExtSensorsType": ("22.05", "22.05"),
+        "GetEnvTimeout": ("22.05", "24.11"),
+        "HashPlugin": ("24.11", "25.05"),
+        "JobCredentialPrivateKey": ("22.05", "22.05"),
+        "JobCredentialPublicCertificate": ("22.05", "22.05"),
+        "KeepAliveTime": ("22.05", "22.05"),
+        "MaxBatchRequeue": ("23.11", "25.05"),
+        "PowerParameters": ("22.05", "23.11"),
+        "PowerPlugin": ("22.05", "23.11"),
+        "PreemptParameters": ("23.11", "25.05"),
+        "PrologTimeout": ("25.05", "25.05"),
+        "RoutePlugin": ("22.05", "22.05"),
+        "SlurmctldPlugstack": ("22.05", "22.05"),
+        "SuspendExcStates": ("23.11", "25.05"),
+        "TLSParameters": ("24.11", "25.05"),
+        "TLSType": ("24.11", "25.05"),
+    },
+)
+"""One-line parameters of slurm.conf."""
+
+NODE = Table(
+    always=tuple(
+        """
+    BcastAddr CoreSpecCount CoresPerSocket CpuBind CPUs CPUSpecList Feature Gres MemSpecLimit NodeAddr
+    NodeHostname Port RealMemory Reason Sockets State ThreadsPerCore TmpDisk TRESWeights Weight
+        """.split(),
+    ),
+    some={
+        "RestrictedCoresPerGPU": ("24.11", "25.05"),
+        "Topology": ("25.05", "25.05"),
+    },
+)
+"""Parameters of NodeName lines; of two spellings for one thing, the one that this program writes."""
+
+PARTITION = Table(
+    always=tuple(
+        """
+    AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind Default DefaultTime DefCPUPerGPU
+    DefMemPerCPU DefMemPerGPU DefMemPerNode DenyAccounts DenyQos DisableRootJobs ExclusiveUser GraceTime Hidden
+    LLN MaxCPUsPerNode MaxMemPerCPU MaxMemPerNode MaxNodes MaxTime MinNodes Nodes OverSubscribe OverTimeLimit
+    PreemptMode PriorityJobFactor PriorityTier QOS ReqResv ResumeTimeout RootOnly SelectTypeParameters State
+    SuspendTime SuspendTimeout TRESBillingWeights
+        """.split(),
+    ),
+    some={
+        "ExclusiveTopo": ("24.11", "25.05"),
+        "MaxCPUsPerSocket": ("23.11", "25.05"),
+        "PowerDownOnIdle": ("23.11", "25.05"),
+        "Topology": ("25.05", "25.05"),
+    },
+)
+"""Parameters of PartitionName lines."""

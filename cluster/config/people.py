@@ -1,0 +1,52 @@
+"""Accounts and Unix groups, as they follow from what the configuration says and leaves unsaid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cluster.config.accounting import Account
+
+if TYPE_CHECKING:
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.users import User
+
+GENERAL = "general"
+"""Account of users that name none, where no account is declared."""
+NORMAL = "normal"
+"""The QOS that Slurm's database always has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnixGroup:
+    """A group that must exist on every machine."""
+
+    name: str
+    gid: int
+    members: tuple[str, ...] = ()
+    """Users who are in it beside those whose primary group it is."""
+
+
+def accounts(config: ClusterConfig) -> tuple[Account, ...]:
+    """Declared accounts; without any, those that users name."""
+    if config.accounting.accounts:
+        return config.accounting.accounts
+    names = {name for user in config.users for name in (user.account or GENERAL, *user.accounts)}
+    return tuple(Account(name=name) for name in sorted(names))
+
+
+def default_account(config: ClusterConfig, user: User) -> str:
+    """Account that a user's jobs are charged to unless told otherwise."""
+    declared = config.accounting.accounts
+    return user.account or (declared[0].name if len(declared) == 1 else GENERAL)
+
+
+def unix_groups(config: ClusterConfig) -> tuple[UnixGroup, ...]:
+    """Declared groups, then each user's own group where the primary group is no declared one."""
+    declared = tuple(
+        UnixGroup(name=name, gid=gid, members=tuple(user.name for user in config.users if name in user.groups))
+        for name, gid in config.groups.items()
+    )
+    shared = set(config.groups.values())
+    own = (UnixGroup(name=user.name, gid=user.primary_gid) for user in config.users if user.primary_gid not in shared)
+    return (*declared, *own)

@@ -1,0 +1,73 @@
+"""Accounts form a tree, and names are given once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.config import people
+from cluster.config.findings import Broken, listing, suggest
+from cluster.config.rules.partitions import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.cluster import ClusterConfig
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of accounts and QOS that do not hold."""
+    given = config.accounting
+    yield from _twice("accounts", [one.name for one in given.accounts])
+    yield from _twice("qos", [one.name for one in given.qos])
+    parents = {one.name: one.parent for one in given.accounts}
+    for position, account in enumerate(given.accounts):
+        at = ("accounting", "accounts", position)
+        if account.name == "root":
+            yield Broken(
+                at=(*at, "name"),
+                given="root",
+                allowed="any name but root, e.g. research",
+                todo="rename the account: root is the top of Slurm's own tree",
+            )
+        if account.parent not in (None, "root", *parents):
+            known = [name for name in parents if name != account.name]
+            yield Broken(
+                at=(*at, "parent"),
+                given=str(account.parent),
+                allowed=f"root or an account that exists: {listing(known)}",
+                todo=suggest(str(account.parent), known, f"define {account.parent}, or leave `parent` out"),
+                missing=account.parent,
+            )
+        elif circle := _circle(account.name, parents):
+            yield Broken(
+                at=(*at, "parent"),
+                given=str(account.parent),
+                allowed="accounts that lead up to root",
+                todo=f"break the circle {' -> '.join(circle)}: leave out one `parent`",
+            )
+    names = [people.NORMAL, *(one.name for one in given.qos)]
+    for position, qos in enumerate(given.qos):
+        yield from unknown(("accounting", "qos", position, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
+
+
+def _twice(key: str, names: list[str]) -> Iterator[Broken]:
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            yield Broken(
+                at=("accounting", key, position, "name"),
+                given=name,
+                allowed="each name once",
+                todo="remove or rename one of the two",
+            )
+
+
+def _circle(name: str, parents: dict[str, str | None]) -> list[str]:
+    """The way up from an account back to itself, if there is one."""
+    way = [name]
+    while (above := parents.get(way[-1])) is not None:
+        if above == name:
+            return [*way, name]
+        if above in way:
+            return []  # a circle further up, which is told of its own members
+        way.append(above)
+    return []

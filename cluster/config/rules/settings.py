@@ -1,0 +1,78 @@
+"""Free settings of Slurm: known to the release, and not decided elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
+from cluster.config.findings import Broken, Location, listing, nearest, show
+from cluster.config.rules.owned import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cluster.config.cluster import ClusterConfig
+
+SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
+"""Parameters of a NodeName line that are whole numbers, and that other parameters are computed from."""
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of free settings, and of timers that depend on each other, that do not hold."""
+    version = config.slurm_version
+    yield from _settings(("slurm", "extra"), config.slurm.extra, CONF, OWNED_CONF, version)
+    for name, section in config.nodesets.items():
+        at = ("nodesets", name, "node_conf")
+        yield from _settings(at, section.node_conf, NODE, OWNED_NODE, version)
+        for key, value in section.node_conf.items():
+            if NODE.canonical(key) in SIZES and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                yield Broken(
+                    at=(*at, key), given=show(value), allowed="a whole number of at least 1, e.g. 2", todo="correct it"
+                )
+    for name, part in config.partitions.items():
+        yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, OWNED_PARTITION, version)
+    timers = config.slurm.timers
+    if timers.unkillable_step < 5 * timers.message:
+        yield Broken(
+            at=("slurm", "timers", "unkillable_step"),
+            given=str(timers.unkillable_step),
+            allowed=f"at least 5 times timers.message ({timers.message}), that is {5 * timers.message}",
+            todo="raise it or lower timers.message: Slurm would drain nodes that are only slow to answer",
+        )
+
+
+def _settings(
+    at: Location,
+    given: Mapping[str, object],
+    table: Table,
+    owned: Mapping[str, str],
+    version: str,
+) -> Iterator[Broken]:
+    seen: set[str] = set()
+    for key in given:
+        name = table.canonical(key)
+        if name is None:
+            meant = nearest(key, [*table.names(version), *owned])
+            yield Broken(
+                at=(*at, key),
+                given=key,
+                allowed=f"a parameter that Slurm {version} reads here, as its manual lists them",
+                todo=f"write {meant}" if meant else "look the name up in the manual (man 5 slurm.conf), or remove it",
+            )
+        elif name in owned:
+            yield Broken(
+                at=(*at, key),
+                given=show(given[key]),
+                allowed=f"any parameter but {name}, which is set elsewhere",
+                todo=owned[name],
+            )
+        elif version not in table.versions(name):
+            yield Broken(
+                at=(*at, key),
+                given=key,
+                allowed=f"a parameter that Slurm {version} knows; {name} is in {listing(table.versions(name))}",
+                todo="remove it, or use an image with such a release",
+            )
+        elif name in seen:
+            yield Broken(at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one")
+        seen.add(name or key)

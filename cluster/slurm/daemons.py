@@ -1,0 +1,88 @@
+"""Groups of slurm.conf about the daemons themselves: who and where they are, what they write, how long they wait."""
+
+from collections.abc import Mapping
+
+from cluster.config.cluster import ClusterConfig
+from cluster.roster import controller_name
+from cluster.slurm import paths
+from cluster.slurm.text import Group
+
+
+def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
+    """Names, ports, and how daemons believe each other."""
+    controller = controller_name(config)
+    rehearsal = config.platform == "local"
+    return Group(
+        title="Who and where",
+        why="enable_configless: nodes and login machines fetch their files from slurmctld, so a change is one file and "
+        "one `scontrol reconfigure`."
+        + (" config_overrides: a machine of a rehearsal stands for a larger one." if rehearsal else ""),
+        settings={
+            "ClusterName": config.name,
+            "SlurmctldHost": f"{controller}({addresses[controller]})" if addresses else controller,
+            "SlurmctldPort": paths.SLURMCTLD_PORT,
+            "SlurmdPort": paths.SLURMD_PORT,
+            "SlurmUser": paths.USER,
+            "AuthType": "auth/munge",
+            "CredType": "cred/munge",
+            "SlurmctldParameters": "enable_configless",
+            "SlurmdParameters": "config_overrides" if rehearsal else None,
+        },
+    )
+
+
+def places() -> Group:
+    """Directories and pid files."""
+    return Group(
+        title="Places",
+        why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg is named, "
+        "because slurmctld reports its default, /bin/mail, as an error where a mailer has it elsewhere.",
+        settings={
+            "StateSaveLocation": paths.STATE,
+            "SlurmdSpoolDir": paths.SPOOL,
+            "SlurmctldPidFile": f"{paths.RUN}/slurmctld.pid",
+            "SlurmdPidFile": f"{paths.RUN}/slurmd.pid",
+            "MailProg": paths.MAIL,
+        },
+    )
+
+
+def logs() -> Group:
+    """Log files."""
+    return Group(
+        title="Logs",
+        settings={
+            "SlurmctldDebug": "info",
+            "SlurmctldLogFile": f"{paths.LOGS}/slurmctld.log",
+            "SlurmdDebug": "info",
+            "SlurmdLogFile": f"{paths.LOGS}/slurmd.log",
+        },
+    )
+
+
+def timers(config: ClusterConfig) -> Group:
+    """How long daemons wait, and what brings a node back."""
+    given = config.slurm.timers
+    back = {
+        0: "a node that was down stays down until somebody resumes it.",
+        1: "a node that stopped answering comes back by itself, one that rebooted on its own does not.",
+        2: "a node that was cut off, killed or rebooted comes back as soon as it registers; a drained one stays so.",
+    }
+    return Group(
+        title="Timers (seconds) and nodes that come back",
+        why="UnkillableStepTimeout: a process with much memory takes long to die, and its node is drained if it takes "
+        f"longer than this. ReturnToService={config.slurm.return_to_service}: {back[config.slurm.return_to_service]}",
+        settings={
+            "SlurmctldTimeout": given.slurmctld,
+            "SlurmdTimeout": given.slurmd,
+            "InactiveLimit": given.inactive,
+            "WaitTime": given.wait,
+            "KillWait": given.kill_wait,
+            "MinJobAge": given.min_job_age,
+            "UnkillableStepTimeout": given.unkillable_step,
+            "MessageTimeout": given.message,
+            "BatchStartTimeout": given.batch_start,
+            "PrologEpilogTimeout": given.prolog_epilog,
+            "ReturnToService": config.slurm.return_to_service,
+        },
+    )
