@@ -66,7 +66,7 @@ class ClusterConfig(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
     login: Login = Login()
     """Machines where people log in and submit jobs."""
-    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, examples=["{cpu: {count: 2}}"])
+    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, examples=[{"cpu": {"count": 2}}])
     """Compute nodes, by kind."""
     partitions: Mapping[PartitionName, Partition] = Field(
         min_length=1, examples=["{cpu: {nodesets: [cpu], default: true}}"]

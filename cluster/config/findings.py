@@ -1,7 +1,8 @@
 """What is wrong with a configuration, said in four parts, and the error that carries all of it at once."""
 
 import difflib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,15 +73,22 @@ class Refused(ValueError):  # noqa: N818 - reads as the sentence it raises: "ref
 
 def show(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
     """Write a value shortly, on one line."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = value if isinstance(value, str) and value else repr(value)
+    text = "nothing" if value is None else flow(value)
     if "PRIVATE KEY" in text:
         return "a private key (not shown)"
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def flow(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
+    """Write a value as YAML does on one line: `{cpu: {count: 2}}`."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return str(value) if str(value).strip() else json.dumps(value)
 
 
 def dotted(location: Iterable[str | int]) -> str:

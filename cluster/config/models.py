@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.findings import Location
+from cluster.config.findings import Location, flow
 from cluster.config.section import Section
 
 
@@ -49,4 +49,4 @@ def description(location: Location) -> str:
     if field is None:
         return ""
     text = " ".join((field.description or "").split())
-    return f"{text.rstrip('.')}, e.g. {field.examples[0]}" if field.examples else text
+    return f"{text.rstrip('.')}, e.g. {flow(field.examples[0])}" if field.examples else text

@@ -10,7 +10,6 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.findings import ROOT
-from cluster.config.platforms import built
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -45,7 +44,9 @@ def json_schema() -> dict[str, Any]:
     cluster = ClusterConfig.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = cluster.pop("$defs")
     definitions["ClusterConfig"] = cluster
-    cluster["properties"]["platform"]["enum"] = built()
+    for definition in definitions.values():
+        for key in definition["properties"].values():
+            _drop_null(key)
     for name, filled in _FILLED.items():
         required = [key for key in definitions[name].get("required", []) if key not in filled]
         definitions[name].pop("required", None)
@@ -70,6 +71,16 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def _drop_null(key: dict[str, Any]) -> None:
+    """Say nothing of null: a key is left out rather than written as nothing."""
+    choices = [one for one in key.get("anyOf", []) if one != {"type": "null"}]
+    if len(choices) == 1 and len(key["anyOf"]) == 2:
+        del key["anyOf"]
+        key.update(choices[0])
+    if key.get("default", ...) is None or isinstance(key.get("default"), dict):
+        del key["default"]  # of sections: their own keys have the defaults
 
 
 def schema_text() -> str:

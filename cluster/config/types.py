@@ -4,8 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
+from cluster.catalog import IMAGES, MACHINE_TYPES
 from cluster.config import validators as v
 from cluster.config.findings import Refused
+from cluster.config.platforms import built
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -15,25 +17,49 @@ Natural = Annotated[int, Strict(), Field(ge=0)]
 Seconds = Annotated[int, Strict(), Field(ge=0, le=65533)]
 """Slurm keeps timers in 16 bits, with the two highest values for 'not set' and 'infinite'."""
 
-PlatformName = Annotated[str, AfterValidator(v.platform)]
-ClusterName = Annotated[str, AfterValidator(v.dns_label)]
-NodesetName = Annotated[str, AfterValidator(v.nodeset_name)]
-MachineTypeName = Annotated[str, AfterValidator(v.machine_type), Field(examples=["local-2c"])]
-ImageName = Annotated[str, AfterValidator(v.image), Field(examples=["debian-12"])]
-NodeCount = Annotated[int, Strict(), AfterValidator(v.node_count), Field(examples=[2])]
-PartitionName = Annotated[str, AfterValidator(v.partition_name)]
-AccountName = Annotated[str, AfterValidator(v.slurm_name)]
-QosName = Annotated[str, AfterValidator(v.slurm_name)]
-UserName = Annotated[str, AfterValidator(v.unix_name)]
-GroupName = Annotated[str, AfterValidator(v.unix_name)]
-RegularId = Annotated[int, Strict(), AfterValidator(v.regular_id)]
-PublicKey = Annotated[str, AfterValidator(v.public_key)]
-Cidr = Annotated[str, AfterValidator(v.private_network)]
-ClusterCidr = Annotated[str, AfterValidator(v.cluster_cidr)]
-MountPoint = Annotated[str, AfterValidator(v.mount_point)]
-Program = Annotated[str, AfterValidator(v.absolute_path)]
+
+def _schema(**more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON Schema's own values
+    """What editors are told of a text: they can check a pattern and complete an enumeration."""
+    return WithJsonSchema({"type": "string", **more})
+
+
+_DNS = _schema(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", maxLength=20)
+_LOWER = _schema(pattern="^[a-z][-_a-z0-9]*$", maxLength=40)
+_LOGIN = _schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
+_PATH = _schema(pattern="^(/[A-Za-z0-9._-]+)+$")
+_CIDR = _schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
+
+PlatformName = Annotated[str, AfterValidator(v.platform), _schema(enum=built())]
+ClusterName = Annotated[str, AfterValidator(v.dns_label), _DNS]
+NodesetName = Annotated[str, AfterValidator(v.nodeset_name), _DNS]
+MachineTypeName = Annotated[str, AfterValidator(v.machine_type), _schema(enum=list(MACHINE_TYPES))]
+ImageName = Annotated[str, AfterValidator(v.image), _schema(enum=list(IMAGES))]
+NodeCount = Annotated[
+    int,
+    Strict(),
+    AfterValidator(v.node_count),
+    WithJsonSchema({"type": "integer", "minimum": 1, "examples": [2]}),
+]
+PartitionName = Annotated[str, AfterValidator(v.partition_name), _schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
+AccountName = Annotated[str, AfterValidator(v.slurm_name), _LOWER]
+QosName = Annotated[str, AfterValidator(v.slurm_name), _LOWER]
+UserName = Annotated[str, AfterValidator(v.unix_name), _LOGIN]
+GroupName = Annotated[str, AfterValidator(v.unix_name), _LOGIN]
+RegularId = Annotated[
+    int,
+    Strict(),
+    AfterValidator(v.regular_id),
+    WithJsonSchema({"type": "integer", "anyOf": [{"minimum": low, "maximum": high} for low, high in v.REGULAR_UIDS]}),
+]
+PublicKey = Annotated[
+    str, AfterValidator(v.public_key), _schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
+]
+Cidr = Annotated[str, AfterValidator(v.private_network), _CIDR]
+ClusterCidr = Annotated[str, AfterValidator(v.cluster_cidr), _CIDR]
+MountPoint = Annotated[str, AfterValidator(v.mount_point), _PATH]
+Program = Annotated[str, AfterValidator(v.absolute_path), _PATH]
 Feature = Annotated[str, AfterValidator(v.feature)]
-TresName = Annotated[str, AfterValidator(v.tres_name)]
+TresName = Annotated[str, AfterValidator(v.tres_name), _schema(examples=["cpu", "gres/gpu"])]
 
 
 def _quoted(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
