@@ -1,0 +1,25 @@
+"""Runs a Pulumi Python program without the Pulumi CLI: preview, up, destroy, refresh, in the CLI's own state format.
+
+    stack = Workspace(Path("."), backend="file:///var/lib/pulumi").stack("dev")
+    result = stack.up(print).check()
+
+It knows nothing of what the program is about, prints nothing, and imports the SDK only when a program is run.
+"""
+
+from engine import events
+from engine.errors import (
+    EngineError,
+    NotRunnable,
+    ProgramError,
+    StackLocked,
+    StateDamaged,
+    UpdateFailed,
+    WrongPassphrase,
+)
+from engine.events import Result
+from engine.workspace import Stack, Workspace
+
+__all__ = [
+    "EngineError", "NotRunnable", "ProgramError", "Result", "Stack", "StackLocked", "StateDamaged", "UpdateFailed",
+    "Workspace", "WrongPassphrase", "events",
+]  # fmt: skip

@@ -1,0 +1,103 @@
+"""Encryption of secrets with a passphrase, in the Pulumi CLI's format.
+
+A secret is `v1:NONCE:CIPHERTEXT` (base64; AES-256-GCM); the key is PBKDF2-HMAC-SHA256 of the passphrase with a salt
+and 1,000,000 rounds. The salt is kept as `v1:SALT:SECRET`, where SECRET is the text `pulumi`: it tells a wrong
+passphrase at once. (Pulumi's pkg/secrets/passphrase/manager.go and sdk/go/common/resource/config/crypt.go.)
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+
+from engine.errors import WrongPassphrase
+
+Passphrase = Callable[[], str]
+ROUNDS = 1_000_000
+_PROBE = "pulumi"
+
+
+@functools.lru_cache(maxsize=4)
+def _derive(passphrase: str, salt: bytes, rounds: int) -> bytes:
+    # A third of a second on a current core, so not twice in a process.
+    return hashlib.pbkdf2_hmac("sha256", passphrase.encode(), salt, rounds, 32)
+
+
+def from_environment() -> str:
+    """The passphrase from PULUMI_CONFIG_PASSPHRASE or the file named by PULUMI_CONFIG_PASSPHRASE_FILE.
+    Raises WrongPassphrase if neither is set."""
+    if "PULUMI_CONFIG_PASSPHRASE" in os.environ:
+        return os.environ["PULUMI_CONFIG_PASSPHRASE"]
+    file = os.environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")
+    if not file:
+        message = "no passphrase for the stack's secrets: set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
+        raise WrongPassphrase(message)
+    return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+
+
+class Crypter:
+    """Encrypts and decrypts under one salt. The passphrase is asked for, and the key made, when first needed."""
+
+    def __init__(self, passphrase: Passphrase, salt: str = "") -> None:
+        """`salt` is a stack's `encryptionsalt`; without one a new one is made when first needed."""
+        self._passphrase = passphrase
+        self._salt = salt
+        self._key: bytes | None = None
+        self._lock = Lock()
+        self._ciphertexts: dict[str, str] = {}
+
+    @property
+    def salt(self) -> str:
+        """The salt, as it is kept in the state and the stack file."""
+        if not self._salt:
+            self._unlock()
+        return self._salt
+
+    def encrypt(self, text: str) -> str:
+        """Encrypt. The same text gives the same ciphertext within a run, so that state files differ only where the
+        state does."""
+        if text not in self._ciphertexts:
+            self._ciphertexts[text] = self._seal(self._unlock(), text)
+        return self._ciphertexts[text]
+
+    def decrypt(self, ciphertext: str) -> str:
+        """Decrypt. Raises WrongPassphrase."""
+        text = self._open(self._unlock(), ciphertext)
+        self._ciphertexts.setdefault(text, ciphertext)
+        return text
+
+    def _unlock(self) -> bytes:
+        with self._lock:
+            if self._key is None:
+                raw = b64decode(self._salt.split(":")[1]) if self._salt else os.urandom(8)
+                key = _derive(self._passphrase(), raw, ROUNDS)
+                if self._salt:
+                    self._open(key, self._salt.split(":", 2)[2])
+                else:
+                    self._salt = f"v1:{b64encode(raw).decode()}:{self._seal(key, _PROBE)}"
+                self._key = key
+            return self._key
+
+    @staticmethod
+    def _seal(key: bytes, text: str) -> str:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only where there are secrets
+
+        nonce = os.urandom(12)
+        return f"v1:{b64encode(nonce).decode()}:{b64encode(AESGCM(key).encrypt(nonce, text.encode(), None)).decode()}"
+
+    @staticmethod
+    def _open(key: bytes, ciphertext: str) -> str:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+        try:
+            _, nonce, data = ciphertext.split(":")
+            return AESGCM(key).decrypt(b64decode(nonce), b64decode(data), None).decode()
+        except (InvalidTag, ValueError):
+            message = "the passphrase does not fit this stack's secrets: check PULUMI_CONFIG_PASSPHRASE(_FILE)"
+            raise WrongPassphrase(message) from None

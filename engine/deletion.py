@@ -1,0 +1,95 @@
+"""Deleting resources: dependents first, independent ones side by side."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from engine.errors import Interrupted
+from engine.providers.base import Context, Foreign, Provider
+from engine.registration import undo_interrupted
+from engine.resource import Resource
+from engine.run import Run, StepError
+from engine.values import plain
+
+
+def delete_all(run: Run, condemned: list[Resource]) -> None:
+    """Delete resources, as far as they are neither protected nor needed by one that could not be deleted. They are
+    given in the state's order: each after what it depends on."""
+    gone = {r.urn for r in condemned if not r.delete}
+    left = [r for (_, kind), r in run.state.pending.items() if kind == "creating"]
+    for resource in (*left, *reversed(condemned)):
+        leftover = resource.delete and any(r.urn == resource.urn and not r.delete for r in run.state.resources())
+        if resource.custom and not _is_default(resource) and not leftover:
+            reason = "its creation was interrupted" if resource in left else ""
+            run.plan(resource, "delete", reason=reason)
+    _protest(run, condemned)
+    if run.dry:
+        return
+    for resource in left:
+        undo_interrupted(run, resource)
+    _in_order(run, condemned, gone)
+
+
+def _protest(run: Run, condemned: list[Resource]) -> None:
+    for resource in condemned:
+        if resource.protect and not resource.delete:
+            run.fail(resource, "delete", "it is protected: set protect=False in the program and run up first")
+
+
+def _in_order(run: Run, condemned: list[Resource], gone: set[str]) -> None:
+    waits: dict[int, set[int]] = {i: set() for i in range(len(condemned))}
+    places: dict[str, list[int]] = {}
+    for i, resource in enumerate(condemned):
+        # Only what comes before it can be meant: of two resources with one URN, one was replaced by the other.
+        for urn in resource.needs():
+            for j in places.get(urn, []):
+                waits[j].add(i)
+        places.setdefault(resource.urn, []).append(i)
+    done: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
+
+    def work(i: int) -> None:
+        try:
+            _delete(run, condemned[i], gone)
+            done.put((i, None))
+        except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
+            done.put((i, error))
+
+    running = 0
+    while True:
+        for i in [i for i, blockers in waits.items() if not blockers]:
+            del waits[i]
+            running += 1
+            threading.Thread(target=work, args=(i,), daemon=True).start()
+        if not running:
+            return
+        i, error = done.get()
+        running -= 1
+        if error is None:
+            for blockers in waits.values():
+                blockers.discard(i)
+        elif not isinstance(error, (StepError, Interrupted)):
+            raise error
+
+
+def _delete(run: Run, resource: Resource, gone: set[str]) -> None:
+    if resource.protect and not resource.delete:
+        raise StepError("protected")
+    state = run.state
+    nothing = resource.external or resource.pending_replacement or resource.retain_on_delete
+    if not resource.custom or nothing or resource.is_provider or resource.deleted_with in gone:
+        state.drop(resource)
+        state.save()
+        return
+
+    def work(provider: Provider, ctx: Context):  # noqa: ANN202
+        if isinstance(provider, Foreign):
+            raise StepError(f"no provider for {resource.type} is embedded: delete it with the Pulumi CLI")
+        provider.delete(ctx, resource.id, plain(resource.inputs), plain(resource.outputs))
+        return lambda: state.drop(resource)
+
+    run.step("delete-replaced" if resource.delete else "delete", "deleting", resource, work)
+
+
+def _is_default(resource: Resource) -> bool:
+    return resource.is_provider and resource.name.startswith("default")

@@ -1,0 +1,74 @@
+"""What can go wrong, as exceptions whose text is meant for the user; no other exception leaves the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engine.events import Result
+    from engine.lock import Holder
+
+
+class EngineError(Exception):
+    """Base of all errors of the engine; its text says where, what is wrong and what to do."""
+
+
+class ProgramError(EngineError):
+    """The program could not be run to its end. `result` tells what was done before (None if nothing was)."""
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class UpdateFailed(EngineError):  # noqa: N818 - says what happened
+    """Raised by `Result.check()` if a step failed or the run was interrupted."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.summary)
+        self.result = result
+
+
+class StackLocked(EngineError):  # noqa: N818 - says what happened
+    """Another run holds the stack. `holder` says who."""
+
+    def __init__(self, stack: str, holder: Holder) -> None:
+        super().__init__(
+            f"stack {stack} is in use: {holder}.\n"
+            f"Wait for that run to end. If it is gone for good, unlock the stack (this removes {holder.file})."
+        )
+        self.holder = holder
+
+
+class WrongPassphrase(EngineError):  # noqa: N818 - says what happened
+    """The passphrase does not fit the stack's secrets, or there is none."""
+
+
+class StateDamaged(EngineError):  # noqa: N818 - says what happened
+    """The state file can't be read. Nothing was changed."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        backup = file.with_name(file.name + ".bak")
+        hint = (
+            f"The state before the last write is in {backup}: look at both, then copy it over {file.name}."
+            if backup.exists()
+            else "There is no .bak beside it; the folder backups/ keeps one copy for each finished run."
+        )
+        super().__init__(f"{file}: damaged ({why}). Nothing was changed.\n{hint}")
+
+
+class NotRunnable(EngineError):  # noqa: N818 - says what happened
+    """The program holds a resource whose provider is not embedded: a preview is possible, an update is not."""
+
+    def __init__(self, types: list[str], stack: str) -> None:
+        shown = ", ".join(types[:5]) + (f" and {len(types) - 5} more" if len(types) > 5 else "")
+        super().__init__(
+            f"the embedded engine can preview stack {stack} but not run it: it has no provider for {shown}.\n"
+            f"Run it with the Pulumi CLI: pulumi up --stack {stack}"
+        )
+
+
+class Interrupted(EngineError):  # noqa: N818 - says what happened
+    """The user asked to stop: no further step is begun."""

@@ -1,0 +1,116 @@
+"""What a run tells while it goes on. The engine prints nothing: whoever runs it renders these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from engine.errors import UpdateFailed
+
+Kind = Literal["preview", "up", "destroy", "refresh"]
+SECRET = "[secret]"  # noqa: S105 - what is shown instead of one
+UNKNOWN = "[unknown]"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One property that differs. `path` is dotted, secrets are shown as "[secret]", what is not yet known as
+    "[unknown]". `replaces` says that this change alone forces a replacement."""
+
+    path: str
+    kind: Literal["add", "delete", "update"]
+    old: Any = None
+    new: Any = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """The stack is locked, its state is read, the run begins."""
+
+    kind: Kind
+    stack: str
+    project: str
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is to be done with one resource. `op` is same, create, update, replace, delete, read or refresh;
+    `reason` is a few words on why, if that is not plain from `changes`."""
+
+    urn: str
+    type: str
+    name: str
+    parent: str
+    op: str
+    changes: tuple[Change, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepStarted:
+    """A provider is at work. `op` is one of Planned's, or `delete-replaced` for what a replacement left over."""
+
+    urn: str
+    op: str
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """The step ended well, after `seconds`."""
+
+    urn: str
+    op: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepFailed:
+    """The step failed; `op` is `skip` for a resource left alone because something that it needs had failed."""
+
+    urn: str
+    op: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Log:
+    """A line from the program, a provider or the engine. severity: info, warning or error (debug lines, of which the
+    SDK has hundreds, are not passed on). An ephemeral
+    line is progress, worth showing only while it is the latest."""
+
+    severity: str
+    message: str
+    urn: str | None = None
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. `ok` is False if a step failed or the run was interrupted; the state is kept in any case
+    and the next run goes on from there. `counts` maps op to number of resources, `outputs` are the stack's."""
+
+    kind: Kind
+    ok: bool
+    counts: dict[str, int] = field(default_factory=dict)
+    changes: tuple[Planned, ...] = ()
+    failures: tuple[StepFailed, ...] = ()
+    outputs: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    summary: str = ""
+
+    def check(self) -> Result:
+        """Return itself if all went well. Raises UpdateFailed otherwise."""
+        if not self.ok:
+            raise UpdateFailed(self)
+        return self
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The last event of each run."""
+
+    result: Result
+
+
+Event: TypeAlias = Started | Planned | StepStarted | StepDone | StepFailed | Log | Finished

@@ -1,0 +1,122 @@
+"""One run at a time: lock files as the CLI's file backend keeps them, in `.pulumi/locks/organization/PROJECT/STACK/`.
+
+Each run writes a file of its own, then looks for others. Unlike the CLI, a lock whose process is gone from this host
+is taken over, and two runs that start at the same moment don't refuse each other: looking and writing happen under an
+flock on the folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from engine.errors import StackLocked
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a stack: a process, its user and host, and since when (ISO 8601)."""
+
+    pid: int
+    user: str
+    host: str
+    since: str
+    file: Path
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host} (pid {self.pid}) holds it since {self.since}"
+
+    def alive(self) -> bool:
+        """Whether the process may still run. Of other hosts nothing is known: theirs count as alive."""
+        if self.host != socket.gethostname():
+            return True
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        # A process that started after the lock was written merely has the same number.
+        started = _started(self.pid)
+        try:
+            written = datetime.fromisoformat(self.since.replace("Z", "+00:00")[:26].rstrip("+") + "+00:00").timestamp()
+        except ValueError:
+            return True
+        return started is None or started < written + 2
+
+
+class Locks:
+    """The lock files of one stack."""
+
+    def __init__(self, folder: Path, stack: str) -> None:
+        self._folder = folder
+        self._stack = stack
+
+    def holders(self) -> list[Holder]:
+        """All who hold the stack, dead or alive."""
+        return [holder for file in sorted(self._folder.glob("*.json")) if (holder := _read(file))]
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold the stack. Raises StackLocked."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        mine = self._folder / f"{uuid.uuid4()}.json"
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            for holder in self.holders():
+                if holder.alive():
+                    raise StackLocked(self._stack, holder)
+                holder.file.unlink(missing_ok=True)
+            since = datetime.now(timezone.utc).isoformat()
+            row = {"pid": os.getpid(), "username": _user(), "hostname": socket.gethostname(), "timestamp": since}
+            mine.write_text(json.dumps(row), encoding="utf-8")
+        finally:
+            os.close(folder)
+        try:
+            yield
+        finally:
+            mine.unlink(missing_ok=True)
+
+    def break_all(self) -> list[Holder]:
+        """Remove all locks; who held them."""
+        holders = self.holders()
+        for holder in holders:
+            holder.file.unlink(missing_ok=True)
+        return holders
+
+
+def _read(file: Path) -> Holder | None:
+    try:
+        row = json.loads(file.read_text(encoding="utf-8"))
+        return Holder(int(row["pid"]), row["username"], row["hostname"], row["timestamp"], file)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        return Holder(0, "someone", "an unknown host", "an unknown time", file)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _started(pid: int) -> float | None:
+    """When a process began, in seconds of the epoch; None if that can't be told here."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[19])
+        boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+    return int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,122 @@
+"""Running the program in this process, its resource monitor being ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import runpy
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+from engine.errors import EngineError, ProgramError
+from engine.project import Project
+from engine.run import Run
+from engine.values import Value
+
+
+class _Threads(ThreadPoolExecutor):
+    """One thread for each call. asyncio's own executor has cores + 4: six commands that wait would block all other
+    calls. And these are daemons, so that a second Ctrl-C ends the process at once."""
+
+    def submit(self, fn: Callable[..., Value], /, *args: Value, **kwargs: Value) -> Future[Value]:
+        future: Future[Value] = Future()
+
+        def call() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+                future.set_exception(error)
+
+        threading.Thread(target=call, daemon=True).start()
+        return future
+
+
+@contextmanager
+def importable(project: Project) -> Iterator[None]:
+    """Let the program, and providers unpickled from the state, import from the project's folder, which is the
+    working folder meanwhile. What they imported from there is forgotten: each run starts afresh, as with the CLI."""
+    before, folder, cwd = set(sys.modules), str(project.main.parent), os.getcwd()  # noqa: PTH109
+    sys.path.insert(0, folder)
+    os.chdir(project.root)
+    try:
+        yield
+    finally:
+        os.chdir(cwd)
+        sys.path.remove(folder)
+        for name in set(sys.modules) - before:
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(f"{folder}{os.sep}"):
+                del sys.modules[name]
+
+
+def run(run_: Run, monitor: Value, engine: Value) -> None:
+    """Run the program to its end. Raises ProgramError, or the EngineError that the monitor raised."""
+    # In a context of its own, because the SDK keeps its settings in context variables.
+    contextvars.copy_context().run(_run, run_, monitor, engine)
+
+
+def _run(run_: Run, monitor: Value, engine: Value) -> None:
+    from pulumi import RunError  # noqa: PLC0415 - a second of import that most commands can do without
+    from pulumi.runtime import Settings, configure, run_in_stack, set_all_config  # noqa: PLC0415
+    from pulumi.runtime.settings import ROOT  # noqa: PLC0415
+
+    ROOT.set(None)
+    project, folder = run_.project, str(run_.project.root)
+    configure(Settings(project.name, run_.stack, monitor, engine, None, run_.dry, None, "organization", folder))
+    set_all_config(run_.config.values, run_.config.secrets)
+    # When a run fails, futures stay unobserved. That is harmless, and asyncio would complain of each.
+    logger, argv = logging.getLogger("asyncio"), sys.argv
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.set_default_executor(_Threads())
+    sys.argv = [str(project.main)]
+    try:
+        loop.run_until_complete(run_in_stack(lambda: _main(project)))
+    except EngineError:
+        raise
+    except RunError as error:
+        raise ProgramError(str(error)) from None
+    except SystemExit as error:
+        raise ProgramError(f"{project.main} ended itself with status {error.code}") from None
+    except Exception as error:  # noqa: BLE001 - the program may raise anything
+        raise _explained(error, project) from None
+    finally:
+        sys.argv = argv
+        _abandon(loop)
+        logger.setLevel(level)
+
+
+def _main(project: Project) -> None:
+    runpy.run_path(str(project.main), run_name="__main__")
+
+
+def _explained(error: BaseException, project: Project) -> EngineError:
+    """A program's error, with the lines of its own that led there."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, EngineError):
+            return cause
+        if type(cause).__name__ == "RunError":
+            return ProgramError(str(cause))
+        cause = cause.__cause__ or cause.__context__
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(project.root))]
+    frames = [f for f in frames if "site-packages" not in f.filename]
+    where = "".join(f"\n  {f.filename}:{f.lineno} in {f.name}: {f.line}" for f in frames)
+    return ProgramError(f"the program failed: {type(error).__name__}: {error}{where}")
+
+
+def _abandon(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    asyncio.set_event_loop(None)
+    loop.close()

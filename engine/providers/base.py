@@ -1,0 +1,81 @@
+"""What a provider is to the engine, and the provider of all that is not embedded."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.diff import Diff
+from engine.errors import EngineError
+from engine.values import Props
+
+
+class CheckFailed(EngineError):  # noqa: N818 - says what happened
+    """The inputs of a resource are not acceptable."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a provider may know of the resource at hand. `timeout` is in seconds (customTimeouts), None for no limit;
+    `log(severity, message, ephemeral=False)` shows a line beside the resource."""
+
+    urn: str
+    type: str
+    name: str
+    log: Callable[..., None]
+    timeout: float | None = None
+
+
+class Provider:
+    """Makes, changes and removes resources of some types. Properties come and go as plain values.
+
+    The rule that keeps runs resumable: a run may be killed at any moment. So `create` takes over what an interrupted
+    `create` with the same inputs left, `delete` is content if there is nothing left to delete, and a `create` that
+    raises has left nothing. All but `check` and `diff` are called in updates only, never in a preview.
+    """
+
+    readable = False
+    """Whether `read` can tell what is really there."""
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
+        """The inputs to use, defaults filled in. Raises CheckFailed."""
+        return news
+
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
+        """What the new inputs mean for the resource. Asked in each run, also if the inputs are what they were."""
+        return Diff()
+
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
+        """Make it: its id and outputs. Raises any exception, whose text is shown."""
+        raise NotImplementedError
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:
+        """Change it in place: its new outputs."""
+        raise NotImplementedError
+
+    def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:
+        """Remove it. Nothing to do by default: some resources live in the state only."""
+
+    def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
+        """Its id, inputs and outputs as they really are, or None if it is gone."""
+        raise NotImplementedError
+
+    def abandon(self, ctx: Context, inputs: Props) -> None:
+        """Remove what an interrupted `create` may have left, for a resource that nobody wants any more."""
+        id_, outputs = self.create(ctx, inputs)
+        self.delete(ctx, id_, inputs, outputs)
+
+
+class Foreign(Provider):
+    """Value provider that is not embedded: previewed with its outputs unknown, never run."""
+
+
+class ProviderResource(Provider):
+    """Providers are resources too: they are recorded with their settings, and there is nothing to do for it."""
+
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:  # noqa: ARG002
+        return str(uuid.uuid4()), news
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
+        return news

@@ -1,0 +1,139 @@
+"""command:local:Command and command:remote:Command, as pulumi-command 1.2 has them.
+
+Changed `triggers` replace (create runs anew, delete runs for the old one); any other changed input updates, which
+runs `update`, or `create` where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from engine.diff import Diff
+from engine.errors import EngineError
+from engine.providers import process
+from engine.providers.base import CheckFailed, Context, Provider
+from engine.providers.ssh import Sessions, with_defaults
+from engine.values import Props, Value, same, secret
+
+
+class _Command(Provider):
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
+        return Diff(replaces=() if same(olds.get("triggers"), news.get("triggers")) else ("triggers",))
+
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
+        return f"{ctx.name}{secrets.token_hex(4)}", self._step(ctx, news.get("create"), news, {})
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
+        return self._step(ctx, news.get("update") or news.get("create"), news, outputs)
+
+    def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:  # noqa: ARG002
+        self._step(ctx, outputs.get("delete"), outputs, outputs)
+
+    def abandon(self, ctx: Context, inputs: Props) -> None:
+        self._step(ctx, inputs.get("delete"), inputs, {})
+
+    def _step(self, ctx: Context, command: str | None, props: Props, before: Props) -> Props:
+        kept = {name: before.get(name, "") for name in ("stdout", "stderr")}
+        if command is None:
+            return {**props, **kept}
+        return {**props, **process.results(self._run(ctx, command, props, before), command)}
+
+    def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
+        raise NotImplementedError
+
+
+class LocalCommand(_Command):
+    """Runs commands on this machine, in `dir` or the project's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
+        for name in ("assetPaths", "archivePaths"):
+            if news.get(name):
+                raise CheckFailed(f"{name}: the embedded engine has no such thing; read the files after the command")
+        return news
+
+    def invoke(self, log: Value, args: Props) -> Props:
+        """command:local:run, which has no state: it runs whenever the program does, also in a preview."""
+        ctx = Context("", "command:local:run", "run", log)
+        return self._step(ctx, args.get("command"), args, {})
+
+    def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
+        streams = process.wanted_streams(props)
+        return process.run(
+            [*(props.get("interpreter") or ["/bin/sh", "-c"]), command],
+            stdin=props.get("stdin") or "",
+            env={**os.environ, **(props.get("environment") or {}), **process.previous_output(props, before)},
+            cwd=self._root / (props.get("dir") or ""),
+            timeout=ctx.timeout,
+            on_line=lambda stream, line: ctx.log("info", line) if stream in streams else None,
+        )
+
+
+class RemoteCommand(_Command):
+    """Runs commands over SSH."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
+        if "connection" not in news:
+            raise CheckFailed("connection: missing; a remote command needs to know where to run")
+        return {**news, "connection": secret(with_defaults(news["connection"]))}
+
+    def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
+        streams = process.wanted_streams(props)
+        return self._sessions.run(
+            ctx,
+            props["connection"],
+            command,
+            stdin=props.get("stdin") or "",
+            environment=props.get("environment") or {},
+            optional_environment=process.previous_output(props, before),
+            on_line=lambda stream, line: ctx.log("info", line) if stream in streams else None,
+        )
+
+
+class RemoteCopy(Provider):
+    """command:remote:CopyToRemote and the older CopyFile: files, folders and texts to a machine.
+
+    As pulumi-command: into an existing folder a file goes under its own name; a folder whose path ends in `/` gives
+    its content, any other itself; missing parents are made.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
+        if "connection" not in news or not (news.get("source") or news.get("localPath")):
+            raise CheckFailed("connection and source are both needed")
+        return {**news, "connection": secret(with_defaults(news["connection"]))}
+
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
+        forcing = ("triggers",) if ctx.type.endswith("CopyToRemote") else ("triggers", "localPath", "remotePath")
+        return Diff(replaces=tuple(k for k in forcing if not same(olds.get(k), news.get(k))))
+
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
+        self._copy(ctx, news)
+        return secrets.token_hex(4), news
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
+        moved = any(not same(olds.get(key), news.get(key)) for key in ("source", "localPath", "remotePath"))
+        if moved:
+            self._copy(ctx, news)
+        return news
+
+    def abandon(self, ctx: Context, inputs: Props) -> None:
+        """Files stay where they are: the provider has no delete."""
+
+    def _copy(self, ctx: Context, props: Props) -> None:
+        from engine.providers.upload import script_and_data  # noqa: PLC0415 - tarfile is slow to import
+
+        source = props.get("source") or {"path": props["localPath"]}
+        script, data = script_and_data(source, props["remotePath"])
+        outcome = self._sessions.run(ctx, props["connection"], script, stdin=data)
+        if outcome.status:
+            raise EngineError(f"copying to {props['remotePath']}: {outcome.stderr.strip() or outcome.status}")

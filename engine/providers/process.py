@@ -1,0 +1,93 @@
+"""Running a process, its output kept and shown line by line."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from engine.errors import EngineError
+from engine.values import Props
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a process ended: its exit status and what it wrote."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def run(
+    argv: list[str],
+    *,
+    stdin: str | bytes = "",
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float | None = None,
+    on_line: Callable[[str, str], None] = lambda _stream, _line: None,
+) -> Outcome:
+    """Run a process to its end, calling `on_line("stdout" or "stderr", line)` as it speaks.
+    Raises EngineError after `timeout` seconds, or if it can't be started."""
+    try:
+        process = subprocess.Popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as error:
+        raise EngineError(f"{argv[0]}: {error.strerror}: {error.filename}") from None
+    texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
+
+    def pump(name: str, stream: IO[bytes]) -> None:
+        for raw in stream:
+            line = raw.decode(errors="replace")
+            texts[name].append(line)
+            on_line(name, line.rstrip("\n"))
+
+    def feed() -> None:
+        # A command need not read its input.
+        with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as pipe:
+            pipe.write(stdin.encode() if isinstance(stdin, str) else stdin)
+
+    jobs = [(pump, ("stdout", process.stdout)), (pump, ("stderr", process.stderr)), (feed, ())]
+    threads = [threading.Thread(target=job, args=args, daemon=True) for job, args in jobs]
+    for thread in threads:
+        thread.start()
+    try:
+        status = process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise EngineError(f"not done after {timeout:g} s, the limit that its customTimeouts set: killed") from None
+    for thread in threads:
+        # What a background child of the command keeps open must not keep us.
+        thread.join(2)
+    return Outcome(status, "".join(texts["stdout"]), "".join(texts["stderr"]))
+
+
+def wanted_streams(props: Props) -> tuple[str, ...]:
+    """The streams whose lines are shown, by a command's `logging`."""
+    logging = props.get("logging") or "stdoutAndStderr"
+    return {"stdout": ("stdout",), "stderr": ("stderr",), "none": ()}.get(logging, ("stdout", "stderr"))
+
+
+def previous_output(props: Props, outputs: Props) -> dict[str, str]:
+    """What the command before printed, for the environment of the next (addPreviousOutputInEnv)."""
+    if props.get("addPreviousOutputInEnv") is False:
+        return {}
+    names = {"PULUMI_COMMAND_STDOUT": "stdout", "PULUMI_COMMAND_STDERR": "stderr"}
+    return {name: outputs[key] for name, key in names.items() if outputs.get(key)}
+
+
+def results(outcome: Outcome, command: str) -> Props:
+    """The outputs of a command that went well. Raises EngineError with all it printed if it did not."""
+    if outcome.status:
+        shown = command if len(command) <= 200 else command[:200] + "..."
+        said = (outcome.stderr + outcome.stdout).strip() or "it printed nothing"
+        raise EngineError(f"exit status {outcome.status}: running {shown!r}:\n{said}")
+    # One newline is taken off, as pulumi-command does.
+    return {name: getattr(outcome, name).removesuffix("\n") for name in ("stdout", "stderr")}

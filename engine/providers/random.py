@@ -1,0 +1,124 @@
+"""pulumi-random: values drawn once and kept in the state. Value changed input draws anew (a replacement)."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import string
+import uuid
+
+from engine.diff import Diff, differences
+from engine.providers.base import CheckFailed, Context, Provider
+from engine.values import Props, Value
+
+# Kinds of characters as (input that allows, input that demands a number of, which).
+_KINDS = (
+    ("upper", "minUpper", string.ascii_uppercase),
+    ("lower", "minLower", string.ascii_lowercase),
+    ("numeric", "minNumeric", string.digits),
+    ("special", "minSpecial", "!@#$%&*()-_=+[]{}<>:?"),
+)
+_ADJECTIVES = (
+    "able bold calm dear eager fair glad happy keen live merry neat proud quick rapid sharp top vital wise".split()
+)
+_ANIMALS = (
+    "ant bear cat dog eel fox goat hare ibex jay kite lynx mole newt owl pig quail ram seal tern wolf yak".split()
+)
+
+
+class Random(Provider):
+    """All of pulumi-random's resources but the UUIDs of given versions."""
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
+        maker = _makers().get(ctx.type)
+        if maker is None:
+            raise CheckFailed(f"{ctx.type}: not among those that the embedded engine draws ({', '.join(_makers())})")
+        return news
+
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
+        return Diff(replaces=tuple({change.path.split(".")[0].split("[")[0] for change in differences(olds, news)}))
+
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
+        id_, outputs = _makers()[ctx.type](news)
+        return id_, {**news, **outputs}
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
+        return {**outputs, **news}
+
+    def abandon(self, ctx: Context, inputs: Props) -> None:
+        """It never was anywhere but here."""
+
+
+def _text(news: Props) -> str:
+    length = int(news["length"])
+    pools, chosen = "", ""
+    for allow, least, characters in _KINDS:
+        pool = news.get("overrideSpecial") or characters if allow == "special" else characters
+        if news.get(allow, news.get("number", True) if allow == "numeric" else True):
+            pools += pool
+        chosen += "".join(secrets.choice(pool) for _ in range(int(news.get(least, 0))))
+    if len(chosen) > length or not pools:
+        raise CheckFailed(f"length: {length} is too short for the characters demanded, or none is allowed")
+    chosen += "".join(secrets.choice(pools) for _ in range(length - len(chosen)))
+    return "".join(secrets.SystemRandom().sample(chosen, length))
+
+
+def _string(news: Props) -> tuple[str, Props]:
+    text = _text(news)
+    flags: Props = {allow: news.get(allow, True) for allow, _, _ in _KINDS} | {
+        least: news.get(least, 0) for _, least, _ in _KINDS
+    }
+    return text, {**flags, "number": flags["numeric"], "result": text}
+
+
+def _password(news: Props) -> tuple[str, Props]:
+    # bcryptHash is left out: neither the standard library nor cryptography makes one.
+    return "none", _string(news)[1]
+
+
+def _bytes(news: Props, length_key: str) -> tuple[str, Props]:
+    raw = secrets.token_bytes(int(news[length_key]))
+    return base64.b64encode(raw).decode(), {"base64": base64.b64encode(raw).decode(), "hex": raw.hex()}
+
+
+def _id(news: Props) -> tuple[str, Props]:
+    raw, prefix = secrets.token_bytes(int(news["byteLength"])), news.get("prefix", "")
+    url = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    std, number = base64.b64encode(raw).decode(), str(int.from_bytes(raw, "big"))
+    return url, {"b64Url": prefix + url, "b64Std": prefix + std, "hex": prefix + raw.hex(), "dec": prefix + number}
+
+
+def _integer(news: Props) -> tuple[str, Props]:
+    low, high = int(news["min"]), int(news["max"])
+    result = low + secrets.randbelow(high - low + 1)
+    return str(result), {"result": result}
+
+
+def _pet(news: Props) -> tuple[str, Props]:
+    length, separator = int(news.get("length", 2)), news.get("separator", "-")
+    words = [secrets.choice(_ADJECTIVES) for _ in range(length - 1)] + [secrets.choice(_ANIMALS)]
+    name = separator.join([*([news["prefix"]] if news.get("prefix") else []), *words])
+    return name, {"length": length, "separator": separator}
+
+
+def _shuffle(news: Props) -> tuple[str, Props]:
+    given = list(news["inputs"])
+    count = int(news.get("resultCount", len(given)))
+    results: list[str] = []
+    while given and len(results) < count:
+        results += secrets.SystemRandom().sample(given, len(given))
+    return "-", {"results": results[:count]}
+
+
+def _uuid(_news: Props) -> tuple[str, Props]:
+    text = str(uuid.uuid4())
+    return text, {"result": text}
+
+
+def _makers() -> dict[str, Value]:
+    names = {
+        "RandomBytes": lambda news: _bytes(news, "length"), "RandomId": _id, "RandomInteger": _integer,
+        "RandomPassword": _password, "RandomPet": _pet, "RandomShuffle": _shuffle, "RandomString": _string,
+        "RandomUuid": _uuid,
+    }  # fmt: skip
+    return {f"random:index/{name[0].lower()}{name[1:]}:{name}": maker for name, maker in names.items()}

@@ -1,0 +1,68 @@
+"""pulumi-tls: private keys. Certificates are not embedded: nothing that runs on this machine needs one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from engine.diff import Diff, differences
+from engine.providers.base import CheckFailed, Context, Provider
+from engine.values import Props
+
+_CURVES = {"P224": ec.SECP224R1, "P256": ec.SECP256R1, "P384": ec.SECP384R1, "P521": ec.SECP521R1}
+
+
+class PrivateKey(Provider):
+    """tls:PrivateKey: RSA, ECDSA or ED25519, kept in the state. Value changed input makes a new one."""
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
+        for name, allowed in (("algorithm", {"RSA", "ECDSA", "ED25519"}), ("ecdsaCurve", {*_CURVES})):
+            if (given := news.get(name, "P224" if name == "ecdsaCurve" else None)) not in allowed:
+                raise CheckFailed(f"{name}: {given!r} is none of {', '.join(sorted(allowed))}")
+        return news
+
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
+        return Diff(replaces=tuple(change.path for change in differences(olds, news)))
+
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:  # noqa: ARG002
+        bits, curve = int(news.get("rsaBits", 2048)), news.get("ecdsaCurve", "P224")
+        if news["algorithm"] == "ED25519":
+            key = ed25519.Ed25519PrivateKey.generate()
+        elif news["algorithm"] == "ECDSA":
+            key = ec.generate_private_key(_CURVES[curve]())
+        else:
+            key = rsa.generate_private_key(65537, bits)
+        public = key.public_key()
+        spki = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        outputs: Props = {
+            **news, "rsaBits": bits, "ecdsaCurve": curve, "privateKeyPemPkcs8": pkcs8,
+            "publicKeyPem": public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(),
+            "privateKeyPem": pkcs8, "privateKeyOpenssh": "", "publicKeyOpenssh": "",
+            "publicKeyFingerprintMd5": "", "publicKeyFingerprintSha256": "",
+        }  # fmt: skip
+        if news["algorithm"] != "ED25519":
+            pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+            outputs["privateKeyPem"] = pem.decode()
+        # OpenSSH knows no P-224.
+        if news["algorithm"] != "ECDSA" or curve != "P224":
+            line = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+            blob = base64.b64decode(line.split()[1])
+            sha256 = base64.b64encode(hashlib.sha256(blob).digest())
+            md5 = hashlib.md5(blob, usedforsecurity=False).hexdigest()
+            outputs |= {
+                "privateKeyOpenssh": key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode(),
+                "publicKeyOpenssh": line + "\n",
+                "publicKeyFingerprintMd5": ":".join(md5[i : i + 2] for i in range(0, 32, 2)),
+                "publicKeyFingerprintSha256": f"SHA256:{sha256.decode().rstrip('=')}",
+            }
+        return hashlib.sha1(spki, usedforsecurity=False).hexdigest(), outputs
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
+        return {**outputs, **news}
+
+    def abandon(self, ctx: Context, inputs: Props) -> None:
+        """It never was anywhere but here."""

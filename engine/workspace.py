@@ -1,0 +1,233 @@
+"""Projects and their stacks: what the engine can be asked to do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from engine import crypter, state
+from engine import urn as urns
+from engine.crypter import Passphrase
+from engine.errors import EngineError, NotRunnable, ProgramError
+from engine.events import Event, Finished, Kind, Result, Started
+from engine.lock import Holder, Locks
+from engine.project import Project, salt_of
+from engine.state import State
+from engine.values import Props, Value
+
+OnEvent = Callable[[Event], None]
+
+
+class Workspace:
+    """A folder with a Pulumi.yaml, and the backend that keeps its stacks."""
+
+    def __init__(self, root: Path, *, backend: str | None = None, passphrase: Passphrase | None = None) -> None:
+        """`backend` is file://DIR; default: PULUMI_BACKEND_URL. `passphrase` is asked when a secret turns up; default:
+        PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE. Raises EngineError."""
+        url = backend or os.environ.get("PULUMI_BACKEND_URL", "")
+        if not url.startswith("file://"):
+            given = f"{url!r}" if url else "none"
+            raise EngineError(f"backend: {given}: the embedded engine keeps its stacks in file://FOLDER")
+        self.project = Project.read(root.resolve())
+        self.folder = Path(url.removeprefix("file://")).expanduser().resolve() / ".pulumi"
+        self.passphrase = passphrase or crypter.from_environment
+
+    def stack(self, name: str, config_file: Path | None = None) -> Stack:
+        """A stack, whether it exists yet or not."""
+        return Stack(self, name, config_file or self.project.root / f"Pulumi.{name}.yaml")
+
+    def stacks(self) -> list[str]:
+        """The names of the project's stacks that have a state."""
+        return sorted(file.stem for file in (self.folder / "stacks" / self.project.name).glob("*.json"))
+
+    def file(self, project: str, stack: str) -> Path:
+        """The state file of a stack."""
+        return self.folder / "stacks" / project / f"{stack}.json"
+
+
+class Stack:
+    """One stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed; all else that
+    can go wrong is raised: StackLocked, WrongPassphrase, StateDamaged, NotRunnable, ProgramError, EngineError."""
+
+    def __init__(self, workspace: Workspace, name: str, config_file: Path) -> None:
+        self.name, self._workspace, self._project, self._config_file = name, workspace, workspace.project, config_file
+        self.file = workspace.file(self._project.name, name)
+        self._runnable = False
+
+    # -- runs --------------------------------------------------------------------------------------------------
+
+    def preview(self, on_event: OnEvent, *, parallel: int | None = None) -> Result:
+        """What `up` would do. Nothing is changed or locked."""
+        return self._run("preview", on_event, parallel, dry=True)
+
+    def up(self, on_event: OnEvent, *, parallel: int | None = None) -> Result:
+        """Make what is there what the program says; `parallel` steps at a time."""
+        if not self._runnable:
+            self._refuse_foreign()
+        return self._run("up", on_event, parallel, dry=False)
+
+    def destroy(self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False) -> Result:
+        """Delete all resources, by the state alone: the program is not run. With `dry_run`, only tell."""
+        return self._run("destroy", on_event, parallel, dry=dry_run)
+
+    def refresh(self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False) -> Result:
+        """Take into the state what is really there. With `dry_run`, only tell."""
+        return self._run("refresh", on_event, parallel, dry=dry_run)
+
+    def _run(self, kind: Kind, on_event: OnEvent, parallel: int | None, *, dry: bool) -> Result:
+        if dry:
+            return self._locked_run(kind, on_event, parallel, dry=True)
+        with self._locks().hold():
+            return self._locked_run(kind, on_event, parallel, dry=False)
+
+    def _locked_run(self, kind: Kind, on_event: OnEvent, parallel: int | None, *, dry: bool) -> Result:
+        from engine import program  # noqa: PLC0415 - outputs, export and stacks do without
+        from engine.run import Run  # noqa: PLC0415
+
+        began = int(time.time())
+        loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase, salt_of(self._config_file))
+        loaded.load()
+        config = self._project.config(self._config_file, self._workspace.passphrase)
+        run = Run(
+            kind=kind, project=self._project, stack=self.name, config=config, state=loaded, on_event=on_event,
+            parallel=parallel, dry=dry,
+        )  # fmt: skip
+        run.emit(Started(kind, self.name, self._project.name))
+        problem: EngineError | None = None
+        with run.interruptible(), program.importable(self._project):
+            try:
+                self._do(run, kind)
+            except EngineError as error:
+                problem = error
+            finally:
+                run.wait_idle()
+                run.providers.close()
+        loaded.save(finished=True) if not dry else None
+        result = run.result(_outputs([r.to_json() for r in loaded.resources()]))
+        if problem and not run.stopped:
+            result = replace(result, ok=False, summary=f"{result.summary}; {problem}")
+        run.emit(Finished(result))
+        if not dry:
+            self._workspace.folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
+            loaded.archive(self._workspace.folder, _history(result, began))
+        if problem and not run.stopped:
+            if isinstance(problem, ProgramError):
+                problem.result = result
+            raise problem
+        self._runnable = self._runnable or kind == "preview"
+        return result
+
+    def _do(self, run: Value, kind: Kind) -> None:
+        if kind in ("preview", "up"):
+            self._apply(run)
+        elif kind == "destroy":
+            from engine.deletion import delete_all  # noqa: PLC0415
+
+            self._check_embedded({r.type for r in run.state.olds if r.custom and not r.external})
+            delete_all(run, list(run.state.olds))
+        else:
+            from engine.refresh import refresh_all  # noqa: PLC0415
+
+            refresh_all(run)
+
+    def _apply(self, run: Value) -> None:
+        from engine import program  # noqa: PLC0415
+        from engine.deletion import delete_all  # noqa: PLC0415
+        from engine.monitor import Engine, Monitor  # noqa: PLC0415
+        from engine.registration import Registrar  # noqa: PLC0415
+
+        registrar = Registrar(run)
+        monitor = Monitor(run, registrar, self._outputs_of)
+        try:
+            program.run(run, monitor, Engine(run))
+        except BaseException:
+            run.end()
+            raise
+        finally:
+            registrar.finish(monitor.outputs)
+        if run.healthy:
+            delete_all(run, list(run.state.olds))
+
+    def _refuse_foreign(self) -> None:
+        """Before the first step of a stack, see that the engine can do them all. Raises NotRunnable."""
+        types = {r["type"] for r in State.read(self.file).get("resources") or [] if r.get("custom")}
+        self._check_embedded(types)
+        # A stack of which something stands has passed this before; what is added later is refused when it registers.
+        if all(urns.is_provider(type_) for type_ in types):
+            result = self._run("preview", lambda _event: None, None, dry=True)
+            self._check_embedded({planned.type for planned in result.changes})
+
+    def _check_embedded(self, types: set[str]) -> None:
+        from engine.providers import Foreign, Providers  # noqa: PLC0415
+
+        providers = Providers(self._project.root, {}, self._project.name)
+        local = {urns.STACK_TYPE, "pulumi:pulumi:StackReference"}
+        # Components have no provider: their types look like any other, so only what is a package's own is asked.
+        foreign = sorted(t for t in types - local if isinstance(providers.of(t), Foreign))
+        if foreign:
+            raise NotRunnable(foreign, self.name)
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
+        """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no
+        such stack, WrongPassphrase, StateDamaged."""
+        row = self._existing()
+        loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase)
+        return _outputs(row.get("resources") or [], loaded.crypter.decrypt if show_secrets else None)
+
+    def export_state(self) -> dict[str, Value]:
+        """The state, as `pulumi stack export` shows it; secrets stay encrypted."""
+        return {"version": 3, "deployment": self._existing()}
+
+    def import_state(self, document: dict[str, Value]) -> None:
+        """Put a state in place of the stack's, as `pulumi stack import` does. Raises EngineError."""
+        deployment = document.get("deployment") if isinstance(document, dict) else None
+        if not isinstance(deployment, dict) or document.get("version") != 3:
+            raise EngineError("import: no deployment of version 3, as `pulumi stack export` writes it")
+        prefix = f"urn:pulumi:{self.name}::{self._project.name}::"
+        strangers = [r["urn"] for r in deployment.get("resources") or [] if not r.get("urn", "").startswith(prefix)]
+        if strangers:
+            raise EngineError(f"import: {strangers[0]} is not of stack {self.name} of project {self._project.name}")
+        kept = {k: v for k, v in deployment.items() if k != "pending_operations"}
+        with self._locks().hold():
+            state.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
+
+    def unlock(self) -> list[Holder]:
+        """Remove the stack's locks, whoever holds them; who that was."""
+        return self._locks().break_all()
+
+    def _existing(self) -> dict[str, Value]:
+        if not self.file.exists():
+            raise EngineError(f"there is no stack {self.name}: {self.file} does not exist. `up` makes it")
+        return State.read(self.file)
+
+    def _locks(self) -> Locks:
+        return Locks(self._workspace.folder / "locks" / "organization" / self._project.name / self.name, self.name)
+
+    def _outputs_of(self, reference: str) -> Props:
+        """The outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
+        *_, project, stack = (self._project.name, *reference.split("/"))
+        file = self._workspace.file(project, stack)
+        if not file.exists():
+            raise EngineError(f"stack reference {reference!r}: {file} does not exist: is that stack up?")
+        other = State(file, stack, project, self._workspace.passphrase)
+        other.load()
+        return next((r.outputs for r in other.olds if r.type == urns.STACK_TYPE), {})
+
+
+def _outputs(rows: list[dict[str, Value]], decrypt: Callable[[str], str] | None = None) -> dict[str, Value]:
+    outputs = next((r.get("outputs") or {} for r in rows if r.get("type") == urns.STACK_TYPE), {})
+    return state.reveal(outputs, decrypt)
+
+
+def _history(result: Result, began: int) -> dict[str, Value]:
+    kind = {"up": "update"}.get(result.kind, result.kind)
+    ended = "succeeded" if result.ok else "failed"
+    return {
+        "kind": kind, "startTime": began, "message": "", "environment": {"exec.kind": "embedded"}, "config": {},
+        "version": 0, "result": ended, "endTime": int(time.time()), "resourceChanges": result.counts,
+    }  # fmt: skip
