@@ -1,0 +1,105 @@
+"""The command line: which commands there are, and how their help is arranged."""
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import typer
+
+from cli import guard
+from cli.commands import checks, environment, outputs, reach, schema, stacks, state, update
+
+_HELP = """\
+Builds Slurm GPU clusters and keeps them in shape.
+
+A cluster is a stack: `dev` is described by Pulumi.dev.yaml. Edit the file, read the preview, run up.
+"""
+_CHANGE: Final = "Build and change"
+_USE: Final = "Use"
+_KEEP: Final = "Look after"
+_DEVELOP: Final = "Develop"
+
+app = typer.Typer(
+    name="./hpc",
+    help=_HELP,
+    epilog="Start here: ./hpc up dev",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_state = typer.Typer(name="state", help="Move a stack's state in and out, or free its lock.", no_args_is_help=True)
+
+
+def _guarded(function: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def command(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever the command takes
+        with guard.shown():
+            function(*args, **kwargs)
+
+    return command
+
+
+def _add(
+    function: Callable[..., None], panel: str | None, *examples: str, name: str | None = None, to: typer.Typer = app
+) -> None:
+    """Add a command with its examples, each on a line of its own."""
+    epilog = "\n\n".join(["Examples:", *examples]) if examples else None
+    to.command(name, rich_help_panel=panel, epilog=epilog)(_guarded(function))
+
+
+_add(update.preview, _CHANGE, "./hpc preview dev", "./hpc preview a3mega --json")
+_add(update.up, _CHANGE, "./hpc up dev", "./hpc up dev --engine embedded --parallel 8")
+_add(update.destroy, _CHANGE, "./hpc destroy dev", "./hpc destroy a3mega --yes")
+_add(update.refresh, _CHANGE, "./hpc refresh dev")
+_add(
+    reach.run,
+    _USE,
+    "./hpc run dev -- srun -N2 -l hostname",
+    "./hpc run dev --as alice -- sh -c 'sinfo | tail -n +2'",
+    "./hpc run dev -- sbatch <job.sh",
+    "./hpc run dev",
+)
+_add(
+    reach.ssh,
+    _USE,
+    "./hpc ssh dev",
+    "./hpc ssh dev controller -- tail -f /var/log/slurm/slurmctld.log",
+    "./hpc ssh dev cpu-0 --as alice",
+)
+_add(
+    outputs.outputs,
+    _USE,
+    "./hpc outputs dev",
+    "./hpc outputs dev login",
+    "./hpc outputs dev --json --show-secrets",
+)
+_add(stacks.stacks, _KEEP, "./hpc stacks")
+_add(stacks.stacks, None, name="ls")
+app.registered_commands[-1].hidden = True
+_add(state.export, None, "./hpc state export dev dev.json", "./hpc state export dev >dev.json", to=_state)
+_add(state.import_, None, "./hpc state import dev dev.json", name="import", to=_state)
+_add(state.unlock, None, "./hpc state unlock dev", to=_state)
+app.add_typer(_state, rich_help_panel=_KEEP)
+_add(environment.install_pulumi, _KEEP, "./hpc install-pulumi", name="install-pulumi")
+_add(environment.version, _KEEP, "./hpc version")
+_add(
+    checks.run_checks,
+    _DEVELOP,
+    "./hpc test --fast",
+    "./hpc test --only types --only tests",
+    "./hpc test --only tests -- -k quoting -x",
+    name="test",
+)
+_add(schema.schema, _DEVELOP, "./hpc schema --write")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line, which ends the process with the exit code. Without a command, show the help."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(given or ["--help"], prog_name="./hpc")
+    except KeyboardInterrupt:
+        # Between a command's own handling and the interpreter's end; nothing is left to say.
+        raise SystemExit(guard.INTERRUPTED) from None

@@ -1,0 +1,79 @@
+"""What end-to-end tests need of this machine: root, the rehearsal's packages, and an sshd to talk to."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli import console, localhost
+from cli.errors import CliError
+
+_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+_UNITS = ("ssh.service", "ssh.socket")
+_POLICY = Path("/usr/sbin/policy-rc.d")
+
+
+def prepare() -> None:
+    """See that end-to-end tests can run; installs what is missing, after saying so.
+
+    Raises:
+        CliError: not root, or a package can't be installed.
+        HostError: machines can't be made here.
+    """
+    if os.geteuid() != 0:
+        raise CliError(
+            "end-to-end tests make machines, bridges and mounts: run as root (sudo ./hpc test), "
+            "or leave them out: ./hpc test --fast"
+        )
+    localhost.prepare()
+    if not shutil.which("sshd", path=_PATH):
+        _install_sshd()
+
+
+def _install_sshd() -> None:
+    """Install openssh-server for its sshd. The tests start it themselves; the host's own service must stay off."""
+    apt = shutil.which("apt-get", path=_PATH)
+    if not apt:
+        raise CliError(
+            "the tests need an sshd, and there is no apt-get here. Install OpenSSH's server and run this again."
+        )
+    console.note("Installing openssh-server for the tests; its service stays off ...")
+    with _no_service():
+        install = [apt, "install", "--yes", "--quiet", "--no-install-recommends", "openssh-server"]
+        if not _ran(install) and not (_ran([apt, "update", "--quiet"]) and _ran(install)):
+            raise CliError("openssh-server could not be installed; see above. Install it and run this again.")
+        for switch in (["deb-systemd-helper", "disable", *_UNITS], ["update-rc.d", "ssh", "disable"]):
+            if shutil.which(switch[0], path=_PATH):
+                _ran(switch)
+
+
+@contextmanager
+def _no_service() -> Generator[None]:
+    """Keep Debian's packages from starting the service now (policy-rc.d) or, if this is killed, ever (masked units)."""
+    masks = [Path("/etc/systemd/system") / unit for unit in _UNITS]
+    made = [mask for mask in masks if not os.path.lexists(mask)]
+    for mask in made:
+        mask.parent.mkdir(parents=True, exist_ok=True)
+        mask.symlink_to(os.devnull)
+    own_policy = not _POLICY.exists()
+    if own_policy:
+        _POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
+        _POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if own_policy:
+            _POLICY.unlink(missing_ok=True)
+        for mask in made:
+            if mask.is_symlink() and str(mask.readlink()) == os.devnull:
+                mask.unlink()
+
+
+def _ran(command: list[str]) -> bool:
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "PATH": _PATH}
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        console.note(f"{done.stdout}{done.stderr}".rstrip())
+    return done.returncode == 0

@@ -1,0 +1,47 @@
+"""test."""
+
+from typing import Annotated
+
+from typer import Argument, Exit, Option
+
+from cli import console, project
+from cli.errors import CliError
+
+
+def run_checks(
+    arguments: Annotated[
+        list[str] | None,
+        Argument(metavar="[-- PYTEST ARGUMENTS...]", help="Passed on to pytest, after `--`.", show_default=False),
+    ] = None,
+    *,
+    fast: Annotated[bool, Option("--fast", help="Leave out the end-to-end tests; ends within 30 s.")] = False,
+    only: Annotated[
+        list[str] | None,
+        Option(
+            metavar="CHECK",
+            help="Run only this: format, lint, shell, schema, types or tests. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Run every check of this project: format, lint, types, shell scripts, schema, tests.
+
+    The end-to-end tests make real machines on this host, beside any that are up: they need root, and install the
+    host's missing packages after saying so. Everything runs side by side; pytest's summary comes last.
+    """
+    from cli.checks import catalog, host
+    from cli.checks.suite import Suite
+
+    chosen = only or list(catalog.NAMES)
+    if unknown := sorted(set(chosen) - set(catalog.NAMES)):
+        raise CliError(f"--only {unknown[0]}: there is no such check. There are: {', '.join(catalog.NAMES)}.")
+    with_tests = "tests" in chosen
+    if with_tests and not fast:
+        host.prepare()
+    tests = catalog.tests(arguments or (), fast=fast) if with_tests else None
+    failed = Suite(project.ROOT).run(catalog.lanes(chosen), tests)
+    if set(failed) - {"tests"}:
+        # The tests' summary may be green and is the last thing on the screen.
+        console.error(f"failed: {', '.join(failed)}; see above")
+    if failed:
+        raise Exit(1)

@@ -1,0 +1,26 @@
+"""install-pulumi, version."""
+
+import platform
+import re
+
+from cli import console, engines, home, project
+
+
+def install_pulumi() -> None:
+    """Install the Pulumi CLI that fits this project, for this user.
+
+    Uses the SDK's own installer; the version is the one of the SDK in requirements.txt.
+    """
+    engines.install_pulumi()
+
+
+def version() -> None:
+    """Say which version this is, and of what it is made."""
+    import shutil
+
+    found = re.search(r'^version = "(.+)"', (project.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    pulumi = shutil.which("pulumi") or shutil.which(engines.private_pulumi())
+    console.line(f"hpc {found[1] if found else 'unknown'}")
+    console.line(f"Python {platform.python_version()}, Pulumi SDK {engines.pulumi_version()}")
+    console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")
+    console.line(f"state: {home.backend()}")

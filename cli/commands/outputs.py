@@ -1,0 +1,55 @@
+"""outputs."""
+
+import json as jsonlib
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from cli import console, engines, home, options, project
+from cli.errors import CliError
+
+
+def outputs(
+    stack: options.Stack,
+    key: Annotated[
+        str | None, Argument(metavar="[KEY]", help="Print this output only, bare.", show_default=False)
+    ] = None,
+    *,
+    json: options.Json = False,
+    show_secrets: Annotated[bool, Option("--show-secrets", help="Print secrets instead of [secret].")] = False,
+) -> None:
+    """Print what the stack exports: machines, addresses, users.
+
+    A single KEY is printed bare when it is a text, and as JSON otherwise.
+    """
+    values = read(stack, show_secrets=show_secrets)
+    if key is not None:
+        if key not in values:
+            raise CliError(f"stack {stack} has no output {key!r}. There are: {', '.join(sorted(values)) or 'none'}.")
+        value = values[key]
+        print(value if isinstance(value, str) and not json else _json(value))
+    elif json:
+        print(_json(values))
+    elif values:
+        import yaml
+
+        for name, value in values.items():
+            text = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=10_000)
+            console.line(text.rstrip("\n"))
+    else:
+        console.note(f"Stack {stack} has no outputs: it is not up. Bring it up with: ./hpc up {stack}")
+
+
+def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
+    """The stack's outputs, from the state alone: the program does not run."""
+    if home.on_files():
+        return project.require_state(stack).outputs(show_secrets=show_secrets)
+    from cli import pulumi_cli
+
+    pulumi = engines.require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
+    secrets = ["--show-secrets"] if show_secrets else []
+    return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets]))
+
+
+def _json(value: Any) -> str:  # noqa: ANN401 - an output may be anything
+    return jsonlib.dumps(value, indent=2, ensure_ascii=False)

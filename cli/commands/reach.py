@@ -1,0 +1,69 @@
+"""run and ssh."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from typer import Argument, Exit, Option
+
+from cli import cluster, options, remote
+from cli.commands import outputs
+from cli.errors import CliError
+
+_Command = Annotated[
+    list[str] | None,
+    Argument(metavar="[-- COMMAND...]", help="The command, after `--`. Left out: a login shell.", show_default=False),
+]
+_As = Annotated[
+    str | None,
+    Option("--as", metavar="USER", help="Who to be. Default: the first configured user.", show_default=False),
+]
+
+
+def run(
+    stack: options.Stack,
+    command: _Command = None,
+    *,
+    user: _As = None,
+    login: Annotated[
+        str | None, Option(metavar="MACHINE", help="Where. Default: the first login machine.", show_default=False)
+    ] = None,
+) -> None:
+    """Run a command as a user of the cluster, on its login machine.
+
+    Input, output, terminal and exit code are the command's own. Its words arrive as given: for pipes and variables
+    on the cluster, run a shell there. 255 is ssh's own exit code: the machine was not reached.
+    """
+    entered = _cluster(stack)
+    _enter(entered, login, entered.user(user), command or ())
+
+
+def ssh(
+    stack: options.Stack,
+    machine: Annotated[
+        str | None,
+        Argument(
+            metavar="[MACHINE]",
+            help="Its name, with or without the cluster's: dev-cpu-0, cpu-0, controller. Default: the login machine.",
+            show_default=False,
+        ),
+    ] = None,
+    command: _Command = None,
+    *,
+    user: Annotated[str, Option("--as", metavar="USER", help="Who to be.")] = "root",
+) -> None:
+    """Enter a machine, or run a command there, as root.
+
+    Host keys are pinned: they come from the stack's state.
+    """
+    entered = _cluster(stack)
+    _enter(entered, machine, entered.user(user), command or ())
+
+
+def _cluster(stack: str) -> cluster.Cluster:
+    return cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
+
+
+def _enter(entered: cluster.Cluster, name: str | None, user: str, command: Sequence[str]) -> None:
+    if any("\0" in word for word in command):
+        raise CliError("a command's words can't hold a NUL character.")
+    raise Exit(remote.run(entered.machine(name), entered.admin_key, user, command))

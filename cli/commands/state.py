@@ -1,0 +1,72 @@
+"""state export, import and unlock."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument
+
+from cli import console, engines, home, options, project
+from cli.errors import CliError
+
+_FileOut = Annotated[
+    Path | None, Argument(metavar="[FILE]", help="Where to write; standard output if left out.", show_default=False)
+]
+_FileIn = Annotated[
+    Path | None, Argument(metavar="[FILE]", help="What to read; standard input if left out.", show_default=False)
+]
+
+
+def export(stack: options.Stack, file: _FileOut = None) -> None:
+    """Write the stack's state as `pulumi stack export` does. Secrets stay encrypted."""
+    if home.on_files():
+        text = json.dumps(project.require_state(stack).export_state(), indent=4, ensure_ascii=False) + "\n"
+    else:
+        text = _pulumi("stack", "export", "--stack", stack)
+    if file is None or str(file) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"{file}: can't be written: {error.strerror}.") from None
+    console.note(f"Wrote {file}")
+
+
+def import_(stack: options.Stack, file: _FileIn = None) -> None:
+    """Replace the stack's state by an exported one, from this engine or from the Pulumi CLI."""
+    source = "standard input" if file is None or str(file) == "-" else str(file)
+    try:
+        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
+        document: Any = json.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{source}: can't be read: {error}.") from None
+    except ValueError as error:
+        raise CliError(f"{source}: not JSON ({error}). Give what `./hpc state export` wrote.") from None
+    if not isinstance(document, dict) or "deployment" not in document:
+        raise CliError(f"{source}: no state: `version` and `deployment` are expected, as `./hpc state export` writes.")
+    if home.on_files():
+        project.workspace().stack(stack).import_state(document)
+    else:
+        _pulumi("stack", "import", "--stack", stack, given=text)
+    console.note(f"Imported {source} into stack {stack}")
+
+
+def unlock(stack: options.Stack) -> None:
+    """Free a stack that a run which is gone for good still holds.
+
+    A run that was killed on this machine needs no help: the next one takes its lock over.
+    """
+    if home.on_files():
+        project.require_state(stack).unlock()
+    else:
+        _pulumi("cancel", "--stack", stack, "--yes")
+    console.note(f"Stack {stack} is not locked now")
+
+
+def _pulumi(*arguments: str, given: str = "") -> str:
+    from cli import pulumi_cli
+
+    pulumi = engines.require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
+    return pulumi_cli.captured([pulumi, *arguments], given)

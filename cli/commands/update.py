@@ -1,0 +1,145 @@
+"""preview, up, destroy, refresh."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from typer import Exit
+
+from cli import console, engines, options, project, stackfile
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from engine.events import Result
+
+Kind = Literal["preview", "up", "destroy", "refresh"]
+
+
+def preview(
+    stack: options.Stack,
+    *,
+    engine: options.Engine = None,
+    json: options.Json = False,
+    parallel: options.Parallel = None,
+    config_file: options.ConfigFile = None,
+) -> None:
+    """Show what `up` would do, and do nothing.
+
+    Needs neither root nor credentials. Exit code 0 also when there are changes.
+    """
+    _run("preview", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=False)
+
+
+def up(
+    stack: options.Stack,
+    *,
+    engine: options.Engine = None,
+    json: options.Json = False,
+    parallel: options.Parallel = None,
+    config_file: options.ConfigFile = None,
+    yes: options.Yes = False,
+) -> None:
+    """Make the cluster what its stack file says.
+
+    Safe to repeat: what is right already is left alone, and an `up` that was stopped half-way goes on where it was.
+    On this machine it needs root, and installs the host's missing packages after saying so.
+    """
+    _run("up", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes)
+
+
+def destroy(
+    stack: options.Stack,
+    *,
+    engine: options.Engine = None,
+    json: options.Json = False,
+    parallel: options.Parallel = None,
+    config_file: options.ConfigFile = None,
+    yes: options.Yes = False,
+) -> None:
+    """Remove everything the stack made.
+
+    Asks first if the stack has deletion_protection or is not a rehearsal on this machine.
+    """
+    _run("destroy", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes)
+
+
+def refresh(
+    stack: options.Stack,
+    *,
+    engine: options.Engine = None,
+    json: options.Json = False,
+    parallel: options.Parallel = None,
+    config_file: options.ConfigFile = None,
+    yes: options.Yes = False,
+) -> None:
+    """Compare the state with what is really there, and correct the state.
+
+    Changes nothing else: the next `up` mends what has drifted.
+    """
+    _run("refresh", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes)
+
+
+def _run(
+    kind: Kind,
+    stack: str,
+    *,
+    engine: options.EngineName | None,
+    json: bool,
+    parallel: int | None,
+    config_file: Path | None,
+    yes: bool,
+) -> None:
+    if kind in ("preview", "up"):
+        file = project.require_file(stack, config_file)
+        file.parse()
+    else:
+        # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
+        file = stackfile.read(project.ROOT, stack, config_file)
+    pulumi = engines.choose(engine, file, kind)
+    if kind == "destroy":
+        _confirm_destroy(file, yes=yes, pulumi_asks=pulumi is not None)
+    if file.local and kind != "preview":
+        from cli import localhost
+
+        localhost.prepare()
+    if pulumi:
+        from cli import pulumi_cli
+
+        # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
+        yes = yes or not file.protected
+        code = pulumi_cli.update(pulumi, kind, file, json=json, parallel=parallel, config_file=config_file, yes=yes)
+    else:
+        code = _embedded(kind, file, json=json, parallel=parallel, config_file=config_file)
+    raise Exit(code)
+
+
+def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool) -> None:
+    if yes or not file.protected or (pulumi_asks and console.interactive()):
+        return
+    why = "has deletion_protection" if file.local else "is not a rehearsal on this machine"
+    if not console.interactive():
+        raise CliError(f"stack {file.stack} {why}: destroying it without a terminal needs --yes.")
+    if not console.ask(f"Stack {file.stack} {why}. Destroy everything it made?"):
+        raise CliError("nothing was destroyed.")
+
+
+def _embedded(
+    kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: int | None, config_file: Path | None
+) -> int:
+    """Run on the embedded engine; the exit code."""
+    if kind in ("destroy", "refresh") and file.stack not in project.workspace().stacks():
+        if file.settings is None:
+            project.require_state(file.stack)  # says which stacks there are
+        console.note(f"Nothing to do: stack {file.stack} has not been brought up.")
+        return 0
+    from cli import display
+    from engine import EngineError
+
+    stack = project.workspace().stack(file.stack, config_file)
+    with display.choose(json=json) as view:
+        try:
+            result: Result = getattr(stack, kind)(view.on_event, parallel=parallel)
+        except EngineError as error:
+            view.failed(str(error))
+            return 1
+        view.close(result)
+    return 0 if result.ok else 1

@@ -1,0 +1,86 @@
+"""One property's change, as few lines as tell it exactly: short values as `old -> new`, long ones as a unified diff."""
+
+import difflib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.events import Change
+
+Line = tuple[str, str]
+"""Text and rich style."""
+
+_STYLES = {"add": "green", "delete": "red", "update": "yellow"}
+_SYMBOLS = {"add": "+", "delete": "-", "update": "~"}
+_MARKS = ("[secret]", "[unknown]")
+_SHORT = 100
+"""Most characters of values on one line."""
+_MOST_LINES = 60
+_EXCERPT = 40
+"""Characters shown around the first difference of two long one-line texts."""
+
+
+def lines(change: "Change") -> list[Line]:
+    """The lines for one change, not indented."""
+    style = _STYLES[change.kind]
+    head = f"{_SYMBOLS[change.kind]} {change.path}:"
+    tail = " (forces replacement)" if change.replaces else ""
+    if change.kind == "update":
+        if _fits(change.old, change.new):
+            return [(f"{head} {_inline(change.old)} -> {_inline(change.new)}{tail}", style)]
+        body = _difference(change.old, change.new)
+    else:
+        value = change.new if change.kind == "add" else change.old
+        if _fits(value):
+            return [(f"{head} {_inline(value)}{tail}", style)]
+        sign = _SYMBOLS[change.kind]
+        body = [(f"{sign}{row}", style) for row in _text(value).splitlines()]
+    if len(body) > _MOST_LINES:
+        body = [*body[:_MOST_LINES], (f"... {len(body) - _MOST_LINES} more lines", "dim")]
+    return [(f"{head}{tail}", style), *((f"    {text}", line_style) for text, line_style in body)]
+
+
+def _inline(value: Any) -> str:  # noqa: ANN401 - a property's value
+    """A value on one line: JSON, except for the marks, which stand for values and are none."""
+    return value if value in _MARKS else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _fits(*values: Any) -> bool:  # noqa: ANN401 - properties' values
+    texts = [_inline(value) for value in values]
+    return sum(map(len, texts)) <= _SHORT and not any("\n" in value for value in values if isinstance(value, str))
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - a property's value
+    """A value over several lines: text as it is, everything else (and text that is a JSON document) as JSON."""
+    if isinstance(value, str):
+        if "\n" in value or value[:1] not in ("{", "["):
+            return value
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def _difference(old: Any, new: Any) -> list[Line]:  # noqa: ANN401 - a property's values
+    before, after = _text(old), _text(new)
+    if before == after:  # told apart only by their type or by the space in a JSON document
+        before, after = _inline(old), _inline(new)
+    if "\n" not in before and "\n" not in after:
+        return [(f"-{_excerpt(before, after)}", "red"), (f"+{_excerpt(after, before)}", "green")]
+    found: list[Line] = []
+    for row in difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2):
+        if row.startswith(("---", "+++")) and not found:
+            continue
+        style = "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"
+        found.append((row, style))
+    # Lines are compared without their ends, so a final newline that came or went is said in words.
+    return found or [("the text differs in its line ends only", "yellow")]
+
+
+def _excerpt(text: str, other: str) -> str:
+    """`text` around where it begins to differ from `other`."""
+    pairs = zip(text, other, strict=False)
+    first = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(text), len(other)))
+    start, end = max(0, first - _EXCERPT), first + _EXCERPT
+    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"

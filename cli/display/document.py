@@ -1,0 +1,76 @@
+"""One JSON document for programs. Keys:
+
+stack, kind, ok, seconds, counts {op: number}, steps [{urn, type, name, op, reason,
+changes [{path, kind, old, new, replaces}]}], failures [{urn, op, message}], messages [{severity, message, urn}],
+outputs (of `up`), error (a text, where there is no result). Secrets are "[secret]", what is not yet known
+is "[unknown]".
+"""
+
+import json
+from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Self
+
+from cli import console
+from cli.display.view import Lines
+
+if TYPE_CHECKING:
+    from engine.events import Event, Planned, Result
+
+
+class DocumentView(Lines):
+    """Collects, and prints once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._document: dict[str, Any] = {}
+        self._messages: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def on_event(self, event: "Event") -> None:
+        """Keep what the document will hold."""
+        from engine.events import Log, Started
+
+        with self.lock:
+            if isinstance(event, Started):
+                self._document |= {"stack": event.stack, "kind": event.kind}
+            elif isinstance(event, Log) and not event.ephemeral and event.severity != "debug":
+                self._messages.append({"severity": event.severity, "message": event.message, "urn": event.urn})
+
+    def close(self, result: "Result") -> None:
+        """Print the document."""
+        self._document |= {
+            "kind": result.kind,
+            "ok": result.ok,
+            "seconds": round(result.seconds, 3),
+            "counts": result.counts,
+            "steps": [_step(plan) for plan in result.changes if plan.op != "same"],
+            "failures": [asdict(failure) for failure in result.failures],
+        }
+        if result.kind == "up":
+            self._document["outputs"] = result.outputs
+        self._print()
+
+    def failed(self, message: str) -> None:
+        """Print the document with the error, which also goes to standard error."""
+        self._document |= {"ok": False, "error": message}
+        self._print()
+        console.error(message)
+
+    def _print(self) -> None:
+        document = self._document | {"messages": self._messages}
+        print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def _step(plan: "Planned") -> dict[str, Any]:
+    row = asdict(plan)
+    return {key: row[key] for key in ("urn", "type", "name", "op", "reason", "changes")}

@@ -1,0 +1,91 @@
+"""A terminal's view: what ended scrolls by above, what is at work moves below."""
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+from rich.text import Text
+from typing_extensions import Self
+
+from cli import console
+from cli.display.changes import Line
+from cli.display.ops import op
+from cli.display.summary import seconds
+from cli.display.view import Lines
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from engine.events import Event, Result
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAMES_PER_SECOND = 8
+
+
+class LiveView(Lines):
+    """A view for terminals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._live = Live(
+            self, console=console.stdout(), refresh_per_second=_FRAMES_PER_SECOND, transient=True, redirect_stderr=False
+        )
+        self._began = self.model.clock()
+        # rich draws from a thread of its own, holding its lock while it asks for our lines; so `lock` must be free
+        # whenever we print. This one keeps the printed lines in order and is never taken while drawing.
+        self._order = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def on_event(self, event: "Event") -> None:
+        """Print what ended, and let the lower part show the rest."""
+        from engine.events import Log
+
+        with self._order:
+            with self.lock:
+                lines = self.event_lines(event)
+                at_work = isinstance(event, Log) and event.severity == "info" and event.urn in self.model.running
+            # Of what a step logs, the latest line stands beside it; all of them would drown the steps.
+            self._print([] if at_work else lines)
+
+    def close(self, result: "Result") -> None:
+        """Print how the run ended, below everything."""
+        self._live.stop()
+        self._print(self.result_lines(result))
+
+    def failed(self, message: str) -> None:
+        """Say it below everything."""
+        self._live.stop()
+        console.error(message)
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """The lower part: one line for each step at work, as many as the screen holds, and one for the whole."""
+        with self.lock:
+            now = self.model.clock()
+            running = list(self.model.running.values())
+            room = max(1, options.max_width - 1), max(1, console.height - 3)
+            for row in running[: room[1]]:
+                words = op(row.op)
+                text = Text(f"{words.symbol} {words.doing:<9} {row.name}", style=words.style, no_wrap=True)
+                text.append(f"  {row.type}  {seconds(self.model.elapsed(row))}", style="dim")
+                if row.log:
+                    text.append(f"  {row.log[-1].strip()}", style="dim italic")
+                text.truncate(room[0], overflow="ellipsis")
+                yield text
+            hidden = len(running) - room[1]
+            spin = _SPINNER[int(now * _FRAMES_PER_SECOND) % len(_SPINNER)]
+            whole = f"{spin} {seconds(now - self._began)}, {self.model.done} done, {len(running)} at work"
+            whole += f" ({hidden} not shown)" if hidden > 0 else ""
+            yield Text(whole, style="bold", no_wrap=True)
+
+    def _print(self, lines: list[Line]) -> None:
+        for text, style in lines:
+            console.line(text, style=style)

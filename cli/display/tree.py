@@ -1,0 +1,43 @@
+"""A preview as a tree: every resource that changes under its parents, with what changes in it."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cli.display import changes
+from cli.display.ops import op
+
+if TYPE_CHECKING:
+    from engine.events import Planned
+
+_WHOLE = ("create", "delete", "read")
+"""Operations of which the properties say nothing new: all of them come or go."""
+
+
+def lines(planned: Iterable["Planned"]) -> list[changes.Line]:
+    """The lines of the tree; empty if nothing changes."""
+    rows = {plan.urn: plan for plan in planned}
+    shown: set[str] = set()
+    for plan in rows.values():
+        urn: str | None = plan.urn if plan.op != "same" else None
+        while urn in rows and urn not in shown:
+            shown.add(urn)
+            urn = rows[urn].parent
+    children: dict[str, list[Planned]] = {}
+    for plan in rows.values():
+        if plan.urn in shown:
+            children.setdefault(plan.parent if plan.parent in shown else "", []).append(plan)
+    found: list[changes.Line] = []
+    _add(found, children, "", 0)
+    return found
+
+
+def _add(found: list[changes.Line], children: dict[str, list["Planned"]], parent: str, depth: int) -> None:
+    for plan in children.get(parent, []):
+        words = op(plan.op)
+        indent = "  " * depth
+        reason = f"  ({plan.reason})" if plan.reason else ""
+        found.append((f"{words.symbol} {indent}{plan.name}  {plan.type}{reason}", words.style))
+        if plan.op not in _WHOLE:
+            for change in plan.changes:
+                found += [(f"  {indent}    {text}", style) for text, style in changes.lines(change)]
+        _add(found, children, plan.urn, depth + 1)

@@ -1,0 +1,122 @@
+"""What every view has in common: the lines for each event. How they reach the user is each view's own."""
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from typing_extensions import Self
+
+from cli.display import changes, tree
+from cli.display.model import Model, Row
+from cli.display.ops import op
+from cli.display.summary import seconds, summary
+
+if TYPE_CHECKING:
+    from engine.events import Event, Log, Result, StepDone, StepFailed
+
+_WORTH_SAYING = 0.1
+"""Seconds below which a step's duration is left out."""
+_SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
+
+
+class View(Protocol):
+    """Shows one run. Events may come from any thread, one at a time or not."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def on_event(self, event: "Event") -> None:
+        """Take one event."""
+
+    def close(self, result: "Result") -> None:
+        """Show how the run ended."""
+
+    def failed(self, message: str) -> None:
+        """Show that the run ended without a result."""
+
+
+class Lines:
+    """Turns events into lines of text, and keeps the model."""
+
+    def __init__(self) -> None:
+        self.model = Model()
+        self.lock = threading.RLock()
+        self.stack = ""
+        self.preview = False
+
+    def event_lines(self, event: "Event") -> list[changes.Line]:
+        """The lines for one event, after it went into the model."""
+        from engine.events import Log, Started, StepDone, StepFailed
+
+        self.model.apply(event)
+        if isinstance(event, Started):
+            self.stack, self.preview = event.stack, event.kind == "preview"
+            doing = {"preview": "Previewing", "up": "Updating", "destroy": "Destroying", "refresh": "Refreshing"}
+            return [(f"{doing[event.kind]} stack {event.stack}", "bold")]
+        if isinstance(event, StepDone):
+            return self._done(event)
+        if isinstance(event, StepFailed):
+            return self._failed(event)
+        if isinstance(event, Log):
+            return self._log(event)
+        return []
+
+    def result_lines(self, result: "Result") -> list[changes.Line]:
+        """The lines after the last event: a preview's tree, then the outputs and the summary."""
+        found: list[changes.Line] = tree.lines(result.changes) if result.kind == "preview" else []
+        if result.kind == "up" and result.ok and result.outputs:
+            found += [
+                ("Outputs:", "bold"),
+                *((f"  {name}: {_short(value)}", "") for name, value in result.outputs.items()),
+            ]
+        style = "bold red" if not result.ok else "bold"
+        return [*found, *((text, style) for text in summary(result, self.stack).splitlines())]
+
+    def _done(self, event: "StepDone") -> list[changes.Line]:
+        if event.op == "same" or self.preview:
+            return []
+        row = self.model.row(event.urn)
+        took = f"  {seconds(event.seconds)}" if event.seconds >= _WORTH_SAYING else ""
+        return [(f"{_label(row, event.op, op(event.op).done)}{took}{_paths(row)}", op(event.op).style)]
+
+    def _failed(self, event: "StepFailed") -> list[changes.Line]:
+        row = self.model.row(event.urn)
+        if event.op == "skip":
+            return [(f"{_label(row, 'skip', 'skipped')}: {event.message}", "dim")]
+        words = f"! {op(event.op).doing} failed: {row.name}  {row.type}"
+        body = [(f"    {text}", "red") for text in event.message.rstrip().splitlines()]
+        said = [line for line in row.log if line.strip() and line not in event.message]
+        log = [("    its last lines:", "dim"), *((f"      {line}", "dim") for line in said)] if said else []
+        return [(words, "bold red"), *body, *log]
+
+    def _log(self, event: "Log") -> list[changes.Line]:
+        style = _SEVERITIES.get(event.severity)
+        if style is None or event.ephemeral or not event.message.strip():
+            return []
+        who = f"{self.model.row(event.urn).name}: " if event.urn else ""
+        kind = f"{event.severity}: " if event.severity != "info" else ""
+        return [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
+
+
+def _label(row: Row, name: str, verb: str) -> str:
+    return f"{op(name).symbol} {verb:<9} {row.name}  {row.type}"
+
+
+def _paths(row: Row) -> str:
+    """Which properties an update was about."""
+    if row.plan is None or row.plan.op not in ("update", "replace") or not row.plan.changes:
+        return ""
+    paths = [change.path for change in row.plan.changes]
+    more = f", {len(paths) - 4} more" if len(paths) > 4 else ""
+    return f"  ({', '.join(paths[:4])}{more})"
+
+
+def _short(value: Any) -> str:  # noqa: ANN401 - an output may be anything
+    import json
+
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    first, newline, _ = text.partition("\n")
+    return first if not newline and len(first) <= 100 else f"{first[:97]}..."

@@ -1,0 +1,83 @@
+"""Which engine runs a stack: the Pulumi CLI, or the one built in."""
+
+import importlib.metadata
+import shutil
+from pathlib import Path
+
+from cli import console, home
+from cli.errors import CliError
+from cli.options import EngineName
+from cli.stackfile import StackFile
+
+
+def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
+    """The Pulumi CLI to run this with, or None for the embedded engine.
+
+    Without a wish, the CLI on PATH; without one there, the embedded engine as far as it goes: it keeps state in files,
+    and makes machines on this host only (a preview makes none).
+
+    Raises:
+        CliError: the CLI is needed, not there, and not wanted.
+    """
+    if wanted is EngineName.EMBEDDED:
+        return None
+    on_path = shutil.which("pulumi")
+    if on_path:
+        return on_path
+    if wanted is EngineName.PULUMI:
+        return require_pulumi("--engine pulumi asks for the Pulumi CLI")
+    if not home.on_files():
+        return require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
+    if file.platform is not None and not file.local and kind != "preview":
+        return require_pulumi(f"{kind} of a stack on {file.platform} needs the Pulumi CLI")
+    return None
+
+
+def pulumi_version() -> str:
+    """Version of the Pulumi SDK in the lock, which is the CLI's that fits."""
+    return importlib.metadata.version("pulumi")
+
+
+def private_pulumi() -> Path:
+    """Where the SDK's installer puts the CLI of that version."""
+    return Path.home() / ".pulumi/versions" / pulumi_version() / "bin/pulumi"
+
+
+def require_pulumi(why: str) -> str:
+    """The Pulumi CLI on PATH, or the one the SDK's installer made; offers to install it.
+
+    Raises:
+        CliError: it is not there and not wanted.
+    """
+    found = shutil.which("pulumi") or shutil.which(private_pulumi())
+    if found:
+        return found
+    if console.interactive() and console.ask(f"{why}, which is not installed. Install {pulumi_version()} now?"):
+        return install_pulumi()
+    raise CliError(f"{why}, which is not installed. Install version {pulumi_version()} with: ./hpc install-pulumi")
+
+
+def install_pulumi() -> str:
+    """Download the pinned CLI with the SDK's own installer; its path.
+
+    Raises:
+        CliError: it did not work.
+    """
+    import subprocess
+
+    from pulumi.automation import PulumiCommand
+
+    target = private_pulumi()
+    if shutil.which(target):
+        console.note(f"The Pulumi CLI {pulumi_version()} is installed already: {target}")
+        return str(target)
+    console.note(f"Installing the Pulumi CLI {pulumi_version()} into {target.parent.parent} ...")
+    try:
+        command = PulumiCommand.install()
+    except subprocess.CalledProcessError as error:
+        said = (error.output or b"").decode(errors="replace").strip()
+        raise CliError(f"the installer of the Pulumi CLI failed (exit code {error.returncode}): {said}") from None
+    except OSError as error:
+        raise CliError(f"the Pulumi CLI could not be downloaded: {error}. Check this machine's way out.") from None
+    console.note(f"Installed {command.command}")
+    return command.command

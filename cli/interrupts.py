@@ -1,0 +1,44 @@
+"""Ctrl-C and termination while another program has the terminal."""
+
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived: unwind, so that what is private gets removed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def left_to_child() -> Generator[None]:
+    """Leave Ctrl-C to the child, which the terminal sends it to as well, and wait for what the child makes of it.
+
+    A handler rather than SIG_IGN: an ignored signal would stay ignored in the child.
+    """
+    previous = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def unwound() -> Generator[None]:
+    """Raise Terminated on SIGTERM and SIGHUP, which would end the process without any cleaning up."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    except Terminated as error:
+        raise SystemExit(128 + error.number) from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,70 @@
+"""Runs the Pulumi CLI in the project's folder, with the same state and passphrase as the embedded engine."""
+
+import json as jsonlib
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli import home, project
+from cli.errors import CliError
+from cli.interrupts import left_to_child
+from cli.stackfile import StackFile
+
+
+def update(
+    pulumi: str,
+    kind: str,
+    file: StackFile,
+    *,
+    json: bool,
+    parallel: int | None,
+    config_file: Path | None,
+    yes: bool,
+) -> int:
+    """Run `pulumi KIND` for a stack, which is made first if it is new; the CLI's exit code."""
+    config = ["--config-file", str(config_file.absolute())] if config_file else []
+    if kind in ("preview", "up"):
+        _ensure_stack(pulumi, file.stack, config)
+    command = [pulumi, kind, "--stack", file.stack, *config]
+    command += ["--json"] if json else []
+    command += ["--parallel", str(parallel)] if parallel else []
+    command += ["--yes"] if yes and kind != "preview" else []
+    return passed_through(command)
+
+
+def passed_through(command: Sequence[str]) -> int:
+    """Run a command of the CLI on this process's own streams; its exit code."""
+    with left_to_child(), subprocess.Popen(command, cwd=project.ROOT, env=home.environment()) as process:
+        return process.wait()
+
+
+def captured(command: Sequence[str], given: str = "") -> str:
+    """Run a command of the CLI with `given` on its standard input; what it printed.
+
+    Raises:
+        CliError: it failed; the text is the CLI's own.
+    """
+    done = subprocess.run(
+        [*command, "--non-interactive"],
+        cwd=project.ROOT,
+        env=home.environment(),
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise CliError(f"{' '.join(command[1:3])} failed: {said.removeprefix('error: ')}")
+    return done.stdout
+
+
+def _ensure_stack(pulumi: str, stack: str, config: list[str]) -> None:
+    """Make the stack if the backend does not have it, encrypting its secrets with our passphrase."""
+    if home.on_files():
+        names = project.workspace().stacks()
+    else:
+        rows = jsonlib.loads(captured([pulumi, "stack", "ls", "--json"]))
+        names = [str(row["name"]).rpartition("/")[2] for row in rows]
+    if stack not in names:
+        captured([pulumi, "stack", "init", stack, "--no-select", "--secrets-provider", "passphrase", *config])

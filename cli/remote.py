@@ -1,0 +1,101 @@
+"""Runs a command on a machine over the system's ssh, with a pinned host key and without a trace on disk."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.cluster import Machine
+from cli.errors import CliError
+from cli.interrupts import left_to_child, unwound
+
+_CONNECT_SECONDS = 15
+
+
+def remote_line(user: str, command: Sequence[str], *, terminal: bool) -> str:
+    """What root's shell on the machine is given, so that `user` gets exactly these words.
+
+    Two shells read it, root's and the user's login shell, so the words are quoted twice. Without a command it is the
+    login shell itself; for root, the command alone, since ssh has logged root in already.
+    """
+    words = shlex.join(command)
+    if user == "root":
+        return words
+    if not command:
+        return f"exec runuser -l {shlex.quote(user)}"
+    # `-c` starts a session of its own, which a terminal's Ctrl-C and job control do not reach.
+    option = "--session-command" if terminal else "-c"
+    return f"exec runuser -l {shlex.quote(user)} {option} {shlex.quote(words)}"
+
+
+def on_terminal() -> bool:
+    """Whether both ends are a terminal: with one of them a pipe, a remote terminal would garble what goes through."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def run(machine: Machine, admin_key: str, user: str, command: Sequence[str]) -> int:
+    """Run the command on this process's own streams; its exit code, or ssh's own 255.
+
+    Raises:
+        CliError: there is no ssh here.
+    """
+    ssh = shutil.which("ssh")
+    if not ssh:
+        raise CliError("there is no ssh here. Install it (on Debian and Ubuntu: apt-get install openssh-client).")
+    terminal = on_terminal()
+    key = admin_key if admin_key.endswith("\n") else f"{admin_key}\n"
+    known = f"{machine.address} {machine.host_key}\n"
+    with unwound(), _private(key) as key_file, _private(known) as known_hosts:
+        line = remote_line(user, command, terminal=terminal)
+        argv = [ssh, *_options(key_file, known_hosts), "-t" if terminal else "-T", f"root@{machine.address}"]
+        with left_to_child(), subprocess.Popen([*argv, *([line] if line else [])]) as process:
+            try:
+                return process.wait()
+            except BaseException:
+                process.terminate()
+                raise
+
+
+def _options(key: str, known_hosts: str) -> list[str]:
+    """Options of ssh. The user's own configuration and agent are left out: they know nothing of these machines."""
+    settings = {
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "PreferredAuthentications": "publickey",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": known_hosts,
+        "GlobalKnownHostsFile": "/dev/null",
+        "UpdateHostKeys": "no",
+        "ConnectTimeout": str(_CONNECT_SECONDS),
+        "ServerAliveInterval": "15",
+        "LogLevel": "ERROR",  # no farewell after every command; errors are still said
+    }
+    return ["-F", "none", "-i", key, *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+
+
+@contextmanager
+def _private(text: str) -> Generator[str]:
+    """A path that holds the text for the owner alone, while it is needed.
+
+    Where the system can, it is a file in memory that is gone with this process, however that ends.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("hpc")
+        try:
+            os.fchmod(descriptor, 0o600)
+            os.write(descriptor, text.encode())
+            # ssh closes what it inherits, but may open what this process holds.
+            yield f"/proc/{os.getpid()}/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
+        file = Path(folder) / "private"
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="utf-8")
+        yield str(file)
