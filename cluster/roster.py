@@ -72,6 +72,8 @@ class Sizes:
     """Threads of each core."""
     memory: int
     """MiB."""
+    reserved: int
+    """MiB of these that are kept for the system (MemSpecLimit), and that no job can have."""
 
 
 def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
@@ -87,6 +89,7 @@ def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
         cores=cores,
         threads=threads,
         memory=int(said.get("realmemory", kind.real_memory)),
+        reserved=int(said.get("memspeclimit", 0)),
     )
 
 

@@ -1,6 +1,5 @@
 """Sections that ask for machines: controller, login, nodesets."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -8,7 +7,7 @@ from typing_extensions import Self
 
 from cluster.config.findings import Refused
 from cluster.config.section import Section
-from cluster.config.types import Cidr, Feature, MachineTypeName, Natural, NodeCount, Positive, Scalar
+from cluster.config.types import Cidr, Feature, MachineTypeName, Natural, NodeCount, NodeSettings, Positive
 
 
 class Gpus(Section):
@@ -56,7 +55,7 @@ class Nodeset(Section):
     """GPUs to attach, on machine types that have none of their own."""
     features: tuple[Feature, ...] = ()
     """Node features that jobs can ask for with --constraint."""
-    node_conf: Mapping[str, Scalar] = Field(default_factory=dict)
+    node_conf: NodeSettings = Field(default_factory=dict)
     """Parameters of the NodeName line to set or override, e.g. {Weight: 10, MemSpecLimit: 512}."""
     addresses: Cidr | None = None
     """Address block of this nodeset on local, inside network.cidr. Default: an eighth of the network, in file order."""

@@ -1,11 +1,9 @@
 """Partitions: which nodes, for whom, for how long."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from cluster.config.section import Section
-from cluster.config.types import AccountName, Flag, GroupName, Natural, Positive, QosName, Scalar, SlurmTime, Whole
+from cluster.config.types import AccountName, Flag, GroupName, Natural, Positive, QosName, Settings, SlurmTime, Whole
 
 
 class Partition(Section):
@@ -39,5 +37,5 @@ class Partition(Section):
     """Groups that may use the partition. Default: all."""
     allow_qos: tuple[QosName, ...] = ()
     """QOS that may be used here. Default: all."""
-    conf: Mapping[str, Scalar] = Field(default_factory=dict)
+    conf: Settings = Field(default_factory=dict)
     """Further parameters of the PartitionName line, e.g. {PreemptMode: REQUEUE}."""

@@ -1,12 +1,11 @@
 """Slurm's own settings."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from cluster.config.section import Section
-from cluster.config.types import Scalar, Seconds
+from cluster.config.types import Seconds, Settings
 
 
 class Timers(Section):
@@ -51,5 +50,5 @@ class SlurmSettings(Section):
     """PrologFlags; Contain gives each job a container on its nodes before its first step."""
     job_account_gather: Literal["cgroup", "linux"] | None = None
     """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
-    extra: Mapping[str, Scalar] = Field(default_factory=dict)
+    extra: Settings = Field(default_factory=dict)
     """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

@@ -1,5 +1,6 @@
 """Types of configuration values: a Python type, its validator, and what the JSON Schema says of it."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
@@ -88,3 +89,6 @@ def _scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
 
 Scalar = Annotated[Any, AfterValidator(_scalar), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
 """What a setting of slurm.conf can be given as: str, int or bool."""
+Settings = Mapping[str, Scalar]
+"""Parameters of slurm.conf by name."""
+NodeSettings = Annotated[Settings, AfterValidator(v.node_conf)]

@@ -4,8 +4,10 @@ import base64
 import binascii
 import ipaddress
 import re
+from collections.abc import Mapping
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.catalog.parameters import NODE
 from cluster.config.findings import Refused, listing, suggest
 from cluster.config.platforms import PLATFORMS, built
 
@@ -91,6 +93,21 @@ def node_count(value: int) -> int:
     return value
 
 
+NODE_SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "MemSpecLimit")
+"""Parameters of a NodeName line that other values are computed from."""
+
+
+def node_conf(value: Mapping[str, object]) -> Mapping[str, object]:
+    """Overrides of a NodeName line: sizes are whole numbers."""
+    for key, size in value.items():
+        if NODE.canonical(key) in NODE_SIZES and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise Refused(
+                f"for {key} a whole number of at least 1, e.g. {{{key}: 2}}",
+                f"correct {key}, or leave it out: the machine type has it",
+            )
+    return value
+
+
 def slurm_name(value: str) -> str:
     """A name of an account or a QOS; Slurm's database keeps both in lower case."""
     if not _SLURM_NAME.match(value) or len(value) > 40:
@@ -142,7 +159,8 @@ def public_key(value: str) -> str:
     advice = "paste the line of ~/.ssh/id_ed25519.pub (the public key, made with `ssh-keygen -t ed25519`)"
     if "PRIVATE KEY" in value:
         raise Refused(
-            "a public key, e.g. ssh-ed25519 AAAAC3... alice@laptop", f"never put a private key here: {advice}"
+            "a public key, e.g. ssh-ed25519 AAAAC3... alice@laptop",
+            f"take it out and make a new pair, since others may have read this one; {advice}",
         )
     if len(parts) < 2 or parts[0] not in KEY_TYPES or "\n" in value.strip():
         raise Refused(f"one line: type, key, comment; types: {', '.join(KEY_TYPES)}", advice)

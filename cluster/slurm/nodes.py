@@ -35,12 +35,12 @@ def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> li
 
 
 def memory_per_cpu(config: ClusterConfig, partition: Partition) -> int:
-    """MiB for each CPU, so that a job on all CPUs of a node gets all its memory: the smallest over the nodesets.
+    """MiB for each CPU, so that a job on all CPUs of a node gets all it can have: the smallest over the nodesets.
 
     Without it, a job that asks for no memory would get all of a node's, and be alone there.
     """
     every = [sizes(config, config.nodesets[name]) for name in partition.nodesets]
-    return max(1, min(size.memory // size.cpus for size in every))
+    return max(1, min((size.memory - size.reserved) // size.cpus for size in every))
 
 
 def partition_lines(config: ClusterConfig) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster import roster
 from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
 from cluster.config.findings import Broken, Location, listing, nearest, show
 from cluster.config.rules.owned import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
 
     from cluster.config.cluster import ClusterConfig
 
-SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
-"""Parameters of a NodeName line that are whole numbers, and that other parameters are computed from."""
-
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of free settings, and of timers that depend on each other, that do not hold."""
@@ -24,11 +22,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     for name, section in config.nodesets.items():
         at = ("nodesets", name, "node_conf")
         yield from _settings(at, section.node_conf, NODE, OWNED_NODE, version)
-        for key, value in section.node_conf.items():
-            if NODE.canonical(key) in SIZES and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                yield Broken(
-                    at=(*at, key), given=show(value), allowed="a whole number of at least 1, e.g. 2", todo="correct it"
-                )
+        yield from _sizes(config, name)
     for name, part in config.partitions.items():
         yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, OWNED_PARTITION, version)
     timers = config.slurm.timers
@@ -38,6 +32,25 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             given=str(timers.unkillable_step),
             allowed=f"at least 5 times timers.message ({timers.message}), that is {5 * timers.message}",
             todo="raise it or lower timers.message: Slurm would drain nodes that are only slow to answer",
+        )
+
+
+def _sizes(config: ClusterConfig, name: str) -> Iterator[Broken]:
+    size = roster.sizes(config, config.nodesets[name])
+    cores = size.sockets * size.cores
+    if size.cpus not in (cores, cores * size.threads):
+        yield Broken(
+            at=("nodesets", name, "node_conf"),
+            given=f"{size.cpus} CPUs on {size.sockets} sockets of {size.cores} cores with {size.threads} threads",
+            allowed=f"{cores * size.threads} CPUs, one for each thread, or {cores}, one for each core",
+            todo="leave CPUs out: it follows from the others",
+        )
+    if size.reserved >= size.memory:
+        yield Broken(
+            at=("nodesets", name, "node_conf"),
+            given=f"MemSpecLimit {size.reserved} of {size.memory} MiB",
+            allowed="a MemSpecLimit below RealMemory, so that jobs have memory",
+            todo="lower MemSpecLimit",
         )
 
 

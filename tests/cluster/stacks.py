@@ -1,0 +1,52 @@
+"""Stack files that tests read, and small configurations to vary."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster.config import ClusterConfig, ConfigError, Finding, parse
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = Path(__file__).parent / "examples"
+
+STACKS: dict[str, Path] = {
+    **{path.name.removeprefix("Pulumi.").removesuffix(".yaml"): path for path in sorted(ROOT.glob("Pulumi.*.yaml"))},
+    **{f"example-{path.stem}": path for path in sorted(EXAMPLES.glob("*.yaml"))},
+}
+"""Every stack file of the project, and the tests' own, by name."""
+
+
+def load(name: str) -> dict[str, Any]:
+    """Settings of a stack."""
+    return yaml.safe_load(STACKS[name].read_text())["config"]
+
+
+def config(name: str) -> ClusterConfig:
+    """A stack's cluster."""
+    return parse(load(name))
+
+
+def local(**changes: Any) -> dict[str, Any]:
+    """The description of a small cluster, with some of its keys replaced."""
+    return {
+        "platform": "local",
+        "name": "dev",
+        "nodesets": {"cpu": {"count": 2}},
+        "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+        **changes,
+    }
+
+
+def cluster(**changes: Any) -> ClusterConfig:
+    """A small cluster, with some of its keys replaced."""
+    return parse({"hpc:cluster": local(**changes)})
+
+
+def findings(**changes: Any) -> dict[str, Finding]:
+    """What is wrong with a small cluster whose keys were replaced, by place."""
+    try:
+        parse({"hpc:cluster": local(**changes)})
+    except ConfigError as error:
+        return {one.where.removeprefix("hpc:cluster").removeprefix("."): one for one in error.findings}
+    return {}

@@ -1,0 +1,51 @@
+"""What a stack renders is on disk, where a review sees every line that a change of code or configuration moves."""
+
+import json
+
+import pytest
+
+from cluster.addresses import plan
+from cluster.config import ClusterConfig
+from cluster.roster import machines
+from cluster.slurm import render, render_slurmdbd
+from cluster.slurm.accounting import desired
+from tests.cluster.stacks import ROOT, STACKS, config
+
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def rendered(cluster: ClusterConfig) -> dict[str, str]:
+    addresses = plan(cluster).of
+    roster = "".join(
+        f"{one.name:24} {addresses[one.name]:16} {one.machine_type.name:16} {','.join(one.roles)}\n"
+        for one in machines(cluster)
+    )
+    return {
+        **render(cluster, addresses),
+        "slurmdbd.conf": render_slurmdbd(cluster, "golden-password"),
+        "accounting.json": json.dumps(desired(cluster), indent=2) + "\n",
+        "machines.txt": roster,
+    }
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_stack_renders_what_was_reviewed(stack, update_golden):
+    folder = GOLDEN / stack
+    files = rendered(config(stack))
+    if update_golden:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    assert folder.is_dir(), f"no golden files for {stack}: write them with `pytest --update-golden` and review them"
+    on_disk = {path.name: path.read_text() for path in folder.iterdir()}
+    assert files == on_disk, "if the change is meant: `pytest --update-golden`, then review the difference"
+
+
+def test_no_golden_folder_outlives_its_stack():
+    ours = {path.name for path in GOLDEN.iterdir() if (path / "slurm.conf").exists()}
+    assert ours == set(STACKS)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_rendering_twice_gives_the_same_text(stack):
+    assert rendered(config(stack)) == rendered(config(stack))
