@@ -88,7 +88,8 @@ class Log:
 @dataclass(frozen=True)
 class Result:
     """How a run ended. `ok` is False if a step failed or the run was interrupted; the state is kept in any case
-    and the next run goes on from there. `counts` maps op to number of resources, `outputs` are the stack's."""
+    and the next run goes on from there. `counts` maps op to number of resources, `outputs` are the stack's, `foreign`
+    are the types that the engine can preview but not run."""
 
     kind: Kind
     ok: bool
@@ -98,6 +99,7 @@ class Result:
     outputs: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     summary: str = ""
+    foreign: tuple[str, ...] = ()
 
     def check(self) -> Result:
         """Return itself if all went well. Raises UpdateFailed otherwise."""

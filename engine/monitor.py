@@ -9,10 +9,8 @@ from pulumi.runtime.proto import engine_pb2, resource_pb2
 
 from engine import urn as urns
 from engine import values
-from engine.errors import EngineError, NotRunnable
+from engine.errors import EngineError
 from engine.goal import Goal
-from engine.providers import package_of
-from engine.providers.base import Foreign
 from engine.providers.command import LocalCommand
 from engine.run import explain, finished
 from engine.values import Props, Value, plain, to_struct
@@ -99,9 +97,8 @@ class Monitor:
             return finished(new, new.id, {"name": new.id, "outputs": outputs, "secretOutputNames": hidden}, new.inputs)
         provider = run.providers.of(new.type)
         if not provider.readable:
-            if run.dry and isinstance(provider, Foreign):
-                return finished(new, new.id, new.inputs, new.inputs)
-            raise NotRunnable([new.type], run.stack)
+            run.refuse(new.type)
+            return finished(new, new.id, new.inputs, new.inputs)
         found = provider.read(run.context(new), new.id, plain(new.inputs), {})
         if found is None:
             raise EngineError(f"{new.type} {new.name}: there is none with the id {new.id!r}")
@@ -121,12 +118,9 @@ class Monitor:
                 return self._answer(local.invoke(run.log, args))
             except EngineError as error:
                 raise EngineError(f"{request.tok}: {explain(error)}") from None
-        if run.dry:
-            run.log(
-                "warning", f"{request.tok}: not asked, its result is unknown: {package_of(request.tok)} is not embedded"
-            )
-            return resource_pb2.ResourceInvokeResponse(unknown=True)
-        raise NotRunnable([request.tok], run.stack)
+        run.refuse(request.tok)
+        run.log("warning", f"{request.tok}: its provider is not embedded, so its result is unknown")
+        return resource_pb2.ResourceInvokeResponse(unknown=True)
 
     @staticmethod
     def _answer(result: Props) -> Value:

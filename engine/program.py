@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import os
 import runpy
 import sys
@@ -69,11 +68,9 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     project, folder = run_.project, str(run_.project.root)
     configure(Settings(project.name, run_.stack, monitor, engine, None, run_.dry, None, "organization", folder))
     set_all_config(run_.config.values, run_.config.secrets)
+    loop, argv = asyncio.new_event_loop(), sys.argv
     # When a run fails, futures stay unobserved. That is harmless, and asyncio would complain of each.
-    logger, argv = logging.getLogger("asyncio"), sys.argv
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)
     asyncio.set_event_loop(loop)
     loop.set_default_executor(_Threads())
     sys.argv = [str(project.main)]
@@ -90,7 +87,6 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     finally:
         sys.argv = argv
         _abandon(loop)
-        logger.setLevel(level)
 
 
 def _main(project: Project) -> None:

@@ -50,8 +50,8 @@ class Registrar:
         if not new.custom:
             return self._component(new, old)
         provider = self._run.providers.of(new.type)
-        if isinstance(provider, Foreign) and not self._run.dry:
-            raise NotRunnable([new.type], self._run.stack)
+        if isinstance(provider, Foreign):
+            self._run.refuse(new.type)
         if blocked := self._run.failed & new.needs() or (not self._run.dry and values.contains_unknown(new.inputs)):
             what = ", ".join(urns.name_of(u) for u in sorted(blocked)) if isinstance(blocked, set) else "what it needs"
             self._run.fail(new, "skip", f"left alone: {what} failed")

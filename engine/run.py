@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from engine import values
-from engine.errors import EngineError, Interrupted
+from engine.errors import EngineError, Interrupted, NotRunnable
 from engine.events import Change, Event, Kind, Log, Planned, Result, StepDone, StepFailed, StepStarted
 from engine.project import Project, StackConfig
 from engine.providers import Providers
@@ -43,6 +43,7 @@ class Run:
         self.providers = Providers(self.project.root, dict(self.config.values), self.project.name)
         self.lock = threading.RLock()
         self.failed: set[str] = set()
+        self.foreign: set[str] = set()
         self._began = time.monotonic()
         self._planned: dict[str, Planned] = {}
         self._failures: list[StepFailed] = []
@@ -87,7 +88,8 @@ class Run:
         words += ["interrupted"] if self._stopping else []
         ok = not (self._failures or self._stopping)
         seconds = time.monotonic() - self._began
-        return Result(self.kind, ok, counts, changes, tuple(self._failures), outputs, seconds, ", ".join(words))
+        failures, foreign = tuple(self._failures), tuple(sorted(self.foreign))
+        return Result(self.kind, ok, counts, changes, failures, outputs, seconds, ", ".join(words), foreign)
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -145,6 +147,12 @@ class Run:
                 with self._idle:
                     self._running -= 1
                     self._idle.notify_all()
+
+    def refuse(self, token: str) -> None:
+        """Meet a type or function whose provider is not embedded. Raises NotRunnable unless this is a preview."""
+        self.foreign.add(token)
+        if not self.dry:
+            raise NotRunnable([token], self.stack)
 
     def wait_idle(self) -> None:
         """Wait for the steps that are running."""

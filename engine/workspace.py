@@ -157,15 +157,15 @@ class Stack:
         self._check_embedded(types)
         # A stack of which something stands has passed this before; what is added later is refused when it registers.
         if all(urns.is_provider(type_) for type_ in types):
-            result = self._run("preview", lambda _event: None, None, dry=True)
-            self._check_embedded({planned.type for planned in result.changes})
+            foreign = self._run("preview", lambda _event: None, None, dry=True).foreign
+            if foreign:
+                raise NotRunnable(list(foreign), self.name)
 
     def _check_embedded(self, types: set[str]) -> None:
         from engine.providers import Foreign, Providers  # noqa: PLC0415
 
         providers = Providers(self._project.root, {}, self._project.name)
         local = {urns.STACK_TYPE, "pulumi:pulumi:StackReference"}
-        # Components have no provider: their types look like any other, so only what is a package's own is asked.
         foreign = sorted(t for t in types - local if isinstance(providers.of(t), Foreign))
         if foreign:
             raise NotRunnable(foreign, self.name)

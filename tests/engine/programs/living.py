@@ -1,0 +1,76 @@
+"""A dynamic resource whose objects are files in a folder, so that a test can see what lives and in which order.
+
+An object is named NAME.GENERATION: a changed generation is another object, hence a replacement; any other changed
+property is an update. A file `fail-NAME` beside the folder makes each step on that name fail, `hold-NAME` makes its
+creation wait half-done until the file is gone.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+
+
+def record(folder, line):
+    with Path(folder, "..", "log").open("a") as log:
+        log.write(line + "\n")
+
+
+class LivingProvider(ResourceProvider):
+    def _file(self, props):
+        return Path(props["folder"], f"{props['name']}.{int(props['generation'])}")
+
+    def _step(self, what, props):
+        folder = Path(props["folder"])
+        record(folder, f"{what} {self._file(props).name}")
+        if (folder.parent / f"fail-{props['name']}").exists():
+            raise RuntimeError(f"{props['name']} was told to fail")
+        time.sleep(props.get("delay", 0))
+
+    def _stamp(self, props):
+        return {**props, "stamp": f"{props['name']}.{int(props['generation'])}={props['value']}"}
+
+    def create(self, props):
+        self._step("create", props)
+        file = self._file(props)
+        file.write_text("half")
+        hold = file.parent.parent / f"hold-{props['name']}"
+        while hold.exists():
+            time.sleep(0.01)
+        file.write_text(str(props["value"]))
+        record(props["folder"], f"created {file.name}")
+        return CreateResult(file.name, self._stamp(props))
+
+    def diff(self, id_, olds, news):
+        if not Path(news["folder"], id_).exists():
+            return DiffResult(changes=True)
+        changed = [k for k in ("value", "refs", "generation") if olds.get(k) != news.get(k)]
+        replaces = [k for k in changed if k == "generation"]
+        if changed and news.get("engine_decides"):
+            return DiffResult()
+        return DiffResult(bool(changed), replaces, delete_before_replace=bool(news.get("provider_deletes_first")))
+
+    def update(self, id_, olds, news):
+        self._step("update", news)
+        Path(news["folder"], id_).write_text(str(news["value"]))
+        return UpdateResult(self._stamp(news))
+
+    def delete(self, id_, props):
+        self._step("delete", props)
+        Path(props["folder"], id_).unlink(missing_ok=True)
+        record(props["folder"], f"deleted {id_}")
+
+    def read(self, id_, props):
+        file = Path(props["folder"], id_)
+        if not file.exists():
+            return ReadResult(None, None)
+        return ReadResult(id_, self._stamp({**props, "value": file.read_text()}))
+
+
+class Living(Resource):
+    stamp = None
+
+    def __init__(self, name, opts=None, **props):
+        given = {"name": name, "generation": 0, "value": "", "folder": os.environ["LIVING"], "stamp": None, **props}
+        super().__init__(LivingProvider(), name, given, opts)

@@ -1,0 +1,167 @@
+"""What the program says is what there is: made, changed, replaced and removed in the order of the dependencies."""
+
+import pytest
+
+from engine import EngineError, events
+
+
+def before(steps, first, second):
+    return steps.index(first) < steps.index(second)
+
+
+def test_up_makes_what_the_program_says_dependencies_first(bench):
+    result = bench.up("a", ("b", {"refs": ["a"]}), ("c", {"refs": ["b"]}))
+    assert result.ok
+    assert result.counts == {"create": 4}
+    assert set(bench.alive()) == {"a.0", "b.0", "c.0"}
+    assert bench.steps() == ["create a.0", "create b.0", "create c.0"]
+    assert result.outputs["stamps"]["a"] == "a.0="
+
+
+def test_a_second_up_does_nothing_and_does_not_touch_the_state_file(bench):
+    bench.up("a", ("b", {"refs": ["a"]}))
+    file = bench.stack().file
+    before_ = file.read_bytes()
+    result = bench.up()
+    assert result.counts == {"same": 3}
+    assert result.changes == ()
+    assert result.summary == "nothing to do"
+    assert file.read_bytes() == before_
+
+
+def test_a_changed_property_updates_in_place_and_reaches_dependents(bench):
+    bench.up("a", ("b", {"refs": ["a"]}), "c")
+    bench.did()
+    result = bench.up(("a", {"props": {"value": "new"}}), ("b", {"refs": ["a"]}), "c")
+    assert bench.steps() == ["update a.0", "update b.0"]
+    assert bench.alive()["a.0"] == "new"
+    change = next(c for p in result.changes if p.name == "a" for c in p.changes)
+    assert (change.path, change.old, change.new, change.replaces) == ("value", "", "new", False)
+
+
+def test_a_replacement_is_made_before_the_old_one_goes(bench):
+    bench.up("a", ("b", {"refs": ["a"]}))
+    bench.did()
+    result = bench.up(("a", {"props": {"generation": 1}}), ("b", {"refs": ["a"]}))
+    assert bench.steps() == ["create a.1", "update b.0", "delete a.0"]
+    assert result.counts["replace"] == 1
+    assert [c.path for p in result.changes if p.op == "replace" for c in p.changes if c.replaces] == ["generation"]
+
+
+@pytest.mark.parametrize("who", ["options", "props"])
+def test_a_replacement_may_be_asked_to_delete_first(bench, who):
+    """By the program's option, or by the provider."""
+    wish = {"delete_before_replace": True} if who == "options" else {"provider_deletes_first": True}
+    bench.up(("a", {who: wish}), "z")
+    bench.did()
+    props = {"generation": 1, **(wish if who == "props" else {})}
+    bench.up(("a", {"props": props, "options": wish if who == "options" else {}}), "z")
+    assert bench.steps() == ["delete a.0", "create a.1"]
+
+
+def test_deleting_first_takes_along_what_would_be_replaced_and_nothing_else(bench):
+    """`b` follows `a` in a property that forces its replacement; `c` merely uses another; `d` is deleted with it."""
+    follower = {"refs": ["a"], "props": {"engine_decides": True}, "options": {"replace_on_changes": ["refs"]}}
+    user = {"refs": ["a"]}
+    with_ = {"options": {"deleted_with": "a"}}
+
+    def graph(generation):
+        options = {"delete_before_replace": True}
+        return [("a", {"props": {"generation": generation}, "options": options}), ("b", follower), ("c", user), ("d", with_)]
+
+    bench.up(*graph(0))
+    bench.did()
+    result = bench.up(*graph(1))
+    steps = bench.steps()
+    assert result.ok
+    assert before(steps, "delete b.0", "delete a.0")
+    assert before(steps, "delete a.0", "create a.1")
+    assert before(steps, "create a.1", "create b.0")
+    assert before(steps, "create a.1", "create d.0")
+    assert "update c.0" in steps
+    assert "delete c.0" not in steps
+    assert bench.ops() == {"a": "replace", "b": "replace", "c": "update", "d": "replace"}
+    assert set(bench.alive()) == {"a.1", "b.0", "c.0", "d.0"}
+
+
+def test_what_the_program_drops_is_deleted_dependents_first(bench):
+    bench.up("a", ("b", {"refs": ["a"]}), ("c", {"options": {"depends_on": ["b"]}}), ("d", {"options": {"parent": "c"}}))
+    bench.did()
+    bench.up("z")
+    steps = bench.steps()
+    assert steps == ["create z.0", "delete d.0", "delete c.0", "delete b.0", "delete a.0"]
+    assert set(bench.alive()) == {"z.0"}
+
+
+def test_destroy_needs_no_program_and_leaves_nothing(bench):
+    bench.up("a", ("b", {"refs": ["a"]}), "c")
+    bench.did()
+    bench.program("raise SystemExit('must not be run')")
+    result = bench.run("destroy")
+    assert result.ok
+    assert before(bench.steps(), "delete b.0", "delete a.0")
+    assert bench.alive() == {}
+    assert "resources" not in bench.stack().export_state()["deployment"]
+    assert bench.run("destroy").summary == "nothing to do"
+
+
+def test_independent_resources_go_side_by_side_and_parallel_limits_them(bench):
+    """Twelve steps of 0.2 s: together, not one after the other; one after the other if asked."""
+    nodes = [(f"n{i}", {"props": {"delay": 0.2}}) for i in range(12)]
+    assert bench.up(*nodes).seconds < 1.2
+    assert bench.run("destroy").seconds < 1.2
+    assert bench.up(*nodes[:4], parallel=1).seconds > 0.8
+
+
+def test_what_a_provider_finds_dead_is_brought_back(bench):
+    """`diff` is asked in each run, also if no input changed."""
+    bench.up("a", "b")
+    bench.did()
+    (bench.living / "a.0").unlink()
+    bench.up()
+    assert bench.steps() == ["update a.0"]
+    assert set(bench.alive()) == {"a.0", "b.0"}
+
+
+def test_two_resources_of_one_name_are_refused(bench):
+    bench.program("from living import Living\nLiving('twin')\nLiving('twin')\n")
+    with pytest.raises(EngineError, match=r"Duplicate resource URN '.*::twin'.*another name"):
+        bench.up()
+
+
+def test_refresh_takes_in_what_is_there_and_forgets_what_is_gone(bench):
+    bench.up("a", ("b", {"refs": ["a"]}), "c")
+    (bench.living / "a.0").unlink()
+    (bench.living / "c.0").write_text("drifted")
+    result = bench.run("refresh")
+    assert result.ok
+    assert bench.ops() == {"a": "delete", "c": "refresh"}
+    state = bench.resources()
+    assert set(state) == {"b", "c"}
+    assert state["c"]["outputs"]["value"] == "drifted"
+    assert "dependencies" not in state["b"]
+    bench.did()
+    bench.up()
+    assert sorted(bench.steps()) == ["create a.0", "update c.0"]
+
+
+def test_components_group_and_log_lines_arrive(bench):
+    bench.program(
+        "import pulumi\nfrom living import Living\n"
+        "class Group(pulumi.ComponentResource):\n"
+        "    def __init__(self, name):\n"
+        "        super().__init__('bench:index:Group', name)\n"
+        "        self.inner = Living('inner', pulumi.ResourceOptions(parent=self))\n"
+        "        self.register_outputs({'inner': self.inner.id})\n"
+        "group = Group('g')\n"
+        "Living('after', pulumi.ResourceOptions(depends_on=[group]))\n"
+        "pulumi.log.warn('mind the gap', group.inner)\n"
+    )
+    bench.up()
+    state = bench.resources()
+    assert state["inner"]["urn"] == "urn:pulumi:dev::bench::bench:index:Group$pulumi-python:dynamic:Resource::inner"
+    assert state["g"]["outputs"] == {"inner": "inner.0"}
+    assert state["after"]["dependencies"] == [state["inner"]["urn"]]
+    assert bench.steps() == ["create inner.0", "create after.0"]
+    log = next(e for e in bench.of(events.Log) if e.severity == "warning")
+    assert (log.message, log.urn) == ("mind the gap", state["inner"]["urn"])
