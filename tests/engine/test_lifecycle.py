@@ -67,7 +67,12 @@ def test_deleting_first_takes_along_what_would_be_replaced_and_nothing_else(benc
 
     def graph(generation):
         options = {"delete_before_replace": True}
-        return [("a", {"props": {"generation": generation}, "options": options}), ("b", follower), ("c", user), ("d", with_)]
+        return [
+            ("a", {"props": {"generation": generation}, "options": options}),
+            ("b", follower),
+            ("c", user),
+            ("d", with_),
+        ]
 
     bench.up(*graph(0))
     bench.did()
@@ -85,7 +90,9 @@ def test_deleting_first_takes_along_what_would_be_replaced_and_nothing_else(benc
 
 
 def test_what_the_program_drops_is_deleted_dependents_first(bench):
-    bench.up("a", ("b", {"refs": ["a"]}), ("c", {"options": {"depends_on": ["b"]}}), ("d", {"options": {"parent": "c"}}))
+    bench.up(
+        "a", ("b", {"refs": ["a"]}), ("c", {"options": {"depends_on": ["b"]}}), ("d", {"options": {"parent": "c"}})
+    )
     bench.did()
     bench.up("z")
     steps = bench.steps()

@@ -1,0 +1,188 @@
+"""Resource options do what the CLI has them do."""
+
+import pytest
+
+from engine import EngineError, events
+
+
+def test_a_protected_resource_is_neither_deleted_nor_replaced(bench):
+    protected = {"options": {"protect": True}}
+    bench.up(("a", protected), "b")
+    result = bench.up(("a", {"props": {"generation": 1}, **protected}), "b")
+    assert not result.ok
+    assert "protected" in result.failures[0].message
+    assert not bench.up("b").ok
+    result = bench.run("destroy")
+    assert [f.urn.split("::")[-1] for f in result.failures] == ["a"]
+    assert "a.0" in bench.alive()
+    # Unprotected, it goes.
+    assert bench.up("a", "b").ok
+    assert bench.up("b").ok
+    assert set(bench.alive()) <= {"b.0"}
+
+
+def test_protection_of_a_new_goal_may_be_lifted_along_with_a_replacement(bench):
+    bench.up(("a", {"options": {"protect": True}}))
+    assert bench.up(("a", {"props": {"generation": 1}})).ok
+    assert set(bench.alive()) == {"a.1"}
+
+
+def test_what_needs_a_protected_resource_may_go_and_what_it_needs_may_not(bench):
+    bench.up("base", ("a", {"refs": ["base"], "options": {"protect": True}}), ("user", {"refs": ["a"]}))
+    bench.up("other")
+    assert set(bench.alive()) == {"base.0", "a.0", "other.0"}
+
+
+def test_retained_resources_are_forgotten_not_deleted(bench):
+    bench.up(("a", {"options": {"retain_on_delete": True}}), "b")
+    bench.did()
+    bench.up("b")
+    assert bench.steps() == []
+    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert set(bench.resources()) == {"b"}
+
+
+def test_what_dies_with_another_is_not_deleted_by_hand(bench):
+    bench.up("host", ("guest", {"options": {"deleted_with": "host"}}), ("other", {"refs": ["host"]}))
+    bench.did()
+    bench.run("destroy")
+    assert sorted(bench.steps()) == ["delete host.0", "delete other.0"]
+
+
+def test_what_dies_with_another_is_deleted_if_the_other_stays(bench):
+    bench.up("host", ("guest", {"options": {"deleted_with": "host"}}))
+    bench.did()
+    bench.up("host")
+    assert bench.steps() == ["delete guest.0"]
+
+
+@pytest.mark.parametrize("path", ["value", "nested.inner", 'nested["inner"]', "items[0]", "items[*]"])
+def test_ignored_changes_are_ignored(bench, path):
+    def graph(word, other):
+        props = {"value": word, "nested": {"inner": word}, "items": [word], "engine_decides": True, "generation": 0}
+        kept = {"value": "x", "nested": {"inner": "x"}, "items": ["x"]}
+        key = path.split(".")[0].split("[")[0]
+        return (
+            "a",
+            {"props": {**props, **kept, key: props[key], "other": other}, "options": {"ignore_changes": [path]}},
+        )
+
+    bench.up(graph("x", 1))
+    bench.did()
+    bench.up(graph("changed", 1))
+    assert bench.ops() == {}
+    bench.up(graph("changed", 2))
+    assert bench.ops() == {}  # the provider of this test looks at value, refs and generation only
+    row = bench.resources()["a"]["inputs"]
+    assert (row["value"], row["nested"], row["items"], row["other"]) == ("x", {"inner": "x"}, ["x"], 2)
+
+
+def test_replace_on_changes_makes_an_update_a_replacement(bench):
+    options = {"replace_on_changes": ["value"]}
+    props = {"engine_decides": True}
+    bench.up(("a", {"props": {**props, "value": "1"}, "options": options}))
+    bench.did()
+    bench.up(("a", {"props": {**props, "value": "2"}, "options": options}))
+    assert bench.ops() == {"a": "replace"}
+
+
+def test_an_alias_keeps_a_renamed_resource_and_its_dependents(bench):
+    """The object lives on under the new name: dependents follow the new URN, nothing is made or deleted."""
+    props = {"props": {"name": "fixed"}}
+    bench.program(
+        "import pulumi\nfrom living import Living\n"
+        "parent = Living('old', name_='x')\n"
+        "Living('old-child', pulumi.ResourceOptions(parent=parent), refs=[parent.stamp])\n"
+    )
+    bench.up()
+    before = {name: row["id"] for name, row in bench.resources().items()}
+    bench.did()
+    bench.program(
+        "import pulumi\nfrom living import Living\n"
+        "class Renamed(Living):\n"
+        "    def __init__(self, name, real, opts=None, **props):\n"
+        "        super().__init__(name, opts, **props, **{})\n"
+        "parent = Living('new', pulumi.ResourceOptions(aliases=[pulumi.Alias(name='old')],"
+        " ignore_changes=['name']), name_='x')\n"
+        "Living('new-child', pulumi.ResourceOptions(parent=parent, ignore_changes=['name']), refs=[parent.stamp])\n"
+    )
+    result = bench.up()
+    assert result.ok
+    after = bench.resources()
+    assert {"new": before["old"], "new-child": before["old-child"]} == {n: r["id"] for n, r in after.items()}
+    assert after["new-child"]["dependencies"] == [after["new"]["urn"]]
+    assert after["new-child"]["parent"] == after["new"]["urn"]
+    assert bench.steps() == []
+    assert props
+
+
+def test_aliases_may_be_whole_urns_and_other_parents(bench):
+    bench.program("from living import Living\nLiving('a')\n")
+    bench.up()
+    bench.did()
+    bench.program(
+        "import pulumi\nfrom living import Living\n"
+        "group = pulumi.ComponentResource('bench:index:Group', 'g')\n"
+        "Living('a', pulumi.ResourceOptions(parent=group, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)]))\n"
+    )
+    bench.up()
+    assert bench.steps() == []
+    moved = bench.resources()["a"]["urn"]
+    assert moved == "urn:pulumi:dev::bench::bench:index:Group$pulumi-python:dynamic:Resource::a"
+    bench.program(
+        f"import pulumi\nfrom living import Living\nLiving('a', pulumi.ResourceOptions(aliases=['{moved}']))\n"
+    )
+    bench.up()
+    assert bench.steps() == []
+    assert bench.ops() == {}
+
+
+def test_additional_secret_outputs_and_secret_inputs_stay_secret(bench):
+    bench.program(
+        "import pulumi\nfrom living import Living\n"
+        "a = Living('a', pulumi.ResourceOptions(additional_secret_outputs=['stamp']), value=pulumi.Output.secret('v'))\n"
+        "b = Living('b', value=a.stamp)\n"
+        "pulumi.export('stamp', b.stamp)\npulumi.export('value', b.value if hasattr(b, 'value') else b.stamp)\n"
+    )
+    result = bench.up()
+    row = bench.resources()
+    assert "ciphertext" in row["a"]["outputs"]["stamp"]
+    assert "ciphertext" in row["a"]["inputs"]["value"]
+    assert "ciphertext" in row["b"]["inputs"]["value"]
+    assert result.ok
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("import_='x'", "does not support the option import"),
+        ("hooks=pulumi.ResourceHookBinding(after_create=[print])", "hooks"),
+    ],
+)
+def test_what_is_not_supported_is_said_not_dropped(bench, options, says):
+    bench.program(f"import pulumi\nfrom living import Living\nLiving('a', pulumi.ResourceOptions({options}))\n")
+    with pytest.raises(EngineError, match=says) as caught:
+        bench.up()
+    assert "Pulumi CLI" in str(caught.value)
+    assert bench.alive() == {}
+
+
+def test_replace_with_and_replacement_trigger(bench):
+    def program(generation, trigger):
+        bench.program(
+            "import pulumi\nfrom living import Living\n"
+            f"a = Living('a', generation={generation})\n"
+            "Living('b', pulumi.ResourceOptions(replace_with=[a], delete_before_replace=True))\n"
+            f"Living('c', pulumi.ResourceOptions(replacement_trigger={trigger!r}, delete_before_replace=True))\n"
+        )
+
+    program(0, "x")
+    bench.up()
+    program(1, "x")
+    bench.up()
+    assert bench.ops() == {"a": "replace", "b": "replace"}
+    program(1, "y")
+    bench.up()
+    assert bench.ops() == {"c": "replace"}
+    assert set(bench.alive()) == {"a.1", "b.0", "c.0"}
+    assert next(p for p in bench.of(events.Planned) if p.op == "replace").reason

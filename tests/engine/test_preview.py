@@ -1,0 +1,105 @@
+"""A preview shows what `up` would do, does nothing, and does not guess at what is not known yet."""
+
+import pytest
+
+from engine import NotRunnable, events
+
+APPLIES = """
+import pulumi
+from pathlib import Path
+from living import Living
+a = Living('a', value={value!r})
+def note(stamp):
+    Path('noted').write_text(stamp)
+    return stamp
+Living('b', refs=[a.stamp.apply(note)])
+pulumi.export('stamp', a.stamp)
+"""
+
+
+def test_nothing_is_done_and_no_state_is_written(bench):
+    result = bench.preview("a", ("b", {"refs": ["a"]}))
+    assert result.ok
+    assert result.counts == {"create": 3}
+    assert bench.did() == []
+    assert bench.workspace().stacks() == []
+    assert not (bench.root.parent / "project-backend").exists()
+
+
+def test_applies_on_what_is_not_known_do_not_run(bench):
+    bench.program(APPLIES.format(value="1"))
+    result = bench.preview()
+    assert not (bench.root / "noted").exists()
+    assert result.outputs == {"stamp": "[unknown]"}
+    bench.up()
+    assert (bench.root / "noted").read_text() == "a.0=1"
+    (bench.root / "noted").unlink()
+    # Nothing changes: all is known. A change: unknown again, and so for what depends on it.
+    assert bench.preview().outputs == {"stamp": "a.0=1"}
+    assert (bench.root / "noted").exists()
+    (bench.root / "noted").unlink()
+    bench.program(APPLIES.format(value="2"))
+    result = bench.preview()
+    assert not (bench.root / "noted").exists()
+    assert bench.ops() == {"a": "update", "b": "update"}
+    change = next(c for p in result.changes if p.name == "b" for c in p.changes)
+    assert (change.path, change.old, change.new) == ("refs[0]", "a.0=1", "[unknown]")
+
+
+def test_preview_foretells_what_up_does(bench):
+    bench.up("a", ("b", {"refs": ["a"]}), "c", "d")
+    nodes = [("a", {"props": {"generation": 1}}), ("b", {"refs": ["a"]}), ("c", {"props": {"value": "x"}}), "e"]
+    bench.preview(*nodes)
+    foretold = bench.ops()
+    assert foretold == {"a": "replace", "b": "update", "c": "update", "d": "delete", "e": "create"}
+    assert set(bench.alive()) == {"a.0", "b.0", "c.0", "d.0"}
+    bench.up()
+    assert bench.ops() == foretold
+    assert bench.preview().changes == ()
+
+
+FOREIGN = """
+import pulumi
+from living import Living
+Living('mine')
+net = pulumi.CustomResource('cloud:net:Network', 'net', {'size': 3, 'id_': None})
+pulumi.CustomResource('cloud:net:Subnet', 'sub', {'network': net.id, 'size': 3})
+answer = pulumi.runtime.invoke_output('cloud:net:getZones', {'region': 'x'})
+pulumi.export('zones', answer)
+"""
+
+
+def test_unknown_providers_are_previewed_with_unknown_outputs(bench):
+    bench.program(FOREIGN)
+    result = bench.preview()
+    assert result.ok
+    assert result.foreign == ("cloud:net:Network", "cloud:net:Subnet", "cloud:net:getZones")
+    assert result.counts == {"create": 4}
+    assert result.outputs == {"zones": "[unknown]"}
+    assert any("getZones" in log.message for log in bench.of(events.Log))
+
+
+def test_up_of_what_is_not_embedded_stops_before_the_first_step_and_names_the_command(bench):
+    bench.program(FOREIGN)
+    with pytest.raises(NotRunnable, match=r"pulumi up --stack dev") as caught:
+        bench.up()
+    assert "cloud:net:Network" in str(caught.value)
+    assert bench.did() == []
+    # Added to a stack that stands already, it is refused when it comes.
+    bench.up("mine")
+    bench.program(FOREIGN)
+    with pytest.raises(NotRunnable, match="cloud:net"):
+        bench.up()
+
+
+def test_configuration_reaches_the_program_defaults_first_secrets_marked(bench):
+    (bench.root / "Pulumi.yaml").write_text(
+        "name: bench\nruntime: python\nconfig:\n  size: {type: integer, default: 3}\n  kind: {default: small}\n"
+    )
+    (bench.root / "Pulumi.dev.yaml").write_text("config:\n  bench:kind: large\n  other:list: [1, {a: true}]\n")
+    bench.program(
+        "import pulumi\nc = pulumi.Config()\n"
+        "pulumi.export('all', [c.require_int('size'), c.require('kind'), pulumi.Config('other').require_object('list'),"
+        " pulumi.get_stack(), pulumi.get_project(), pulumi.get_organization(), pulumi.runtime.is_dry_run()])\n"
+    )
+    assert bench.preview().outputs["all"] == [3, "large", [1, {"a": True}], "dev", "bench", "organization", True]
