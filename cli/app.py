@@ -1,6 +1,7 @@
 """The command line: which commands there are, and how their help is arranged."""
 
 import functools
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -100,6 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app(given or ["--help"], prog_name="./hpc")
-    except KeyboardInterrupt:
-        # Between a command's own handling and the interpreter's end; nothing is left to say.
-        raise SystemExit(guard.INTERRUPTED) from None
+    finally:
+        # The exit code is settled: an impatient Ctrl-C while the interpreter winds up must not change it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

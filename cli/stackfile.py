@@ -73,7 +73,7 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
     """
     if not _NAME.fullmatch(stack):
         raise CliError(f"{stack!r} is no stack name: 1 to 100 letters, digits, '.', '_' and '-' are allowed.")
-    path = config_file or root / f"Pulumi.{stack}.yaml"
+    path = config_file.absolute() if config_file else root / f"Pulumi.{stack}.yaml"
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from typer import Exit
 
-from cli import console, engines, options, project, stackfile
+from cli import console, engines, guard, options, project, stackfile
 from cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _run(
         yes = yes or not file.protected
         code = pulumi_cli.update(pulumi, kind, file, json=json, parallel=parallel, config_file=config_file, yes=yes)
     else:
-        code = _embedded(kind, file, json=json, parallel=parallel, config_file=config_file)
+        code = _embedded(kind, file, json=json, parallel=parallel)
     raise Exit(code)
 
 
@@ -122,9 +122,7 @@ def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool)
         raise CliError("nothing was destroyed.")
 
 
-def _embedded(
-    kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: int | None, config_file: Path | None
-) -> int:
+def _embedded(kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: int | None) -> int:
     """Run on the embedded engine; the exit code."""
     if kind in ("destroy", "refresh") and file.stack not in project.workspace().stacks():
         if file.settings is None:
@@ -132,14 +130,17 @@ def _embedded(
         console.note(f"Nothing to do: stack {file.stack} has not been brought up.")
         return 0
     from cli import display
-    from engine import EngineError
+    from cli.display.summary import interrupted
+    from engine import EngineError, NotRunnable
 
-    stack = project.workspace().stack(file.stack, config_file)
+    stack = project.workspace().stack(file.stack, file.path)
     with display.choose(json=json) as view:
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=parallel)
         except EngineError as error:
             view.failed(str(error))
+            if isinstance(error, NotRunnable):
+                engines.require_pulumi("this needs the Pulumi CLI")
             return 1
         view.close(result)
-    return 0 if result.ok else 1
+    return guard.INTERRUPTED if interrupted(result) else 0 if result.ok else 1

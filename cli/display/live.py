@@ -34,7 +34,7 @@ class LiveView(Lines):
         self._began = self.model.clock()
         # rich draws from a thread of its own, holding its lock while it asks for our lines; so `lock` must be free
         # whenever we print. This one keeps the printed lines in order and is never taken while drawing.
-        self._order = threading.Lock()
+        self._order = threading.RLock()  # again by the same thread: Ctrl-C is told from a signal handler
 
     def __enter__(self) -> Self:
         self._live.start()

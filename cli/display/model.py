@@ -44,6 +44,7 @@ class Model:
         self.rows: dict[str, Row] = {}
         self.running: dict[str, Row] = {}
         self.done = 0
+        self.skipped = 0
 
     def row(self, urn: str) -> Row:
         """The row of a URN, made on first sight."""
@@ -64,6 +65,7 @@ class Model:
         elif isinstance(event, (StepDone, StepFailed)):
             self.running.pop(event.urn, None)
             self.done += isinstance(event, StepDone)
+            self.skipped += isinstance(event, StepFailed) and event.op == "skip"
         elif isinstance(event, Log) and event.urn:
             self.row(event.urn).log.extend(event.message.splitlines()[-_LOG_LINES:])
 

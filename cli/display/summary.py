@@ -18,27 +18,32 @@ def seconds(value: float) -> str:
     return f"{whole // _MINUTE} min {whole % _MINUTE} s"
 
 
-def summary(result: "Result", stack: str) -> str:
-    """One or two lines that say how the run ended."""
-    preview = result.kind == "preview"
+def summary(result: "Result", stack: str, *, done: int = 0, skipped: int = 0) -> str:
+    """One or two lines that say how the run ended. Of one that failed, `done` steps ended well."""
+    took = f"in {seconds(result.seconds)}"
+    if not result.ok:
+        return _unfinished(result, stack, done, skipped, took)
     counts = {name: number for name, number in result.counts.items() if number}
     unchanged = counts.pop("same", 0)
     names = [name for name in ORDER if name in counts] + sorted(set(counts) - set(ORDER))
-    if result.kind == "refresh" and set(names) <= {"refresh", "read"}:
-        unchanged += sum(counts.values())
-        names = []
-    parts = [f"{counts[name]} {op(name).to_do if preview else op(name).done}" for name in names]
+    if not names:
+        none = {"destroy": "Nothing to destroy", "refresh": "Nothing has changed"}.get(result.kind, "Nothing to do")
+        return f"{none}: {unchanged} unchanged, {took}" if unchanged else f"{none}, {took}"
+    parts = [f"{counts[name]} {op(name).to_do if result.kind == 'preview' else op(name).done}" for name in names]
     parts += [f"{unchanged} unchanged"] if unchanged else []
-    took = f"in {seconds(result.seconds)}"
-    if result.ok:
-        if not names:
-            none = {"destroy": "Nothing to destroy", "refresh": "Nothing has changed"}.get(result.kind, "Nothing to do")
-            return f"{none}: {unchanged} unchanged, {took}" if unchanged else f"{none} ({took})"
-        return f"{', '.join(parts)}, {took}"
-    skipped = sum(failure.op == "skip" for failure in result.failures)
-    failed = len(result.failures) - skipped
-    parts = [*([f"{failed} failed"] if failed else []), *([f"{skipped} skipped"] if skipped else []), *parts]
-    line = f"{', '.join(parts) or 'nothing done'}, {took}"
-    if preview:
-        return line
-    return f"{line}\nWhat was done is kept: ./hpc {result.kind} {stack} goes on from here."
+    return f"{', '.join(parts)}, {took}"
+
+
+def interrupted(result: "Result") -> bool:
+    """Whether the run was stopped by the user: it is not well, and yet nothing failed."""
+    return not result.ok and not result.failures
+
+
+def _unfinished(result: "Result", stack: str, done: int, skipped: int, took: str) -> str:
+    # The counts are of what was planned, and do not tell how far it came.
+    first = "interrupted" if interrupted(result) else f"{len(result.failures)} failed"
+    parts = [first, *([f"{skipped} skipped"] if skipped else []), f"{done} done"]
+    kept = (
+        "" if result.kind == "preview" else f"\nWhat was done is kept: ./hpc {result.kind} {stack} goes on from here."
+    )
+    return f"{', '.join(parts)}, {took}{kept}"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _WORTH_SAYING = 0.1
 """Seconds below which a step's duration is left out."""
+_SCREEN = 20
+"""Resources from which on failures are named once more at the end."""
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 
@@ -65,15 +67,21 @@ class Lines:
         return []
 
     def result_lines(self, result: "Result") -> list[changes.Line]:
-        """The lines after the last event: a preview's tree, then the outputs and the summary."""
-        found: list[changes.Line] = tree.lines(result.changes) if result.kind == "preview" else []
+        """The lines after the last event: a preview's tree, then the outputs, what failed, and the summary."""
+        found: list[changes.Line] = []
+        if result.kind == "preview":
+            # The events, unlike the result, have the unchanged parents of what changes.
+            found += tree.lines(row.plan for row in self.model.rows.values() if row.plan)
         if result.kind == "up" and result.ok and result.outputs:
             found += [
                 ("Outputs:", "bold"),
-                *((f"  {name}: {_short(value)}", "") for name, value in result.outputs.items()),
+                *((f"  {key}: {_short(value)}", "") for key, value in result.outputs.items()),
             ]
-        style = "bold red" if not result.ok else "bold"
-        return [*found, *((text, style) for text in summary(result, self.stack).splitlines())]
+        if len(self.model.rows) > _SCREEN:
+            # Where they happened may have scrolled away.
+            found += [(f"! {_name(failure.urn)}: {_short(failure.message)}", "red") for failure in result.failures]
+        text = summary(result, self.stack, done=self.model.done, skipped=self.model.skipped)
+        return [*found, *((line, "bold" if result.ok else "bold red") for line in text.splitlines())]
 
     def _done(self, event: "StepDone") -> list[changes.Line]:
         if event.op == "same" or self.preview:
@@ -99,6 +107,10 @@ class Lines:
         who = f"{self.model.row(event.urn).name}: " if event.urn else ""
         kind = f"{event.severity}: " if event.severity != "info" else ""
         return [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
+
+
+def _name(urn: str) -> str:
+    return urn.rpartition("::")[2]
 
 
 def _label(row: Row, name: str, verb: str) -> str:
