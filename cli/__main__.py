@@ -1,5 +1,6 @@
 """Start of the CLI: `.venv/bin/python cli ARGS`, as `./hpc` runs it from any directory."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -9,4 +10,8 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
     from cli.app import main
 
-    main()
+    try:
+        main()
+    finally:
+        # The exit code is settled: an impatient Ctrl-C while the interpreter winds up must not change it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

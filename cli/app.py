@@ -1,7 +1,6 @@
 """The command line: which commands there are, and how their help is arranged."""
 
 import functools
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -99,8 +98,4 @@ _add(schema.schema, _DEVELOP, "./hpc schema --write")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, which ends the process with the exit code. Without a command, show the help."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        app(given or ["--help"], prog_name="./hpc")
-    finally:
-        # The exit code is settled: an impatient Ctrl-C while the interpreter winds up must not change it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    app(given or ["--help"], prog_name="./hpc")

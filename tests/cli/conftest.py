@@ -1,0 +1,83 @@
+"""A project of its own for each test: stack files, a home for the state, and nobody's environment."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli import console, project
+from cli.app import main
+
+PULUMI_YAML = "name: hpc\nruntime: python\n"
+STACK = """\
+config:
+  hpc:cluster:
+    platform: local
+    name: dev
+    nodesets: {cpu: {count: 1}}
+    partitions: {cpu: {nodesets: [cpu], default: true}}
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Hpc = Callable[..., Ended]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with the stack `dev`, an empty home, and no Pulumi CLI on PATH."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "Pulumi.yaml").write_text(PULUMI_YAML)
+    (folder / "Pulumi.dev.yaml").write_text(STACK)
+    (folder / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    monkeypatch.setattr(project, "ROOT", folder)
+    for name in ("HPC_ENGINE", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HPC_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # rich asks these before it decides on colours and width.
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return folder
+
+
+@pytest.fixture
+def tool(root: Path) -> Callable[[str, str], Path]:
+    """Puts a shell script of a name and body first on PATH."""
+
+    def write(name: str, body: str) -> Path:
+        path = root.parent / "bin" / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def hpc(root: Path, capfd: pytest.CaptureFixture[str]) -> Hpc:
+    """Runs a command line in this process."""
+
+    def run(*arguments: str) -> Ended:
+        capfd.readouterr()
+        console.stdout.cache_clear()
+        console.stderr.cache_clear()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return run

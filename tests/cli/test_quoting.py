@@ -1,0 +1,53 @@
+"""Words given after `--` arrive as they are, through root's shell and the user's."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cli.remote import remote_line
+
+# Everything that a shell reads specially, and what Python allows in an argument. NUL can be in no argument at all.
+WORDS = st.lists(
+    st.one_of(st.text(st.sampled_from(" '\"\\$`!*?[]{}()<>|&;~#=%^\n\t-aé")), st.text()).filter(
+        lambda word: "\0" not in word and not any(0xD800 <= ord(char) <= 0xDFFF for char in word)
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A PATH whose `runuser` does what the real one does with `-l USER -c LINE`: gives the line to a shell."""
+    folder = tmp_path_factory.mktemp("bin")
+    runuser = folder / "runuser"
+    runuser.write_text('#!/bin/sh\n[ "$1" = -l ] && [ "$2" = "a user" ] || exit 99\nexec /bin/sh "$3" "$4"\n')
+    runuser.chmod(0o755)
+    (folder / "words").write_text('#!/bin/sh\nfor word; do printf "%s\\0" "$word"; done\n')
+    (folder / "words").chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("user", ["a user", "root"])
+@settings(max_examples=60, deadline=None)
+@given(words=WORDS)
+def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> None:
+    line = remote_line(user, ["words", *words], terminal=False)
+    env = {"PATH": f"{machine}:{os.defpath}"}
+    done = subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, check=True)
+    assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
+
+
+def test_without_a_command_it_is_a_login_shell() -> None:
+    assert remote_line("alice", [], terminal=True) == "exec runuser -l alice"
+    assert remote_line("root", [], terminal=True) == ""
+
+
+def test_a_terminal_keeps_its_session() -> None:
+    words = shlex.split(remote_line("alice", ["top"], terminal=True))
+    assert words == ["exec", "runuser", "-l", "alice", "--session-command", "top"]

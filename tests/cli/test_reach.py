@@ -1,0 +1,171 @@
+"""`run` and `ssh`: the right machine, the right user, a pinned key, and nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.cluster import from_outputs
+from cli.errors import CliError
+from cli.remote import run as run_remote
+from tests.cli.conftest import Hpc
+
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
+OUTPUTS: dict[str, Any] = {
+    "cluster": "dev",
+    "machines": {
+        "dev-controller": {"address": "10.77.0.2", "roles": ["controller"], "host_key": "ssh-ed25519 AAA1\n"},
+        "dev-login-0": {"address": "10.77.0.3", "roles": ["login"], "host_key": "ssh-ed25519 AAA2"},
+        "dev-cpu-0": {"address": "10.77.2.0", "roles": ["node"], "host_key": "ssh-ed25519 AAA3"},
+    },
+    "admin_key": KEY,
+    "users": ["alice", "bob"],
+    "login": "dev-login-0",
+}
+FAKE_SSH = """\
+{
+    printf 'word %s\\n' "$@"
+    while [ $# -gt 0 ]; do
+        case $1 in
+            -i) printf 'mode %s\\n' "$(stat -Lc %a "$2")"; sed 's/^/key /' "$2" ;;
+            UserKnownHostsFile=*) sed 's/^/known /' "${1#*=}" ;;
+        esac
+        shift
+    done
+    sed 's/^/input /'
+} >"$LOG"
+exit 7
+"""
+
+
+@pytest.fixture
+def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stack `dev` is up, as far as its outputs tell."""
+    monkeypatch.setattr("cli.commands.outputs.read", lambda _stack, *, show_secrets: OUTPUTS)
+
+
+@pytest.fixture
+def log(tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What an `ssh` that ends with exit code 7 was given."""
+    tool("ssh", FAKE_SSH)
+    path = tmp_path / "log"
+    monkeypatch.setenv("LOG", str(path))
+    return path
+
+
+def said(log: Path, kind: str) -> list[str]:
+    return [line.removeprefix(f"{kind} ") for line in log.read_text().splitlines() if line.startswith(f"{kind} ")]
+
+
+@pytest.mark.usefixtures("up")
+class TestCommands:
+    def test_run_is_the_first_user_on_the_login_machine(self, hpc: Hpc, log: Path) -> None:
+        ended = hpc("run", "dev", "--", "srun", "-N2", "-l", "echo", "a b")
+        assert ended.code == 7
+        words = said(log, "word")
+        assert words[-2:] == ["root@10.77.0.3", """exec runuser -l alice -c 'srun -N2 -l echo '"'"'a b'"'"''"""]
+        assert "-T" in words
+
+    def test_another_user_and_machine(self, hpc: Hpc, log: Path) -> None:
+        hpc("run", "dev", "--as", "bob", "--login", "controller", "--", "id")
+        assert said(log, "word")[-2:] == ["root@10.77.0.2", "exec runuser -l bob -c id"]
+
+    def test_ssh_is_root_on_the_named_machine(self, hpc: Hpc, log: Path) -> None:
+        hpc("ssh", "dev", "cpu-0", "--", "journalctl", "-u", "slurmd")
+        assert said(log, "word")[-2:] == ["root@10.77.2.0", "journalctl -u slurmd"]
+
+    def test_ssh_alone_is_a_shell_on_the_login_machine(self, hpc: Hpc, log: Path) -> None:
+        hpc("ssh", "dev")
+        assert said(log, "word")[-1] == "root@10.77.0.3"
+
+    def test_the_host_key_is_pinned_and_the_private_key_private(self, hpc: Hpc, log: Path) -> None:
+        hpc("ssh", "dev", "controller")
+        assert "StrictHostKeyChecking=yes" in said(log, "word")
+        assert said(log, "known") == ["10.77.0.2 ssh-ed25519 AAA1"]
+        assert "\n".join(said(log, "key")) + "\n" == KEY
+        assert said(log, "mode") == ["600"]
+
+    def test_an_unknown_machine_or_user_is_named_with_the_nearest(self, hpc: Hpc, log: Path) -> None:
+        ended = hpc("ssh", "dev", "contoller")
+        assert ended.code == 1
+        assert "no machine 'contoller'. Did you mean dev-controller?" in ended.err
+        ended = hpc("run", "dev", "--as", "carol", "--", "id")
+        assert ended.err == "error: cluster dev has no user 'carol'. There are: alice, bob, root.\n"
+        assert not log.exists()
+
+    def test_a_command_needs_no_key_file_where_there_is_no_memory_file(
+        self, hpc: Hpc, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.delattr(os, "memfd_create")
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        before = set(tmp_path.iterdir())
+        hpc("ssh", "dev", "controller")
+        assert "\n".join(said(log, "key")) + "\n" == KEY
+        assert said(log, "mode") == ["600"]
+        assert set(tmp_path.iterdir()) - before == {log}
+
+
+class TestNames:
+    @pytest.mark.parametrize("given", ["dev-cpu-0", "cpu-0", "cpu"])
+    def test_with_or_without_the_clusters(self, given: str) -> None:
+        assert from_outputs("dev", OUTPUTS).machine(given).name == "dev-cpu-0"
+
+    def test_a_stack_that_is_down_says_how_to_bring_it_up(self) -> None:
+        with pytest.raises(CliError, match=r"^stack dev is not up\. Bring it up with: \./hpc up dev$"):
+            from_outputs("dev", {})
+
+    def test_a_half_made_stack_says_what_is_missing(self) -> None:
+        with pytest.raises(CliError, match="no output admin_key"):
+            from_outputs("dev", {key: value for key, value in OUTPUTS.items() if key != "admin_key"})
+
+    def test_a_cluster_without_users_can_be_entered_as_root_only(self) -> None:
+        cluster = from_outputs("dev", OUTPUTS | {"users": []})
+        assert cluster.user("root") == "root"
+        with pytest.raises(CliError, match="use --as root"):
+            cluster.user(None)
+
+
+class TestStreams:
+    def test_input_passes_through(self, log: Path, tmp_path: Path) -> None:
+        with child("dev-login-0", stdin=subprocess.PIPE) as process:
+            process.communicate(b"#!/bin/sh\nsrun hostname\n", timeout=20)
+            assert process.returncode == 7
+        assert said(log, "input") == ["#!/bin/sh", "srun hostname"]
+
+    def test_termination_ends_ssh_too(self, tool: Callable[[str, str], Path], tmp_path: Path) -> None:
+        pid = tmp_path / "pid"
+        tool("ssh", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 60")
+        with child("dev-login-0", stdin=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 20
+            while not pid.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 128 + signal.SIGTERM
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
+
+
+def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
+    """A process that runs a command there as `./hpc run` does."""
+    program = (
+        "import json, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from cli.cluster import from_outputs; from cli.remote import run\n"
+        "cluster = from_outputs('dev', json.loads(sys.argv[2]))\n"
+        "sys.exit(run(cluster.machine(sys.argv[3]), cluster.admin_key, 'alice', ['sbatch']))\n"
+    )
+    root = str(Path(__file__).parents[2])
+    return subprocess.Popen([sys.executable, "-c", program, root, json.dumps(OUTPUTS), machine], stdin=stdin)
+
+
+def test_without_ssh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster = from_outputs("dev", OUTPUTS)
+    with pytest.raises(CliError, match="openssh-client"):
+        run_remote(cluster.machine(None), cluster.admin_key, "alice", ["id"])

@@ -1,0 +1,206 @@
+"""What a run looks like in a pipe, on a terminal and to a program."""
+
+import io
+import json
+import re
+import time
+
+import pytest
+from rich.console import Console
+
+from cli import console, display
+from cli.display.document import DocumentView
+from cli.display.live import LiveView
+from cli.display.plain import PlainView
+from cli.display.summary import interrupted, summary
+from cli.display.view import View
+from engine.events import Event, Result, StepDone, StepStarted
+from tests.cli import events
+
+PREVIEW = """\
+Previewing stack dev
+  hpc-dev  pulumi:pulumi:Stack
+    controller  hpc:slurm:Controller
+~     slurm-conf  command:remote:Command
+          ~ stdin:
+              @@ -1,5 +1,5 @@
+               a
+               b
+              -MaxTime=60
+              +MaxTime=90
+               c
+               d
+          ~ triggers[0]: "abc" -> "def" (forces replacement)
+          + environment.KEY: [secret]
++   dev-cpu-2  hpc:local:Machine
+1 to create, 1 to update, 3 unchanged, in 1.2 s
+"""
+UP = """\
+Updating stack dev
+  slurm-conf: copying
+  slurm-conf: restarting
+  warning: little memory
+~ updated   slurm-conf  command:remote:Command  0.8 s  (stdin, triggers[0], environment.KEY)
++ created   dev-cpu-2  hpc:local:Machine  1 min 2 s
+Outputs:
+  login: dev-login-0
+  admin_key: [secret]
+  machines: {"dev-login-0": {"address": "10.77.0.3"}}
+1 created, 1 updated, 3 unchanged, in 1 min 2 s
+"""
+FAILED = """\
+Updating stack dev
+! creating failed: dev-cpu-2  hpc:local:Machine
+    10.77.2.3 does not answer
+    its console says: panic
+    its last lines:
+      waiting for SSH
+. skipped   login  command:remote:Command: dev-cpu-2 failed
+1 failed, 1 skipped, 0 done, in 3.0 s
+What was done is kept: ./hpc up dev goes on from here.
+"""
+
+
+def show(view: View, run: list[Event]) -> None:
+    with view:
+        for event in run:
+            view.on_event(event)
+        view.close(events.result(run))
+
+
+class TestPipe:
+    @pytest.mark.parametrize(
+        ("run", "text"),
+        [(events.preview(), PREVIEW), (events.up(), UP), (events.failed(), FAILED)],
+        ids=["preview", "up", "failed"],
+    )
+    def test_reads_as_agreed(self, run: list[Event], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+        show(PlainView(), run)
+        assert capsys.readouterr().out == text
+
+    def test_is_chosen_and_never_wraps_nor_colours(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name, raising=False)
+        console.stdout.cache_clear()
+        view = display.choose(json=False)
+        assert isinstance(view, PlainView)
+        long = events.planned("x" * 300, "create")
+        show(view, [*events.up()[:-1], long, StepDone(long.urn, "create", 0), events.up()[-1]])
+        out = capsys.readouterr().out
+        assert "\x1b" not in out
+        assert f"+ created   {'x' * 300}  command:remote:Command\n" in out
+
+    def test_names_what_takes_long(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with PlainView(silence=0.02) as view:
+            view.on_event(events.NEW)
+            view.on_event(StepStarted(events.NEW.urn, "create"))
+            deadline = time.monotonic() + 5
+            while "so far" not in (out := capsys.readouterr().out) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert re.match(r"  creating dev-cpu-2, 0\.\d s so far\n", out)
+
+
+class TestTerminal:
+    @pytest.fixture
+    def terminal(self, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):
+            monkeypatch.delenv(name, raising=False)
+        screen = io.StringIO()
+        terminal = Console(
+            file=screen,
+            force_terminal=True,
+            width=60,
+            height=10,
+            highlight=False,
+            markup=False,
+            _environ={"TERM": "xterm"},
+        )
+        monkeypatch.setattr(console, "stdout", lambda: terminal)
+        return screen
+
+    def test_keeps_what_ended_and_drops_what_steps_say(self, terminal: io.StringIO) -> None:
+        view = display.choose(json=False)
+        assert isinstance(view, LiveView)
+        show(view, events.up())
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+        assert "~ updated   slurm-conf" in text
+        assert "  warning: little memory" in text
+        assert "1 created, 1 updated, 3 unchanged" in text
+        assert "\n  slurm-conf: copying" not in text
+
+    def test_shows_steps_at_work_with_their_last_line_within_the_screen(self, terminal: io.StringIO) -> None:
+        view = LiveView()
+        for number in range(20):
+            machine = events.planned(f"m-{number}", "create")
+            view.on_event(machine)
+            view.on_event(StepStarted(machine.urn, "create"))
+        view.model.row(events.urn("command:remote:Command", "m-0")).log.append("unpacking " + "x" * 100)
+        console.stdout().print(view)
+        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
+        assert len(lines) == 8
+        assert max(map(len, lines)) < 60
+        assert lines[0].startswith("+ creating  m-0  command:remote:Command  0.0 s  unpacking …")
+        assert lines[-1].endswith("0 done, 20 at work (13 not shown)")
+
+
+class TestDocument:
+    def test_a_preview_lists_exactly_the_edit(self, capsys: pytest.CaptureFixture[str]) -> None:
+        show(display.choose(json=True), events.preview())
+        document = json.loads(capsys.readouterr().out)
+        assert (document["stack"], document["kind"], document["ok"]) == ("dev", "preview", True)
+        assert [(step["name"], step["op"]) for step in document["steps"]] == [
+            ("slurm-conf", "update"),
+            ("dev-cpu-2", "create"),
+        ]
+        assert document["steps"][0]["changes"][2] == {
+            "path": "environment.KEY",
+            "kind": "add",
+            "old": None,
+            "new": "[secret]",
+            "replaces": False,
+        }
+        assert "outputs" not in document
+
+    def test_an_up_has_outputs_and_messages(self, capsys: pytest.CaptureFixture[str]) -> None:
+        show(DocumentView(), events.up())
+        document = json.loads(capsys.readouterr().out)
+        assert document["outputs"]["login"] == "dev-login-0"
+        assert {"severity": "warning", "message": "little memory", "urn": None} in document["messages"]
+        assert all(row["severity"] != "debug" for row in document["messages"])
+
+    def test_an_error_is_in_the_document_too(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with DocumentView() as view:
+            view.failed("stack dev is in use")
+        out, err = capsys.readouterr()
+        assert json.loads(out) == {"ok": False, "error": "stack dev is in use", "messages": []}
+        assert err == "error: stack dev is in use\n"
+
+
+class TestSummary:
+    @pytest.mark.parametrize(
+        ("result", "text"),
+        [
+            (Result("up", True, {"same": 18}, seconds=0.44), "Nothing to do: 18 unchanged, in 0.4 s"),
+            (Result("preview", True, {"same": 18}, seconds=1), "Nothing to do: 18 unchanged, in 1.0 s"),
+            (Result("destroy", True, {}, seconds=0.1), "Nothing to destroy, in 0.1 s"),
+            (Result("destroy", True, {"delete": 7}, seconds=59.96), "7 deleted, in 1 min 0 s"),
+            (Result("refresh", True, {"same": 3}, seconds=1), "Nothing has changed: 3 unchanged, in 1.0 s"),
+            (
+                Result("preview", True, {"delete": 1, "create": 2, "replace": 1, "same": 0}, seconds=1),
+                "2 to create, 1 to replace, 1 to delete, in 1.0 s",
+            ),
+        ],
+    )
+    def test_says_what_happened(self, result: Result, text: str) -> None:
+        assert summary(result, "dev") == text
+
+    def test_tells_interrupted_from_failed(self) -> None:
+        stopped = Result("destroy", False, {"delete": 3}, seconds=2)
+        assert interrupted(stopped)
+        assert not interrupted(events.result(events.failed()))
+        assert summary(stopped, "dev", done=1).splitlines() == [
+            "interrupted, 1 done, in 2.0 s",
+            "What was done is kept: ./hpc destroy dev goes on from here.",
+        ]
