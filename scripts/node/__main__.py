@@ -28,11 +28,12 @@ import database
 import joined
 import login
 import mounts
+import mpi
 import munge
 import ready
 import slurmctld
 import users
-from system import SetupError, folder, run, say, write
+from system import SetupError, folder, run, write
 
 SECRETS = {"munge_key": munge.DELIVERED, "database_password": database.PASSWORD, "cluster_key": joined.CLUSTER_KEY}
 NODE = Path("/etc/hpc/node.json")
@@ -51,33 +52,34 @@ def configure(payload: dict[str, Any]) -> None:
     roles = payload["roles"]
     controls = "controller" in roles
     shared = {mount["target"] for mount in payload["mounts"]}
-    database_started = database.configure() if controls else False
+    if controls:
+        slurmctld.prepare()
+        database.configure()  # only asked for: it comes up while the rest is done
     mounts.mount_all(payload["mounts"])
     users.converge(payload["users"], payload["groups"], homes=controls or "/home" not in shared)
     admit(users="login" in roles)
-    vouched = munge.start()
+    munge.start()
+    mpi.link_pmix()
     if controls:
-        control(payload, database_started=database_started)
+        control(payload)
     else:
         slurmctld.disable()
     orders = board.orders()
     if "login" in roles and not controls:
         login.configure()
     if "node" in roles:
-        compute.start(None if controls else payload["conf_server"], orders["slurmd"], restart=vouched)
+        compute.start(None if controls else payload["conf_server"], orders["slurmd"])
     board.report("configured", orders["digest"])
 
 
-def control(payload: dict[str, Any], *, database_started: bool) -> None:
+def control(payload: dict[str, Any]) -> None:
     """The controller's part: daemons with their files, then the orders for everybody else."""
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
-    slurmctld.folders()
-    started = slurmctld.accounting_daemon(dbd, database_started=database_started)
+    slurmctld.write_files(files)
+    slurmctld.accounting_daemon(dbd)
     slurmctld.register_cluster(payload["cluster"])
     slurmctld.controller_daemon(files)
-    if started:
-        say("accounting is on")
     orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup")}
     board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
@@ -88,11 +90,12 @@ def boot() -> None:
     try:
         mounts.mount_all(node["mounts"])
         admit(users=False)
-        vouched = munge.start()
+        munge.start()
+        mpi.link_pmix()
         orders = board.orders()
         users.converge(orders["users"], orders["groups"], homes="/home" not in {m["target"] for m in node["mounts"]})
         slurmctld.disable()
-        compute.start(node["conf_server"], orders["slurmd"], restart=vouched)
+        compute.start(node["conf_server"], orders["slurmd"])
     except SetupError as error:
         # Told on the board if that is reachable; the journal has it in any case.
         if board.BOARD.is_dir():
@@ -113,7 +116,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "secrets": secrets,
     "configure": configure,
     "accounting": accounting.converge,
-    "nodes": lambda payload: joined.wait_for(*joined.payload(payload)),
+    "nodes": lambda payload: joined.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: ready.prove(payload["probes"]),
 }
 

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import joined
 from system import run, say, write
 
 MANAGED = Path("/etc/hpc/accounting.json")
+NODES_SECONDS = 60  # nodes look for new orders every two seconds
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
 Command = list[str]
 Row = dict[str, Any]
@@ -25,6 +27,9 @@ def converge(desired: dict[str, Any]) -> None:
     Raises SetupError with sacctmgr's own words; what was done by then is seen and kept by the next run.
     """
     before = json.loads(MANAGED.read_text()) if MANAGED.exists() else NOTHING
+    if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
+        # A job of somebody whom its node does not know yet would drain the node.
+        joined.follow(seconds=NODES_SECONDS)
     for command in plan(desired, before, existing()):
         run("sacctmgr", "--immediate", *command)
         say("sacctmgr " + " ".join(command))
@@ -70,28 +75,28 @@ def _named(kind: str, desired: list[Row], before: list[Row], found: set[str]) ->
 
 def _users(desired: list[Row], before: list[Row], found: set[tuple[str, str]]) -> Iterator[Command]:
     known = {row["name"]: row for row in before}
+    # New users with the same rights are made together: every call of sacctmgr takes half a second.
+    new: dict[tuple[str, ...], list[str]] = {}
     for row in desired:
-        name, default = row["name"], row["default_account"]
+        name = row["name"]
+        if not any(user == name for user, _ in found):
+            new.setdefault((f"account={','.join(row['accounts'])}", *_rights(row)), []).append(name)
+            continue
         missing = [account for account in row["accounts"] if (name, account) not in found]
-        is_new = not any(user == name for user, _ in found)
         if missing:
-            yield [
-                "add",
-                "user",
-                f"name={name}",
-                f"account={','.join(missing)}",
-                *([f"defaultaccount={default}"] if is_new else []),
-            ]
-        old = known.get(name, {})
-        if not is_new and old.get("default_account") != default:
-            yield ["modify", "user", "where", f"name={name}", "set", f"defaultaccount={default}"]
-        if row["qos"] and (missing or old.get("qos") != row["qos"]):
-            yield [
-                "modify", "user", "where", f"name={name}", "set",
-                f"qos={','.join(row['qos'])}", f"defaultqos={row['qos'][0]}",
-            ]  # fmt: skip
-        elif old.get("qos") and not row["qos"]:
-            yield ["modify", "user", "where", f"name={name}", "set", "qos=normal", "defaultqos=-1"]
+            yield ["add", "user", f"name={name}", f"account={','.join(missing)}"]
+        old = _rights(known[name]) if name in known else []
+        rights = _rights(row)
+        if missing or old != rights:
+            # A QOS that is no longer given goes back to Slurm's own.
+            back = ["qos=normal", "defaultqos=-1"] if len(rights) < len(old) else []
+            yield ["modify", "user", "where", f"name={name}", "set", *rights, *back]
+    yield from (["add", "user", f"name={','.join(names)}", *settings] for settings, names in new.items())
+
+
+def _rights(row: Row) -> list[str]:
+    qos = [f"qos={','.join(row['qos'])}", f"defaultqos={row['qos'][0]}"] if row["qos"] else []
+    return [f"defaultaccount={row['default_account']}", *qos]
 
 
 def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, set[Any]]) -> Iterator[Command]:

@@ -36,7 +36,7 @@ def orders(*, seconds: float = 900) -> dict[str, Any]:
     """The controller's orders, once they are there. Raises SetupError after `seconds`."""
     wait(
         f"the controller's orders ({ORDERS})", ORDERS.exists, seconds=seconds, interval=0.2,
-        help="is the controller up, and its set-up done?",
+        hint="is the controller up, and its set-up done?",
     )  # fmt: skip
     return json.loads(ORDERS.read_text())
 

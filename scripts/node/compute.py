@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from system import folder, run, service, write
 
-from system import folder, run, say, service, write
-
-EPOCH = Path("/etc/hpc/slurmd-epoch")  # the settings that the running slurmd was started with
 DROP_IN = """\
 # Written by the cluster's set-up.
 [Unit]
@@ -19,7 +16,7 @@ RestartSec=1
 """
 
 
-def start(controller: str | None, epoch: str, *, restart: bool = False) -> None:
+def start(controller: str | None, epoch: str) -> None:
     """Have slurmd run. `controller` is where it asks for its files, as host:port; None on the controller itself.
 
     `epoch` stands for the settings that slurmd reads only when it starts; a new one starts it anew, and jobs go on.
@@ -29,13 +26,8 @@ def start(controller: str | None, epoch: str, *, restart: bool = False) -> None:
     if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
         run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
     options = f"--conf-server {controller}" if controller else ""
-    changed = write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
+    write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
     if write("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN):
         run("systemctl", "daemon-reload")
-        changed = True
-    known = EPOCH.read_text().strip() if EPOCH.exists() else ""
-    if known and known != epoch:
-        say("slurmd: settings that it reads only at its start have changed")
     # Only asked for: slurmd tries again until the controller answers, and the machine need not wait for that.
-    service("slurmd", restart=restart or changed or (known != epoch), block=False)
-    write(EPOCH, epoch + "\n")
+    service("slurmd", settings=f"{options}\n{epoch}\n{DROP_IN}", block=False)

@@ -18,7 +18,9 @@ GIB = 1 << 30
 
 def configure() -> bool:
     """Write the server's settings and have it start; True when it was (re)started. Does not wait until it answers."""
-    return service("mariadb", restart=write(CONFIG, settings(_memory())), block=False)
+    text = settings(_memory())
+    write(CONFIG, text)
+    return service("mariadb", settings=text, block=False)
 
 
 def settings(memory: int) -> str:
@@ -47,7 +49,7 @@ def prepare() -> None:
     if not PASSWORD.exists():
         raise SetupError(f"no database password was delivered: {PASSWORD} is missing")
     socket = Path("/run/mysqld/mysqld.sock")
-    wait("MariaDB", socket.exists, seconds=60, help="see `journalctl -u mariadb`")
+    wait("MariaDB", socket.exists, seconds=60, unit="mariadb")
     # On standard input: a password on a command line is readable by every user of the machine.
     run("mariadb", "--batch", stdin=statements(PASSWORD.read_text().strip()))
 

@@ -7,10 +7,10 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import board
-from system import SetupError, run, say
+from system import SetupError, run, say, wait
 
 CLUSTER_KEY = Path("/root/.ssh/hpc_cluster")
 # Base states of sinfo(1) in which a node takes or runs jobs. MIXED and ALLOCATED: an `up` beside running jobs.
@@ -64,6 +64,23 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
             say(f"nodes: {len(nodes) - told} of {len(nodes)} are there")
         if pending:
             time.sleep(0.2)
+
+
+def follow(*, seconds: float) -> None:
+    """Wait until every node that can take jobs now follows the newest orders; those that cannot need not.
+
+    Raises SetupError after `seconds`.
+    """
+    order = board.orders()["digest"]
+
+    def all_do() -> bool:
+        reports = board.reports()
+        working = [
+            name for name, state in states().items() if state["states"] & WORKING and not state["states"] & BROKEN
+        ]
+        return all(reports.get(name, {}).get("digest") == order for name in working)
+
+    wait("the nodes' following the newest orders", all_do, seconds=seconds, interval=0.3)
 
 
 def missing(
@@ -150,8 +167,3 @@ def tail(node: Node) -> str:
             return "(it does not answer SSH)"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     return "\n".join(lines[-2 * LOG_LINES :]) or "(its logs are empty)"
-
-
-def payload(found: dict[str, Any]) -> tuple[list[Node], float]:
-    """The command's standard input: {"nodes": [...], "seconds": 300}."""
-    return found["nodes"], float(found["seconds"])

@@ -17,11 +17,12 @@ def start() -> bool:
     """
     if not DELIVERED.exists():
         raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
+    key = DELIVERED.read_bytes()
     folder(KEY.parent, mode=0o700, owner="munge")
-    changed = write(KEY, DELIVERED.read_bytes(), mode=0o400, owner="munge")
+    write(KEY, key, mode=0o400, owner="munge")
     # munged refuses to log into a folder that others can write to, and takes no key from one.
     folder("/var/log/munge", mode=0o700, owner="munge")
-    started = service("munge", restart=changed)
+    started = service("munge", settings=key.hex())
     if started:
         run("unmunge", stdin=run("munge", "--no-input"))
     return started

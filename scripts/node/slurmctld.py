@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import changes
@@ -10,7 +11,21 @@ from system import folder, link, run, say, service, stop_service, succeeds, wait
 
 ETC = Path("/etc/slurm")
 STATE = Path("/var/spool/slurmctld")
+APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
+DROP_INS = {
+    # A killed daemon comes back by itself, however often; and after a reboot none starts before what it talks to.
+    unit: (
+        "# Written by the cluster's set-up.\n"
+        f"[Unit]\nAfter={after}\nStartLimitIntervalSec=0\n"
+        "[Service]\nRestart=on-failure\nRestartSec=2\n"
+    )
+    for unit, after in {
+        "mariadb": "network.target",
+        "slurmdbd": "mariadb.service munge.service systemd-tmpfiles-setup.service",
+        "slurmctld": "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
+    }.items()
+}
 LOGROTATE = """\
 # Written by the cluster's set-up. The daemons reopen their logs on SIGUSR2.
 /var/log/slurm/*.log {
@@ -30,12 +45,16 @@ LOGROTATE = """\
 """
 
 
-def folders() -> None:
-    """The folders that the daemons do not make themselves."""
+def prepare() -> None:
+    """What the daemons do not make themselves: folders, log rotation, and coming back after a failure."""
+    written = [write(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text) for unit, text in DROP_INS.items()]
+    if any(written):
+        run("systemctl", "daemon-reload")
     # /run is empty after every boot: tmpfiles.d makes the folder again, before the daemons start.
     if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
         run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
     folder("/var/log/slurm", owner="slurm")
+    folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
     write("/etc/logrotate.d/hpc-slurm", LOGROTATE)
     # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.
     for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):
@@ -43,15 +62,19 @@ def folders() -> None:
             link(old, str(ETC))
 
 
-def accounting_daemon(conf: str, *, database_started: bool) -> bool:
-    """slurmdbd.conf (0600: it holds the password) and the daemon; True when it was (re)started."""
+def write_files(files: dict[str, str]) -> None:
+    """Slurm's files, for the daemons and for every command on this machine."""
+    for name, text in files.items():
+        write(ETC / name, text)
+
+
+def accounting_daemon(conf: str) -> None:
+    """slurmdbd.conf (0600: it holds the password) and the daemon. slurm.conf must be there: sacctmgr reads it."""
     text = conf.replace(PASSWORD_MARK, database.PASSWORD.read_text().strip())
-    changed = write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
+    write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
     database.prepare()
-    started = service("slurmdbd", restart=changed or database_started)
-    if started:
-        wait("slurmdbd", _answers, seconds=60, interval=0.2, help="see /var/log/slurm/slurmdbd.log")
-    return started
+    if service("slurmdbd", settings=text):
+        wait("slurmdbd", _answers, seconds=60, interval=0.2, unit="slurmdbd")
 
 
 def _answers() -> bool:
@@ -66,27 +89,23 @@ def register_cluster(name: str) -> None:
 
 
 def controller_daemon(files: dict[str, str]) -> None:
-    """Write Slurm's files and have slurmctld run with them, by the mildest means: nothing, reconfigure, or a restart.
+    """Have slurmctld run with `files`, by the mildest means: nothing, reconfigure, or a restart. Jobs survive each.
 
-    Jobs survive all three. Raises SetupError when slurmctld does not answer afterwards.
+    What it runs with is remembered after it took it, so that a killed set-up is made good by the next. Raises
+    SetupError when slurmctld does not answer afterwards.
     """
     folder(STATE, mode=0o700, owner="slurm")
-    old = {name: (ETC / name).read_text() for name in files if (ETC / name).exists()}
+    old = json.loads(APPLIED.read_text()) if APPLIED.exists() else {}
     need = changes.need(old, files)
-    for name, text in files.items():
-        write(ETC / name, text)
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
-    if need is changes.Need.NOTHING and running:
-        return
-    if need is changes.Need.RECONFIGURE and running:
+    if need is changes.Need.RESTART or not running:
+        service("slurmctld", settings=json.dumps(files, sort_keys=True))
+        wait("slurmctld", lambda: succeeds("scontrol", "ping"), seconds=60, unit="slurmctld")
+    if running and need is not changes.Need.NOTHING:
+        # After a restart too: slurmctld hands out new files to the nodes only when told to.
         run("scontrol", "reconfigure")
         say("slurmctld: reconfigured")
-        return
-    service("slurmctld", restart=True)
-    wait("slurmctld", lambda: "UP" in run("scontrol", "ping"), seconds=60, help="see /var/log/slurm/slurmctld.log")
-    if old:
-        # slurmd on the nodes gets its files from slurmctld, which hands out new ones only when told to.
-        run("scontrol", "reconfigure")
+    write(APPLIED, json.dumps(files), quiet=True)
 
 
 def disable() -> None:

@@ -6,15 +6,17 @@ completed by the next, and the log reads as a list of what happened.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 
 
 class SetupError(Exception):
@@ -52,7 +54,9 @@ def succeeds(*command: str, timeout: float = 30) -> bool:
         return False
 
 
-def write(path: str | Path, content: str | bytes, *, mode: int = 0o644, owner: str = "root") -> bool:
+def write(
+    path: str | Path, content: str | bytes, *, mode: int = 0o644, owner: str = "root", quiet: bool = False
+) -> bool:
     """Make `path` hold `content` with `mode` and `owner` (user and its own group); True when anything had to change.
 
     A new content replaces the file by rename, so that no reader ever sees half of it, and a secret is never readable by
@@ -74,7 +78,8 @@ def write(path: str | Path, content: str | bytes, *, mode: int = 0o644, owner: s
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        say(f"wrote {path}")
+        if not quiet:
+            say(f"wrote {path}")
     return own(path, mode=mode, owner=owner) or changed
 
 
@@ -118,18 +123,23 @@ def link(path: str | Path, target: str) -> bool:
     return True
 
 
-def service(name: str, *, restart: bool = False, block: bool = True) -> bool:
-    """Have the unit `name` enabled and running; `restart` when its configuration changed. True when it was (re)started.
+def service(name: str, *, settings: str, block: bool = True) -> bool:
+    """Have the unit `name` enabled and running with `settings`, the text of all that it reads at its start.
 
-    With `block=False` the start is only asked for, so that slow daemons come up side by side.
+    True when it was (re)started. What it was last started with is remembered as a hash, after the start: a set-up that
+    was killed between writing a file and restarting its daemon restarts it the next time. With `block=False` the start
+    is only asked for, so that slow daemons come up side by side.
     """
+    wanted = hashlib.sha256(settings.encode()).hexdigest()
+    known = STARTED / name
     if not succeeds("systemctl", "is-enabled", "--quiet", name):
         run("systemctl", "enable", "--quiet", name)
     active = succeeds("systemctl", "is-active", "--quiet", name)
-    if active and not restart:
+    if active and known.exists() and known.read_text() == wanted:
         return False
     run("systemctl", "reset-failed", name)
     run("systemctl", "restart" if active else "start", *([] if block else ["--no-block"]), name)
+    write(known, wanted, quiet=True)
     say(f"{'restarted' if active else 'started'} {name}")
     return True
 
@@ -141,18 +151,23 @@ def stop_service(name: str) -> None:
         say(f"stopped {name}")
 
 
-def wait(what: str, test: Callable[[], bool], *, seconds: float, interval: float = 0.1, help: str = "") -> None:  # noqa: A002 - reads best at the call
+def wait(
+    what: str, test: Callable[[], bool], *, seconds: float, interval: float = 0.1, hint: str = "", unit: str = ""
+) -> None:
     """Wait until `test()` is true.
 
-    Raises SetupError naming `what` after `seconds`; `help` says where to look then.
+    Raises SetupError naming `what` after `seconds`; `hint` says where to look then, and the last lines of the journal
+    of `unit` are added.
     """
     end = time.monotonic() + seconds
     while not test():
         if time.monotonic() > end:
-            raise SetupError(f"{what} did not come within {seconds:.0f} s" + (f"; {help}" if help else ""))
+            words = f"{what} did not come within {seconds:.0f} s" + (f"; {hint}" if hint else "")
+            raise SetupError(words + (f":\n{journal(unit)}" if unit else ""))
         time.sleep(interval)
 
 
-def has(program: str) -> bool:
-    """Whether `program` is on PATH."""
-    return shutil.which(program) is not None
+def journal(unit: str, lines: int = 10) -> str:
+    """The last lines that a unit wrote to the journal."""
+    command = ["journalctl", "--no-pager", "--output=cat", f"--lines={lines}", f"--unit={unit}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()

@@ -36,8 +36,15 @@ def test_an_empty_database_gets_everything_in_order():
         ["add", "qos", "urgent", "Priority=100", "MaxWall=01:00:00"],
         ["add", "account", "science", "parent=root", "description=Everybody", "organization=lab"],
         ["add", "account", "research", "parent=science", "description=r", "organization=science", "fairshare=3"],
-        ["add", "user", "name=alice", "account=research,science", "defaultaccount=research"],
-        ["modify", "user", "where", "name=alice", "set", "qos=normal,urgent", "defaultqos=normal"],
+        [
+            "add",
+            "user",
+            "name=alice",
+            "account=research,science",
+            "defaultaccount=research",
+            "qos=normal,urgent",
+            "defaultqos=normal",
+        ],
         ["add", "user", "name=bob", "account=science", "defaultaccount=science"],
     ]
 
@@ -119,9 +126,9 @@ def obey(database, command):
     verb, kind, *words = command
     options = dict(word.split("=", 1) for word in words if "=" in word)
     if kind == "user" and verb == "add":
-        for account in options["account"].split(","):
+        for user, account in itertools.product(options["name"].split(","), options["account"].split(",")):
             assert account in database["accounts"]
-            database["users"].add((options["name"], account))
+            database["users"].add((user, account))
     elif kind == "user" and verb == "delete":
         gone = {
             pair
@@ -137,7 +144,14 @@ def obey(database, command):
         database[f"{kind}s" if kind == "account" else kind].remove(options["name"])
 
 
-def test_every_order_of_users_gives_the_same_commands_for_each():
-    for users in itertools.permutations(DESIRED["users"]):
-        commands = accounting.plan({**DESIRED, "users": list(users)}, accounting.NOTHING, EMPTY)
-        assert len(commands) == 6
+def test_many_new_users_with_the_same_rights_are_one_command():
+    users = [{"name": f"u{i}", "default_account": "a", "accounts": ["a"], "qos": []} for i in range(200)]
+    world = {"cluster": "dev", "accounts": [], "qos": [], "users": users}
+    assert len(accounting.plan(world, accounting.NOTHING, EMPTY)) == 1
+
+
+def test_a_qos_that_is_taken_back_leaves_slurms_own():
+    new = {**DESIRED, "users": [{**DESIRED["users"][0], "qos": []}, DESIRED["users"][1]]}
+    assert accounting.plan(new, DESIRED, FULL) == [
+        ["modify", "user", "where", "name=alice", "set", "defaultaccount=research", "qos=normal", "defaultqos=-1"]
+    ]

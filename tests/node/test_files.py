@@ -4,6 +4,7 @@ import os
 import pwd
 
 import database
+import mpi
 import pytest
 import system
 from login import admit
@@ -61,7 +62,7 @@ class TestRun:
 class TestWait:
     def test_names_what_did_not_come_and_where_to_look(self):
         with pytest.raises(system.SetupError, match="the moon did not come within 0 s; look up"):
-            system.wait("the moon", lambda: False, seconds=0.05, interval=0.01, help="look up")
+            system.wait("the moon", lambda: False, seconds=0.05, interval=0.01, hint="look up")
 
 
 class TestDatabase:
@@ -83,3 +84,13 @@ class TestText:
     def test_users_come_in_on_login_machines_only(self):
         assert "AllowUsers root" in admit(users=False)
         assert "AllowUsers" not in admit(users=True)
+
+
+class TestPmix:
+    def test_the_library_gets_the_name_that_the_plugin_opens(self, tmp_path):
+        lib = tmp_path / "x86_64-linux-gnu" / "pmix2" / "lib"
+        lib.mkdir(parents=True)
+        (lib / "libpmix.so.2").write_text("the library")
+        assert mpi.link_pmix(tmp_path)
+        assert not mpi.link_pmix(tmp_path)
+        assert (lib / "libpmix.so").read_text() == "the library"

@@ -1,0 +1,38 @@
+"""The program: read the stack's configuration, make its machines, put Slurm on them, export what people need."""
+
+import pulumi
+
+from cluster.roster import controller_name
+from components.config import load
+from components.local.platform import LocalPlatform, LocalPlatformArgs, mounts
+from components.slurm.boot import boot_files
+from components.slurm.cluster import SlurmCluster, SlurmClusterArgs
+from components.slurm.keys import ClusterKeys
+
+config = load()
+keys = ClusterKeys(config.name)
+platform = LocalPlatform(
+    config.name,
+    LocalPlatformArgs(
+        config=config,
+        admin_key=keys.admin.public_key_openssh,
+        boot=boot_files(keys, mounts=mounts(config), controller=controller_name(config)),
+    ),
+)
+slurm = SlurmCluster(
+    config.name,
+    SlurmClusterArgs(
+        config=config,
+        machines=platform.machines,
+        keys=keys,
+        mounts=platform.mounts,
+        addresses=platform.addresses,
+    ),
+)
+
+pulumi.export("cluster", config.name)
+pulumi.export("login", slurm.login)
+pulumi.export("users", [user.name for user in config.users])
+pulumi.export("machines", {machine.spec.name: machine.summary for machine in platform.machines})
+pulumi.export("admin_key", keys.admin.private_key_openssh)
+pulumi.export("config_hash", slurm.config_hash)

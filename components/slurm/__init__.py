@@ -1,0 +1,1 @@
+"""Turns machines into a Slurm cluster, over SSH, the same way on every platform."""

@@ -1,0 +1,148 @@
+"""Slurm on given machines: one remote command per fact, each safe to run again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_command import remote
+
+from cluster.config import ClusterConfig
+from cluster.slurm import digest
+from cluster.slurm.accounting import desired
+from components.machine import Machine
+from components.slurm import payload, setup
+from components.slurm.keys import ClusterKeys
+
+JOIN_SECONDS = 300  # a baked node boots in about two minutes; one that takes longer than this has failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmClusterArgs:
+    """What the cluster is made of."""
+
+    config: ClusterConfig
+    machines: Sequence[Machine]
+    keys: ClusterKeys
+    mounts: Sequence[Mapping[str, str]]
+    """Shared file systems of every machine: source, target, fs_type, options."""
+    addresses: Mapping[str, str]
+    """Address of every machine by name, where the platform knows it beforehand; else empty, and names are resolved."""
+
+
+class SlurmCluster(pulumi.ComponentResource):
+    """A running Slurm cluster: every static node idle, and a job run through every partition.
+
+    Fails naming the nodes that did not come, with the end of their logs.
+    """
+
+    config_hash: pulumi.Output[str]
+    """sha256 of Slurm's files as rendered for the controller."""
+    login: pulumi.Output[str]
+    """The machine where people log in: the first login machine, or the controller where it plays that part."""
+
+    def __init__(self, name: str, args: SlurmClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:slurm:SlurmCluster", name, {}, opts)
+        self._name, self._args = name, args
+        controller = next(m for m in args.machines if "controller" in m.spec.roles)
+        logins = [m for m in args.machines if "login" in m.spec.roles and m is not controller]
+        self._digest = digest(payload.slurm_files(args.config, args.addresses))
+        controls = self._configure(controller)
+        # Not after the controller: a login machine waits for its files by itself, once its own part is done.
+        reached = [self._configure(machine) for machine in logins]
+        joined = self._joined(controller, after=[controls])
+        accounts = self._phase(
+            controller, "accounting", stdin=_lines(desired(args.config)), after=[controls], whole=True
+        )
+        self._ready(controller, after=[joined, accounts, *reached])
+        # Known before anything is made, but true only once the controller runs with it.
+        self.config_hash = controls.id.apply(lambda _: self._digest)
+        entrance = next((m for m in args.machines if "login" in m.spec.roles), controller)
+        self.login = pulumi.Output.from_input(entrance.spec.name)
+        self.register_outputs({"config_hash": self.config_hash, "login": self.login})
+
+    def _configure(self, machine: Machine) -> remote.Command:
+        """Bring set-up and secrets to a machine, and configure it."""
+        args, keys = self._args, self._args.keys
+        secrets: dict[str, pulumi.Output[str]] = {"munge_key": keys.munge}
+        if "controller" in machine.spec.roles:
+            secrets |= {"database_password": keys.database_password, "cluster_key": keys.cluster.private_key_openssh}
+        there = self._command(
+            f"{machine.spec.name}-setup",
+            machine,
+            setup.UNPACK,
+            stdin=setup.packed(),
+            after=[],
+        )
+        kept = self._phase(
+            machine, "secrets", stdin=pulumi.Output.secret(pulumi.Output.json_dumps(secrets)), after=[there]
+        )
+        text = payload.configure(
+            args.config,
+            machine.spec,
+            mounts=[dict(mount) for mount in args.mounts],
+            addresses=args.addresses,
+            controller=next(m.spec.name for m in args.machines if "controller" in m.spec.roles),
+        )
+        return self._phase(machine, "configure", stdin=text, after=[kept])
+
+    def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+        """Wait for the compute nodes, those that share the controller's machine included.
+
+        What makes it wait again stands in its input: another boot of a node, other files, users or set-up.
+        """
+        nodes = [
+            {"name": m.spec.name, "address": m.address, "host_key": m.host_key, "boot": m.boot_id}
+            for m in self._args.machines
+            if "node" in m.spec.roles
+        ]
+        told = {"config": self._digest, "setup": setup.version(), "users": payload.users(self._args.config)}
+        stdin = pulumi.Output.json_dumps({"nodes": nodes, "seconds": JOIN_SECONDS, "after": told}, indent=1)
+        return self._phase(controller, "nodes", stdin=stdin, after=after, whole=True)
+
+    def _ready(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+        """Run a job through every partition, again after every change that could keep it from running."""
+        boots = {m.spec.name: m.boot_id for m in self._args.machines}
+        told = {"config": self._digest, "setup": setup.version(), "boots": boots}
+        stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": told}, indent=1)
+        return self._phase(controller, "ready", stdin=stdin, after=after, whole=True)
+
+    def _phase(
+        self,
+        machine: Machine,
+        phase: str,
+        *,
+        stdin: pulumi.Input[str],
+        after: Sequence[pulumi.Resource],
+        whole: bool = False,
+    ) -> remote.Command:
+        """One phase of the set-up on one machine; `whole` when it speaks for the whole cluster and is named so."""
+        name = f"{self._name if whole else machine.spec.name}-{phase}"
+        return self._command(name, machine, setup.command(phase), stdin=stdin, after=after)
+
+    def _command(
+        self,
+        name: str,
+        machine: Machine,
+        command: str,
+        *,
+        stdin: pulumi.Input[str],
+        after: Sequence[pulumi.Resource],
+    ) -> remote.Command:
+        return remote.Command(
+            name,
+            connection=machine.connection(self._args.keys.admin.private_key_openssh),
+            create=command,
+            update=command,
+            stdin=stdin,
+            # The instance, not its address: a machine made anew is set up again, whatever else stayed the same.
+            triggers=[machine.instance_id],
+            # The previous output says nothing to the set-up, and sshd would have to be told to accept it.
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
+
+
+def _lines(value: object) -> str:
+    """JSON that a preview can show line by line."""
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
