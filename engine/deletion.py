@@ -16,7 +16,7 @@ from engine.values import plain
 def delete_all(run: Run, condemned: list[Resource]) -> None:
     """Delete resources, as far as they are neither protected nor needed by one that could not be deleted. They are
     given in the state's order: each after what it depends on."""
-    gone = {r.urn for r in condemned if not r.delete}
+    gone = {r.urn for r in condemned}
     left = [r for (_, kind), r in run.state.pending.items() if kind == "creating"]
     for resource in (*left, *reversed(condemned)):
         leftover = resource.delete and any(r.urn == resource.urn and not r.delete for r in run.state.resources())

@@ -56,10 +56,11 @@ class State:
             return {}
         try:
             row = json.loads(text)["checkpoint"].get("latest") or {}
-            if not isinstance(row.get("resources") or [], list):
-                raise TypeError("no list of resources")
+            for resource in row.get("resources") or []:
+                if not (resource["urn"] and resource["type"]):
+                    raise ValueError("a resource without a URN or type")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateDamaged(file, str(error)) from None
+            raise StateDamaged(file, f"{type(error).__name__}: {error}") from None
         return row
 
     def load(self) -> None:

@@ -99,11 +99,12 @@ class Stack:
         problem: EngineError | None = None
         with run.interruptible(), program.importable(self._project):
             try:
-                self._do(run, kind)
-            except EngineError as error:
-                problem = error
-            finally:
+                try:
+                    self._do(run, kind)
+                except EngineError as error:
+                    problem = error
                 run.wait_idle()
+            finally:
                 run.providers.close()
         loaded.save(finished=True) if not dry else None
         result = run.result(_outputs([r.to_json() for r in loaded.resources()]))

@@ -185,8 +185,9 @@ class _Link:
         """None if there is a master now, else what ssh said."""
         log = self._folder / "log"
         log.unlink(missing_ok=True)
-        # The idle limit is for masters whose run was killed.
-        keep = ["-o", "ControlPersist=60", "-o", "ControlMaster=yes", "-E", str(log), "-M", "-N", "-f"]
+        # The idle limit is for masters whose run was killed. What a session wants sent, its master must want as well.
+        options = ("ControlPersist=60", "ControlMaster=yes", "SendEnv=*")
+        keep = [*(f"-o{option}" for option in options), "-E", str(log), "-N", "-f"]
         env = {**os.environ, **self.environment}
         done = subprocess.run(
             [*self.argv, *keep, "--", self.host], env=env, check=False, stdin=subprocess.DEVNULL,

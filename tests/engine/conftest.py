@@ -1,9 +1,9 @@
 """A project in a temporary folder, its living objects beside it, and the engine to run it."""
 
 import json
+import multiprocessing
 import os
-import subprocess
-import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import pytest
 from engine import Workspace, crypter, events
 
 PROGRAMS = Path(__file__).parent / "programs"
-REPOSITORY = Path(__file__).parents[2]
 
 
 @dataclass
@@ -99,15 +98,28 @@ class Bench:
         return {e.name: e.op for e in self.of(events.Planned) if e.op != "same" and not e.type.endswith(":Stack")}
 
     def spawn(self, kind):
-        """The same run in a process of its own."""
-        code = (
-            "import sys; from pathlib import Path; from engine import Workspace, crypter; crypter.ROUNDS = 10\n"
-            f"ws = Workspace(Path({str(self.root)!r}), backend='file://{self.root.parent}/{self.root.name}-backend',"
-            f" passphrase=lambda: {self.passphrase!r})\n"
-            f"r = ws.stack('dev').{kind}(lambda e: print(e, flush=True)); print(r.summary); sys.exit(0 if r.ok else 1)"
-        )
-        env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-        return subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        """The same run in a process of its own, to be killed or interrupted. Forked: the SDK is imported already."""
+
+        def work():
+            result = self.run(kind)
+            (self.root.parent / "summary").write_text(result.summary)
+            os._exit(0 if result.ok else 1)
+
+        process = multiprocessing.get_context("fork").Process(target=work)
+        process.start()
+        return process
+
+    def wait_until_held(self):
+        """Wait until a run in another process holds an object half-made."""
+        wait_for(lambda: "half" in self.alive().values())
+
+
+def wait_for(condition, seconds=10):
+    """Wait until something is so."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not come about"
+        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)

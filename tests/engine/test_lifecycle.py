@@ -82,11 +82,11 @@ def test_deleting_first_takes_along_what_would_be_replaced_and_nothing_else(benc
     assert before(steps, "delete b.0", "delete a.0")
     assert before(steps, "delete a.0", "create a.1")
     assert before(steps, "create a.1", "create b.0")
-    assert before(steps, "create a.1", "create d.0")
+    assert before(steps, "create a.1", "create d.0@a.1")
     assert "update c.0" in steps
     assert "delete c.0" not in steps
     assert bench.ops() == {"a": "replace", "b": "replace", "c": "update", "d": "replace"}
-    assert set(bench.alive()) == {"a.1", "b.0", "c.0", "d.0"}
+    assert set(bench.alive()) == {"a.1", "b.0", "c.0", "d.0@a.1"}
 
 
 def test_what_the_program_drops_is_deleted_dependents_first(bench):

@@ -1,8 +1,8 @@
 """A dynamic resource whose objects are files in a folder, so that a test can see what lives and in which order.
 
 An object is named NAME.GENERATION: a changed generation is another object, hence a replacement; any other changed
-property is an update. A file `fail-NAME` beside the folder makes each step on that name fail, `hold-NAME` makes its
-creation wait half-done until the file is gone.
+property is an update. One with a `host` (the id of another) lives on that and dies with it. A file `fail-NAME` beside
+the folder makes each step on that name fail, `hold-NAME` makes its creation wait half-done until the file is gone.
 """
 
 import os
@@ -19,7 +19,8 @@ def record(folder, line):
 
 class LivingProvider(ResourceProvider):
     def _file(self, props):
-        return Path(props["folder"], f"{props['name']}.{int(props['generation'])}")
+        host = f"@{props['host']}" if props.get("host") else ""
+        return Path(props["folder"], f"{props['name']}.{int(props['generation'])}{host}")
 
     def _step(self, what, props):
         folder = Path(props["folder"])
@@ -29,7 +30,7 @@ class LivingProvider(ResourceProvider):
         time.sleep(props.get("delay", 0))
 
     def _stamp(self, props):
-        return {**props, "stamp": f"{props['name']}.{int(props['generation'])}={props['value']}"}
+        return {**props, "stamp": f"{self._file(props).name}={props['value']}"}
 
     def create(self, props):
         self._step("create", props)
@@ -58,7 +59,8 @@ class LivingProvider(ResourceProvider):
 
     def delete(self, id_, props):
         self._step("delete", props)
-        Path(props["folder"], id_).unlink(missing_ok=True)
+        for file in (Path(props["folder"], id_), *Path(props["folder"]).glob(f"*@{id_}")):
+            file.unlink(missing_ok=True)
         record(props["folder"], f"deleted {id_}")
 
     def read(self, id_, props):

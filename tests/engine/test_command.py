@@ -1,0 +1,255 @@
+"""command: local and remote commands, copies. The remote ones go to a real sshd on the loopback."""
+
+import getpass
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engine import events
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+
+
+@dataclass
+class Machine:
+    """An sshd of our own: where it listens, what it shows, what opens it."""
+
+    port: int
+    host_key: str
+    other_host_key: str
+    private_key: str
+    folder: Path
+
+    def connection(self, **more):
+        """The text of a connection, for a program."""
+        given = {
+            "host": "127.0.0.1", "port": self.port, "user": getpass.getuser(), "private_key": self.private_key,
+            "host_key": self.host_key, "dial_error_limit": 1, **more,
+        }  # fmt: skip
+        return f"remote.ConnectionArgs(**{given!r})"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    if not Path(SSHD).exists():
+        pytest.fail("no sshd here: apt install openssh-server (it need not run)")
+    folder = tmp_path_factory.mktemp("sshd")
+    for name in ("host", "other", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    # sshd wants a folder that only root may write to, and its own to be there.
+    Path("/run/sshd").mkdir(exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = {
+        "ListenAddress": f"127.0.0.1:{port}", "HostKey": folder / "host", "AuthorizedKeysFile": folder / "user.pub",
+        "PidFile": "none", "StrictModes": "no", "UsePAM": "no", "AcceptEnv": "WORD PULUMI_COMMAND_STDOUT",
+        "PermitRootLogin": "prohibit-password", "AllowTcpForwarding": "yes",
+    }  # fmt: skip
+    argv = [SSHD, "-D", "-e", "-f", "/dev/null", *(w for k, v in options.items() for w in ("-o", f"{k}={v}"))]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    limit = time.monotonic() + 5
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            assert time.monotonic() < limit, "sshd did not start"
+            time.sleep(0.02)
+    keys = {name: (folder / f"{name}.pub").read_text().strip() for name in ("host", "other")}
+    yield Machine(port, keys["host"], keys["other"], (folder / "user").read_text(), folder)
+    process.terminate()
+    process.wait()
+
+
+def local(create, **options):
+    args = ", ".join(f"{k}={v!r}" for k, v in {"create": create, **options}.items())
+    return (
+        "import pulumi\nfrom pulumi_command import local\n"
+        f"c = local.Command('c', {args})\npulumi.export('out', c.stdout)\n"
+    )
+
+
+def remote(machine, create, connection="", **options):
+    args = ", ".join(f"{k}={v!r}" for k, v in {"create": create, **options}.items())
+    return (
+        "import pulumi\nfrom pulumi_command import remote\n"
+        f"c = remote.Command('c', connection={connection or machine.connection()}, {args})\n"
+        "pulumi.export('out', [c.stdout, c.stderr])\n"
+    )
+
+
+class TestLocal:
+    def test_runs_create_then_update_then_delete(self, bench):
+        words = {
+            "update": "echo up $PULUMI_COMMAND_STDOUT | tee -a log",
+            "delete": "echo down $PULUMI_COMMAND_STDOUT >> log",
+        }
+        bench.program(local("echo made | tee -a log", **words))
+        assert bench.up().outputs == {"out": "made"}
+        assert bench.up().summary == "nothing to do"
+        bench.program(local("echo made | tee -a log", environment={"NEW": "1"}, **words))
+        assert bench.up().outputs == {"out": "up made"}
+        bench.run("destroy")
+        assert (bench.root / "log").read_text().splitlines() == ["made", "up made", "down up made"]
+
+    def test_triggers_replace_and_without_update_create_runs_again(self, bench):
+        bench.program(local("echo x >> log", delete="echo gone >> log", triggers=[1]))
+        bench.up()
+        bench.program(local("echo x >> log", delete="echo gone >> log", triggers=[2]))
+        bench.up()
+        assert bench.ops() == {"c": "replace"}
+        bench.program(local("echo y >> log", delete="echo gone >> log", triggers=[2]))
+        bench.up()
+        assert bench.ops() == {"c": "update"}
+        assert (bench.root / "log").read_text().split() == ["x", "x", "gone", "y"]
+
+    def test_stdin_environment_dir_interpreter_and_logging(self, bench):
+        (bench.root / "sub").mkdir()
+        given = {"stdin": "typed", "environment": {"A": "b c"}, "dir": "sub", "logging": "stderr"}
+        bench.program(local("cat; echo; pwd; echo $A; echo seen >&2", **given))
+        assert bench.up().outputs["out"].splitlines() == ["typed", str(bench.root / "sub"), "b c"]
+        assert [log.message for log in bench.of(events.Log)] == ["seen"]
+        bench.program(local("print(6 * 7)", interpreter=["python3", "-c"]))
+        assert bench.up().outputs["out"] == "42"
+
+    def test_a_failing_command_tells_its_status_and_what_it_said(self, bench):
+        bench.program(local("echo on the way; echo no good >&2; exit 3"))
+        result = bench.up()
+        assert not result.ok
+        assert "exit status 3" in result.failures[0].message
+        assert "no good" in result.failures[0].message
+
+    def test_custom_timeouts_end_a_command(self, bench):
+        bench.program(
+            "import pulumi\nfrom pulumi_command import local\n"
+            "o = pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create='200ms'))\n"
+            "local.Command('c', create='sleep 30', opts=o)\n"
+        )
+        result = bench.up()
+        assert "0.2 s" in result.failures[0].message
+        assert result.seconds < 5
+
+    def test_run_is_a_function_that_runs_each_time(self, bench):
+        bench.program(
+            "import pulumi\nfrom pulumi_command import local\n"
+            "pulumi.export('out', local.run_output(command='echo again').stdout)\n"
+        )
+        assert bench.preview().outputs == {"out": "again"}
+
+
+class TestRemote:
+    def test_runs_over_ssh_with_the_pinned_key_and_streams_its_lines(self, bench, machine):
+        words = {"update": "echo was $PULUMI_COMMAND_STDOUT", "delete": "true"}
+        bench.program(remote(machine, "echo made; echo aside >&2", **words))
+        assert bench.up().outputs == {"out": ["made", "aside"]}
+        assert {(log.severity, log.message) for log in bench.of(events.Log)} == {("info", "made"), ("info", "aside")}
+        assert bench.up().summary == "nothing to do"
+        bench.program(remote(machine, "echo other", **words))
+        assert bench.up().outputs["out"][0] == "was made"
+        assert bench.run("destroy").ok
+        text = bench.stack().file.with_name("dev.json.bak").read_text()
+        assert "PRIVATE KEY" not in text
+        assert "PRIVATE KEY" not in repr(bench.events)
+
+    def test_stdin_and_accepted_environment_arrive_and_refused_environment_is_an_error(self, bench, machine):
+        bench.program(remote(machine, "cat; echo $WORD", stdin="typed\n", environment={"WORD": "a b"}))
+        assert bench.up().outputs["out"][0] == "typed\na b"
+        bench.program(remote(machine, "cat", environment={"REFUSED": "1"}))
+        result = bench.up()
+        assert "environment.REFUSED" in result.failures[0].message
+        assert "AcceptEnv" in result.failures[0].message
+
+    def test_another_host_key_is_refused_at_once(self, bench, machine):
+        bad = machine.connection(host_key=machine.other_host_key, dial_error_limit=50)
+        bench.program(remote(machine, "touch been-here", connection=bad))
+        result = bench.up()
+        assert "hostKey" in result.failures[0].message
+        assert result.seconds < 3
+
+    def test_an_unreachable_machine_is_given_up_after_the_attempts_that_are_allowed(self, bench, machine):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            dead = machine.connection(port=probe.getsockname()[1], dial_error_limit=2)
+        bench.program(remote(machine, "true", connection=dead))
+        result = bench.up()
+        assert "after 3 attempts" in result.failures[0].message
+        dials = [log for log in bench.of(events.Log) if log.message.startswith("Dial")]
+        assert [log.ephemeral for log in dials] == [True, True]
+
+    def test_many_commands_share_a_connection_and_none_blocks_the_others(self, bench, machine):
+        """More than asyncio's own executor, and more than one connection's sessions, would let through at a time."""
+        bench.program(
+            "import pulumi\nfrom pulumi_command import remote\n"
+            f"at = {machine.connection()}\n"
+            "made = [remote.Command(f'c{i}', connection=at, create=f'sleep 0.5; echo {i}') for i in range(10)]\n"
+            "pulumi.export('n', [command.stdout for command in made])\n"
+        )
+        result = bench.up()
+        assert result.outputs["n"] == [str(i) for i in range(10)]
+        assert result.seconds < 4
+
+    def test_goes_through_a_proxy(self, bench, machine):
+        proxy = {
+            "host": "127.0.0.1",
+            "port": machine.port,
+            "user": getpass.getuser(),
+            "private_key": machine.private_key,
+        }
+        through = machine.connection(proxy={**proxy, "host_key": machine.host_key})
+        bench.program(remote(machine, "echo $SSH_CONNECTION | cut -d' ' -f1", connection=through))
+        assert bench.up().outputs["out"][0] == "127.0.0.1"
+
+    def test_nothing_of_a_connection_is_left_behind(self, bench, machine):
+        folders = Path("/tmp")  # noqa: S108 - where the engine puts them
+        before = set(folders.glob("pulumi-ssh-*"))
+        bench.program(remote(machine, "true"))
+        bench.up()
+        assert set(folders.glob("pulumi-ssh-*")) == before
+
+
+class TestCopy:
+    def program(self, machine, source, target, **options):
+        args = "".join(f", {k}={v!r}" for k, v in options.items())
+        return (
+            "import pulumi\nfrom pulumi_command import remote\n"
+            f"at = {machine.connection()}\n"
+            f"remote.CopyToRemote('c', connection=at, source={source}, remote_path={str(target)!r}{args})\n"
+        )
+
+    def test_texts_files_and_folders_arrive(self, bench, machine):
+        away = machine.folder / "away"
+        bench.program(self.program(machine, "pulumi.StringAsset('words\\n')", away / "deep" / "text"))
+        assert bench.up().ok
+        assert (away / "deep" / "text").read_text() == "words\n"
+        folder = bench.root / "stuff"
+        (folder / "inner").mkdir(parents=True)
+        (folder / "inner" / "file").write_bytes(b"\x00\xff")
+        for source, expected in (("stuff", "1/stuff/inner/file"), ("stuff/", "2/inner/file")):
+            bench.program(self.program(machine, f"pulumi.FileArchive({source!r})", away / expected[0]))
+            assert bench.up().ok
+            assert (away / expected).read_bytes() == b"\x00\xff"
+        bench.program(self.program(machine, "pulumi.FileAsset('stuff/inner/file')", away / "2"))
+        assert bench.up().ok
+        assert (away / "2" / "file").read_bytes() == b"\x00\xff"
+
+    def test_only_a_changed_content_is_copied_again(self, bench, machine):
+        target = machine.folder / "once"
+        (bench.root / "file").write_text("one")
+        bench.program(self.program(machine, "pulumi.FileAsset('file')", target))
+        bench.up()
+        target.write_text("changed there")
+        assert bench.up().summary == "nothing to do"
+        assert target.read_text() == "changed there"
+        (bench.root / "file").write_text("two")
+        bench.up()
+        assert bench.ops() == {"c": "update"}
+        assert target.read_text() == "two"
+        bench.program(self.program(machine, "pulumi.FileAsset('file')", target, triggers=["x"]))
+        bench.up()
+        assert bench.ops() == {"c": "replace"}

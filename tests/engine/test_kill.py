@@ -1,0 +1,152 @@
+"""A run may be killed at any moment: nothing is orphaned, and the next one heals what was left."""
+
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from engine import events
+
+
+def killed_while_creating(bench, name, *nodes):
+    """Kill -9 a run while it holds `name` half-made."""
+    bench.graph(*nodes)
+    bench.flag(f"hold-{name}")
+    process = bench.spawn("up")
+    bench.wait_until_held()
+    process.kill()
+    process.join()
+    bench.flag(f"hold-{name}", on=False)
+    pending = bench.stack().export_state()["deployment"]["pending_operations"]
+    assert [(p["type"], p["resource"]["urn"].split("::")[-1]) for p in pending] == [("creating", name)]
+
+
+def healthy(bench):
+    return "pending_operations" not in bench.stack().export_state()["deployment"]
+
+
+def test_an_interrupted_creation_is_taken_over_by_the_next_up(bench):
+    killed_while_creating(bench, "b", "a", ("b", {"refs": ["a"], "props": {"value": "v"}}))
+    assert bench.up().ok
+    assert bench.alive() == {"a.0": "", "b.0": "v"}
+    assert healthy(bench)
+    assert next(p for p in bench.of(events.Planned) if p.name == "b").reason == "its creation was interrupted"
+
+
+def test_what_an_interrupted_creation_left_goes_if_the_program_drops_or_changes_it(bench):
+    killed_while_creating(bench, "b", "a", ("b", {"refs": ["a"]}))
+    assert bench.preview("a").counts == {"same": 2, "delete": 1}
+    assert bench.up("a").ok
+    assert set(bench.alive()) == {"a.0"}
+    assert healthy(bench)
+    killed_while_creating(bench, "b", "a", "b")
+    # Another object altogether: the half-made one would be nobody's.
+    assert bench.up("a", ("b", {"props": {"generation": 7}})).ok
+    assert set(bench.alive()) == {"a.0", "b.7"}
+    assert healthy(bench)
+
+
+def test_destroy_removes_what_an_interrupted_creation_left(bench):
+    killed_while_creating(bench, "b", "a", ("b", {"refs": ["a"]}))
+    assert bench.run("destroy").ok
+    assert bench.alive() == {}
+    assert healthy(bench)
+
+
+def test_an_interrupted_replacement_is_undone_if_the_program_goes_back(bench):
+    bench.up("a")
+    killed_while_creating(bench, "a", ("a", {"props": {"generation": 1}}))
+    assert set(bench.alive()) == {"a.0", "a.1"}
+    assert bench.up("a").ok
+    assert set(bench.alive()) == {"a.0"}
+    assert healthy(bench)
+
+
+def test_interrupted_updates_and_deletions_are_repeated_even_if_nothing_seems_to_differ(bench):
+    bench.up("a", "b")
+    file = bench.stack().file
+    document = json.loads(file.read_text())
+    latest = document["checkpoint"]["latest"]
+    rows = {r["urn"].split("::")[-1]: r for r in latest["resources"]}
+    latest["pending_operations"] = [
+        {"type": "updating", "resource": rows["a"]},
+        {"type": "deleting", "resource": rows["b"]},
+    ]
+    file.write_text(json.dumps(document))
+    bench.did()
+    assert bench.up().ok
+    assert bench.ops() == {"a": "update", "b": "replace"}
+    assert sorted(bench.steps()) == ["create b.0", "delete b.0", "update a.0"]
+    assert healthy(bench)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
+    """Whatever lives is known to the state (done or pending) at every moment; the next up makes all right."""
+    dice = random.Random(seed)  # noqa: S311 - dice, not keys
+    nodes = [
+        (f"n{i}", {"refs": [f"n{i - 1}"] if i % 3 else [], "props": {"delay": 0.02, "generation": 0}}) for i in range(9)
+    ]
+    changed = [(n, {**o, "props": {"delay": 0.02, "generation": dice.randint(0, 1)}}) for n, o in nodes[:7]]
+    bench.up(*nodes[:4])
+    bench.graph(*changed)
+    bench.did()
+    process = bench.spawn("up")
+    while not (bench.root.parent / "log").exists():
+        time.sleep(0.005)
+    time.sleep(dice.random() * 0.25)
+    process.kill()
+    process.join()
+    row = bench.stack().export_state()["deployment"]
+    known = {
+        f"{r['inputs']['name']}.{r['inputs']['generation']}" for r in row["resources"] if "name" in r.get("inputs", {})
+    }
+    known |= {
+        f"{p['resource']['inputs']['name']}.{p['resource']['inputs']['generation']}"
+        for p in row.get("pending_operations", [])
+    }
+    assert set(bench.alive()) <= known
+    assert bench.up().ok
+    assert set(bench.alive()) == {f"{n}.{o['props']['generation']}" for n, o in changed}
+    assert healthy(bench)
+    assert bench.run("destroy").ok
+    assert bench.alive() == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_ctrl_c_finishes_what_has_begun_and_begins_nothing_new(bench, number):
+    bench.graph("a", ("b", {"refs": ["a"]}))
+    bench.flag("hold-a")
+    process = bench.spawn("up")
+    bench.wait_until_held()
+    os.kill(process.pid, number)
+    time.sleep(0.1)
+    assert process.is_alive()
+    bench.flag("hold-a", on=False)
+    process.join(10)
+    assert process.exitcode == 1
+    assert "interrupted" in (bench.root.parent / "summary").read_text()
+    assert set(bench.alive()) == {"a.0"}
+    assert healthy(bench)
+    bench.did()
+    assert bench.up().ok
+    assert bench.steps() == ["create b.0"]
+
+
+def test_the_second_ctrl_c_stops_at_once_and_the_next_run_heals(bench):
+    bench.graph("a", ("b", {"refs": ["a"]}))
+    bench.flag("hold-a")
+    process = bench.spawn("up")
+    bench.wait_until_held()
+    for _ in range(2):
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.1)
+    process.join(5)
+    assert process.exitcode is not None
+    bench.flag("hold-a", on=False)
+    assert not healthy(bench)
+    assert bench.up().ok
+    assert set(bench.alive()) == {"a.0", "b.0"}

@@ -1,0 +1,63 @@
+"""One run at a time, and the others are told who it is."""
+
+import json
+import os
+import socket
+
+import pytest
+
+from engine import StackLocked
+
+
+def locks(bench):
+    return bench.root.parent / "project-backend" / ".pulumi" / "locks" / "organization" / "bench" / "dev"
+
+
+def leave_lock(bench, **row):
+    locks(bench).mkdir(parents=True, exist_ok=True)
+    file = locks(bench) / "left.json"
+    given = {"pid": 1, "username": "alice", "hostname": "elsewhere", "timestamp": "2026-01-02T03:04:05.123456789+01:00"}
+    file.write_text(json.dumps({**given, **row}))
+    return file
+
+
+def test_a_second_run_is_refused_and_told_who_holds_the_lock(bench):
+    bench.graph("a")
+    bench.flag("hold-a")
+    process = bench.spawn("up")
+    bench.wait_until_held()
+    with pytest.raises(StackLocked) as caught:
+        bench.up()
+    holder = caught.value.holder
+    assert (holder.pid, holder.host) == (process.pid, socket.gethostname())
+    assert f"pid {process.pid}" in str(caught.value)
+    assert str(holder.file) in str(caught.value)
+    # Looking is allowed.
+    assert bench.preview().ok
+    bench.flag("hold-a", on=False)
+    process.join()
+    assert process.exitcode == 0
+    assert list(locks(bench).iterdir()) == []
+    assert bench.up().ok
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(bench):
+    """Its number may have gone to another process since, which is told by when that began."""
+    gone = leave_lock(bench, hostname=socket.gethostname(), pid=2**22 + 1)
+    assert bench.up("a").ok
+    assert not gone.exists()
+    reused = leave_lock(bench, hostname=socket.gethostname(), pid=os.getpid())
+    assert bench.up().ok
+    assert not reused.exists()
+
+
+def test_locks_of_other_hosts_and_unreadable_ones_hold_until_they_are_broken(bench):
+    bench.graph("a")
+    file = leave_lock(bench)
+    with pytest.raises(StackLocked, match="alice@elsewhere"):
+        bench.up()
+    file.write_text("{")
+    with pytest.raises(StackLocked, match=r"left\.json"):
+        bench.run("destroy")
+    assert [holder.file for holder in bench.stack().unlock()] == [file]
+    assert bench.up().ok

@@ -1,0 +1,202 @@
+"""The state file is the CLI's: its form, its encryption, what is done when it is damaged."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import EngineError, StateDamaged, WrongPassphrase, crypter
+
+REPOSITORY = Path(__file__).parents[2]
+SECRETS = """
+import pulumi, pulumi_random
+from living import Living
+hush = pulumi.Output.secret('very-secret-word')
+opts = pulumi.ResourceOptions(additional_secret_outputs=['stamp'])
+a = Living('a', opts, value=hush, nested={'deep': [hush, {'key': hush}]})
+pulumi.export('shown', 'plain')
+pulumi.export('hidden', {'inside': a.stamp, 'word': hush})
+pulumi.export('drawn', pulumi_random.RandomPassword('pw', length=20).result)
+"""
+
+
+def test_the_form_is_the_clis(bench):
+    bench.up("a", ("b", {"refs": ["a"], "options": {"protect": True, "parent": "a"}}))
+    folder = bench.root.parent / "project-backend" / ".pulumi"
+    assert (folder / "meta.yaml").read_text() == "version: 1\n"
+    document = json.loads((folder / "stacks" / "bench" / "dev.json").read_text())
+    assert document["version"] == 3
+    assert document["checkpoint"]["stack"] == "organization/bench/dev"
+    latest = document["checkpoint"]["latest"]
+    assert latest["secrets_providers"]["type"] == "passphrase"
+    assert latest["secrets_providers"]["state"]["salt"].startswith("v1:")
+    urns = [r["urn"] for r in latest["resources"]]
+    assert urns == [
+        "urn:pulumi:dev::bench::pulumi:pulumi:Stack::bench-dev",
+        "urn:pulumi:dev::bench::pulumi:providers:pulumi-python::default",
+        "urn:pulumi:dev::bench::pulumi-python:dynamic:Resource::a",
+        "urn:pulumi:dev::bench::pulumi-python:dynamic:Resource$pulumi-python:dynamic:Resource::b",
+    ]
+    stack, provider, a, b = latest["resources"]
+    assert (stack["custom"], a["custom"], a["id"]) == (False, True, "a.0")
+    assert a["provider"] == f"{provider['urn']}::{provider['id']}"
+    assert b["protect"] is True
+    assert b["dependencies"] == [a["urn"]]
+    assert b["propertyDependencies"] == {"refs": [a["urn"]]}
+    assert b["parent"] == a["urn"]
+    assert a["inputs"]["__provider"]["4dabf18193072939515e22adb298388d"] == "1b47061264138c4ac30d75fd1eb44270"
+    assert a["sourcePosition"].startswith("project:///living.py#")
+    history = sorted((folder / "history" / "bench" / "dev").iterdir())
+    assert [f.name.split(".", 1)[1] for f in history] == ["checkpoint.json", "history.json"]
+    assert json.loads(history[1].read_text())["result"] == "succeeded"
+
+
+def test_secrets_are_nowhere_in_clear_text_and_come_back_as_they_were(bench):
+    bench.program(SECRETS)
+    result = bench.up()
+    assert result.outputs == {
+        "shown": "plain",
+        "hidden": {"inside": "[secret]", "word": "[secret]"},
+        "drawn": "[secret]",
+    }
+    shown = bench.stack().outputs(show_secrets=True)
+    assert shown["hidden"] == {"inside": "a.0=very-secret-word", "word": "very-secret-word"}
+    drawn = shown["drawn"]
+    bench.program(SECRETS.replace("'plain'", "'other'"))
+    assert bench.up().ok
+    files = [f for f in (bench.root.parent / "project-backend").rglob("*") if f.is_file()]
+    assert any(f.name.endswith(".bak") for f in files)
+    for file in files:
+        assert "very-secret-word" not in file.read_text()
+        assert drawn not in file.read_text()
+    assert "very-secret-word" not in repr(bench.events)
+    assert bench.stack().outputs(show_secrets=True)["drawn"] == drawn
+    assert bench.up().summary == "nothing to do"
+
+
+def test_a_wrong_passphrase_changes_nothing(bench):
+    bench.program(SECRETS)
+    bench.up()
+    before = bench.stack().file.read_bytes()
+    bench.passphrase = "wrong"
+    for attempt in (bench.up, lambda: bench.run("destroy"), lambda: bench.stack().outputs(show_secrets=True)):
+        with pytest.raises(WrongPassphrase):
+            attempt()
+    assert bench.stack().outputs()["shown"] == "plain"
+    assert bench.stack().file.read_bytes() == before
+
+
+def test_the_salt_of_the_stack_file_rules_and_configured_secrets_are_read_with_it(bench):
+    """As after `pulumi config set --secret`, which writes both."""
+    box = crypter.Crypter(lambda: bench.passphrase)
+    sealed = box.encrypt("from-config")
+    (bench.root / "Pulumi.dev.yaml").write_text(
+        f"encryptionsalt: {box.salt}\n"
+        f"config:\n  bench:word: {{secure: {sealed}}}\n  bench:list:\n    - secure: {sealed}\n"
+    )
+    bench.program(
+        "import pulumi\nc = pulumi.Config()\npulumi.export('w', c.require_secret('word'))\n"
+        "pulumi.export('l', c.require_secret_object('list'))\n"
+    )
+    bench.up()
+    assert bench.stack().outputs(show_secrets=True) == {"w": "from-config", "l": ["from-config"]}
+    assert bench.stack().outputs() == {"w": "[secret]", "l": "[secret]"}
+    assert bench.stack().export_state()["deployment"]["secrets_providers"]["state"]["salt"] == box.salt
+    # Another salt (the CLI made a new one): what there is is read with the old, written with the new.
+    other = crypter.Crypter(lambda: bench.passphrase)
+    sealed = other.encrypt("again")
+    (bench.root / "Pulumi.dev.yaml").write_text(
+        f"encryptionsalt: {other.salt}\nconfig:\n  bench:word: {{secure: {sealed}}}\n  bench:list: [1]\n"
+    )
+    bench.program("import pulumi\npulumi.export('w', pulumi.Config().require_secret('word'))\n")
+    bench.up()
+    assert bench.stack().export_state()["deployment"]["secrets_providers"]["state"]["salt"] == other.salt
+    assert bench.stack().outputs(show_secrets=True) == {"w": "again"}
+
+
+def test_the_clis_own_key_derivation(monkeypatch):
+    """A salt that CLI 3.260 wrote for the passphrase `test`; its rounds are the real ones."""
+    monkeypatch.setattr(crypter, "ROUNDS", 1_000_000)
+    box = crypter.Crypter(lambda: "test")
+    assert crypter.Crypter(lambda: "test", box.salt).decrypt(box.encrypt("{}")) == "{}"
+    with pytest.raises(WrongPassphrase):
+        crypter.Crypter(lambda: "toast", box.salt).encrypt("x")
+
+
+@pytest.mark.parametrize("how", ["cut", "no json", "no resources", "incomplete"])
+def test_a_damaged_state_is_named_with_its_backup_and_left_alone(bench, how):
+    bench.up("a")
+    bench.up("a", "b")
+    file = bench.stack().file
+    text = file.read_text()
+    damaged = {
+        "cut": text[: len(text) // 2],
+        "no json": "<<<<<<< HEAD",
+        "no resources": '{"version": 3, "checkpoint": {"latest": {"resources": 7}}}',
+        "incomplete": text.replace('"type":"pulumi-python:dynamic:Resource",', "", 1),
+    }[how]
+    file.write_text(damaged)
+    with pytest.raises(StateDamaged) as caught:
+        bench.up()
+    assert f"{file}.bak" in str(caught.value)
+    assert file.read_text() == damaged
+    backup = file.with_name(file.name + ".bak")
+    backup.replace(file)
+    assert bench.up().ok
+    assert set(bench.resources()) == {"a", "b"}
+
+
+def test_export_and_import_carry_a_stack_over(bench):
+    bench.up("a", ("b", {"refs": ["a"]}))
+    document = json.loads(json.dumps(bench.stack().export_state()))
+    assert document["version"] == 3
+    bench.stack().file.unlink()
+    assert bench.workspace().stacks() == []
+    bench.stack().import_state(document)
+    assert bench.workspace().stacks() == ["dev"]
+    bench.did()
+    assert bench.up().summary == "nothing to do"
+    for wrong in (
+        {},
+        {"version": 4, "deployment": {}},
+        {"version": 3, "deployment": {"resources": [{"urn": "urn:x"}]}},
+    ):
+        with pytest.raises(EngineError, match="import"):
+            bench.stack().import_state(wrong)
+
+
+def test_one_stack_reads_the_outputs_of_another(bench):
+    bench.program("import pulumi\npulumi.export('n', 5)\npulumi.export('s', pulumi.Output.secret('hush'))\n")
+    bench.stack("base").up(lambda _e: None)
+    bench.program(
+        "import pulumi\nref = pulumi.StackReference('organization/bench/base')\n"
+        "pulumi.export('n', ref.require_output('n'))\npulumi.export('s', ref.require_output('s'))\n"
+    )
+    assert bench.up().outputs == {"n": 5, "s": "[secret]"}
+    assert bench.up().summary == "nothing to do"
+    bench.program("import pulumi\npulumi.StackReference('nowhere')\n")
+    assert "nowhere" in bench.preview().failures[0].message
+
+
+def test_outputs_and_exports_do_not_need_the_sdk(bench):
+    """It takes a second to import, and these are asked often."""
+    bench.up("a")
+    code = (
+        "import sys; from pathlib import Path; from engine import Workspace\n"
+        f"w = Workspace(Path({str(bench.root)!r}), backend='file://{bench.root.parent}/project-backend')\n"
+        "assert w.stacks() == ['dev'] and w.stack('dev').export_state()\n"
+        "assert w.stack('dev').outputs() == {'stamps': {'a': 'a.0='}}\n"
+        "assert not {'pulumi', 'grpc', 'cryptography'} & {*sys.modules}, 'imported too much'"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=bench.root.parents[-1], env={"PYTHONPATH": str(REPOSITORY)}
+    )
+
+
+def test_what_is_missing_is_named(bench):
+    with pytest.raises(EngineError, match="no stack dev"):
+        bench.stack().outputs()
+    with pytest.raises(EngineError, match="file://"):
+        type(bench.workspace())(bench.root, backend="s3://bucket")
