@@ -46,7 +46,7 @@ class Broken:
 
     def finding(self, at: Location) -> Finding:
         """The finding, at that place of the file."""
-        return Finding(where=dotted(at), given=self.given, allowed=self.allowed, todo=self.todo)
+        return Finding(where=dotted(at), given=show(self.given), allowed=self.allowed, todo=self.todo)
 
 
 class ConfigError(Exception):

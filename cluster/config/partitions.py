@@ -3,13 +3,24 @@
 from pydantic import Field
 
 from cluster.config.section import Section
-from cluster.config.types import AccountName, Flag, GroupName, Natural, Positive, QosName, Settings, SlurmTime, Whole
+from cluster.config.types import (
+    AccountName,
+    Flag,
+    GroupName,
+    Natural,
+    NodesetName,
+    Positive,
+    QosName,
+    Settings,
+    SlurmTime,
+    Whole,
+)
 
 
 class Partition(Section):
     """One queue."""
 
-    nodesets: tuple[str, ...] = Field(min_length=1, examples=[["cpu"]])
+    nodesets: tuple[NodesetName, ...] = Field(min_length=1, examples=[["cpu"]])
     """Names of the nodesets whose nodes are in this partition."""
     default: Flag = False
     """Jobs that name no partition go here; exactly one partition is the default."""

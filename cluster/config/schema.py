@@ -46,7 +46,7 @@ def json_schema() -> dict[str, Any]:
     definitions["ClusterConfig"] = cluster
     for definition in definitions.values():
         for key in definition["properties"].values():
-            _drop_null(key)
+            _tidy(key)
     for name, filled in _FILLED.items():
         required = [key for key in definitions[name].get("required", []) if key not in filled]
         definitions[name].pop("required", None)
@@ -73,8 +73,10 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _drop_null(key: dict[str, Any]) -> None:
-    """Say nothing of null: a key is left out rather than written as nothing."""
+def _tidy(key: dict[str, Any]) -> None:
+    """Put the description on one line, and say nothing of null: a key is left out rather than written as nothing."""
+    if "description" in key:
+        key["description"] = " ".join(key["description"].split())
     choices = [one for one in key.get("anyOf", []) if one != {"type": "null"}]
     if len(choices) == 1 and len(key["anyOf"]) == 2:
         del key["anyOf"]

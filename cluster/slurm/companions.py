@@ -27,7 +27,11 @@ def render_cgroup(config: ClusterConfig) -> str:
         title="Confinement",
         why="A job can't use cores, memory or GPUs that it was not given. Swap is left alone: on cgroup v1 it takes a "
         "kernel booted with swapaccount=1."
-        + (" Cores are not confined: nodes of a rehearsal claim more than the host has." if local else ""),
+        + (
+            " Cores are not confined: machines of a rehearsal share the host's, and may claim more than it has."
+            if local
+            else ""
+        ),
         settings={
             "CgroupPlugin": "autodetect",
             "ConstrainCores": not local,

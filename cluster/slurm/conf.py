@@ -15,6 +15,10 @@ NODES = (
     "Sizes are the catalog's: what a machine of the type surely reports, since a node with less than this is drained. "
     "A NodeSet names the nodes of a kind for the partitions below."
 )
+UNBOUND = (
+    "Tasks are not bound to cores (task/affinity): machines of a rehearsal share the host's, and would all bind to "
+    "the same few."
+)
 PARTITIONS = "DefMemPerCPU: a job that asks for no memory gets a node's memory by its share of the CPUs, not all of it."
 
 
@@ -61,7 +65,7 @@ def _confinement(config: ClusterConfig) -> Group:
         why="Every process of a job is found and ended through its cgroup, and gets only the cores, memory and GPUs "
         "that the job was given. PrologFlags=Contain makes that cgroup when the job starts, before its first step, and "
         "runs the prolog then too, so that a node whose prolog fails never starts a task."
-        + (" No task/affinity: nodes of a rehearsal claim cores that are not there to bind to." if rehearsal else ""),
+        + (f" {UNBOUND}" if rehearsal else ""),
         settings={
             "ProctrackType": "proctrack/cgroup",
             "TaskPlugin": "task/cgroup" if rehearsal else "task/affinity,task/cgroup",

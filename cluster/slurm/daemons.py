@@ -35,8 +35,8 @@ def places() -> Group:
     """Directories and pid files."""
     return Group(
         title="Places",
-        why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg is named, "
-        "because slurmctld reports its default, /bin/mail, as an error where a mailer has it elsewhere.",
+        why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
+        "what --mail-type asks for, through the controller's own mail system.",
         settings={
             "StateSaveLocation": paths.STATE,
             "SlurmdSpoolDir": paths.SPOOL,

@@ -1,0 +1,70 @@
+"""Accounts, limits and Unix groups follow from the file, whatever it leaves unsaid."""
+
+from cluster.config.people import unix_groups
+from cluster.slurm.accounting import desired
+from tests.cluster.stacks import cluster
+
+ALICE = {"name": "alice", "uid": 2001}
+BOB = {"name": "bob", "uid": 2002}
+
+
+def accounts(**changes):
+    found = desired(cluster(**changes))
+    return [one["name"] for one in found["accounts"]], {one["name"]: one["accounts"] for one in found["users"]}
+
+
+def test_accounts_follow_from_users_where_none_are_declared():
+    users = [{**ALICE, "account": "research", "accounts": ["teaching"]}, BOB]
+    assert accounts(users=users) == (
+        ["general", "research", "teaching"],
+        {"alice": ["research", "teaching"], "bob": ["general"]},
+    )
+
+
+def test_the_only_account_is_everybodys():
+    assert accounts(users=[ALICE], accounting={"accounts": [{"name": "lab"}]}) == (["lab"], {"alice": ["lab"]})
+
+
+def test_parents_come_before_their_accounts():
+    """sacctmgr refuses an account below one that it does not have yet."""
+    given = [{"name": "c", "parent": "b"}, {"name": "b", "parent": "a"}, {"name": "a"}]
+    assert accounts(accounting={"accounts": given})[0] == ["a", "b", "c"]
+
+
+def test_no_users_and_no_accounts():
+    assert accounts() == ([], {})
+
+
+def test_limits_have_sacctmgrs_names_and_only_those_that_are_set():
+    qos = {
+        "name": "short",
+        "max_wall": "01:00:00",
+        "max_tres_per_user": {"cpu": 8, "gres/gpu": 2},
+        "flags": ["NoDecay"],
+    }
+    assert desired(cluster(accounting={"qos": [qos]}))["qos"] == [
+        {"name": "short", "MaxWall": "01:00:00", "MaxTRESPerUser": "cpu=8,gres/gpu=2", "Flags": "NoDecay"},
+    ]
+
+
+def test_a_limit_of_zero_is_a_limit():
+    qos = {"name": "none", "priority": 0, "grp_tres": {"gres/gpu": 0}}
+    assert desired(cluster(accounting={"qos": [qos]}))["qos"] == [
+        {"name": "none", "Priority": "0", "GrpTRES": "gres/gpu=0"}
+    ]
+
+
+def groups(**changes):
+    return [(one.name, one.gid, one.members) for one in unix_groups(cluster(**changes))]
+
+
+def test_everybody_has_a_group_of_their_own():
+    assert groups(users=[ALICE, {**BOB, "gid": 2500}]) == [("alice", 2001, ()), ("bob", 2500, ())]
+
+
+def test_shared_groups_have_members_and_can_be_a_primary_group():
+    assert groups(groups={"ml": 3001, "staff": 3002}, users=[{**ALICE, "groups": ["ml"]}, {**BOB, "gid": 3002}]) == [
+        ("ml", 3001, ("alice",)),
+        ("staff", 3002, ()),
+        ("alice", 2001, ()),
+    ]

@@ -1,0 +1,71 @@
+"""Rendering is a pure function: fast, the same text for the same configuration, and a digest that tells any change."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster import hostlist
+from cluster.addresses import plan
+from cluster.slurm import digest, render, render_slurmdbd
+from tests.cluster.stacks import cluster, config
+from tests.cluster.test_slurm_versions import lines
+
+
+def large():
+    """Ten thousand nodes of two kinds."""
+    kinds = {"cpu": {"count": 5000}, "gpu": {"count": 5000, "machine_type": "a3-megagpu-8g"}}
+    partitions = {"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"]}}
+    return cluster(network={"cidr": "10.64.0.0/12"}, nodesets=kinds, partitions=partitions)
+
+
+def test_ten_thousand_nodes_take_well_under_a_second():
+    config = large()
+    addresses = plan(config).of
+    start = time.perf_counter()
+    text = render(config, addresses)["slurm.conf"]
+    assert time.perf_counter() - start < 1.0
+    assert "NodeName=dev-gpu-[0-4999] " in text
+
+
+def test_names_and_addresses_of_nodes_pair_up():
+    config = large()
+    addresses = plan(config).of
+    for pairs in lines(render(config, addresses)["slurm.conf"]):
+        if "NodeAddr" in pairs:
+            named = zip(hostlist.expand(pairs["NodeName"]), hostlist.expand(pairs["NodeAddr"]), strict=True)
+            assert all(addresses[name] == address for name, address in named)
+
+
+def test_without_addresses_names_alone_are_written():
+    text = render(config("example-full"))["slurm.conf"]
+    assert "NodeAddr" not in text
+    assert "SlurmctldHost=full-controller\n" in text
+
+
+def test_extra_settings_replace_defaults_and_stand_once():
+    text = render(cluster(slurm={"extra": {"priorityweightqos": 7, "SlurmdDebug": "debug"}}))["slurm.conf"]
+    assert text.count("PriorityWeightQOS=") == 1
+    assert "PriorityWeightQOS=7\n" in text.partition("slurm.extra")[2]
+    assert "SlurmdDebug=info" not in text
+
+
+def test_memory_that_is_kept_for_the_system_is_not_shared_out():
+    """Or a job on all CPUs of a node would ask for more than the node can give, and wait for ever."""
+    text = render(cluster(nodesets={"cpu": {"machine_type": "local-2c", "node_conf": {"MemSpecLimit": 48}}}))
+    assert "DefMemPerCPU=1000" in text["slurm.conf"]
+
+
+FILES = st.dictionaries(st.sampled_from(["a", "b", "ab"]), st.text(max_size=5))
+
+
+@given(FILES, FILES)
+def test_the_digest_is_the_same_exactly_if_the_files_are(one, other):
+    assert (digest(one) == digest(other)) == (one == other)
+
+
+@pytest.mark.parametrize("password", ["", "a b", "a#b", 'a"b', "a=b", "a\\b", "a\nb", "pässword"])
+def test_a_password_that_slurm_would_read_as_something_else_is_refused(password):
+    with pytest.raises(ValueError, match="database password"):
+        render_slurmdbd(config("example-smallest"), password)

@@ -1,0 +1,50 @@
+"""The roster says which machines exist: each once, with its roles, and counts change at the tail."""
+
+from cluster.roster import machines
+from cluster.slurm import render
+from tests.cluster.stacks import cluster
+
+
+def names(**changes):
+    return [one.name for one in machines(cluster(**changes))]
+
+
+def test_controller_login_then_nodes_in_the_files_order():
+    found = machines(
+        cluster(
+            login={"count": 2},
+            nodesets={"gpu": {"machine_type": "local-2c-2gpu"}, "cpu": {"count": 2}},
+        ),
+    )
+    assert [(one.name, one.roles, one.nodeset, one.index) for one in found] == [
+        ("dev-controller", ("controller",), None, 0),
+        ("dev-login-0", ("login",), None, 0),
+        ("dev-login-1", ("login",), None, 1),
+        ("dev-gpu-0", ("node",), "gpu", 0),
+        ("dev-cpu-0", ("node",), "cpu", 0),
+        ("dev-cpu-1", ("node",), "cpu", 1),
+    ]
+    assert [one.gpu.count if one.gpu else 0 for one in found] == [0, 0, 0, 2, 0, 0]
+
+
+def test_one_machine_can_have_every_role():
+    (only,) = machines(cluster(login={"on": "controller"}, nodesets={"cpu": {"on": "controller"}}))
+    assert (only.name, only.roles, only.nodeset) == ("dev-controller", ("controller", "login", "node"), "cpu")
+
+
+def test_a_node_on_the_controller_is_sized_and_named_as_the_controller_is():
+    text = render(
+        cluster(controller={"machine_type": "local-2c-2gpu"}, nodesets={"cpu": {"on": "controller"}}),
+    )
+    assert "NodeName=dev-controller CPUs=2 " in text["slurm.conf"]
+    assert "Gres=gpu:standin:2" in text["slurm.conf"]
+    assert "NodeName=dev-controller Name=gpu" in text["gres.conf"]
+
+
+def test_counts_change_at_the_tail():
+    few, many = names(nodesets={"cpu": {"count": 2}}), names(nodesets={"cpu": {"count": 4}})
+    assert many == [*few, "dev-cpu-2", "dev-cpu-3"]
+
+
+def test_no_login_machine_at_all():
+    assert names(login={"count": 0}) == ["dev-controller", "dev-cpu-0", "dev-cpu-1"]

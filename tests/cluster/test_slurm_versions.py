@@ -1,0 +1,108 @@
+"""Each release of Slurm gets only what it knows: an unknown parameter in slurm.conf stops every daemon."""
+
+import re
+
+import pytest
+
+from cluster.catalog.parameters import CONF, NODE, PARTITION, VERSIONS
+from cluster.config import ClusterConfig
+from cluster.config.rules.owned import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
+from cluster.slurm import render, render_slurmdbd
+from cluster.slurm.conf import settings
+from tests.cluster.stacks import STACKS, config
+
+# Of files whose few parameters need no table of their own: src/interfaces/cgroup.c and src/slurmdbd/read_config.c at
+# the tags that cluster/catalog/parameters.py names; these are in all four.
+CGROUP = {"CgroupPlugin", "ConstrainCores", "ConstrainRAMSpace", "ConstrainSwapSpace", "ConstrainDevices"}
+SLURMDBD = {
+    *("ArchiveDir", "ArchiveEvents", "ArchiveJobs", "ArchiveSteps", "AuthType", "DbdHost", "DbdPort", "DebugLevel"),
+    *("LogFile", "PidFile", "PurgeEventAfter", "PurgeJobAfter", "PurgeResvAfter", "PurgeStepAfter"),
+    *("PurgeSuspendAfter", "PurgeTXNAfter", "PurgeUsageAfter", "SlurmUser", "StorageHost", "StorageLoc"),
+    *("StoragePass", "StoragePort", "StorageType", "StorageUser"),
+}
+
+
+def with_version(stack: str, version: str) -> ClusterConfig:
+    """A stack as another release of Slurm would have it."""
+    cluster = config(stack)
+    return cluster.model_copy(update={"slurm": cluster.slurm.model_copy(update={"version": version})})
+
+
+def lines(text: str) -> list[dict[str, str]]:
+    """The `Name=value` pairs of each line that is no comment."""
+    found = []
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            pairs = dict(pair.split("=", 1) for pair in re.split(r"\s+(?=[A-Za-z]+=)", line))
+            found.append(pairs)
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("stack", STACKS)
+class TestEveryRelease:
+    def test_gets_no_parameter_that_it_does_not_know(self, stack, version):
+        for pairs in lines(render(with_version(stack, version))["slurm.conf"]):
+            first = next(iter(pairs))
+            table = {"NodeName": NODE, "PartitionName": PARTITION}.get(first, CONF)
+            known = {*table.names(version), "NodeName", "PartitionName", "NodeSet", "Nodes", "SlurmctldHost"}
+            assert set(pairs) <= known
+
+    def test_gets_no_parameter_twice(self, stack, version):
+        names = [next(iter(pairs)).lower() for pairs in lines(render(with_version(stack, version))["slurm.conf"])]
+        single = [name for name in names if name not in ("nodename", "nodeset", "partitionname")]
+        assert len(single) == len(set(single))
+
+    def test_is_named_in_the_head_of_every_file(self, stack, version):
+        cluster = with_version(stack, version)
+        for text in [*render(cluster).values(), render_slurmdbd(cluster, "x")]:
+            assert text.startswith(f"# Cluster {cluster.name}, for Slurm {version}.")
+
+
+def test_the_other_files_have_only_parameters_of_every_release():
+    cluster = config("example-full")
+    assert {name for pairs in lines(render(cluster)["cgroup.conf"]) for name in pairs} <= CGROUP
+    assert {name for pairs in lines(render_slurmdbd(cluster, "x")) for name in pairs} <= SLURMDBD
+
+
+def test_mpi_none_is_said_by_silence():
+    """There is no plugin of that name since 23.11: naming it would stop srun."""
+    assert config("example-full").slurm.mpi_default == "none"
+    assert "MpiDefault" not in render(config("example-full"))["slurm.conf"]
+
+
+def test_what_is_owned_exists():
+    """An owned name that no release knows would never match what a file says."""
+    for owned, table in ((OWNED_CONF, CONF), (OWNED_NODE, NODE), (OWNED_PARTITION, PARTITION)):
+        assert [name for name in owned if table.canonical(name) != name] == []
+
+
+def test_what_configuration_decides_is_owned_or_can_be_replaced_by_extra():
+    """Nothing is written twice, and nothing that machines rely on can be replaced."""
+    replaced = config("example-full").slurm.extra
+    names = [name for group in settings(config("example-full")) for name in group.settings]
+    assert set(replaced) <= set(names)
+    assert len(names) == len(set(names))
+    assert not set(replaced) & set(OWNED_CONF)
+
+
+@pytest.mark.parametrize(
+    "gone", ["FastSchedule", "ControlMachine", "BackupController", "CryptoType", "SallocDefaultCommand"]
+)
+def test_what_slurm_refuses_is_no_parameter(gone):
+    assert CONF.canonical(gone) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "versions"),
+    [
+        ("GetEnvTimeout", ("22.05", "23.11", "24.11")),
+        ("SuspendExcStates", ("23.11", "24.11", "25.05")),
+        ("TLSType", ("24.11", "25.05")),
+        ("PrologTimeout", ("25.05",)),
+        ("ClusterName", VERSIONS),
+        ("Nonsense", ()),
+    ],
+)
+def test_releases_of_a_parameter(name, versions):
+    assert CONF.versions(name) == versions
