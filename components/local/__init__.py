@@ -1,0 +1,1 @@
+"""The rehearsal: a cluster's machines as systemd-nspawn machines on this host."""

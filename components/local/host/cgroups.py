@@ -1,0 +1,128 @@
+"""A control group of its own for every machine.
+
+Machines that shared one would find each other's units in it. Where systemd runs the host it is asked for a scope with
+delegation; elsewhere (containers, small virtual machines with another first process) the groups are made by hand, in
+each mounted hierarchy, cgroup v1 or v2, below `hpc/<digest of the root>/`.
+"""
+
+import contextlib
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.local.host.locks import remove_empty
+from components.local.host.process import Process, run
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_BOOTED = Path("/run/systemd/system")  # sd_booted(3)
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A mounted cgroup hierarchy."""
+
+    mount: Path
+    unified: bool
+    """cgroup v2."""
+    cpuset: bool
+    """cgroup v1 with the cpuset controller, whose groups are born without CPUs."""
+
+
+def host_has_systemd() -> bool:
+    """Whether systemd is the first process here."""
+    return _BOOTED.is_dir()
+
+
+def scope(machine_id: str) -> str:
+    """The systemd scope of a machine, where systemd runs the host."""
+    return f"hpc-{machine_id}.scope"
+
+
+def prefix(machine_id: str, root: Path) -> list[str]:
+    """Command to put before the machine's own, so that it starts in its control group."""
+    if host_has_systemd():
+        return [
+            "systemd-run", "--scope", "--quiet", "--collect", f"--unit={scope(machine_id)}",
+            "--property=Delegate=yes", "--property=TasksMax=infinity", "--",
+        ]  # fmt: skip
+    tasks = [str(folder / "cgroup.procs") for folder in _make(machine_id, root)]
+    return ["sh", "-c", 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"', "sh",
+            *tasks, "--"]  # fmt: skip
+
+
+def remove(machine_id: str, root: Path) -> None:
+    """End whatever still runs in the machine's group, and remove the group."""
+    if host_has_systemd():
+        if run(["systemctl", "show", "--property=ActiveState", "--value", scope(machine_id)]).strip() == "active":
+            run(["systemctl", "kill", "--signal=SIGKILL", scope(machine_id)])
+        return
+    for hierarchy in hierarchies():
+        _remove_tree(hierarchy.mount / "hpc" / _key(root) / machine_id)
+        if remove_empty(hierarchy.mount / "hpc" / _key(root)):
+            remove_empty(hierarchy.mount / "hpc")
+
+
+def left(root: Path) -> list[Path]:
+    """Groups of machines under `root` that are there."""
+    return sorted(group for hierarchy in hierarchies() for group in (hierarchy.mount / "hpc" / _key(root)).glob("*/"))
+
+
+def hierarchies() -> Iterator[Hierarchy]:
+    """All mounted hierarchies that can be written to."""
+    seen: set[str] = set()
+    for line in _MOUNTS.read_text().splitlines():
+        before, after = line.split(" - ", 1)
+        fields, kind = before.split(), after.split()
+        if kind[0] in {"cgroup", "cgroup2"} and fields[4] not in seen and os.access(fields[4], os.W_OK):
+            seen.add(fields[4])
+            yield Hierarchy(Path(fields[4]), kind[0] == "cgroup2", "cpuset" in kind[2].split(","))
+
+
+def _make(machine_id: str, root: Path) -> Iterator[Path]:
+    for hierarchy in hierarchies():
+        folder = hierarchy.mount
+        for name in ("hpc", _key(root), machine_id):
+            if hierarchy.unified:
+                _enable_controllers(folder)
+            folder = folder / name
+            folder.mkdir(exist_ok=True)
+            if hierarchy.cpuset:
+                for setting in ("cpuset.cpus", "cpuset.mems"):
+                    (folder / setting).write_text((folder.parent / setting).read_text())
+        yield folder
+
+
+def _enable_controllers(folder: Path) -> None:
+    # Not all can be given away everywhere (threaded groups, processes in the group); machines do without.
+    with contextlib.suppress(OSError):
+        wanted = (folder / "cgroup.controllers").read_text().split()
+        (folder / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in wanted))
+
+
+def _remove_tree(group: Path) -> None:
+    deadline = time.monotonic() + 5
+    while group.is_dir() and time.monotonic() < deadline:
+        for folder, _, _ in os.walk(group, topdown=False):
+            if not remove_empty(Path(folder)):
+                _kill_members(Path(folder))
+        if group.is_dir():
+            time.sleep(0.02)
+
+
+def _kill_members(group: Path) -> None:
+    try:
+        members = [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+    except OSError:
+        return
+    for pid in members:
+        process = Process.of(pid)
+        if process:
+            process.end(signal.SIGKILL, wait=0)
+
+
+def _key(root: Path) -> str:
+    return hashlib.sha256(str(root).encode()).hexdigest()[:8]

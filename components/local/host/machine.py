@@ -1,0 +1,275 @@
+"""One machine: made, started, stopped, changed and removed.
+
+Whatever a killed run left is taken away before a machine is made anew, so that every step can be cut off anywhere.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.local.host import bridge, cgroups, names, nspawn, ready
+from components.local.host.errors import HostError
+from components.local.host.image import image_root
+from components.local.host.layer import File, Layer
+from components.local.host.locks import locked, remove_empty, write_atomically
+from components.local.host.paths import MachinePaths, StackPaths, checked_name
+from components.local.host.process import Process, run
+
+ORDERLY_WAIT = 30.0
+"""Seconds for a machine to shut its services down in order before it is cut off."""
+_START = Path(__file__).parent / "start-machine.sh"
+_HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+_PROPAGATE = Path("/run/systemd/nspawn/propagate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """All that makes a machine what it is; a change of anything but `files` and `authorized_keys` makes it anew."""
+
+    root: Path
+    images: Path
+    stack: str
+    name: str
+    address: str
+    prefix: int
+    image: str
+    """Digest of the base image."""
+    authorized_keys: str = ""
+    """Who may log in as root."""
+    files: Mapping[str, File] = field(default_factory=dict)
+    os_release: str = ""
+    """What /etc/os-release says, if not what the image's does."""
+    devices: tuple[tuple[str, int, int], ...] = ()
+    """Character devices to be in /dev at each boot: name, major, minor."""
+    orderly: bool = False
+    """Shut its services down before it is started again (it holds a database)."""
+
+    @property
+    def stack_paths(self) -> StackPaths:
+        """Where its stack lives."""
+        return StackPaths(self.root, self.stack)
+
+    @property
+    def paths(self) -> MachinePaths:
+        """Where it lives."""
+        return self.stack_paths.machine(self.name)
+
+    @property
+    def host_id(self) -> str:
+        """Its name on the host."""
+        return names.machine_id(self.root, self.stack, self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What there is to know of a machine that runs."""
+
+    instance_id: str
+    """New when the machine is made anew."""
+    boot_id: str
+    """New at each start."""
+    host_key: str
+    """Its SSH host key, public half, as known_hosts has it."""
+
+
+def create(design: Design) -> Facts:
+    """Make the machine and start it; returns when it answers SSH."""
+    checked_name(design.stack, "stack")
+    checked_name(design.name, "machine")
+    with locked(design.paths.lock):
+        _remove(design)
+        if not bridge.exists(names.bridge_name(design.root, design.stack)):
+            msg = f"machine {design.name}: the network of stack {design.stack} is not up; run `up` for the whole stack"
+            raise HostError(msg)
+        for folder in (design.paths.upper, design.paths.work, design.paths.root):
+            folder.mkdir(parents=True)
+        # Others on the host have no business in a machine's files; the layer's own top is the machine's `/`.
+        design.paths.folder.chmod(0o700)
+        instance = uuid.uuid4().hex
+        layer = Layer(design.paths.upper, image_root(design.images, design.image))
+        host_key = _make_host_key(design, layer)
+        for path, file in (_own_files(design, instance) | dict(design.files)).items():
+            layer.write(path, file)
+        _record(design, instance, host_key)
+        return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=host_key)
+
+
+def update(design: Design) -> Facts:
+    """Bring a machine's files to what they should be, and start it if it does not run; its own files are kept."""
+    with locked(design.paths.lock):
+        record = _read_record(design.paths)
+        if record is None:
+            msg = f"machine {design.name}: its folder {design.paths.folder} is gone; run `refresh`, then `up`"
+            raise HostError(msg)
+        process = running(design.paths)
+        if process is None:
+            _stop(design, orderly=False)
+            layer = Layer(design.paths.upper, image_root(design.images, design.image))
+        else:
+            layer = Layer(Path(f"/proc/{process.children()[0]}/root"))
+        for path in sorted(set(record["files"]) - set(design.files)):
+            layer.remove(path)
+        for path, file in (_access(design) | dict(design.files)).items():
+            layer.write(path, file)
+        _record(design, record["instance_id"], record["host_key"])
+        boot = _boot_id(design.paths) if process else _start(design, record["instance_id"])
+        return Facts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
+
+
+def restart(design: Design) -> Facts:
+    """Stop the machine (in order, if it asks for that) and start it again, its files kept."""
+    with locked(design.paths.lock):
+        _stop(design, orderly=design.orderly)
+    return update(design)
+
+
+def delete(design: Design) -> None:
+    """End the machine and remove all of it; nothing happens if it is gone."""
+    if design.stack_paths.folder.exists():
+        with locked(design.paths.lock):
+            _remove(design)
+            design.paths.lock.unlink(missing_ok=True)
+    if remove_empty(design.stack_paths.machines):
+        remove_empty(design.stack_paths.folder)
+
+
+def facts(design: Design) -> Facts | None:
+    """What is known of the machine, running or not; None if there is none."""
+    record = _read_record(design.paths)
+    if record is None:
+        return None
+    return Facts(
+        instance_id=record["instance_id"], host_key=record["host_key"], boot_id=_boot_id(design.paths),
+    )  # fmt: skip
+
+
+def running(paths: MachinePaths) -> Process | None:
+    """The machine's process, if the machine runs: nspawn itself, and the first process inside."""
+    process = Process.load(paths.run)
+    return process if process and process.alive() and process.children() else None
+
+
+def _start(design: Design, instance: str) -> str:
+    """Start the machine, whose files are in place, and wait for it; returns the new boot id."""
+    _allow_watches()
+    paths, boot = design.paths, uuid.uuid4().hex
+    paths.run.unlink(missing_ok=True)
+    stack = design.stack_paths
+    for folder in (stack.shared, paths.root):
+        folder.mkdir(parents=True, exist_ok=True)
+    machine = nspawn.command(
+        machine_id=design.host_id, hostname=design.name, uuid=instance, root=paths.root,
+        bridge=names.bridge_name(design.root, design.stack), binds=[(stack.shared, "/srv/shared")],
+        read_only_binds=[(stack.hosts, "/etc/hosts")],
+    )  # fmt: skip
+    command = [
+        # A session of its own, not a child of ours: it outlives the command that started it, and nobody waits for it.
+        "setsid", "--fork", *cgroups.prefix(design.host_id, design.root),
+        "unshare", "--mount", "--propagation", "slave",
+        str(_START), str(paths.run), boot, str(image_root(design.images, design.image)),
+        str(paths.upper), str(paths.work), str(paths.root), *machine,
+    ]  # fmt: skip
+    with paths.console.open("wb") as console:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, cwd="/", check=True)
+    process = ready.wait_for_record(design.name, paths.run, paths.console)
+    ready.wait_for_ssh(design.name, process, design.address, paths.console)
+    return boot
+
+
+def _stop(design: Design, *, orderly: bool) -> None:
+    """End the machine and everything of it that runs; its files stay."""
+    process = Process.load(design.paths.run)
+    if process and process.alive():
+        if orderly:
+            process.end(signal.SIGTERM, wait=ORDERLY_WAIT)
+        for pid in process.children():
+            # The first process inside: when it ends the kernel ends all others, and nspawn cleans up after it.
+            inside = Process.of(pid)
+            if inside:
+                inside.end(signal.SIGKILL, wait=5)
+        if not process.end(signal.SIGTERM, wait=2) and not process.end(signal.SIGKILL, wait=5):
+            msg = f"machine {design.name}: its process {process.pid} does not end, even when killed"
+            raise HostError(msg)
+    # A killed nspawn does not take the machine's processes along; their control group has them.
+    cgroups.remove(design.host_id, design.root)
+    bridge.remove_cable(names.interface_name(design.root, design.stack, design.name))
+    design.paths.run.unlink(missing_ok=True)
+    shutil.rmtree(_PROPAGATE / design.host_id, ignore_errors=True)
+
+
+def _remove(design: Design) -> None:
+    if design.paths.folder.exists():
+        _stop(design, orderly=False)
+        shutil.rmtree(design.paths.folder)
+
+
+def _own_files(design: Design, instance: str) -> dict[str, File]:
+    """Files that every machine has of its own."""
+    files = {
+        "/etc/hostname": File(content=f"{design.name}\n"),
+        "/etc/machine-id": File(content=f"{instance}\n", mode=0o444),
+        "/etc/systemd/network/10-host0.network": File(
+            content=f"[Match]\nName=host0\n\n[Network]\nAddress={design.address}/{design.prefix}\n"
+            "DHCP=no\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
+        ),
+        **_access(design),
+    }
+    if design.os_release:
+        files["/usr/lib/os-release"] = File(content=design.os_release)
+        files["/etc/os-release"] = File(link="../usr/lib/os-release")
+    if design.devices:
+        lines = [f"{name} {major} {minor}\n" for name, major, minor in design.devices]
+        files["/etc/hpc/devices"] = File(content="".join(lines))
+    return files
+
+
+def _access(design: Design) -> dict[str, File]:
+    return {"/root/.ssh/authorized_keys": File(content=design.authorized_keys.strip() + "\n", mode=0o600)}
+
+
+def _make_host_key(design: Design, layer: Layer) -> str:
+    """Give the machine its SSH host key, whose private half never leaves it, and return the public half."""
+    layer.write(f"{_HOST_KEY}.pub", File())
+    private = design.paths.upper / _HOST_KEY.lstrip("/")
+    private.with_suffix(".pub").unlink()
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{design.name}", "-f", str(private)])
+    kind, key = private.with_suffix(".pub").read_text().split()[:2]
+    return f"{kind} {key}"
+
+
+def _record(design: Design, instance: str, host_key: str) -> None:
+    """Keep what the machine was made from; of its files the names only, as there are secrets in them."""
+    record = {
+        "instance_id": instance, "host_key": host_key, "image": design.image, "address": design.address,
+        "files": sorted(design.files),
+    }  # fmt: skip
+    write_atomically(design.paths.record, json.dumps(record, indent=1))
+
+
+def _read_record(paths: MachinePaths) -> dict[str, object] | None:
+    try:
+        return json.loads(paths.record.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _boot_id(paths: MachinePaths) -> str:
+    try:
+        return str(json.loads(paths.run.read_text())["boot_id"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return ""
+
+
+def _allow_watches() -> None:
+    """Let more than 17 machines start: each systemd takes about seven of the host's inotify instances per user.
+
+    The host's limit (128 by default) is only ever raised, and not put back: other programs may rely on it by then.
+    """
+    limit = Path("/proc/sys/fs/inotify/max_user_instances")
+    if int(limit.read_text()) < 8192:
+        limit.write_text("8192")

@@ -1,0 +1,134 @@
+"""A stack's place on this host: its folder, its owner, its bridge and the names of its machines."""
+
+import ipaddress
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.local.host import bridge, hosts, names
+from components.local.host.errors import HostError
+from components.local.host.locks import locked, remove_empty, write_atomically
+from components.local.host.paths import StackPaths, checked_name
+from components.local.host.process import run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """The network of one stack."""
+
+    root: Path
+    stack: str
+    owner: str
+    """Who made it, in words that name it: Pulumi's project and stack."""
+    cidr: str
+    gateway: str
+    hosts: Mapping[str, str]
+    """Addresses of all the stack's machines by name."""
+
+    @property
+    def paths(self) -> StackPaths:
+        """Where the stack lives."""
+        return StackPaths(self.root, self.stack)
+
+    @property
+    def bridge(self) -> str:
+        """Name of the bridge."""
+        return names.bridge_name(self.root, self.stack)
+
+
+def ensure(network: Network) -> None:
+    """Make the network, or bring it to what it should be; HostError if its name or addresses are somebody else's."""
+    checked_name(network.stack, "stack")
+    _check_disk(network.root)
+    # Two stacks that come up at once must not both find the same addresses free.
+    with locked(network.root / ".networks.lock"):
+        _check_owner(network)
+        cidr = ipaddress.IPv4Network(network.cidr)
+        _check_free(network, cidr)
+        record = {"owner": network.owner, "cidr": network.cidr, "gateway": network.gateway, "bridge": network.bridge}
+        network.paths.shared.mkdir(parents=True, exist_ok=True)
+        write_atomically(network.paths.network, json.dumps(record, indent=1))
+        hosts.write_in_place(network.paths.hosts, hosts.render(network.hosts, network.gateway))
+        address = ipaddress.IPv4Interface(f"{network.gateway}/{cidr.prefixlen}")
+        bridge.ensure(network.bridge, network.root, network.stack, address)
+
+
+def is_up(network: Network) -> bool:
+    """Whether the bridge and the stack's files are there (a bridge does not survive a restart of the host)."""
+    return network.paths.network.exists() and network.paths.hosts.exists() and bridge.exists(network.bridge)
+
+
+def remove(network: Network) -> None:
+    """Remove the bridge and the stack's folder; machines and shared folders have gone before."""
+    if not network.root.exists():
+        bridge.remove(network.bridge, network.root, network.stack)
+        return
+    with locked(network.root / ".networks.lock"):
+        bridge.remove(network.bridge, network.root, network.stack)
+        for path in (network.paths.hosts, network.paths.network):
+            path.unlink(missing_ok=True)
+        for folder in (network.paths.shared, network.paths.machines, network.paths.folder):
+            remove_empty(folder)
+        if remove_empty(network.root / "stacks"):
+            (network.root / ".networks.lock").unlink(missing_ok=True)
+    remove_empty(network.root)
+
+
+def ensure_shared(paths: StackPaths, name: str, *, mode: int, gid: int) -> None:
+    """Make a shared folder of the stack; what is in it stays."""
+    folder = paths.shared / checked_name(name, "shared folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.chown(folder, 0, gid)
+    folder.chmod(mode)
+
+
+def remove_shared(paths: StackPaths, name: str) -> None:
+    """Remove a shared folder and all that is in it."""
+    folder = paths.shared / checked_name(name, "shared folder")
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _check_owner(network: Network) -> None:
+    try:
+        owner = json.loads(network.paths.network.read_text())["owner"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return
+    if owner != network.owner:
+        msg = (
+            f"cluster.name: {network.stack!r} is already up on this host, made by {owner}; "
+            "give this cluster another name, or destroy that one first"
+        )
+        raise HostError(msg)
+
+
+def _check_free(network: Network, cidr: ipaddress.IPv4Network) -> None:
+    taken = bridge.taken_by(cidr, but=network.bridge)
+    for record in (network.root / "stacks").glob("*/network.json"):
+        if record.parent.name == network.stack:
+            continue
+        try:
+            other = json.loads(record.read_text())
+            if ipaddress.IPv4Network(other["cidr"]).overlaps(cidr):
+                taken = f"the local cluster {record.parent.name} ({other['cidr']}, made by {other['owner']})"
+        except (FileNotFoundError, ValueError, KeyError):
+            continue
+    if taken:
+        msg = (
+            f"network.cidr: {cidr} is in use on this host by {taken}; "
+            "choose another private range, e.g. network: {cidr: 10.78.0.0/20}"
+        )
+        raise HostError(msg)
+
+
+def _check_disk(root: Path) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    kind = run(["stat", "--file-system", "--format=%T", str(root)]).strip()
+    if kind == "overlayfs":
+        msg = (
+            f"{root}: is itself on an overlay file system (a container's), which machines can't be layered on; "
+            "set HPC_LOCAL_ROOT to a folder on a volume or a disk"
+        )
+        raise HostError(msg)

@@ -1,0 +1,128 @@
+"""Where everything of a rehearsal lives on the host.
+
+<root>/images/<hash>/            read-only base images, shared between stacks (a cache)
+<root>/stacks/<stack>/           all that one stack owns; gone after its destroy
+    network.json  hosts  lock    the network's facts, its hosts file, the lock of its list of machines
+    shared/<name>/               the shared folders
+    machines/<name>/             see Machine below
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.local.host.errors import HostError
+
+DEFAULT_ROOT = Path("/var/lib/hpc")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_PLAIN = re.compile(r"/[A-Za-z0-9._/-]*")
+
+
+def host_root() -> Path:
+    """The folder under which rehearsals live: $HPC_LOCAL_ROOT, else /var/lib/hpc."""
+    return plain(Path(os.environ.get("HPC_LOCAL_ROOT") or DEFAULT_ROOT))
+
+
+def images_root(root: Path | None = None) -> Path:
+    """The folder of base images: $HPC_LOCAL_IMAGES, else `images` under `root`.
+
+    It can be set apart from the root so that several roots share one cache.
+    """
+    given = os.environ.get("HPC_LOCAL_IMAGES")
+    return plain(Path(given)) if given else (root or host_root()) / "images"
+
+
+def plain(path: Path) -> Path:
+    """`path`, if it can stand in an overlay's mount options, where `:` and `,` are separators; else HostError."""
+    if not _PLAIN.fullmatch(str(path)):
+        msg = f"{path}: the folder of local machines must be an absolute path of letters, digits and . _ - / only"
+        raise HostError(msg)
+    return path
+
+
+def checked_name(name: str, what: str) -> str:
+    """`name`, if it is a host name's label (it becomes a folder and a hostname); else HostError."""
+    if not _NAME.fullmatch(name):
+        msg = f"{what} {name!r}: must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'"
+        raise HostError(msg)
+    return name
+
+
+@dataclass(frozen=True)
+class MachinePaths:
+    """The files of one machine."""
+
+    folder: Path
+
+    @property
+    def upper(self) -> Path:
+        """The machine's own layer over the base image: everything it ever wrote."""
+        return self.folder / "upper"
+
+    @property
+    def work(self) -> Path:
+        """Overlayfs' scratch folder, on the same file system as `upper`."""
+        return self.folder / "work"
+
+    @property
+    def root(self) -> Path:
+        """Mount point of the whole root; mounted only in the machine's own mount namespace."""
+        return self.folder / "root"
+
+    @property
+    def console(self) -> Path:
+        """What the machine wrote to its console since it was last started."""
+        return self.folder / "console.log"
+
+    @property
+    def run(self) -> Path:
+        """The running process: pid, its start time, the host's boot id (see process.Process)."""
+        return self.folder / "run.json"
+
+    @property
+    def record(self) -> Path:
+        """What the machine was made from, and its instance id."""
+        return self.folder / "machine.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by whoever changes the machine."""
+        return self.folder.parent / f".{self.folder.name}.lock"
+
+
+@dataclass(frozen=True)
+class StackPaths:
+    """The files of one stack."""
+
+    root: Path
+    stack: str
+
+    @property
+    def folder(self) -> Path:
+        """All that the stack owns on this host."""
+        return self.root / "stacks" / self.stack
+
+    @property
+    def network(self) -> Path:
+        """The network's facts: owner, CIDR, bridge."""
+        return self.folder / "network.json"
+
+    @property
+    def hosts(self) -> Path:
+        """/etc/hosts of every machine, bound into each."""
+        return self.folder / "hosts"
+
+    @property
+    def shared(self) -> Path:
+        """The shared folders, bound into each machine at /srv/shared."""
+        return self.folder / "shared"
+
+    @property
+    def machines(self) -> Path:
+        """One folder per machine."""
+        return self.folder / "machines"
+
+    def machine(self, name: str) -> MachinePaths:
+        """The files of the machine called `name`."""
+        return MachinePaths(self.machines / name)

@@ -1,0 +1,57 @@
+"""What a base image is made of, and the hash that names it."""
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.local.host.errors import HostError
+
+HERE = Path(__file__).parent
+BUILD = HERE / "build-image.sh"
+TRIM = HERE / "trim-image.sh"
+ROOTFS = HERE.parent / "rootfs"
+
+SUITES = {"debian-12": "bookworm"}
+"""Base images by their name in `image.base`, and the Debian release that each is."""
+
+PACKAGES = (
+    "systemd", "systemd-sysv", "dbus", "iproute2", "usr-is-merged",
+    "openssh-server",
+    "munge", "slurmctld", "slurmd", "slurm-client", "slurmdbd", "libpmix2",
+    "mariadb-server",
+    "python3",                              # the node's set-up is Python
+    "bsd-mailx", "dma",                     # /usr/bin/mail, and an agent that delivers on the machine itself
+    "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A base image to be."""
+
+    base: str
+    suite: str
+    packages: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that name the image: of everything that we put in, not of the packages' versions.
+
+        An image is made once and kept; `prune` it to get newer packages.
+        """
+        content = hashlib.sha256()
+        for part in (self.base, self.suite, platform.machine(), *self.packages):
+            content.update(part.encode() + b"\0")
+        for path in sorted([BUILD, TRIM, *(path for path in ROOTFS.rglob("*") if path.is_file())]):
+            executable = b"x" if path.stat().st_mode & 0o100 else b"-"
+            content.update(str(path.relative_to(HERE.parent)).encode() + b"\0" + executable + path.read_bytes())
+        return content.hexdigest()[:16]
+
+
+def recipe(base: str) -> Recipe:
+    """The recipe for `image.base`; HostError if there is none."""
+    if base not in SUITES:
+        msg = f"image.base: {base!r} can't be made on this machine; allowed here: {', '.join(sorted(SUITES))}"
+        raise HostError(msg)
+    return Recipe(base, SUITES[base], PACKAGES)

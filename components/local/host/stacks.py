@@ -1,0 +1,62 @@
+"""All stacks of this host, seen from outside their state: what is left of them, and ending one for good."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from components.local.host import bridge, cgroups, machine, names
+from components.local.host.locks import remove_empty
+from components.local.host.paths import StackPaths
+
+
+def stacks(root: Path) -> list[str]:
+    """Names of the stacks that have anything on disk."""
+    return sorted(path.name for path in (root / "stacks").glob("*") if path.is_dir())
+
+
+def leftovers(root: Path) -> list[str]:
+    """Everything of any stack under `root` that is on this host: files, mounts, bridges, processes, control groups.
+
+    Base images are a cache and not counted. Empty after every stack's destroy.
+    """
+    return [
+        *(f"folder {path}" for path in (root / "stacks").glob("*")),
+        *(f"mount {path}" for path in _mounts(root / "stacks")),
+        *(f"bridge {name}" for name in bridge.ours(root)),
+        *(f"process {line}" for line in _processes(root / "stacks")),
+        *(f"control group {path}" for path in cgroups.left(root)),
+    ]
+
+
+def sweep(root: Path, stack: str) -> None:
+    """Remove all that there is of a stack, whatever made it and whatever is known of it elsewhere."""
+    paths = StackPaths(root, stack)
+    for folder in sorted(paths.machines.glob("*/")):
+        machine.delete(
+            machine.Design(
+                root=root, images=root / "images", stack=stack, name=folder.name, address="", prefix=0, image=""
+            )
+        )
+    bridge.remove(names.bridge_name(root, stack), root, stack)
+    if paths.folder.exists():
+        shutil.rmtree(paths.folder)
+    remove_empty(root / "stacks")
+
+
+def _mounts(folder: Path) -> Iterator[str]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        # Blanks in a mount point are written as octal escapes (proc(5)).
+        target = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), line.split()[4])
+        if target.startswith(f"{folder}/"):
+            yield target
+
+
+def _processes(folder: Path) -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if any(argument.startswith((f"--directory={folder}/", f"{folder}/")) for argument in arguments):
+            yield f"{path.parent.name} ({arguments[0]})"

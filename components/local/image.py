@@ -1,0 +1,50 @@
+"""The base image of a stack's machines, made on this host."""
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+
+from components.local.host import image
+from components.local.host.packages import require_host
+from components.local.resource import changed, given, say
+
+
+class ImageProvider(ResourceProvider):
+    """Base images."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make the image, unless it is there."""
+        require_host()
+        image.ensure_image(props["base"], Path(props["images"]), say)
+        return CreateResult(props["digest"], given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another content is another image; one that was pruned is made again."""
+        replaces = changed(_olds, _news, ("base", "images", "digest"))
+        gone = not image.has_image(Path(_news["images"]), _news["digest"])
+        return DiffResult(changes=bool(replaces or gone), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Make the image again where it was pruned."""
+        require_host()
+        image.ensure_image(_news["base"], Path(_news["images"]), say)
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """The image, if it is there."""
+        there = image.has_image(Path(props["images"]), props["digest"])
+        return ReadResult(id_ if there else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Keep it: images are a cache that stacks share (components.local.host.cache prunes it)."""
+
+
+class Image(Resource, module="local", name="Image"):
+    """A base image on this host."""
+
+    def __init__(
+        self, name: str, *, base: str, images: str, digest: str, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(ImageProvider(), name, {"base": base, "images": images, "digest": digest}, opts)

@@ -1,0 +1,126 @@
+"""A machine of a stack on this host."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+
+from components.local.host import machine
+from components.local.host.layer import File
+from components.local.host.packages import require_host
+from components.local.resource import changed, given
+from components.machine import Boot
+
+ANEW = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
+"""Inputs that only a new machine takes."""
+IN_PLACE = ("files", "authorized_keys", "orderly")
+"""Inputs that a running machine takes without a restart."""
+
+
+class MachineProvider(ResourceProvider):
+    """Machines."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make and start the machine; whatever an interrupted run left under its name is replaced."""
+        require_host()
+        facts = machine.create(_design(props))
+        return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """A machine that is found dead differs too: `update` starts it again."""
+        replaces = changed(_olds, _news, ANEW)
+        dead = machine.running(_design(_olds).paths) is None
+        return DiffResult(
+            changes=bool(replaces or dead or changed(_olds, _news, IN_PLACE)),
+            replaces=replaces,
+            stables=["instance_id", "host_key"],
+            # Its folder, address and name on the host are the old one's.
+            delete_before_replace=True,
+        )
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Write its files; start it if it does not run."""
+        require_host()
+        return UpdateResult(_outputs(_news, machine.update(_design(_news))))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """The machine, if its files are there, running or not."""
+        facts = machine.facts(_design(props))
+        if facts is None:
+            return ReadResult("", given(props))
+        return ReadResult(id_, _outputs(given(props), facts))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """End the machine and remove its files."""
+        machine.delete(_design(_props))
+
+
+def _outputs(props: Mapping[str, Any], facts: machine.Facts) -> dict[str, Any]:
+    return {
+        **given(props),
+        "instance_id": facts.instance_id,
+        "boot_id": facts.boot_id,
+        "host_key": facts.host_key,
+    }
+
+
+def _design(props: Mapping[str, Any]) -> machine.Design:
+    return machine.Design(
+        root=Path(props["root"]),
+        images=Path(props["images"]),
+        stack=props["stack"],
+        name=props["name"],
+        address=props["address"],
+        prefix=int(props["prefix"]),
+        image=props["image"],
+        authorized_keys=props["authorized_keys"],
+        files={path: _file(file) for path, file in props["files"].items()},
+        os_release=props["os_release"],
+        devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
+        orderly=bool(props["orderly"]),
+    )
+
+
+def _file(file: Mapping[str, Any]) -> File:
+    if "link" in file:
+        return File(link=file["link"])
+    return File(content=file["content"], mode=int(file["mode"], 8), owner=file["owner"])
+
+
+class LocalMachine(Resource, module="local", name="Machine"):
+    """A systemd-nspawn machine with its own systemd, network and root file system."""
+
+    instance_id: pulumi.Output[str]
+    boot_id: pulumi.Output[str]
+    host_key: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, *, root: str, images: str, stack: str, machine: str, address: str, prefix: int, image: str,
+        authorized_keys: pulumi.Input[str], files: Boot, os_release: str, devices: Sequence[Mapping[str, object]],
+        orderly: bool, opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        props = {
+            "root": root,
+            "images": images,
+            "stack": stack,
+            "name": machine,
+            "address": address,
+            "prefix": prefix,
+            "image": image,
+            "authorized_keys": authorized_keys,
+            "files": {
+                path: {"link": file.link}
+                if file.link is not None
+                else {"content": file.content, "mode": f"{file.mode:04o}", "owner": file.owner}
+                for path, file in files.items()
+            },
+            "os_release": os_release,
+            "devices": [dict(device) for device in devices],
+            "orderly": orderly,
+            "instance_id": None,
+            "boot_id": None,
+            "host_key": None,
+        }
+        super().__init__(MachineProvider(), name, props, opts)

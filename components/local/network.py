@@ -1,0 +1,70 @@
+"""The network of a stack: a bridge on this host, and the hosts file of its machines."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+
+from components.local.host import network
+from components.local.host.packages import require_host
+from components.local.resource import changed, given
+
+
+class NetworkProvider(ResourceProvider):
+    """Bridges and hosts files."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make the network, or take over what an interrupted run made of it."""
+        require_host()
+        wanted = _network(props)
+        network.ensure(wanted)
+        return CreateResult(wanted.bridge, {**given(props), "bridge": wanted.bridge})
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another place or name is another network; all else is changed in place, as is a bridge that is gone."""
+        replaces = changed(_olds, _news, ("root", "stack"))
+        changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts"))
+        gone = not network.is_up(_network(_olds))
+        return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Bring bridge and hosts file to what they should be."""
+        require_host()
+        wanted = _network(_news)
+        network.ensure(wanted)
+        return UpdateResult({**given(_news), "bridge": wanted.bridge})
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """The network, if anything of it is there."""
+        there = _network(props).paths.network.exists()
+        return ReadResult(id_ if there else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Remove the bridge and the stack's folder."""
+        network.remove(_network(_props))
+
+
+def _network(props: Mapping[str, Any]) -> network.Network:
+    return network.Network(
+        root=Path(props["root"]), stack=props["stack"], owner=props["owner"], cidr=props["cidr"],
+        gateway=props["gateway"], hosts=props["hosts"],
+    )  # fmt: skip
+
+
+class Network(Resource, module="local", name="Network"):
+    """A stack's network on this host."""
+
+    bridge: pulumi.Output[str]
+    """Name of the bridge."""
+
+    def __init__(
+        self, name: str, *, root: str, stack: str, owner: str, cidr: str, gateway: str, hosts: Mapping[str, str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        props = {
+            "root": root, "stack": stack, "owner": owner, "cidr": cidr, "gateway": gateway, "hosts": dict(hosts),
+            "bridge": None,
+        }  # fmt: skip
+        super().__init__(NetworkProvider(), name, props, opts)

@@ -1,0 +1,168 @@
+"""The platform `local`: a cluster's machines, network and shared folders on this host."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pulumi
+
+from cluster.addresses import AddressPlan, plan
+from cluster.config import ClusterConfig
+from cluster.roster import MachineSpec, machines
+from components.local.host.errors import HostError
+from components.local.host.paths import host_root, images_root
+from components.local.host.recipe import recipe
+from components.local.image import Image
+from components.local.machine import LocalMachine
+from components.local.network import Network
+from components.local.shared import SharedFolder
+from components.machine import Boot, Machine
+
+GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-guide/devices.txt): no driver answers
+MAIL_GID = 8  # group `mail` (Debian's base-passwd)
+MODES = {"/var/mail": (0o2775, MAIL_GID)}
+"""Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
+
+
+def _no_files(_: MachineSpec) -> Boot:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalPlatformArgs:
+    """What to make."""
+
+    config: ClusterConfig
+    admin_key: pulumi.Input[str]
+    """Public half (OpenSSH) of the key that may log in as root everywhere."""
+    boot: Callable[[MachineSpec], Boot] = _no_files
+    """Files of each machine, in place before its first boot."""
+    os_release: Mapping[str, str] = field(default_factory=dict)
+    """/etc/os-release of the system that the machines present themselves as; what they are, if empty."""
+
+
+class LocalPlatform(pulumi.ComponentResource):
+    """A cluster's machines on this host, answering SSH."""
+
+    machines: tuple[Machine, ...]
+    """In the roster's order: controller, login machines, nodes."""
+    addresses: Mapping[str, str]
+    """Address of every machine by name."""
+    mounts: tuple[Mapping[str, str], ...]
+    """The shared file systems, for fstab: source, target, fs_type, options."""
+
+    def __init__(self, name: str, args: LocalPlatformArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:local:LocalPlatform", name, {}, opts)
+        self._name, self._args, self._root = name, args, str(host_root())
+        config, addresses = args.config, plan(args.config)
+        image = self._image()
+        network = Network(
+            f"{name}-network",
+            root=self._root,
+            stack=config.name,
+            owner=f"{pulumi.get_project()}/{pulumi.get_stack()}",
+            cidr=config.network.cidr,
+            gateway=addresses.gateway,
+            hosts=addresses.of,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        shared = [self._shared(target, network) for target in config.storage.shared]
+        self.addresses = addresses.of
+        self.mounts = mounts(config)
+        self.machines = tuple(
+            self._machine(spec, addresses, image, depends_on=[network, *shared]) for spec in machines(config)
+        )
+        # Not by the names of our attributes: the SDK would read them back by the attributes' types.
+        self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
+
+    def _image(self) -> tuple[Image, str]:
+        base = self._args.config.image.base
+        try:
+            digest = recipe(base).digest
+        except HostError as error:
+            raise pulumi.RunError(str(error)) from None
+        made = Image(
+            f"{self._name}-image",
+            base=base,
+            images=str(images_root()),
+            digest=digest,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return made, digest
+
+    def _shared(self, target: str, network: Network) -> SharedFolder:
+        mode, gid = MODES.get(target, (0o755, 0))
+        folder = folder_name(target)
+        return SharedFolder(
+            f"{self._name}-{folder}",
+            root=self._root,
+            stack=self._args.config.name,
+            folder=folder,
+            mode=mode,
+            gid=gid,
+            # Data is protected, machines are not.
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[network], protect=self._args.config.deletion_protection
+            ),
+        )
+
+    def _machine(
+        self,
+        spec: MachineSpec,
+        addresses: AddressPlan,
+        image: tuple[Image, str],
+        *,
+        depends_on: list[pulumi.Resource],
+    ) -> Machine:
+        made = LocalMachine(
+            spec.name,
+            root=self._root,
+            images=str(images_root()),
+            stack=self._args.config.name,
+            machine=spec.name,
+            address=addresses.of[spec.name],
+            prefix=addresses.prefix,
+            image=image[1],
+            authorized_keys=self._args.admin_key,
+            files=self._args.boot(spec),
+            os_release=_os_release(self._args.os_release),
+            devices=devices(spec),
+            orderly="controller" in spec.roles,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[image[0], *depends_on]),
+        )
+        return Machine(
+            spec=spec,
+            address=addresses.of[spec.name],
+            instance_id=made.instance_id,
+            boot_id=made.boot_id,
+            host_key=made.host_key,
+        )
+
+
+def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
+    """The shared file systems of every machine, for fstab: source, target, fs_type, options."""
+    gateway = plan(config).gateway
+    return tuple(
+        {
+            "source": f"{gateway}@tcp:/{folder_name(target)}",
+            "target": target,
+            "fs_type": "lustre",
+            "options": "defaults,_netdev",
+        }
+        for target in config.storage.shared
+    )
+
+
+def folder_name(target: str) -> str:
+    """Name of the shared folder that is mounted at `target`: /opt/apps is `opt-apps`."""
+    return target.strip("/").replace("/", "-").lower()
+
+
+def devices(spec: MachineSpec) -> list[dict[str, object]]:
+    """Character devices of a machine: one for each GPU that Slurm is to hand out."""
+    count = spec.gpu.count if spec.gpu else 0
+    return [{"name": f"nvidia{index}", "major": GPU_MAJOR, "minor": index} for index in range(count)]
+
+
+def _os_release(fields: Mapping[str, str]) -> str:
+    """Text of os-release(5)."""
+    return "".join(f'{name}="{value}"\n' for name, value in fields.items())

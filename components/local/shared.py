@@ -1,0 +1,60 @@
+"""Folders that all machines of a stack share: they stand for its parallel file systems."""
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+
+from components.local.host import network
+from components.local.host.paths import StackPaths
+from components.local.resource import changed, given
+
+
+class SharedFolderProvider(ResourceProvider):
+    """Shared folders."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make the folder; one that an interrupted run made is taken over with what is in it."""
+        self._ensure(props)
+        return CreateResult(f"{props['stack']}/{props['folder']}", given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Its mode and group are changed in place; another name is another folder."""
+        replaces = changed(_olds, _news, ("root", "stack", "folder"))
+        changes = changed(_olds, _news, ("mode", "gid"))
+        gone = not (_paths(_olds).shared / _olds["folder"]).is_dir()
+        return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Set mode and group; what is in the folder stays."""
+        self._ensure(_news)
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """The folder, if it is there."""
+        there = (_paths(props).shared / props["folder"]).is_dir()
+        return ReadResult(id_ if there else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Remove the folder and all that is in it."""
+        network.remove_shared(_paths(_props), _props["folder"])
+
+    def _ensure(self, props: dict[str, Any]) -> None:
+        network.ensure_shared(_paths(props), props["folder"], mode=int(props["mode"], 8), gid=int(props["gid"]))
+
+
+def _paths(props: dict[str, Any]) -> StackPaths:
+    return StackPaths(Path(props["root"]), props["stack"])
+
+
+class SharedFolder(Resource, module="local", name="SharedFolder"):
+    """A folder that every machine of the stack has at /srv/shared/<folder>."""
+
+    def __init__(
+        self, name: str, *, root: str, stack: str, folder: str, mode: int, gid: int,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        # Pulumi's numbers are floats; a mode is better kept as it is written.
+        props = {"root": root, "stack": stack, "folder": folder, "mode": f"{mode:04o}", "gid": gid}
+        super().__init__(SharedFolderProvider(), name, props, opts)
