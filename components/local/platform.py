@@ -43,13 +43,6 @@ class LocalPlatformArgs:
 class LocalPlatform(pulumi.ComponentResource):
     """A cluster's machines on this host, answering SSH."""
 
-    machines: tuple[Machine, ...]
-    """In the roster's order: controller, login machines, nodes."""
-    addresses: Mapping[str, str]
-    """Address of every machine by name."""
-    mounts: tuple[Mapping[str, str], ...]
-    """The shared file systems, for fstab: source, target, fs_type, options."""
-
     def __init__(self, name: str, args: LocalPlatformArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:local:LocalPlatform", name, {}, opts)
         self._name, self._args, self._root = name, args, str(host_root())
@@ -71,7 +64,7 @@ class LocalPlatform(pulumi.ComponentResource):
         self.machines = tuple(
             self._machine(spec, addresses, image, depends_on=[network, *shared]) for spec in machines(config)
         )
-        # Not by the names of our attributes: the SDK would read them back by the attributes' types.
+        """In the roster's order: controller, login machines, nodes."""
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
     def _image(self) -> tuple[Image, str]:
