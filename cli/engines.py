@@ -43,13 +43,18 @@ def private_pulumi() -> Path:
     return Path.home() / ".pulumi/versions" / pulumi_version() / "bin/pulumi"
 
 
+def installed_pulumi() -> str | None:
+    """The Pulumi CLI on PATH, or the one the SDK's installer made; None if there is neither."""
+    return shutil.which("pulumi") or shutil.which(str(private_pulumi()))
+
+
 def require_pulumi(why: str) -> str:
     """The Pulumi CLI on PATH, or the one the SDK's installer made; offers to install it.
 
     Raises:
         CliError: it is not there and not wanted.
     """
-    found = shutil.which("pulumi") or shutil.which(private_pulumi())
+    found = installed_pulumi()
     if found:
         return found
     if console.interactive() and console.ask(f"{why}, which is not installed. Install {pulumi_version()} now?"):
@@ -68,7 +73,7 @@ def install_pulumi() -> str:
     from pulumi.automation import PulumiCommand
 
     target = private_pulumi()
-    if shutil.which(target):
+    if target.exists():
         console.note(f"The Pulumi CLI {pulumi_version()} is installed already: {target}")
         return str(target)
     console.note(f"Installing the Pulumi CLI {pulumi_version()} into {target.parent.parent} ...")

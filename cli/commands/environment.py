@@ -16,10 +16,8 @@ def install_pulumi() -> None:
 
 def version() -> None:
     """Say which version this is, and of what it is made."""
-    import shutil
-
     found = re.search(r'^version = "(.+)"', (project.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    pulumi = shutil.which("pulumi") or shutil.which(engines.private_pulumi())
+    pulumi = engines.installed_pulumi()
     console.line(f"hpc {found[1] if found else 'unknown'}")
     console.line(f"Python {platform.python_version()}, Pulumi SDK {engines.pulumi_version()}")
     console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")

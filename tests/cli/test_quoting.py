@@ -34,7 +34,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("user", ["a user", "root"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(words=WORDS)
 def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> None:
     line = remote_line(user, ["words", *words], terminal=False)

@@ -48,7 +48,12 @@ exit 7
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stack `dev` is up, as far as its outputs tell."""
-    monkeypatch.setattr("cli.commands.outputs.read", lambda _stack, *, show_secrets: OUTPUTS)
+
+    def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:
+        assert show_secrets
+        return OUTPUTS
+
+    monkeypatch.setattr("cli.commands.outputs.read", read)
 
 
 @pytest.fixture
@@ -100,7 +105,7 @@ class TestCommands:
         assert ended.err == "error: cluster dev has no user 'carol'. There are: alice, bob, root.\n"
         assert not log.exists()
 
-    def test_a_command_needs_no_key_file_where_there_is_no_memory_file(
+    def test_no_key_stays_behind_where_files_in_memory_are_unknown(
         self, hpc: Hpc, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.delattr(os, "memfd_create")

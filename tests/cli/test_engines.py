@@ -1,0 +1,127 @@
+"""Which engine runs a stack, and how the Pulumi CLI is started."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pulumi.automation
+import pytest
+
+from cli import engines, stackfile
+from cli.errors import CliError
+from cli.options import EngineName
+from tests.cli.conftest import Hpc
+
+Tool = Callable[[str, str], Path]
+PULUMI = """\
+{ printf '%s\\n' "$PWD" "$PULUMI_BACKEND_URL" "$PULUMI_CONFIG_PASSPHRASE_FILE" "$*"; } >>"$PULUMI_LOG"
+[ "$1 $2" != 'stack ls' ] || echo '[{"name": "organization/hpc/other"}]'
+[ "$1 $2" != 'stack output' ] || echo '{"login": "dev-login-0"}'
+[ "$1" != up ] || exit 5
+"""
+
+
+def stack(root: Path, platform: str) -> stackfile.StackFile:
+    (root / "Pulumi.x.yaml").write_text(f"config:\n  hpc:cluster:\n    platform: {platform}\n")
+    return stackfile.read(root, "x")
+
+
+class TestChoice:
+    def test_the_cli_on_path_unless_told_otherwise(self, root: Path, tool: Tool) -> None:
+        pulumi = str(tool("pulumi", "exit 0"))
+        assert engines.choose(None, stack(root, "local"), "up") == pulumi
+        assert engines.choose(EngineName.PULUMI, stack(root, "local"), "up") == pulumi
+        assert engines.choose(EngineName.EMBEDDED, stack(root, "gcp"), "up") is None
+
+    @pytest.mark.parametrize(("platform", "kind"), [("local", "up"), ("local", "destroy"), ("gcp", "preview")])
+    def test_without_the_cli_the_embedded_engine_as_far_as_it_goes(self, root: Path, platform: str, kind: str) -> None:
+        assert engines.choose(None, stack(root, platform), kind) is None
+
+    @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
+    def test_where_the_cli_is_needed_and_missing_it_says_how_to_get_it(self, root: Path, kind: str) -> None:
+        version = engines.pulumi_version()
+        with pytest.raises(CliError) as error:
+            engines.choose(None, stack(root, "gcp"), kind)
+        assert str(error.value) == (
+            f"{kind} of a stack on gcp needs the Pulumi CLI, which is not installed. "
+            f"Install version {version} with: ./hpc install-pulumi"
+        )
+
+    def test_state_elsewhere_needs_the_cli(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
+        with pytest.raises(CliError, match=r"^state at gs://bucket needs the Pulumi CLI"):
+            engines.choose(None, stack(root, "local"), "preview")
+
+    def test_one_that_the_sdk_installed_is_found(self, root: Path, tmp_path: Path) -> None:
+        pulumi = tmp_path / ".pulumi/versions" / engines.pulumi_version() / "bin/pulumi"
+        pulumi.parent.mkdir(parents=True)
+        pulumi.write_text("#!/bin/sh\n")
+        pulumi.chmod(0o755)
+        assert engines.choose(None, stack(root, "gcp"), "up") == str(pulumi)
+        # A rehearsal does not change engines because the CLI was installed for something else.
+        assert engines.choose(None, stack(root, "local"), "up") is None
+
+
+class TestCli:
+    @pytest.fixture
+    def log(self, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        tool("pulumi", PULUMI)
+        monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+        path = tmp_path / "pulumi.log"
+        monkeypatch.setenv("PULUMI_LOG", str(path))
+        return path
+
+    def test_makes_the_stack_and_runs_with_the_same_state(
+        self, hpc: Hpc, log: Path, root: Path, tmp_path: Path
+    ) -> None:
+        ended = hpc("up", "dev", "--parallel", "8")
+        assert ended.code == 5
+        lines = log.read_text().splitlines()
+        home = tmp_path / "home"
+        assert lines[:3] == [str(root), f"file://{home}", str(home / "passphrase")]
+        assert lines[3::4] == [
+            "stack init dev --no-select --secrets-provider passphrase --non-interactive",
+            "up --stack dev --parallel 8 --yes",
+        ]
+
+    def test_is_not_told_yes_for_what_is_protected(self, hpc: Hpc, log: Path, root: Path) -> None:
+        with (root / "Pulumi.dev.yaml").open("a") as file:
+            file.write("    deletion_protection: true\n")
+        hpc("up", "dev", "--engine", "pulumi")
+        assert log.read_text().splitlines()[-1] == "up --stack dev"
+        hpc("preview", "dev", "--json", "--config-file", str(root / "Pulumi.dev.yaml"))
+        assert log.read_text().splitlines()[-1] == f"preview --stack dev --config-file {root}/Pulumi.dev.yaml --json"
+
+    def test_knows_stacks_and_outputs_of_other_backends(
+        self, hpc: Hpc, log: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        assert json.loads(hpc("outputs", "dev", "--json").out) == {"login": "dev-login-0"}
+        hpc("up", "dev")
+        assert [line.split(" --")[0] for line in log.read_text().splitlines()[3::4]] == [
+            "stack output",
+            "stack ls",
+            "stack init dev",
+            "up",
+        ]
+
+    def test_failing_quietly_is_told(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+        tool("pulumi", "echo 'error: no such bucket' >&2; exit 255")
+        ended = hpc("up", "dev")
+        assert ended.code == 1
+        assert ended.err.endswith("error: stack init failed: no such bucket\n")
+
+
+def test_installing_tells_what_the_installer_said(hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install() -> None:
+        raise OSError("no route")
+
+    monkeypatch.setattr(pulumi.automation.PulumiCommand, "install", install)
+    ended = hpc("install-pulumi")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == (
+        "error: the Pulumi CLI could not be downloaded: no route. Check this machine's way out."
+    )
+    assert os.environ["HOME"] in ended.err
