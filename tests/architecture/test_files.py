@@ -1,0 +1,88 @@
+"""What may stand in the project's files, whoever writes them."""
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-uv.txt")
+
+
+def project_files() -> list[Path]:
+    """What git tracks or would, else everything but the environment."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    names = [ROOT / name for name in listed.stdout.split("\0") if name]
+    if listed.returncode:
+        names = [path for path in ROOT.rglob("*") if not {".venv", "__pycache__", ".git"} & set(path.parts)]
+    return sorted(path for path in names if path.is_file())
+
+
+@cache
+def texts() -> list[tuple[str, str]]:
+    """Path and text of every file; what is not text is read as if it were."""
+    return [
+        (str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace")) for path in project_files()
+    ]
+
+
+# Assembled, so that this file does not hold what it looks for.
+HOSTS = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"), ("files", "pythonhosted", "org"), ("deb", "debian", "org"), ("archive", "ubuntu", "com"),
+        ("security", "debian", "org"), ("snapshot", "debian", "org"), ("registry", "npmjs", "org"),
+    )
+]  # fmt: skip
+
+PYTHON = [path for path in project_files() if path.suffix == ".py"]
+
+
+class TestSize:
+    def test_no_module_is_over_300_lines(self) -> None:
+        long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in PYTHON}
+        assert {name: lines for name, lines in long.items() if lines > 300} == {}
+
+    def test_the_program_is_under_60_lines(self) -> None:
+        assert len((ROOT / "__main__.py").read_text().splitlines()) < 60
+
+
+class TestPortability:
+    @pytest.mark.parametrize("host", HOSTS)
+    def test_no_registry_is_named(self, host: str) -> None:
+        assert [name for name, text in texts() if host in text] == []
+
+    def test_no_path_of_a_checkout_is_named(self) -> None:
+        here = re.compile(rf"(?<![\w/.-]){re.escape(str(ROOT))}(?![\w.-])")
+        assert [name for name, text in texts() if here.search(text)] == []
+
+    def test_no_private_key_is_kept(self) -> None:
+        key = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\s*(?:[A-Za-z0-9+/=]{50,}\s*){2}")
+        assert [name for name, text in texts() if key.search(text)] == []
+
+
+class TestLocks:
+    @pytest.mark.parametrize("name", LOCKS)
+    def test_every_requirement_is_pinned_with_hashes_and_names_no_host(self, name: str) -> None:
+        text = (ROOT / name).read_text()
+        assert "://" not in text
+        lines = [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+        requirements = "\n".join(lines).replace("\\\n", " ").splitlines()
+        assert requirements
+        unpinned = [
+            row for row in requirements if not re.match(r"[A-Za-z0-9_.-]+==\S+.*--hash=sha256:[0-9a-f]{64}", row)
+        ]
+        assert unpinned == []
+
+    def test_the_one_for_tests_holds_all_of_the_one_for_running(self) -> None:
+        run, dev = (set(re.findall(r"^\S+==\S+", (ROOT / name).read_text(), re.MULTILINE)) for name in LOCKS[:2])
+        assert run
+        assert run <= dev
+
+
+def test_no_file_is_exempt_from_the_rules() -> None:
+    exempt = re.compile(r"^\s*#\s*(ruff|flake8|pyright|type):\s*(noqa|ignore)\s*$|^#\s*pyright:\s*basic", re.MULTILINE)
+    assert [str(path.relative_to(ROOT)) for path in PYTHON if exempt.search(path.read_text())] == []

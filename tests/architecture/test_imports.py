@@ -1,0 +1,72 @@
+"""Who may import whom. Data flows one way: config -> text -> components -> outputs -> cli; an import against that
+direction is a cycle in the making, and one of a heavy package in the wrong place a second at every start."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OURS = {"bench", "cli", "cluster", "components", "engine", "scripts", "tests"}
+
+# Top-level packages that each of ours may import, besides the standard library and itself.
+ALLOWED = {
+    "cluster": {"pydantic", "pydantic_core", "typing_extensions", "yaml"},
+    "components": {"cluster", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls"},
+    "engine": {"cryptography", "dill", "google", "grpc", "pulumi", "yaml"},  # dill, google and grpc are the SDK's own
+    "cli": {"cluster", "components", "engine", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
+    "scripts": set[str](),
+}
+
+
+def imports(file: Path) -> Iterator[tuple[int, str]]:
+    """Line and top-level package of every import, wherever it stands; relative ones are the file's own package."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name.partition(".")[0]) for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.lineno, (node.module or "").partition(".")[0]
+
+
+def outside(file: Path) -> Iterator[tuple[int, str]]:
+    """The imports that are not of the standard library."""
+    return ((line, name) for line, name in imports(file) if name not in sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_packages_import_what_they_may(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files, f"{package}/ is gone"
+    allowed = ALLOWED[package] | {package}
+    if package == "scripts":
+        # Each folder there is a program of its own, whose modules are its top level on the machine it runs on.
+        allowed |= {path.stem for path in files} | {path.name for path in (ROOT / package).iterdir()}
+    strangers = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for file in files
+        for line, name in outside(file)
+        if name not in allowed
+    ]
+    assert not strangers
+
+
+def test_scripts_are_for_bare_machines() -> None:
+    ours = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for file in (ROOT / "scripts").rglob("*.py")
+        for line, name in outside(file)
+        if name in OURS - {"scripts"}
+    ]
+    assert not ours
+
+
+def test_the_environment_is_made_with_the_standard_library() -> None:
+    assert [name for _, name in outside(ROOT / "cli/bootstrap.py")] == []
+
+
+def test_the_boundaries_are_seen_where_they_are_crossed(tmp_path: Path) -> None:
+    file = tmp_path / "crossing.py"
+    file.write_text("def late():\n    from pulumi.automation import x\n\nimport rich.live, os\nfrom . import near\n")
+    assert sorted(outside(file)) == [(2, "pulumi"), (4, "rich")]

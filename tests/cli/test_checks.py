@@ -1,0 +1,108 @@
+"""`./hpc test`: checks run side by side, are printed one after the other, and the tests' summary comes last."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli import project
+from cli.checks import catalog
+from cli.checks.check import Check
+from cli.checks.suite import Suite
+from tests.cli.conftest import Hpc
+
+ROOT = Path(__file__).parents[2]
+
+
+def script(name: str, body: str) -> Check:
+    return Check(name=name, command=["sh", "-c", body])
+
+
+@pytest.fixture(autouse=True)
+def _plain(root: Path) -> None:
+    """Output as in a pipe."""
+
+
+class TestSuite:
+    def test_prints_in_order_and_the_tests_last(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        lanes = [[script("lint", "echo quiet when well"), script("schema", "echo it is old >&2; exit 1")]]
+        tests = script("tests", "echo one; sleep 0.2; echo 7 passed")
+        assert Suite(tmp_path).run(lanes, tests) == ["schema"]
+        out = capfd.readouterr().out
+        shown = [line.partition(",")[0] for line in out.splitlines()]
+        assert shown == ["lint: ok", "schema: FAILED", "it is old", "tests:", "one", "7 passed"]
+
+    def test_runs_lanes_and_tests_side_by_side(self, tmp_path: Path) -> None:
+        meet = "touch $0; for i in $(seq 200); do [ -e a ] && [ -e b ] && [ -e c ] && exit 0; sleep 0.02; done; exit 1"
+        lanes = [[Check(name=name, command=["sh", "-c", meet, name])] for name in "ab"]
+        assert Suite(tmp_path).run(lanes, Check(name="c", command=["sh", "-c", meet, "c"])) == []
+
+    def test_failing_tests_fail(self, tmp_path: Path) -> None:
+        assert Suite(tmp_path).run([], script("tests", "exit 1")) == ["tests"]
+
+    def test_termination_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
+        body = "trap 'echo cleaned up; exit 1' INT; touch up; while :; do sleep 0.02; done"
+        program = (
+            "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+            "from cli.checks.check import Check; from cli.checks.suite import Suite\n"
+            "Suite(Path(sys.argv[2])).run([], Check(name='tests', command=['bash', '-c', sys.argv[3]]))\n"
+        )
+        command = [sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            deadline = time.monotonic() + 20
+            while not (tmp_path / "up").exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=20)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert out == "tests:\ncleaned up\n"
+
+
+class TestCommand:
+    def test_runs_only_what_is_asked_for(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(project, "ROOT", ROOT)
+        ended = hpc("test", "--only", "shell")
+        assert (ended.code, ended.out.partition(",")[0]) == (0, "shell: ok")
+
+    def test_passes_arguments_on_and_fails_with_the_tests(self, hpc: Hpc, tmp_path: Path) -> None:
+        (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0, 'of course'\n")
+        ended = hpc(
+            "test", "--fast", "--only", "tests", "--", "-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)
+        )
+        assert ended.code == 1
+        assert "of course" in ended.out
+        assert "1 failed" in ended.out.splitlines()[-1]
+
+    def test_an_unknown_check_is_named(self, hpc: Hpc) -> None:
+        ended = hpc("test", "--only", "mypy")
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.startswith("error: --only mypy: there is no such check. There are: format, lint")
+
+    def test_end_to_end_needs_root(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
+        ended = hpc("test")
+        assert ended.code == 1
+        assert "./hpc test --fast" in ended.err
+
+
+def test_shell_scripts_are_found_by_their_first_line(tmp_path: Path) -> None:
+    for name, first in {
+        "a": "#!/bin/sh",
+        "b.txt": "#!/usr/bin/env bash",
+        "c": "#! /bin/dash -e",
+        "d.py": "#!/usr/bin/env python3",
+        "e.sh": "no shebang",
+        "f": "",
+        "g/h": "#!/usr/bin/bash",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{first}\n")
+    assert [str(path) for path in catalog.shell_scripts(tmp_path)] == ["a", "b.txt", "c", "g/h"]
+
+
+def test_the_launcher_and_ci_are_among_them() -> None:
+    assert {Path("hpc"), Path(".ci/run")} <= set(catalog.shell_scripts(ROOT))
