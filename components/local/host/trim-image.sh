@@ -8,11 +8,18 @@ root=$1
 chroot "$root" systemctl --quiet disable slurmctld.service slurmd.service slurmdbd.service munge.service \
     mariadb.service remote-fs.target
 chroot "$root" systemctl --quiet enable ssh.service systemd-networkd.service hpc-machine.service
-# There is no console to log in at, no seat, no network to wait for, and no package or disk to look after.
+# There is no console to log in at, no seat, no disk to unlock, no network to wait for, and no package or file system to
+# look after; users, kernel settings and device files are the image's and the host's; and the journal is not kept.
 chroot "$root" systemctl --quiet mask console-getty.service getty.target systemd-logind.service \
-    systemd-networkd-wait-online.service systemd-update-utmp.service systemd-update-utmp-runlevel.service \
-    apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer \
+    systemd-ask-password-console.path systemd-ask-password-wall.path systemd-initctl.socket \
+    cryptsetup.target integritysetup.target veritysetup.target \
+    systemd-networkd-wait-online.service systemd-network-generator.service \
+    systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-pstore.service \
+    systemd-sysusers.service systemd-sysctl.service systemd-tmpfiles-setup-dev.service \
+    systemd-remount-fs.service systemd-journal-flush.service \
+    apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer systemd-tmpfiles-clean.timer \
     dev-hugepages.mount sys-fs-fuse-connections.mount
+chroot "$root" systemctl --quiet set-default multi-user.target
 mkdir -p "$root/etc/systemd/system-generators"
 for generator in bless-boot cryptsetup debug hibernate-resume getty gpt-auto integritysetup rc-local run sysv \
     system-update veritysetup; do
