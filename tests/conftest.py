@@ -1,6 +1,12 @@
 """Options of the whole suite."""
 
 import pytest
+from hypothesis import settings
+
+# No deadline: the suite runs beside real machines on two cores. No database: a failure is printed with its example,
+# and a checkout stays as clean as it was.
+settings.register_profile("suite", deadline=None, database=None, max_examples=40)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

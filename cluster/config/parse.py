@@ -69,7 +69,7 @@ def _cluster(stack_config: Mapping[str, Any], findings: list[Finding]) -> Mappin
         with contextlib.suppress(ValueError):  # what is no JSON is told below, as any other text would be
             given = json.loads(given)
     if isinstance(given, Mapping):
-        return given
+        return _keys_as_written(given)
     shape = Finding(
         where=ROOT,
         given=show(given),
@@ -77,6 +77,15 @@ def _cluster(stack_config: Mapping[str, Any], findings: list[Finding]) -> Mappin
         todo="describe the cluster under `config: hpc:cluster:` in Pulumi.<stack>.yaml; Pulumi.dev.yaml is an example",
     )
     raise ConfigError([*findings, shape])
+
+
+def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    """Undo what YAML 1.1 readers make of the key `on`: a truth value, which is "true" after a passage through JSON."""
+    if isinstance(tree, Mapping):
+        return {
+            "on" if key is True or key == "true" else str(key): _keys_as_written(value) for key, value in tree.items()
+        }
+    return [_keys_as_written(one) for one in tree] if isinstance(tree, list) else tree
 
 
 def _refuse_unbuilt(given: Mapping[str, Any]) -> None:

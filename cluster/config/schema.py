@@ -87,4 +87,4 @@ def _tidy(key: dict[str, Any]) -> None:
 
 def schema_text() -> str:
     """The schema as the file holds it."""
-    return json.dumps(json_schema(), indent=2) + "\n"
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -24,15 +24,18 @@ def _schema(**more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON Schema's own 
     return WithJsonSchema({"type": "string", **more})
 
 
-_DNS = _schema(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", maxLength=20)
+def _host_part(longest: int) -> WithJsonSchema:
+    return _schema(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", maxLength=longest)
+
+
 _LOWER = _schema(pattern="^[a-z][-_a-z0-9]*$", maxLength=40)
 _LOGIN = _schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
 _PATH = _schema(pattern="^(/[A-Za-z0-9._-]+)+$")
 _CIDR = _schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
 
 PlatformName = Annotated[str, AfterValidator(v.platform), _schema(enum=built())]
-ClusterName = Annotated[str, AfterValidator(v.dns_label), _DNS]
-NodesetName = Annotated[str, AfterValidator(v.nodeset_name), _DNS]
+ClusterName = Annotated[str, AfterValidator(v.cluster_name), _host_part(v.LONGEST_CLUSTER_NAME)]
+NodesetName = Annotated[str, AfterValidator(v.nodeset_name), _host_part(v.LONGEST_NODESET_NAME)]
 MachineTypeName = Annotated[str, AfterValidator(v.machine_type), _schema(enum=list(MACHINE_TYPES))]
 ImageName = Annotated[str, AfterValidator(v.image), _schema(enum=list(IMAGES))]
 NodeCount = Annotated[

@@ -18,7 +18,7 @@ _UNIX_NAME = re.compile(r"^[a-z_][-a-z0-9_]{0,31}$")
 _FEATURE = re.compile(r"^[A-Za-z0-9_][-A-Za-z0-9_.=:]*$")
 _SLURM_TIME = re.compile(r"^(?:\d+-\d+(?::[0-5]?\d){0,2}|\d+(?::[0-5]?\d){0,2}|infinite|INFINITE|UNLIMITED|unlimited)$")
 _MEMORY = re.compile(r"^([0-9]+)([MGT])$")
-_TRES = re.compile(r"^(cpu|mem|node|energy|billing|fs/[a-z]+|gres/[a-z0-9_]+(:[a-z0-9_]+)?|license/[a-z0-9_]+)$")
+_TRES = re.compile(r"^(cpu|mem|node|billing|energy|fs/disk|gres/gpu(:[a-z0-9_]+)?)$")
 
 RESERVED_USERS = frozenset(
     "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody _apt sshd "
@@ -40,11 +40,20 @@ REGULAR_UIDS = ((1000, 60000), (65536, 524287))
 """What Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
 
 
-def dns_label(value: str) -> str:
-    """A name that becomes part of host names."""
-    if not _DNS_LABEL.match(value) or len(value) > 20:
+LONGEST_CLUSTER_NAME = 20
+"""The database's tables are named after the cluster, and MariaDB takes 64 characters: leaves room for any of them."""
+LONGEST_NODESET_NAME = 40
+
+
+def cluster_name(value: str) -> str:
+    """A name of a cluster: first part of host names and of the database's tables."""
+    return _host_name_part(value, LONGEST_CLUSTER_NAME, "dev")
+
+
+def _host_name_part(value: str, longest: int, example: str) -> str:
+    if not _DNS_LABEL.match(value) or len(value) > longest:
         raise Refused(
-            "1 to 20 of a-z, 0-9 and -, a letter first and no - last, e.g. gpu-large",
+            f"1 to {longest} of a-z, 0-9 and -, a letter first and no - last, e.g. {example}",
             "choose a name that can stand in a host name",
         )
     return value
@@ -57,7 +66,7 @@ def nodeset_name(value: str) -> str:
             "any name but controller, login, default, all and none, e.g. cpu",
             "rename the nodeset: its nodes or its NodeSet line would clash with something else of that name",
         )
-    return dns_label(value)
+    return _host_name_part(value, LONGEST_NODESET_NAME, "gpu-large")
 
 
 def platform(value: str) -> str:

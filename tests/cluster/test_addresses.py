@@ -28,7 +28,7 @@ def test_the_plan_of_the_default_network():
     assert found.of == {"tiny-controller": "10.77.0.2", "tiny-login-0": "10.77.0.3", "tiny-cpu-0": "10.77.2.1"}
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(COUNTS, st.integers(0, 20), st.sampled_from(["10.64.0.0/16", "10.0.0.0/12", "192.168.0.0/16"]))
 def test_every_machine_has_an_address_of_its_own_that_a_host_may_have(counts, logins, cidr):
     cluster = with_counts(counts, logins=logins, cidr=cidr)
@@ -40,7 +40,7 @@ def test_every_machine_has_an_address_of_its_own_that_a_host_may_have(counts, lo
     assert all(one in network and one not in (network.network_address, network.broadcast_address) for one in taken)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(COUNTS.filter(lambda counts: len(counts) < 7), st.data())
 def test_more_of_anything_moves_nobody(counts, data):
     before = plan(with_counts(counts)).of

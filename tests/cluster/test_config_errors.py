@@ -220,6 +220,20 @@ BAD = {
         "no machine has",
         "rename",
     ),
+    "host names that are too long": (
+        {"name": "a" * 20, "nodesets": {"cpu": {}, "b" * 40: {"count": 11}}},
+        f"nodesets.{'b' * 40}",
+        "of 64 characters",
+        "at most 63 characters",
+        "shorten",
+    ),
+    "a limit on GPUs that no node has": (
+        accounting(qos=[{"name": "q", "max_tres_per_user": {"gres/gpu": 1}}]),
+        "accounting.qos[0].max_tres_per_user.gres/gpu",
+        "gres/gpu",
+        "cpu, mem, node",
+        "remove the limit",
+    ),
     "a partition named as a keyword": (
         {"partitions": {"ALL": PARTITION}},
         "partitions.ALL",
@@ -511,7 +525,7 @@ def test_the_text_has_every_finding_in_four_lines():
         "\n"
         "hpc:cluster.name\n"
         "  given:   Dev\n"
-        "  allowed: 1 to 20 of a-z, 0-9 and -, a letter first and no - last, e.g. gpu-large\n"
+        "  allowed: 1 to 20 of a-z, 0-9 and -, a letter first and no - last, e.g. dev\n"
         "  to do:   choose a name that can stand in a host name\n"
         "\n"
         "hpc:cluster.nodesets.cpu.count\n"

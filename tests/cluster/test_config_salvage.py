@@ -1,8 +1,10 @@
 """All errors of a file come at once, at their places in the file as it is written, and none that only follow."""
 
 import copy
+import json
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +78,7 @@ FULL = load("example-full")["hpc:cluster"]
 PLACES = [path for path in places(FULL) if path]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), JUNK), min_size=1, max_size=4))
 def test_nothing_that_stands_in_a_file_ends_in_a_traceback(changes):
     given_file = copy.deepcopy(FULL)
@@ -102,6 +104,15 @@ def test_what_was_read_can_be_written_and_read_again(stack):
     config = parse(load(stack))
     again = parse({"hpc:cluster": config.model_dump(mode="json", exclude_unset=True)})
     assert again == config
+
+
+@pytest.mark.parametrize("reader", [yaml.safe_load, lambda text: json.loads(json.dumps(yaml.safe_load(text)))])
+def test_on_needs_no_quotes(reader):
+    """YAML 1.1 reads the key `on` as true."""
+    cluster = reader("{platform: local, name: a, login: {on: controller}, nodesets: {n: {on: controller}}}")
+    cluster["partitions"] = {"p": {"nodesets": ["n"], "default": True}}
+    config = parse({"hpc:cluster": cluster})
+    assert (config.login.on, config.nodesets["n"].on) == ("controller", "controller")
 
 
 def test_nothing_that_was_read_can_be_changed():

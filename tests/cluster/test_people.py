@@ -5,6 +5,7 @@ from cluster.slurm.accounting import desired
 from tests.cluster.stacks import cluster
 
 ALICE = {"name": "alice", "uid": 2001}
+GPU = {"cpu": {"machine_type": "local-2c-2gpu"}}
 BOB = {"name": "bob", "uid": 2002}
 
 
@@ -42,14 +43,14 @@ def test_limits_have_sacctmgrs_names_and_only_those_that_are_set():
         "max_tres_per_user": {"cpu": 8, "gres/gpu": 2},
         "flags": ["NoDecay"],
     }
-    assert desired(cluster(accounting={"qos": [qos]}))["qos"] == [
+    assert desired(cluster(nodesets=GPU, accounting={"qos": [qos]}))["qos"] == [
         {"name": "short", "MaxWall": "01:00:00", "MaxTRESPerUser": "cpu=8,gres/gpu=2", "Flags": "NoDecay"},
     ]
 
 
 def test_a_limit_of_zero_is_a_limit():
     qos = {"name": "none", "priority": 0, "grp_tres": {"gres/gpu": 0}}
-    assert desired(cluster(accounting={"qos": [qos]}))["qos"] == [
+    assert desired(cluster(nodesets=GPU, accounting={"qos": [qos]}))["qos"] == [
         {"name": "none", "Priority": "0", "GrpTRES": "gres/gpu=0"}
     ]
 

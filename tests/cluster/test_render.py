@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cluster import hostlist
 from cluster.addresses import plan
+from cluster.config import ClusterConfig
 from cluster.slurm import digest, render, render_slurmdbd
-from tests.cluster.stacks import cluster, config
+from tests.cluster.stacks import cluster, config, local
 from tests.cluster.test_slurm_versions import lines
 
 
@@ -42,6 +43,25 @@ def test_without_addresses_names_alone_are_written():
     text = render(config("example-full"))["slurm.conf"]
     assert "NodeAddr" not in text
     assert "SlurmctldHost=full-controller\n" in text
+
+
+def test_machines_of_their_own_are_confined_to_their_cores_and_a_rehearsals_are_not():
+    """Machines of a rehearsal share the host's cores, and may claim more than it has."""
+    given = local(platform="gcp", image={"base": "ubuntu-2204"}, nodesets={"a3": {"machine_type": "a3-megagpu-8g"}})
+    given["partitions"]["cpu"]["nodesets"] = ["a3"]
+    files = {
+        platform: render(ClusterConfig.model_validate(given | {"platform": platform})) for platform in ("gcp", "local")
+    }
+    differences = {
+        "slurm.conf": ["TaskPlugin=task/affinity,task/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"],
+        "cgroup.conf": ["ConstrainCores=yes"],
+    }
+    for name, only_there in differences.items():
+        for line in only_there:
+            assert line in files["gcp"][name].splitlines()
+            assert line not in files["local"][name].splitlines()
+    assert "config_overrides" not in files["gcp"]["slurm.conf"]
+    assert "RealMemory=1860368 Gres=gpu:h100:8" in files["gcp"]["slurm.conf"]
 
 
 def test_extra_settings_replace_defaults_and_stand_once():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster import roster
 from cluster.config import people
-from cluster.config.findings import Broken, listing, suggest
+from cluster.config.findings import Broken, Location, listing, suggest
 from cluster.config.rules.partitions import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cluster.config.accounting import Qos
     from cluster.config.cluster import ClusterConfig
 
 
@@ -47,7 +49,25 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
     names = [people.NORMAL, *(one.name for one in given.qos)]
     for position, qos in enumerate(given.qos):
-        yield from unknown(("accounting", "qos", position, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
+        at = ("accounting", "qos", position)
+        yield from unknown((*at, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
+        yield from _resources(config, at, qos)
+
+
+def _resources(config: ClusterConfig, at: Location, qos: Qos) -> Iterator[Broken]:
+    """sacctmgr refuses a limit on what slurmctld does not track, which would only show on the running cluster."""
+    kinds = {gpu.type for one in config.nodesets.values() if (gpu := roster.nodeset_gpu(config, one))}
+    gpus = ["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))] if kinds else []
+    tracked = ["cpu", "mem", "node", "billing", "energy", "fs/disk", *gpus]
+    for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres"):
+        for name in getattr(qos, key):
+            if name not in tracked:
+                yield Broken(
+                    at=(*at, key, name),
+                    given=name,
+                    allowed=f"what this cluster has: {listing(tracked)}",
+                    todo="remove the limit, or add nodes that have such GPUs",
+                )
 
 
 def _twice(key: str, names: list[str]) -> Iterator[Broken]:

@@ -101,7 +101,7 @@ def _names(config: ClusterConfig) -> Iterator[Broken]:
         if len(longest) > LONGEST_HOST_NAME:
             yield Broken(
                 at=("nodesets", name),
-                given=f"{name}, which makes the host name {longest} of {len(longest)} characters",
+                given=f"a host name of {len(longest)} characters: {longest}",
                 allowed=f"names that make host names of at most {LONGEST_HOST_NAME} characters, e.g. gpu",
                 todo="shorten the nodeset's or the cluster's name",
             )
