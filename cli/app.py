@@ -98,4 +98,6 @@ _add(schema.schema, _DEVELOP, "./hpc schema --write")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, which ends the process with the exit code. Without a command, show the help."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["ssh"] and "--" in given:
+        given.insert(given.index("--") + 1, reach.COMMAND_FOLLOWS)
     app(given or ["--help"], prog_name="./hpc")

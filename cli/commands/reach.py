@@ -7,7 +7,9 @@ from typer import Argument, Exit, Option
 
 from cli import cluster, options, remote
 from cli.commands import outputs
-from cli.errors import CliError
+
+COMMAND_FOLLOWS = "\0"
+"""Put behind `--` by the command line, since `ssh STACK -- COMMAND` leaves MACHINE out; no real word can hold it."""
 
 _Command = Annotated[
     list[str] | None,
@@ -55,8 +57,13 @@ def ssh(
 
     Host keys are pinned: they come from the stack's state.
     """
+    words = [word for word in (machine, *(command or ())) if word is not None]
+    if COMMAND_FOLLOWS in words:
+        named, words = words[: words.index(COMMAND_FOLLOWS)], words[words.index(COMMAND_FOLLOWS) + 1 :]
+    else:
+        named, words = words[:1], words[1:]
     entered = _cluster(stack)
-    _enter(entered, machine, entered.user(user), command or ())
+    _enter(entered, named[0] if named else None, entered.user(user), [*named[1:], *words])
 
 
 def _cluster(stack: str) -> cluster.Cluster:
@@ -64,6 +71,4 @@ def _cluster(stack: str) -> cluster.Cluster:
 
 
 def _enter(entered: cluster.Cluster, name: str | None, user: str, command: Sequence[str]) -> None:
-    if any("\0" in word for word in command):
-        raise CliError("a command's words can't hold a NUL character.")
     raise Exit(remote.run(entered.machine(name), entered.admin_key, user, command))

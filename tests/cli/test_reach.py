@@ -90,6 +90,12 @@ class TestCommands:
         hpc("ssh", "dev")
         assert said(log, "word")[-1] == "root@10.77.0.3"
 
+    def test_ssh_takes_a_command_for_the_login_machine_too(self, hpc: Hpc, log: Path) -> None:
+        hpc("ssh", "dev", "--", "sh", "-c", "a; b", "--")
+        assert said(log, "word")[-2:] == ["root@10.77.0.3", "sh -c 'a; b' --"]
+        hpc("ssh", "dev", "cpu-0", "--as", "bob", "uptime", "--", "-p")
+        assert said(log, "word")[-2:] == ["root@10.77.2.0", "exec runuser -l bob -c 'uptime -p'"]
+
     def test_the_host_key_is_pinned_and_the_private_key_private(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "controller")
         assert "StrictHostKeyChecking=yes" in said(log, "word")
