@@ -9,14 +9,14 @@ from engine.errors import Interrupted
 from engine.providers.base import Context, Foreign, Provider
 from engine.registration import undo_interrupted
 from engine.resource import Resource
-from engine.run import Run, StepError
+from engine.run import Run, Settle, StepError
 from engine.values import plain
 
 
 def delete_all(run: Run, condemned: list[Resource]) -> None:
     """Delete resources, as far as they are neither protected nor needed by one that could not be deleted. They are
     given in the state's order: each after what it depends on."""
-    gone = {r.urn for r in condemned}
+    gone = {r.urn for r in condemned if r.delete or not r.protect}
     left = [r for (_, kind), r in run.state.pending.items() if kind == "creating"]
     for resource in (*left, *reversed(condemned)):
         leftover = resource.delete and any(r.urn == resource.urn and not r.delete for r in run.state.resources())
@@ -82,7 +82,7 @@ def _delete(run: Run, resource: Resource, gone: set[str]) -> None:
         state.save()
         return
 
-    def work(provider: Provider, ctx: Context):  # noqa: ANN202
+    def work(provider: Provider, ctx: Context) -> Settle:
         if isinstance(provider, Foreign):
             raise StepError(f"no provider for {resource.type} is embedded: delete it with the Pulumi CLI")
         provider.delete(ctx, resource.id, plain(resource.inputs), plain(resource.outputs))

@@ -89,7 +89,7 @@ class Log:
 class Result:
     """How a run ended. `ok` is False if a step failed or the run was interrupted; the state is kept in any case
     and the next run goes on from there. `counts` maps op to number of resources, `outputs` are the stack's, `foreign`
-    are the types that the engine can preview but not run."""
+    are the types that the engine can preview but not run. `interrupted` says that the user stopped it."""
 
     kind: Kind
     ok: bool
@@ -100,6 +100,7 @@ class Result:
     seconds: float = 0.0
     summary: str = ""
     foreign: tuple[str, ...] = ()
+    interrupted: bool = False
 
     def check(self) -> Result:
         """Return itself if all went well. Raises UpdateFailed otherwise."""

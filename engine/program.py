@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import re
 import runpy
 import sys
 import threading
@@ -96,11 +97,17 @@ def _main(project: Project) -> None:
 def _explained(error: BaseException, project: Project) -> EngineError:
     """A program's error, with the lines of its own that led there."""
     cause: BaseException | None = error
-    while cause is not None:
+    seen: set[int] = set()  # an exception that was raised again may be its own context's context
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
         if isinstance(cause, EngineError):
             return cause
         if type(cause).__name__ == "RunError":
             return ProgramError(str(cause))
+        if missing := re.match(r"The Pulumi CLI does not support (.*?)\.", str(cause)):
+            return EngineError(
+                f"the embedded engine does not support {missing[1]}; run the program with the Pulumi CLI"
+            )
         cause = cause.__cause__ or cause.__context__
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(project.root))]
     frames = [f for f in frames if "site-packages" not in f.filename]

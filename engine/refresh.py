@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 from engine import values
 from engine.diff import differences
+from engine.errors import Interrupted
+from engine.events import StepDone, StepStarted
 from engine.resource import Resource, now
-from engine.run import Run, StepError, finished
+from engine.run import Run, explain, finished
 from engine.values import plain
 
 
@@ -29,22 +32,24 @@ def refresh_all(run: Run) -> None:
 
 
 def _read(run: Run, resource: Resource, gone: set[str]) -> None:
-    found: list[tuple[str, values.Props, values.Props] | None] = []
-
-    def work(provider, ctx):  # noqa: ANN001, ANN202
-        found.append(provider.read(ctx, resource.id, plain(resource.inputs), plain(resource.outputs)))
-        return lambda: None
-
     try:
-        run.step("refresh", "reading", resource, work)
-    except StepError:
+        with run.slot():
+            run.emit(StepStarted(resource.urn, "refresh"))
+            began = time.monotonic()
+            provider, ctx = run.providers.of(resource.type), run.context(resource)
+            found = provider.read(ctx, resource.id, plain(resource.inputs), plain(resource.outputs))
+            run.emit(StepDone(resource.urn, "refresh", time.monotonic() - began))
+    except Interrupted:
         return
-    if found[0] is None:
+    except Exception as error:  # noqa: BLE001 - providers are other people's code
+        run.fail(resource, "refresh", explain(error))
+        return
+    if found is None:
         run.plan(resource, "delete", reason="it is gone")
         gone.add(resource.urn)
         run.state.drop(resource)
         return
-    id_, inputs, outputs = found[0]
+    id_, inputs, outputs = found
     new = finished(resource, id_, outputs, values.keep_secrets(inputs, resource.inputs))
     drift = differences(resource.outputs, new.outputs)
     run.plan(resource, "refresh" if drift else "same", drift, "what is there differs" if drift else "")

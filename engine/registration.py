@@ -17,7 +17,7 @@ from engine.goal import Goal
 from engine.providers import package_of
 from engine.providers.base import Context, Foreign, Provider
 from engine.resource import Resource, now
-from engine.run import Run, StepError, explain, finished
+from engine.run import Run, Settle, StepError, explain, finished
 from engine.values import Props, plain
 
 
@@ -180,7 +180,8 @@ class Registrar:
         if event := self._condemned.get(new.urn):
             event.wait()
             if new.urn in run.failed:
-                raise StepError("its old self could not be deleted")
+                run.fail(new, "skip", "left alone: its old self could not be deleted")
+                raise StepError("skipped")
         given = new.inputs
         recreate = bool(
             old and (old.pending_replacement or old.external or new.urn in self._condemned or not old.custom)
@@ -244,28 +245,38 @@ class Registrar:
         ctx = self._run.context(old)
         return provider.diff(ctx, old.id, plain(old.inputs), plain(old.outputs), plain(inputs))
 
-    def _create(self, new: Resource, old: Resource | None, inputs: Props, op: str) -> Resource:
-        """Create; `old` goes from the state with it unless it has yet to be deleted."""
-        if self._run.dry:
-            return self._foresee(replace(new, inputs=inputs, outputs=inputs), old)
-        made: list[Resource] = []
+    def _create(
+        self, new: Resource, old: Resource | None, inputs: Props, op: str, *, keep: Resource | None = None
+    ) -> Resource:
+        """Create. `old` goes from the state in the same moment, `keep` is marked as to be deleted later."""
 
-        def work(provider: Provider, ctx: Context):  # noqa: ANN202
+        def take(done: Resource) -> None:
+            self._state.put(done, old)
+            if keep:
+                keep.delete = True
+
+        made = [replace(new, inputs=inputs, outputs=inputs)]
+        if self._run.dry:
+            take(made[0])
+            return made[0]
+
+        def work(provider: Provider, ctx: Context) -> Settle:
             id_, outputs = provider.create(ctx, plain(inputs))
-            made.append(replace(finished(new, id_, outputs, inputs), created=now(), modified=now()))
-            return lambda: self._state.put(made[0], old)
+            made[0] = replace(finished(new, id_, outputs, inputs), created=now(), modified=now())
+            return lambda: take(made[0])
 
         self._run.step(op, "creating", replace(new, inputs=inputs), work)
         return made[0]
 
     def _update(self, new: Resource, old: Resource, inputs: Props) -> Resource:
+        made = [replace(new, id=old.id, inputs=inputs, outputs=inputs)]
         if self._run.dry:
-            return self._foresee(replace(new, id=old.id, inputs=inputs, outputs=inputs), old)
-        made: list[Resource] = []
+            self._state.put(made[0], old)
+            return made[0]
 
-        def work(provider: Provider, ctx: Context):  # noqa: ANN202
+        def work(provider: Provider, ctx: Context) -> Settle:
             outputs = provider.update(ctx, old.id, plain(old.inputs), plain(old.outputs), plain(inputs))
-            made.append(replace(finished(new, old.id, outputs, inputs), modified=now()))
+            made[0] = replace(finished(new, old.id, outputs, inputs), modified=now())
             return lambda: self._state.put(made[0], old)
 
         self._run.step("update", "updating", replace(new, id=old.id, inputs=inputs), work)
@@ -279,22 +290,19 @@ class Registrar:
         first = diff.delete_first if goal.delete_first is None else goal.delete_first
         if not first:
             self._replaced.add(new.urn)
-            done = self._create(new, None, inputs, "replace")
-            old.delete = True
-            return done
+            return self._create(new, None, inputs, "replace", keep=old)
         doomed = self._dependents(old)
         self._replaced.add(new.urn)
         try:
             for resource in (*reversed(doomed), old):
                 self._delete_first(resource, new)
+        except StepError:
+            self._run.failed.update(resource.urn for resource in doomed)
+            raise
         finally:
             for resource in doomed:
                 self._condemned[resource.urn].set()
         return self._create(new, old, inputs, "replace")
-
-    def _foresee(self, new: Resource, old: Resource | None) -> Resource:
-        self._state.put(new, old)
-        return new
 
     # -- delete before replace ---------------------------------------------------------------------------------
 
@@ -338,16 +346,12 @@ class Registrar:
         if self._run.dry:
             return
 
-        def work(provider: Provider, ctx: Context):  # noqa: ANN202
+        def work(provider: Provider, ctx: Context) -> Settle:
             if not old.retain_on_delete and old.deleted_with not in self._replaced | self._condemned.keys():
                 provider.delete(ctx, old.id, plain(old.inputs), plain(old.outputs))
             return lambda: setattr(old, "pending_replacement", True)
 
-        try:
-            self._run.step("delete-replaced", "deleting", old, work)
-        except StepError:
-            self._run.failed.update(self._condemned)
-            raise
+        self._run.step("delete-replaced", "deleting", old, work)
 
     # -- what a killed run left --------------------------------------------------------------------------------
 
@@ -372,7 +376,7 @@ def undo_interrupted(run: Run, left: Resource) -> None:
     """Remove what an interrupted creation left. One that can't be finished has left nothing: that is the rule for
     providers (see `Provider`)."""
 
-    def work(provider: Provider, ctx: Context):  # noqa: ANN202
+    def work(provider: Provider, ctx: Context) -> Settle:
         try:
             provider.abandon(ctx, plain(left.inputs))
         except Exception as error:  # noqa: BLE001 - providers are other people's code

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from engine import values
 from engine.errors import EngineError, Interrupted, NotRunnable
@@ -18,6 +19,9 @@ from engine.providers.base import Context, Provider
 from engine.resource import Resource
 from engine.state import State
 from engine.values import Props, Value
+
+Settle: TypeAlias = Callable[[], None]
+"""What a finished step changes in the state."""
 
 PARALLEL = 32  # steps at a time: most of them wait for other machines
 
@@ -73,7 +77,7 @@ class Run:
         """Tell of a failure; whatever needs the resource is left alone from now on."""
         with self.lock:
             self.failed.add(resource.urn)
-            event = StepFailed(resource.urn, op, message)
+            event = StepFailed(resource.urn, op, values.mask(message, resource.inputs))
             self._failures += [event] if op != "skip" else []
             self.emit(event)
 
@@ -89,7 +93,9 @@ class Run:
         ok = not (self._failures or self._stopping)
         seconds = time.monotonic() - self._began
         failures, foreign = tuple(self._failures), tuple(sorted(self.foreign))
-        return Result(self.kind, ok, counts, changes, failures, outputs, seconds, ", ".join(words), foreign)
+        return Result(
+            self.kind, ok, counts, changes, failures, outputs, seconds, ", ".join(words), foreign, self._stopping
+        )
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -107,12 +113,10 @@ class Run:
         """Whether nothing has gone wrong so far."""
         return not (self._stopping or self._ended or self.failed)
 
-    def step(
-        self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], Callable[[], None]]
-    ) -> None:
+    def step(self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], Settle]) -> None:
         """Do one step: note it in the state, let the provider work, take in the change that `work` returns.
         Raises StepError (after telling of it), Interrupted."""
-        with self._slot():
+        with self.slot():
             self.emit(StepStarted(resource.urn, op))
             self.state.begin(pending, resource)
             began = time.monotonic()
@@ -130,12 +134,13 @@ class Run:
         timeout = resource.custom_timeouts.get({"replace": "create", "delete-replaced": "delete"}.get(op, op))
 
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
-            self.log(severity, message, resource.urn, ephemeral=ephemeral)
+            self.log(severity, values.mask(message, resource.inputs), resource.urn, ephemeral=ephemeral)
 
         return Context(resource.urn, resource.type, resource.name, log, timeout)
 
     @contextmanager
-    def _slot(self) -> Iterator[None]:
+    def slot(self) -> Iterator[None]:
+        """One of the places for steps that run at a time. Raises Interrupted."""
         with self._slots:
             with self._idle:
                 if self._stopping or self._ended:

@@ -90,6 +90,25 @@ def keep_secrets(outs: Props, ins: Props) -> Props:
     return result
 
 
+def mask(text: str, value: Value) -> str:
+    """The text without the secrets in a value. Those under six characters stay: they turn up anywhere."""
+    if is_secret(value):
+        for word in _words(value["value"]):
+            text = text.replace(word, events.SECRET)
+        return text
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        text = mask(text, part)
+    return text
+
+
+def _words(value: Value) -> list[str]:
+    if isinstance(value, str):
+        # Output comes by lines.
+        return [word for word in (value, *value.splitlines()) if len(word) >= 6]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [word for part in parts for word in _words(part)]
+
+
 def show(value: Value) -> Value:
     """The value as a person may see it."""
     if is_secret(value):

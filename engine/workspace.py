@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from engine import crypter, state
 from engine import urn as urns
 from engine.crypter import Passphrase
-from engine.errors import EngineError, NotRunnable, ProgramError
+from engine.errors import EngineError, Interrupted, NotRunnable, ProgramError
 from engine.events import Event, Finished, Kind, Result, Started
 from engine.lock import Holder, Locks
 from engine.project import Project, salt_of
@@ -36,7 +37,9 @@ class Workspace:
         self.passphrase = passphrase or crypter.from_environment
 
     def stack(self, name: str, config_file: Path | None = None) -> Stack:
-        """A stack, whether it exists yet or not."""
+        """A stack, whether it exists yet or not. Raises EngineError for what is no stack's name."""
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
+            raise EngineError(f"stack {name!r}: a name has up to 100 letters, digits, hyphens, underscores and dots")
         return Stack(self, name, config_file or self.project.root / f"Pulumi.{name}.yaml")
 
     def stacks(self) -> list[str]:
@@ -106,7 +109,11 @@ class Stack:
                 run.wait_idle()
             finally:
                 run.providers.close()
-        loaded.save(finished=True) if not dry else None
+        if not dry:
+            if run.healthy and kind != "refresh":
+                # All that was interrupted has been seen to.
+                loaded.pending.clear()
+            loaded.save(finished=True)
         result = run.result(_outputs([r.to_json() for r in loaded.resources()]))
         if problem and not run.stopped:
             result = replace(result, ok=False, summary=f"{result.summary}; {problem}")
@@ -158,9 +165,11 @@ class Stack:
         self._check_embedded(types)
         # A stack of which something stands has passed this before; what is added later is refused when it registers.
         if all(urns.is_provider(type_) for type_ in types):
-            foreign = self._run("preview", lambda _event: None, None, dry=True).foreign
-            if foreign:
-                raise NotRunnable(list(foreign), self.name)
+            result = self._run("preview", lambda _event: None, None, dry=True)
+            if result.foreign:
+                raise NotRunnable(list(result.foreign), self.name)
+            if result.interrupted:
+                raise Interrupted("interrupted before the first step")
 
     def _check_embedded(self, types: set[str]) -> None:
         from engine.providers import Foreign, Providers  # noqa: PLC0415
