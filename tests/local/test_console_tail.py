@@ -1,0 +1,35 @@
+"""When a machine does not come, the error shows what it said last, readable in a log file."""
+
+from pathlib import Path
+
+from components.local.host.nspawn import command, console_tail
+
+
+def test_colours_and_empty_lines_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    path.write_bytes(b"first\r\n\r\n[\x1b[0;32m  OK  \x1b[0m] Started \x1b[0;1;39mssh\x1b[0m.\r\n\xff\n")
+    assert console_tail(path, lines=2) == ["[  OK  ] Started ssh.", "\ufffd"]
+
+
+def test_a_long_log_is_read_from_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    path.write_text("".join(f"line {number}\n" for number in range(100_000)))
+    assert console_tail(path, lines=1) == ["line 99999"]
+
+
+def test_no_console_is_no_error(tmp_path: Path) -> None:
+    assert console_tail(tmp_path / "none") == []
+
+
+def test_a_machine_takes_nothing_from_the_host_but_what_is_bound_into_it() -> None:
+    made = command(
+        machine_id="h1", hostname="dev-cpu-0", root=Path("/m/root"), bridge="hpc-dev", uuid="0" * 32,
+        binds=[(Path("/s/shared"), "/srv/shared")], read_only_binds=[(Path("/s/hosts"), "/etc/hosts")],
+    )  # fmt: skip
+    assert made[0] == "systemd-nspawn"
+    assert {"--resolv-conf=off", "--timezone=off", "--link-journal=no", "--settings=no", "--register=no"} <= set(made)
+    assert "--network-bridge=hpc-dev" in made
+    assert [item for item in made if "bind" in item] == [
+        "--bind=/s/shared:/srv/shared",
+        "--bind-ro=/s/hosts:/etc/hosts",
+    ]

@@ -1,0 +1,164 @@
+"""What a change of an input does to what exists: nothing, a change in place, or a new one; and what counts as drift."""
+
+import base64
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pulumi.dynamic import ResourceProvider, dynamic
+
+from components.local import image, machine, network, shared
+from components.local.host.errors import HostError
+from components.local.host.paths import MachinePaths, checked_name, plain
+from components.local.machine import ANEW, IN_PLACE, MachineProvider
+
+
+@pytest.fixture
+def props(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Inputs of a machine that runs; numbers as Pulumi brings them."""
+    monkeypatch.setattr(machine.machine, "running", lambda _: object())
+    return {
+        "root": str(tmp_path), "images": str(tmp_path / "images"), "stack": "dev", "name": "dev-cpu-0",
+        "address": "10.77.2.1", "prefix": 20.0, "image": "abc", "authorized_keys": "ssh-ed25519 AAAA",
+        "files": {"/etc/a": {"content": "a", "mode": "0644", "owner": "root:root"}, "/etc/b": {"link": "a"}},
+        "os_release": "", "devices": [{"name": "nvidia0", "major": 60.0, "minor": 0.0}], "orderly": False,
+    }  # fmt: skip
+
+
+OTHER: dict[str, Any] = {
+    "root": "/srv/other", "images": "/srv/images", "stack": "other", "name": "dev-cpu-1", "address": "10.77.2.2",
+    "prefix": 24, "image": "def", "os_release": 'ID="ubuntu"\n', "devices": [], "files": {}, "authorized_keys": "k",
+    "orderly": True,
+}  # fmt: skip
+
+
+class TestMachine:
+    def test_nothing_changed_is_nothing_to_do(self, props: dict[str, Any]) -> None:
+        assert MachineProvider().diff("id", {**props, "instance_id": "i"}, {**props, "prefix": 20}).changes is False
+
+    @pytest.mark.parametrize("name", ANEW)
+    def test_what_it_is_made_from_makes_it_anew(self, props: dict[str, Any], name: str) -> None:
+        diff = MachineProvider().diff("id", props, {**props, name: OTHER[name]})
+        assert diff.changes
+        assert diff.replaces == [name]
+        assert diff.delete_before_replace
+
+    @pytest.mark.parametrize("name", IN_PLACE)
+    def test_its_files_change_in_place(self, props: dict[str, Any], name: str) -> None:
+        diff = MachineProvider().diff("id", props, {**props, name: OTHER[name]})
+        assert diff.changes
+        assert diff.replaces == []
+
+    def test_every_input_is_one_or_the_other(self, props: dict[str, Any]) -> None:
+        assert set(ANEW) | set(IN_PLACE) == set(props)
+
+    def test_a_dead_machine_is_started_again_not_made_anew(
+        self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(machine.machine, "running", lambda _: None)
+        diff = MachineProvider().diff("id", props, props)
+        assert diff.changes
+        assert diff.replaces == []
+
+    def test_a_machine_whose_files_are_gone_is_gone(self, props: dict[str, Any]) -> None:
+        assert MachineProvider().read("dev/dev-cpu-0", props).id == ""
+
+    def test_removing_what_is_gone_is_no_error(self, props: dict[str, Any], tmp_path: Path) -> None:
+        MachineProvider().delete("dev/dev-cpu-0", props)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestNetwork:
+    OLD: ClassVar[dict[str, Any]] = {
+        "stack": "dev", "owner": "hpc/dev", "cidr": "10.77.0.0/20", "gateway": "10.77.0.1", "hosts": {"a": "10.77.0.2"},
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("change", [{"hosts": {}}, {"cidr": "10.78.0.0/20"}, {"owner": "hpc/other"}])
+    def test_it_changes_in_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]) -> None:
+        monkeypatch.setattr(network.network, "is_up", lambda _: True)
+        old = {**self.OLD, "root": str(tmp_path)}
+        provider = network.NetworkProvider()
+        assert provider.diff("id", old, old).changes is False
+        diff = provider.diff("id", old, {**old, **change})
+        assert (diff.changes, diff.replaces) == (True, [])
+
+    def test_a_bridge_that_is_gone_is_made_again(self, tmp_path: Path) -> None:
+        old = {**self.OLD, "root": str(tmp_path), "stack": "no-such-stack"}
+        diff = network.NetworkProvider().diff("id", old, old)
+        assert (diff.changes, diff.replaces) == (True, [])
+        assert network.NetworkProvider().read("id", old).id == ""
+
+
+class TestSharedFolder:
+    def _props(self, tmp_path: Path, **changes: object) -> dict[str, Any]:
+        return {
+            "root": str(tmp_path),
+            "stack": "dev",
+            "folder": "home",
+            "mode": "0750",
+            "gid": 0.0,
+            **changes,
+        }
+
+    def test_its_content_survives_everything_but_its_removal(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("components.local.host.network.shutil.chown", lambda *_: None)
+        provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
+        folder = tmp_path / "stacks/dev/shared/home"
+        assert provider.diff("id", props, props).changes is True
+        provider.create(props)
+        (folder / "data").write_text("kept")
+        assert provider.diff("id", props, props).changes is False
+        provider.create(props)
+        provider.update("id", props, self._props(tmp_path, mode="0755"))
+        assert (folder / "data").read_text() == "kept"
+        assert folder.stat().st_mode & 0o777 == 0o755
+        provider.delete("id", props)
+        assert not folder.exists()
+        assert provider.read("id", props).id == ""
+
+
+class TestImage:
+    def test_another_content_is_another_image_and_a_pruned_one_is_made_again(self, tmp_path: Path) -> None:
+        provider = image.ImageProvider()
+        props = {"base": "debian-12", "images": str(tmp_path), "digest": "abc"}
+        assert provider.diff("id", props, props).changes is True
+        assert provider.read("abc", props).id == ""
+        (tmp_path / "abc").mkdir()
+        (tmp_path / "abc/image.json").write_text("{}")
+        assert provider.diff("id", props, props).changes is False
+        assert provider.diff("id", props, {**props, "digest": "def"}).replaces == ["digest"]
+
+    def test_destroy_keeps_the_cache(self, tmp_path: Path) -> None:
+        (tmp_path / "abc").mkdir()
+        image.ImageProvider().delete("abc", {"base": "debian-12", "images": str(tmp_path), "digest": "abc"})
+        assert (tmp_path / "abc").exists()
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [MachineProvider(), network.NetworkProvider(), shared.SharedFolderProvider(), image.ImageProvider()],
+)
+def test_providers_travel_by_name(provider: ResourceProvider) -> None:
+    """One that carried its code along would change the state with every edit, and drag its imports with it."""
+    pickled = base64.b64decode(dynamic.serialize_provider(provider))
+    assert len(pickled) < 200
+    assert type(provider).__module__.encode() in pickled
+    assert type(provider).__name__.encode() in pickled
+
+
+@pytest.mark.parametrize("path", ["relative", "/srv/a b", "/srv/a:b", "/srv/a,b"])
+def test_a_root_that_mount_options_can_not_carry_is_refused(path: str) -> None:
+    with pytest.raises(HostError, match="must be an absolute path of letters"):
+        plain(Path(path))
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a.b", "../x", "a" * 64])
+def test_a_name_that_is_no_host_name_is_refused(name: str) -> None:
+    with pytest.raises(HostError, match="must be 1 to 63 of"):
+        checked_name(name, "machine")
+
+
+def test_a_lock_is_beside_what_it_guards() -> None:
+    assert MachinePaths(Path("/r/machines/m")).lock == Path("/r/machines/.m.lock")
