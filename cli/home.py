@@ -5,6 +5,7 @@ Both engines get the same answer, so that a stack begun on one goes on with the 
 
 import os
 import secrets
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,8 +63,8 @@ def passphrase_file() -> Path:
             f"Put the file back, or set {_PASSPHRASE} or {_PASSPHRASE_FILE} to the passphrase that was used."
         )
     make_directory()
-    new = file.with_name(f".passphrase-{os.getpid()}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor, name = tempfile.mkstemp(prefix=".passphrase-", dir=file.parent)  # mode 0600
+    new = Path(name)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(secrets.token_urlsafe(32) + "\n")
     # Of two first runs at once, one links and both read that one's.
