@@ -6,9 +6,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
-from cluster.config import validators as v
-from cluster.config.findings import Refused
 from cluster.config.platforms import built
+from cluster.config.validators import choices, keys, names, places, settings
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -33,65 +32,49 @@ _LOGIN = _schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
 _PATH = _schema(pattern="^(/[A-Za-z0-9._-]+)+$")
 _CIDR = _schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
 
-PlatformName = Annotated[str, AfterValidator(v.platform), _schema(enum=built())]
-ClusterName = Annotated[str, AfterValidator(v.cluster_name), _host_part(v.LONGEST_CLUSTER_NAME)]
-NodesetName = Annotated[str, AfterValidator(v.nodeset_name), _host_part(v.LONGEST_NODESET_NAME)]
-MachineTypeName = Annotated[str, AfterValidator(v.machine_type), _schema(enum=list(MACHINE_TYPES))]
-ImageName = Annotated[str, AfterValidator(v.image), _schema(enum=list(IMAGES))]
+PlatformName = Annotated[str, AfterValidator(choices.platform), _schema(enum=built())]
+ClusterName = Annotated[str, AfterValidator(names.cluster_name), _host_part(names.LONGEST_CLUSTER_NAME)]
+NodesetName = Annotated[str, AfterValidator(names.nodeset_name), _host_part(names.LONGEST_NODESET_NAME)]
+MachineTypeName = Annotated[str, AfterValidator(choices.machine_type), _schema(enum=list(MACHINE_TYPES))]
+ImageName = Annotated[str, AfterValidator(choices.image), _schema(enum=list(IMAGES))]
 NodeCount = Annotated[
     int,
     Strict(),
-    AfterValidator(v.node_count),
+    AfterValidator(settings.node_count),
     WithJsonSchema({"type": "integer", "minimum": 1, "examples": [2]}),
 ]
-PartitionName = Annotated[str, AfterValidator(v.partition_name), _schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
-AccountName = Annotated[str, AfterValidator(v.slurm_name), _LOWER]
-QosName = Annotated[str, AfterValidator(v.slurm_name), _LOWER]
-UserName = Annotated[str, AfterValidator(v.unix_name), _LOGIN]
-GroupName = Annotated[str, AfterValidator(v.unix_name), _LOGIN]
+PartitionName = Annotated[str, AfterValidator(names.partition_name), _schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
+AccountName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
+QosName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
+UserName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
+GroupName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
 RegularId = Annotated[
     int,
     Strict(),
-    AfterValidator(v.regular_id),
-    WithJsonSchema({"type": "integer", "anyOf": [{"minimum": low, "maximum": high} for low, high in v.REGULAR_UIDS]}),
+    AfterValidator(names.regular_id),
+    WithJsonSchema(
+        {"type": "integer", "anyOf": [{"minimum": low, "maximum": high} for low, high in names.REGULAR_UIDS]}
+    ),
 ]
 PublicKey = Annotated[
-    str, AfterValidator(v.public_key), _schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
+    str, AfterValidator(keys.public_key), _schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
 ]
-Cidr = Annotated[str, AfterValidator(v.private_network), _CIDR]
-ClusterCidr = Annotated[str, AfterValidator(v.cluster_cidr), _CIDR]
-MountPoint = Annotated[str, AfterValidator(v.mount_point), _PATH]
-Program = Annotated[str, AfterValidator(v.absolute_path), _PATH]
-Feature = Annotated[str, AfterValidator(v.feature)]
-TresName = Annotated[str, AfterValidator(v.tres_name), _schema(examples=["cpu", "gres/gpu"])]
-
-
-def _quoted(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
-    """Refuse bare numbers: YAML 1.1 readers turn an unquoted 12:00:00 into 43200, which Slurm would take as minutes."""
-    if isinstance(value, int | float):
-        raise Refused('a time in quotes, e.g. "12:00:00", "7-00:00:00" or "30" (minutes)', "put the value in quotes")
-    return value
+Cidr = Annotated[str, AfterValidator(places.private_network), _CIDR]
+ClusterCidr = Annotated[str, AfterValidator(places.cluster_cidr), _CIDR]
+MountPoint = Annotated[str, AfterValidator(places.mount_point), _PATH]
+Program = Annotated[str, AfterValidator(places.absolute_path), _PATH]
+Feature = Annotated[str, AfterValidator(names.feature)]
+TresName = Annotated[str, AfterValidator(settings.tres_name), _schema(examples=["cpu", "gres/gpu"])]
 
 
 SlurmTime = Annotated[
     str,
-    BeforeValidator(_quoted),
-    AfterValidator(v.slurm_time),
+    BeforeValidator(settings.quoted),
+    AfterValidator(settings.slurm_time),
     WithJsonSchema({"type": "string", "examples": ["12:00:00", "7-00:00:00", "INFINITE"]}),
 ]
-Memory = Annotated[str, AfterValidator(v.memory), WithJsonSchema({"type": "string", "examples": ["4G"]})]
-
-
-def _scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
-    if isinstance(value, str | int):
-        if isinstance(value, str) and (not value.strip() or "\n" in value or "#" in value):
-            raise Refused("text on one line without #, e.g. 10", "write the value as slurm.conf should have it")
-        return value
-    raise Refused("text, a whole number, true or false, e.g. 10", "write the value as slurm.conf should have it")
-
-
-Scalar = Annotated[Any, AfterValidator(_scalar), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
+Scalar = Annotated[Any, AfterValidator(settings.scalar), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
 """What a setting of slurm.conf can be given as: str, int or bool."""
 Settings = Mapping[str, Scalar]
 """Parameters of slurm.conf by name."""
-NodeSettings = Annotated[Settings, AfterValidator(v.node_conf)]
+NodeSettings = Annotated[Settings, AfterValidator(settings.node_conf)]

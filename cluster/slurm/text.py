@@ -16,7 +16,8 @@ def word(value: str | int | bool) -> str:  # noqa: FBT001 - a value of a file, n
     """Write one value as Slurm reads it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    text = str(value)
+    return f'"{text}"' if " " in text else text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -206,6 +206,8 @@ BAD = {
     ),
     "a cluster name in capitals": ({"name": "Dev"}, "name", "Dev", "a letter first", "host name"),
     "a cluster name with an underscore": ({"name": "my_dev"}, "name", "my_dev", "a-z, 0-9 and -", "host name"),
+    "a name that ends a line": ({"name": "dev\n"}, "name", "dev", "a letter first", "host name"),
+    "a parameter with a comment": (extra(Licenses="a # b"), "slurm.extra.Licenses", "a # b", "without #", "slurm.conf"),
     "a nodeset named as a role": (
         {"nodesets": {"cpu": {}, "login": {}}},
         "nodesets.login",

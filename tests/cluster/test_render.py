@@ -71,6 +71,12 @@ def test_extra_settings_replace_defaults_and_stand_once():
     assert "SlurmdDebug=info" not in text
 
 
+def test_values_of_several_words_are_quoted():
+    text = render(cluster(slurm={"extra": {"JobSubmitPlugins": "lua", "SchedulerParameters": "a b"}}))["slurm.conf"]
+    assert 'SchedulerParameters="a b"\n' in text
+    assert "JobSubmitPlugins=lua\n" in text
+
+
 def test_memory_that_is_kept_for_the_system_is_not_shared_out():
     """Or a job on all CPUs of a node would ask for more than the node can give, and wait for ever."""
     text = render(cluster(nodesets={"cpu": {"machine_type": "local-2c", "node_conf": {"MemSpecLimit": 48}}}))

@@ -1,0 +1,31 @@
+"""Choices from the catalog and from what this program can do."""
+
+from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.config.findings import Refused, listing, suggest
+from cluster.config.platforms import PLATFORMS, built
+
+
+def platform(value: str) -> str:
+    """A platform, built or to come; the latter are refused when a stack is read."""
+    if value not in PLATFORMS:
+        raise Refused(listing(built()), suggest(value, built(), "write one of these"))
+    return value
+
+
+def machine_type(value: str) -> str:
+    """A machine type of the catalog."""
+    if value not in MACHINE_TYPES:
+        raise Refused(
+            f"a machine type of the catalog: {listing(MACHINE_TYPES)}",
+            suggest(value, MACHINE_TYPES, "take one of these; `cluster/catalog/machines.py` has their sizes"),
+        )
+    return value
+
+
+def image(value: str) -> str:
+    """A base operating system of the catalog."""
+    if value not in IMAGES:
+        raise Refused(
+            f"an operating system of the catalog: {listing(IMAGES)}", suggest(value, IMAGES, "take one of these")
+        )
+    return value

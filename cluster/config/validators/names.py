@@ -1,0 +1,100 @@
+"""Names and numbers: what host names, Slurm's database and Unix accept."""
+
+import re
+
+from cluster.config.findings import Refused
+
+_HOST_NAME_PART = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SLURM_NAME = re.compile(r"[a-z][-_a-z0-9]*")
+_PARTITION = re.compile(r"[A-Za-z][-_A-Za-z0-9]*")
+_UNIX_NAME = re.compile(r"[a-z_][-a-z0-9_]{0,31}")
+_FEATURE = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_.=:]*")
+
+LONGEST_CLUSTER_NAME = 20
+"""The database's tables are named after the cluster, and MariaDB takes 64 characters: leaves room for any of them."""
+LONGEST_NODESET_NAME = 40
+
+RESERVED_USERS = frozenset(
+    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody _apt sshd "
+    "messagebus systemd-network systemd-resolve systemd-timesync munge slurm mysql postfix adm tty disk sudo".split(),
+)
+"""Users and groups of the operating system and of the daemons that the cluster runs."""
+
+REGULAR_UIDS = ((1000, 60000), (65536, 524287))
+"""What Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
+
+
+def cluster_name(value: str) -> str:
+    """A name of a cluster: first part of host names and of the database's tables."""
+    return _host_name_part(value, LONGEST_CLUSTER_NAME, "dev")
+
+
+def _host_name_part(value: str, longest: int, example: str) -> str:
+    if not _HOST_NAME_PART.fullmatch(value) or len(value) > longest:
+        raise Refused(
+            f"1 to {longest} of a-z, 0-9 and -, a letter first and no - last, e.g. {example}",
+            "choose a name that can stand in a host name",
+        )
+    return value
+
+
+def nodeset_name(value: str) -> str:
+    """A name of a nodeset: part of host names, and a NodeSet of slurm.conf."""
+    if value in ("controller", "login", "default", "all", "none"):
+        raise Refused(
+            "any name but controller, login, default, all and none, e.g. cpu",
+            "rename the nodeset: its nodes or its NodeSet line would clash with something else of that name",
+        )
+    return _host_name_part(value, LONGEST_NODESET_NAME, "gpu-large")
+
+
+def slurm_name(value: str) -> str:
+    """A name of an account or a QOS; Slurm's database keeps both in lower case."""
+    if not _SLURM_NAME.fullmatch(value) or len(value) > 40:
+        raise Refused(
+            "1 to 40 of a-z, 0-9, - and _, a letter first, e.g. research",
+            "write it in lower case: Slurm's database would change it",
+        )
+    return value
+
+
+def partition_name(value: str) -> str:
+    """A partition's name."""
+    if not _PARTITION.fullmatch(value) or len(value) > 40:
+        raise Refused("1 to 40 letters, digits, - and _, a letter first, e.g. gpu", "choose another name")
+    if value.lower() in ("default", "all", "none"):
+        raise Refused(
+            "any name but default, all and none, e.g. batch",
+            f"rename the partition: {value.upper()} is a keyword of slurm.conf",
+        )
+    return value
+
+
+def unix_name(value: str) -> str:
+    """A login name of a person, or a group of people."""
+    if not _UNIX_NAME.fullmatch(value):
+        raise Refused(
+            "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice",
+            "write it as Debian's useradd takes it",
+        )
+    if value in RESERVED_USERS:
+        raise Refused(
+            "a name that no system user or daemon has, e.g. alice",
+            f"choose another name: {value} belongs to the operating system",
+        )
+    return value
+
+
+def regular_id(value: int) -> int:
+    """A uid or gid of a person."""
+    if not any(first <= value <= last for first, last in REGULAR_UIDS):
+        ranges = " or ".join(f"{first} to {last}" for first, last in REGULAR_UIDS)
+        raise Refused(f"{ranges}, e.g. 2001", "take a number outside the operating system's own ranges")
+    return value
+
+
+def feature(value: str) -> str:
+    """A node feature, as `--constraint` takes it."""
+    if not _FEATURE.fullmatch(value):
+        raise Refused("letters, digits, _, -, . and =, e.g. h100", "remove what --constraint would read as an operator")
+    return value

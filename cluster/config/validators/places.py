@@ -1,0 +1,57 @@
+"""Networks and paths."""
+
+import ipaddress
+import re
+
+from cluster.config.findings import Refused
+
+_PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
+_SYSTEM_DIRECTORIES = frozenset(
+    "/bin /boot /dev /etc /etc/slurm /lib /lib64 /proc /root /run /sbin /sys /tmp /usr /usr/bin /usr/lib /usr/sbin "
+    "/var /var/lib /var/log /var/run /var/spool".split(),
+)
+
+
+def private_network(value: str) -> str:
+    """A private IPv4 network in CIDR notation, without host bits."""
+    example = "a private IPv4 network, e.g. 10.77.0.0/20"
+    try:
+        network = ipaddress.IPv4Network(value, strict=False)
+    except ValueError:
+        raise Refused(example, "write four numbers, a slash and the prefix length") from None
+    if "/" not in value:
+        raise Refused(example, f"add the prefix length, e.g. {network.network_address}/20")
+    if str(network) != value:
+        raise Refused(example, f"write the network's first address: {network}")
+    blocks = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+    if not any(network.subnet_of(ipaddress.IPv4Network(block)) for block in blocks):
+        raise Refused(f"a network inside {', '.join(blocks)}, e.g. 10.77.0.0/20", "take a private range")
+    return value
+
+
+def cluster_cidr(value: str) -> str:
+    """A private network big enough for a cluster's address plan."""
+    prefix = ipaddress.IPv4Network(private_network(value)).prefixlen
+    if prefix > 26:
+        raise Refused("a private IPv4 network of /8 to /26, e.g. 10.77.0.0/20", "take a larger network")
+    return value
+
+
+def mount_point(value: str) -> str:
+    """A directory that may be replaced by a shared one."""
+    if value in _SYSTEM_DIRECTORIES or value.startswith(("/proc/", "/sys/", "/dev/", "/run/")):
+        raise Refused(
+            "a directory that the operating system does not need, e.g. /home or /opt/apps",
+            f"share another directory: machines could not run with their own {value} hidden",
+        )
+    return absolute_path(value)
+
+
+def absolute_path(value: str) -> str:
+    """A path from the root."""
+    if not _PATH.fullmatch(value) or any(part in (".", "..") for part in value.split("/")):
+        raise Refused(
+            "an absolute path of letters, digits, ., _ and -, e.g. /opt/apps",
+            "write it from the root, without . and ..",
+        )
+    return value

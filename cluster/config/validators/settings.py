@@ -1,0 +1,68 @@
+"""Settings and limits of Slurm's."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.catalog.parameters import NODE
+from cluster.config.findings import Refused
+
+_SLURM_TIME = re.compile(r"(?:\d+-\d+(?::[0-5]?\d){0,2}|\d+(?::[0-5]?\d){0,2}|infinite|INFINITE|UNLIMITED|unlimited)")
+_TRES = re.compile(r"(cpu|mem|node|billing|energy|fs/disk|gres/gpu(:[a-z0-9_]+)?)")
+
+NODE_SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "MemSpecLimit")
+"""Parameters of a NodeName line that other values are computed from."""
+
+
+def quoted(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
+    """Refuse bare numbers: YAML 1.1 readers turn an unquoted 12:00:00 into 43200, which Slurm would take as minutes."""
+    if isinstance(value, int | float):
+        raise Refused('a time in quotes, e.g. "12:00:00", "7-00:00:00" or "30" (minutes)', "put the value in quotes")
+    return value
+
+
+def scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
+    """A value of a parameter of slurm.conf."""
+    if not isinstance(value, str | int):
+        raise Refused("text, a whole number, true or false, e.g. 10", "write the value as slurm.conf should have it")
+    if isinstance(value, str) and (not value.strip() or any(one in value for one in '\n"#')):
+        raise Refused("text on one line without # and quotes, e.g. 10", "write the value as slurm.conf should have it")
+    return value
+
+
+def node_count(value: int) -> int:
+    """Machines in a nodeset."""
+    if value < 1:
+        raise Refused("a whole number of at least 1, e.g. 2", "raise it, or remove the nodeset and what names it")
+    return value
+
+
+def node_conf(value: Mapping[str, object]) -> Mapping[str, object]:
+    """Overrides of a NodeName line: sizes are whole numbers."""
+    for key, size in value.items():
+        if NODE.canonical(key) in NODE_SIZES and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise Refused(
+                f"for {key} a whole number of at least 1, e.g. {{{key}: 2}}",
+                f"correct {key}, or leave it out: the machine type has it",
+            )
+    return value
+
+
+def slurm_time(value: str) -> str:
+    """A time limit as slurm.conf and sacctmgr read it."""
+    if not _SLURM_TIME.fullmatch(value):
+        raise Refused(
+            "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or INFINITE, "
+            "e.g. 12:00:00 or 7-00:00:00",
+            "write the limit in one of these forms, in quotes",
+        )
+    return value.upper() if value.isalpha() else value
+
+
+def tres_name(value: str) -> str:
+    """A trackable resource that a limit can name."""
+    if not _TRES.fullmatch(value):
+        raise Refused(
+            "cpu, mem (in MiB), node, billing, gres/gpu or gres/gpu:TYPE", "name the resource as sacctmgr does"
+        )
+    return value
