@@ -8,6 +8,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
 
 from components.local.host import machine
+from components.local.host.design import Design, Facts
 from components.local.host.layer import File
 from components.local.host.packages import require_host
 from components.local.resource import changed, given
@@ -57,7 +58,7 @@ class MachineProvider(ResourceProvider):
         machine.delete(_design(_props))
 
 
-def _outputs(props: Mapping[str, Any], facts: machine.Facts) -> dict[str, Any]:
+def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     return {
         **given(props),
         "instance_id": facts.instance_id,
@@ -66,8 +67,8 @@ def _outputs(props: Mapping[str, Any], facts: machine.Facts) -> dict[str, Any]:
     }
 
 
-def _design(props: Mapping[str, Any]) -> machine.Design:
-    return machine.Design(
+def _design(props: Mapping[str, Any]) -> Design:
+    return Design(
         root=Path(props["root"]),
         images=Path(props["images"]),
         stack=props["stack"],

@@ -8,11 +8,10 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.local.host import bridge, cgroups, names, nspawn, ready
+from components.local.host.design import Design, Facts, access_files, own_files
 from components.local.host.errors import HostError
 from components.local.host.image import image_root
 from components.local.host.layer import File, Layer
@@ -27,56 +26,6 @@ _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 _PROPAGATE = Path("/run/systemd/nspawn/propagate")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Design:
-    """All that makes a machine what it is; a change of anything but `files` and `authorized_keys` makes it anew."""
-
-    root: Path
-    images: Path
-    stack: str
-    name: str
-    address: str
-    prefix: int
-    image: str
-    """Digest of the base image."""
-    authorized_keys: str = ""
-    """Who may log in as root."""
-    files: Mapping[str, File] = field(default_factory=dict)
-    os_release: str = ""
-    """What /etc/os-release says, if not what the image's does."""
-    devices: tuple[tuple[str, int, int], ...] = ()
-    """Character devices to be in /dev at each boot: name, major, minor."""
-    orderly: bool = False
-    """Shut its services down before it is started again (it holds a database)."""
-
-    @property
-    def stack_paths(self) -> StackPaths:
-        """Where its stack lives."""
-        return StackPaths(self.root, self.stack)
-
-    @property
-    def paths(self) -> MachinePaths:
-        """Where it lives."""
-        return self.stack_paths.machine(self.name)
-
-    @property
-    def host_id(self) -> str:
-        """Its name on the host."""
-        return names.machine_id(self.root, self.stack, self.name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What there is to know of a machine that runs."""
-
-    instance_id: str
-    """New when the machine is made anew."""
-    boot_id: str
-    """New at each start."""
-    host_key: str
-    """Its SSH host key, public half, as known_hosts has it."""
-
-
 def create(design: Design) -> Facts:
     """Make the machine and start it; returns when it answers SSH."""
     checked_name(design.stack, "stack")
@@ -86,17 +35,12 @@ def create(design: Design) -> Facts:
         if not bridge.exists(names.bridge_name(design.root, design.stack)):
             msg = f"machine {design.name}: the network of stack {design.stack} is not up; run `up` for the whole stack"
             raise HostError(msg)
-        for folder in (design.paths.upper, design.paths.work, design.paths.root):
-            folder.mkdir(parents=True)
-        # Others on the host have no business in a machine's files; the layer's own top is the machine's `/`.
-        design.paths.folder.chmod(0o700)
-        instance = uuid.uuid4().hex
-        layer = Layer(design.paths.upper, image_root(design.images, design.image))
-        host_key = _make_host_key(design, layer)
-        for path, file in (_own_files(design, instance) | dict(design.files)).items():
-            layer.write(path, file)
-        _record(design, instance, host_key)
-        return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=host_key)
+        try:
+            return _make(design)
+        except BaseException:
+            # Nobody will know of a machine whose making failed, so nobody would remove it.
+            _remove(design)
+            raise
 
 
 def update(design: Design) -> Facts:
@@ -114,7 +58,7 @@ def update(design: Design) -> Facts:
             layer = Layer(Path(f"/proc/{process.children()[0]}/root"))
         for path in sorted(set(record["files"]) - set(design.files)):
             layer.remove(path)
-        for path, file in (_access(design) | dict(design.files)).items():
+        for path, file in (access_files(design) | dict(design.files)).items():
             layer.write(path, file)
         _record(design, record["instance_id"], record["host_key"])
         boot = _boot_id(design.paths) if process else _start(design, record["instance_id"])
@@ -138,6 +82,14 @@ def delete(design: Design) -> None:
         remove_empty(design.stack_paths.folder)
 
 
+def delete_all(root: Path, stack: str) -> None:
+    """End and remove every machine that the stack has on this host, also those that nobody knows of."""
+    for folder in sorted(StackPaths(root, stack).machines.glob("*/")):
+        delete(Design(root=root, images=root, stack=stack, name=folder.name, address="", prefix=0, image=""))
+    for lock in StackPaths(root, stack).machines.glob(".*.lock"):
+        lock.unlink(missing_ok=True)
+
+
 def facts(design: Design) -> Facts | None:
     """What is known of the machine, running or not; None if there is none."""
     record = _read_record(design.paths)
@@ -152,6 +104,20 @@ def running(paths: MachinePaths) -> Process | None:
     """The machine's process, if the machine runs: nspawn itself, and the first process inside."""
     process = Process.load(paths.run)
     return process if process and process.alive() and process.children() else None
+
+
+def _make(design: Design) -> Facts:
+    for folder in (design.paths.upper, design.paths.work, design.paths.root):
+        folder.mkdir(parents=True)
+    # Others on the host have no business in a machine's files; the layer's own top is the machine's `/`.
+    design.paths.folder.chmod(0o700)
+    instance = uuid.uuid4().hex
+    layer = Layer(design.paths.upper, image_root(design.images, design.image))
+    host_key = _make_host_key(design, layer)
+    for path, file in (own_files(design, instance) | dict(design.files)).items():
+        layer.write(path, file)
+    _record(design, instance, host_key)
+    return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=host_key)
 
 
 def _start(design: Design, instance: str) -> str:
@@ -206,30 +172,6 @@ def _remove(design: Design) -> None:
     if design.paths.folder.exists():
         _stop(design, orderly=False)
         shutil.rmtree(design.paths.folder)
-
-
-def _own_files(design: Design, instance: str) -> dict[str, File]:
-    """Files that every machine has of its own."""
-    files = {
-        "/etc/hostname": File(content=f"{design.name}\n"),
-        "/etc/machine-id": File(content=f"{instance}\n", mode=0o444),
-        "/etc/systemd/network/10-host0.network": File(
-            content=f"[Match]\nName=host0\n\n[Network]\nAddress={design.address}/{design.prefix}\n"
-            "DHCP=no\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
-        ),
-        **_access(design),
-    }
-    if design.os_release:
-        files["/usr/lib/os-release"] = File(content=design.os_release)
-        files["/etc/os-release"] = File(link="../usr/lib/os-release")
-    if design.devices:
-        lines = [f"{name} {major} {minor}\n" for name, major, minor in design.devices]
-        files["/etc/hpc/devices"] = File(content="".join(lines))
-    return files
-
-
-def _access(design: Design) -> dict[str, File]:
-    return {"/root/.ssh/authorized_keys": File(content=design.authorized_keys.strip() + "\n", mode=0o600)}
 
 
 def _make_host_key(design: Design, layer: Layer) -> str:

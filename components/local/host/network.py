@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host import bridge, hosts, names
+from components.local.host import bridge, hosts, machine, names
 from components.local.host.errors import HostError
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import StackPaths, checked_name
@@ -61,15 +61,25 @@ def is_up(network: Network) -> bool:
 
 
 def remove(network: Network) -> None:
-    """Remove the bridge and the stack's folder; machines and shared folders have gone before."""
+    """Remove the bridge and the stack's folder.
+
+    Machines and shared folders have gone before. What a killed run left, of which no state knows, goes now: machines,
+    and shared folders that nothing was put into.
+    """
+    machine.delete_all(network.root, network.stack)
     if not network.root.exists():
         bridge.remove(network.bridge, network.root, network.stack)
         return
     with locked(network.root / ".networks.lock"):
         bridge.remove(network.bridge, network.root, network.stack)
-        for path in (network.paths.hosts, network.paths.network):
+        for path in (network.paths.hosts, network.paths.network, *network.paths.folder.glob(".*.new")):
             path.unlink(missing_ok=True)
-        for folder in (network.paths.shared, network.paths.machines, network.paths.folder):
+        for folder in (
+            *network.paths.shared.glob("*/"),
+            network.paths.shared,
+            network.paths.machines,
+            network.paths.folder,
+        ):
             remove_empty(folder)
         if remove_empty(network.root / "stacks"):
             (network.root / ".networks.lock").unlink(missing_ok=True)

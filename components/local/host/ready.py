@@ -24,19 +24,19 @@ def wait_for_record(name: str, record: Path, console: Path, *, patience: float =
     raise HostError(_explain(f"machine {name}: did not start", console))
 
 
-def wait_for_ssh(name: str, process: Process, address: str, console: Path, *, patience: float = PATIENCE) -> None:
+def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> None:
     """Return when port 22 of the machine answers with SSH's greeting.
 
     Until sshd listens nothing is sent: a look at a file costs little when many machines start at once, and has none of
     the one-second steps in which a network tries again. (/proc/PID/net/tcp would tell too, but reading it walks the
     host's whole connection table.)
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while not _listens(process):
         if not process.alive():
             raise HostError(_explain(f"machine {name}: ended while it started", console))
         if time.monotonic() > deadline:
-            raise HostError(_explain(f"machine {name}: no SSH server after {patience:.0f} s", console))
+            raise HostError(_explain(f"machine {name}: no SSH server after {PATIENCE:.0f} s", console))
         time.sleep(0.04)
     problem = "no answer"
     while time.monotonic() < deadline:

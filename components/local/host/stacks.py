@@ -32,12 +32,7 @@ def leftovers(root: Path) -> list[str]:
 def sweep(root: Path, stack: str) -> None:
     """Remove all that there is of a stack, whatever made it and whatever is known of it elsewhere."""
     paths = StackPaths(root, stack)
-    for folder in sorted(paths.machines.glob("*/")):
-        machine.delete(
-            machine.Design(
-                root=root, images=root / "images", stack=stack, name=folder.name, address="", prefix=0, image=""
-            )
-        )
+    machine.delete_all(root, stack)
     bridge.remove(names.bridge_name(root, stack), root, stack)
     if paths.folder.exists():
         shutil.rmtree(paths.folder)
