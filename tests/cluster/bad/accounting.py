@@ -1,0 +1,65 @@
+"""Accounts, QOS and what is enforced.
+
+Each case: what is replaced in a small cluster, where it is told, and words of what was given, is allowed, is to do.
+"""
+
+from tests.cluster.bad.change import accounting
+
+CASES = {
+    "a limit on GPUs that no node has": (
+        accounting(qos=[{"name": "q", "max_tres_per_user": {"gres/gpu": 1}}]),
+        "accounting.qos[0].max_tres_per_user.gres/gpu",
+        "gres/gpu",
+        "cpu, mem, node",
+        "remove the limit",
+    ),
+    "an account below none": (
+        accounting(accounts=[{"name": "a", "parent": "b"}]),
+        "accounting.accounts[0].parent",
+        "b",
+        "root",
+        "leave `parent` out",
+    ),
+    "accounts in a circle": (
+        accounting(accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]),
+        "accounting.accounts[0].parent",
+        "b",
+        "lead up to root",
+        "a -> b -> a",
+    ),
+    "an account twice": (
+        accounting(accounts=[{"name": "a"}, {"name": "a"}]),
+        "accounting.accounts[1].name",
+        "a",
+        "once",
+        "rename",
+    ),
+    "an account called root": (
+        accounting(accounts=[{"name": "root"}]),
+        "accounting.accounts[0].name",
+        "root",
+        "root",
+        "top",
+    ),
+    "an account in capitals": (
+        accounting(accounts=[{"name": "Lab"}]),
+        "accounting.accounts[0].name",
+        "Lab",
+        "a letter",
+        "lower",
+    ),
+    "a limit on no resource": (
+        accounting(qos=[{"name": "q", "grp_tres": {"gpus": 1}}]),
+        "accounting.qos[0].grp_tres.gpus",
+        "gpus",
+        "gres/gpu",
+        "sacctmgr",
+    ),
+    "enforcing nothing known": (
+        accounting(enforce=["limit"]),
+        "accounting.enforce[0]",
+        "limit",
+        "associations",
+        "write limits",
+    ),
+}

@@ -1,0 +1,75 @@
+"""Users, groups and keys.
+
+Each case: what is replaced in a small cluster, where it is told, and words of what was given, is allowed, is to do.
+"""
+
+from tests.cluster.bad.change import KEY, accounting, user, users
+
+CASES = {
+    "a uid twice": (
+        users({"name": "bob", "uid": 2001}),
+        "users[1].uid",
+        "2001",
+        "2001 is alice's",
+        "choose another number, e.g. 2002",
+    ),
+    "a name twice": (users({"name": "alice", "uid": 2002}), "users[1].name", "alice", "no other user", "rename"),
+    "a system uid": (user(uid=999), "users[0].uid", "999", "1000 to 60000", "outside the operating system's"),
+    "the uid of nobody": (user(uid=65534), "users[0].uid", "65534", "65536 to 524287", "outside"),
+    "a system user": (user(name="slurm"), "users[0].name", "slurm", "no system user", "choose another name"),
+    "a name that useradd refuses": (user(name="Al Ice"), "users[0].name", "Al Ice", "e.g. alice", "useradd"),
+    "a user's uid as a group's gid": ({**user(), "groups": {"ml": 2001}}, "users[0].uid", "2001", "ml", "`gid: 2001`"),
+    "a gid twice": ({"groups": {"ml": 3001, "bio": 3001}}, "groups.bio", "3001", "ml's", "e.g. 3002"),
+    "a gid of another user": (
+        users({"name": "bob", "uid": 2002, "gid": 2001}),
+        "users[1].gid",
+        "2001",
+        "alice's",
+        "define a group",
+    ),
+    "a group with a user's name": (
+        {**user(), "groups": {"alice": 3001}},
+        "groups.alice",
+        "alice",
+        "same name",
+        "rename",
+    ),
+    "a group that is not defined": (
+        user(groups=["ml"]),
+        "users[0].groups[0]",
+        "ml",
+        "none",
+        "define ml under `groups`",
+    ),
+    "a key that is no key": (user(keys=["hello"]), "users[0].keys[0]", "hello", "ssh-ed25519", "ssh-keygen"),
+    "a key cut short": (user(keys=[KEY[:50]]), "users[0].keys[0]", "ssh-ed25519 AAAA", "ssh-ed25519", "id_ed25519.pub"),
+    "a key of another type": (
+        user(keys=["ssh-rsa " + KEY.split()[1]]),
+        "users[0].keys[0]",
+        "ssh-rsa",
+        "a whole ssh-rsa key",
+        "another type",
+    ),
+    "a private key": (
+        user(keys=["-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz"]),
+        "users[0].keys[0]",
+        "a private key (not shown)",
+        "a public key",
+        "others may have read this one",
+    ),
+    "a user's QOS that does not exist": (user(qos=["hihg"]), "users[0].qos[0]", "hihg", "normal", "define hihg"),
+    "an account that does not exist": (
+        {**user(account="reserch"), **accounting(accounts=[{"name": "research"}, {"name": "b"}])},
+        "users[0].account",
+        "reserch",
+        "research",
+        "write research",
+    ),
+    "no account where there are several": (
+        {**user(), **accounting(accounts=[{"name": "a"}, {"name": "b"}])},
+        "users[0].account",
+        "nothing",
+        "a, b",
+        "charged to",
+    ),
+}

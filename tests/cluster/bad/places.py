@@ -1,0 +1,81 @@
+"""Networks, address blocks and directories.
+
+Each case: what is replaced in a small cluster, where it is told, and words of what was given, is allowed, is to do.
+"""
+
+from tests.cluster.bad.change import nodeset
+
+CASES = {
+    "a node count of 5000": (
+        nodeset(count=5000),
+        "nodesets.cpu.count",
+        "5000",
+        "1 to 510, as the nodeset's addresses are 10.77.2.0/23",
+        "widen the network: `network: {cidr: 10.77.0.0/16}`",
+    ),
+    "more login machines than addresses": (
+        {"login": {"count": 600}},
+        "login.count",
+        "600",
+        "0 to 508",
+        "widen network.cidr",
+    ),
+    "a network that is none": ({"network": {"cidr": "10.77"}}, "network.cidr", "10.77", "10.77.0.0/20", "four numbers"),
+    "a network with host bits": (
+        {"network": {"cidr": "10.77.0.5/20"}},
+        "network.cidr",
+        "10.77.0.5/20",
+        "private IPv4",
+        "first address: 10.77.0.0/20",
+    ),
+    "a public network": (
+        {"network": {"cidr": "8.8.0.0/20"}},
+        "network.cidr",
+        "8.8.0.0/20",
+        "10.0.0.0/8",
+        "private range",
+    ),
+    "a tiny network": ({"network": {"cidr": "10.7.0.0/27"}}, "network.cidr", "10.7.0.0/27", "/8 to /26", "larger"),
+    "addresses outside the network": (
+        nodeset(addresses="10.99.0.0/24"),
+        "nodesets.cpu.addresses",
+        "10.99.0.0/24",
+        "inside network.cidr 10.77.0.0/20",
+        "widen",
+    ),
+    "addresses of the controller": (
+        nodeset(addresses="10.77.0.0/24"),
+        "nodesets.cpu.addresses",
+        "10.77.0.0/24",
+        "10.77.0.0/23 is for the gateway",
+        "choose a free block",
+    ),
+    "addresses of another nodeset": (
+        {"nodesets": {"cpu": {}, "gpu": {"addresses": "10.77.2.0/24"}}},
+        "nodesets.gpu.addresses",
+        "10.77.2.0/24",
+        "10.77.2.0/23 is nodeset cpu's",
+        "choose a free block inside 10.77.0.0/20",
+    ),
+    "an eighth nodeset": (
+        {"nodesets": {name: {} for name in ("cpu", *"abcdefg")}},
+        "nodesets.g",
+        "nodeset number 8",
+        "7 nodesets",
+        "give `addresses:` to g",
+    ),
+    "a shared system directory": (
+        {"storage": {"shared": ["/usr"]}},
+        "storage.shared[0]",
+        "/usr",
+        "/opt/apps",
+        "hidden",
+    ),
+    "a mount point that is no path": (
+        {"storage": {"shared": ["home"]}},
+        "storage.shared[0]",
+        "home",
+        "/opt/apps",
+        "root",
+    ),
+}
