@@ -1,6 +1,6 @@
 """What a compute node gets when it is made: the set-up, keys, and whom to ask. It does the rest itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cluster.roster import MachineSpec
@@ -12,7 +12,7 @@ UNITS = ("hpc-node.service", "hpc-watch.service")
 
 
 def boot_files(
-    keys: ClusterKeys, *, mounts: Sequence[dict[str, Any]], controller: str
+    keys: ClusterKeys, *, mounts: Sequence[Mapping[str, Any]], controller: str
 ) -> Callable[[MachineSpec], Boot]:
     """A function from a machine to the files it is made with; empty for machines that are set up over SSH."""
 

@@ -64,27 +64,26 @@ class SlurmCluster(pulumi.ComponentResource):
     def _configure(self, machine: Machine) -> remote.Command:
         """Bring set-up and secrets to a machine, and configure it."""
         args, keys = self._args, self._args.keys
-        secrets: dict[str, pulumi.Output[str]] = {"munge_key": keys.munge}
+        secrets: dict[str, pulumi.Output[str]] = {"/etc/hpc/munge.key": keys.munge}
         if "controller" in machine.spec.roles:
-            secrets |= {"database_password": keys.database_password, "cluster_key": keys.cluster.private_key_openssh}
-        there = self._command(
-            f"{machine.spec.name}-setup",
+            secrets["/etc/hpc/database-password"] = keys.database_password
+            secrets["/root/.ssh/hpc_cluster"] = keys.cluster.private_key_openssh
+        there = self._command(f"{machine.spec.name}-setup", machine, setup.UNPACK, stdin=setup.packed(), after=[])
+        kept = self._command(
+            f"{machine.spec.name}-secrets",
             machine,
-            setup.UNPACK,
-            stdin=setup.packed(),
+            setup.KEEP,
+            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(secrets)),
             after=[],
-        )
-        kept = self._phase(
-            machine, "secrets", stdin=pulumi.Output.secret(pulumi.Output.json_dumps(secrets)), after=[there]
         )
         text = payload.configure(
             args.config,
             machine.spec,
-            mounts=[dict(mount) for mount in args.mounts],
+            mounts=args.mounts,
             addresses=args.addresses,
             controller=next(m.spec.name for m in args.machines if "controller" in m.spec.roles),
         )
-        return self._phase(machine, "configure", stdin=text, after=[kept])
+        return self._phase(machine, "configure", stdin=text, after=[there, kept])
 
     def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Wait for the compute nodes, those that share the controller's machine included.

@@ -52,7 +52,7 @@ def configure(
     config: ClusterConfig,
     machine: MachineSpec,
     *,
-    mounts: Sequence[Json],
+    mounts: Sequence[Mapping[str, Any]],
     addresses: Mapping[str, str],
     controller: str,
 ) -> str:
@@ -61,7 +61,7 @@ def configure(
         "cluster": config.name,
         "roles": list(machine.roles),
         "conf_server": f"{controller}:{SLURMCTLD_PORT}",
-        "mounts": list(mounts),
+        "mounts": [dict(mount) for mount in mounts],
         "users": users(config),
         "groups": groups(config),
         "setup": setup.version(),
@@ -72,9 +72,9 @@ def configure(
     return _text(payload)
 
 
-def node(*, mounts: Sequence[Json], controller: str) -> str:
+def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
     """/etc/hpc/node.json of a compute node: all it knows before it joins, and no more, so that it seldom changes."""
-    return _text({"conf_server": f"{controller}:{SLURMCTLD_PORT}", "mounts": list(mounts)})
+    return _text({"conf_server": f"{controller}:{SLURMCTLD_PORT}", "mounts": [dict(mount) for mount in mounts]})
 
 
 def probes(config: ClusterConfig) -> list[Json]:

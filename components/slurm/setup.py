@@ -24,6 +24,20 @@ for path in folder.iterdir():
     if path.is_file() and path.name not in files:
         path.unlink()
 """
+# Takes {path: text} from standard input; nobody but root may read any of it, also while it is written.
+_KEEP = """
+import json, os, pathlib, sys
+os.umask(0o077)
+for path, text in json.load(sys.stdin).items():
+    path = pathlib.Path(path)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    part = path.with_name("." + path.name)
+    part.write_text(text.rstrip("\\n") + "\\n")
+    part.replace(path)
+"""
+KEEP = f"python3 -c {shlex.quote(_KEEP)}"
+"""The shell command that keeps secrets, {path: text} on standard input, each in its file, 0600 and root's."""
+
 UNPACK = f"python3 -c {shlex.quote(_UNPACK)} {TARGET}"
 """The shell command that puts what `packed` gives, on standard input, in its place on a machine."""
 

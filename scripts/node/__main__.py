@@ -1,6 +1,5 @@
 """Sets up one machine of the cluster. Runs on the machine itself, as root, from the standard library only.
 
-    python3 FOLDER secrets     < JSON   keep the secrets this machine needs (root only)
     python3 FOLDER configure   < JSON   controller and login machines: make everything as the JSON says
     python3 FOLDER boot                 compute nodes, at every boot: join the cluster as /etc/hpc/node.json says
     python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
@@ -33,18 +32,9 @@ import munge
 import ready
 import slurmctld
 import users
-from system import SetupError, folder, run, write
+from system import SetupError, run, write
 
-SECRETS = {"munge_key": munge.DELIVERED, "database_password": database.PASSWORD, "cluster_key": joined.CLUSTER_KEY}
 NODE = Path("/etc/hpc/node.json")
-
-
-def secrets(payload: dict[str, str]) -> None:
-    """Keep each secret in its file, 0600."""
-    folder("/etc/hpc", mode=0o755)
-    folder("/root/.ssh", mode=0o700)
-    for name, value in payload.items():
-        write(SECRETS[name], value.rstrip("\n") + "\n", mode=0o600)
 
 
 def configure(payload: dict[str, Any]) -> None:
@@ -65,8 +55,10 @@ def configure(payload: dict[str, Any]) -> None:
     else:
         slurmctld.disable()
     orders = board.orders()
-    if "login" in roles and not controls:
-        login.configure()
+    if "login" in roles:
+        login.welcome()
+        if not controls:
+            login.configure()
     if "node" in roles:
         compute.start(None if controls else payload["conf_server"], orders["slurmd"])
     board.report("configured", orders["digest"])
@@ -113,7 +105,6 @@ def admit(*, users: bool) -> None:
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
-    "secrets": secrets,
     "configure": configure,
     "accounting": accounting.converge,
     "nodes": lambda payload: joined.wait_for(payload["nodes"], seconds=payload["seconds"]),

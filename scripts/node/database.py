@@ -12,7 +12,7 @@ from pathlib import Path
 from system import SetupError, run, service, wait, write
 
 PASSWORD = Path("/etc/hpc/database-password")
-CONFIG = Path("/etc/mysql/mariadb.conf.d/90-hpc.cnf")
+CONFIG = Path("/etc/mysql/mariadb.conf.d/zz-hpc.cnf")  # the last one read: an image may bring settings of its own
 GIB = 1 << 30
 
 

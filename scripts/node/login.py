@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import board
-from system import link, stop_service
+from system import link, stop_service, write
+
+PROFILE = """\
+# Written by the cluster's set-up.
+# sacct's own columns leave out whose job it was and how long it took.
+export SACCT_FORMAT="${SACCT_FORMAT:-jobid,jobname%20,user,account,partition,alloccpus,elapsed,state,exitcode}"
+"""
 
 
 def configure() -> None:
@@ -16,6 +22,11 @@ def configure() -> None:
             link(Path("/etc/slurm") / name, str(published))
     for unit in ("slurmd", "slurmctld", "slurmdbd", "mariadb"):
         stop_service(unit)
+
+
+def welcome() -> None:
+    """What a user's shell starts with on a machine where users log in."""
+    write("/etc/profile.d/hpc.sh", PROFILE)
 
 
 def admit(*, users: bool) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import changes
 import database
-from system import folder, link, run, say, service, stop_service, succeeds, wait, write
+from system import folder, link, listens, run, say, service, stop_service, succeeds, wait, write
 
 ETC = Path("/etc/slurm")
+SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
 STATE = Path("/var/spool/slurmctld")
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
@@ -74,11 +75,7 @@ def accounting_daemon(conf: str) -> None:
     write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
     database.prepare()
     if service("slurmdbd", settings=text):
-        wait("slurmdbd", _answers, seconds=60, interval=0.2, unit="slurmdbd")
-
-
-def _answers() -> bool:
-    return succeeds("sacctmgr", "--readonly", "show", "cluster", timeout=5)
+        wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
 
 
 def register_cluster(name: str) -> None:
@@ -100,7 +97,8 @@ def controller_daemon(files: dict[str, str]) -> None:
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
     if need is changes.Need.RESTART or not running:
         service("slurmctld", settings=json.dumps(files, sort_keys=True))
-        wait("slurmctld", lambda: succeeds("scontrol", "ping"), seconds=60, unit="slurmctld")
+        wait("slurmctld", lambda: listens(SLURMCTLD_PORT), seconds=60, unit="slurmctld")
+        wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
     if running and need is not changes.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only when told to.
         run("scontrol", "reconfigure")
