@@ -1,7 +1,7 @@
 """What the accounting database must hold: accounts, users and QOS, as data that scripts on the controller apply."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from cluster.config.accounting import Account, Qos
 from cluster.config.cluster import ClusterConfig
@@ -12,27 +12,29 @@ from cluster.config.users import User
 def desired(config: ClusterConfig) -> dict[str, Any]:
     """Everything the database must hold.
 
-    Accounts come parents first. Limits of a QOS carry sacctmgr's own option names, with their values as text; an option
+    Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS carry sacctmgr's own option names, with their values as text; an option
     that is not there is not limited. A user's QOS come default first; without any, the user has `normal`.
     """
     return {
         "cluster": config.name,
-        "accounts": [_account(one) for one in _parents_first(accounts(config))],
+        "accounts": [_account(one) for one in _in_order(accounts(config), lambda one: [one.parent])],
         "users": [_user(config, one) for one in config.users],
-        "qos": [_qos(one) for one in config.accounting.qos],
+        "qos": [_qos(one) for one in _in_order(config.accounting.qos, lambda one: one.preempt)],
     }
 
 
-def _parents_first(given: tuple[Account, ...]) -> list[Account]:
-    ordered: list[Account] = []
+_Named = TypeVar("_Named", Account, Qos)
+
+
+def _in_order(given: Sequence[_Named], needs: Callable[[_Named], Iterable[str | None]]) -> list[_Named]:
+    """Each one after those that it names, since sacctmgr refuses a name that it does not have yet."""
+    ordered: list[_Named] = []
     waiting = list(given)
     while waiting:
-        known = {one.name for one in ordered}
-        ready = [one for one in waiting if one.parent is None or one.parent in (known | {"root"})]
+        late = {one.name for one in waiting}
+        ready = [one for one in waiting if not late & set(needs(one))] or waiting  # parsing has refused circles
         ordered += ready
         waiting = [one for one in waiting if one not in ready]
-        if not ready:
-            break
     return ordered
 
 

@@ -32,6 +32,11 @@ def test_parents_come_before_their_accounts():
     assert accounts(accounting={"accounts": given})[0] == ["a", "b", "c"]
 
 
+def test_a_qos_comes_after_those_that_it_preempts():
+    qos = [{"name": "a", "preempt": ["b", "normal"]}, {"name": "b", "preempt": ["c"]}, {"name": "c"}]
+    assert [one["name"] for one in desired(cluster(accounting={"qos": qos}))["qos"]] == ["c", "b", "a"]
+
+
 def test_no_users_and_no_accounts():
     assert accounts() == ([], {})
 

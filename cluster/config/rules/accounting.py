@@ -10,7 +10,7 @@ from cluster.config.findings import Broken, Location, listing, suggest
 from cluster.config.rules.partitions import unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cluster.config.accounting import Qos
     from cluster.config.cluster import ClusterConfig
@@ -52,6 +52,13 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         at = ("accounting", "qos", position)
         yield from unknown((*at, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
         yield from _resources(config, at, qos)
+        if circle := _preempts_itself(qos.name, {one.name: one.preempt for one in given.qos}):
+            yield Broken(
+                at=(*at, "preempt"),
+                given=listing(qos.preempt),
+                allowed="QOS that preempt no QOS which preempts them",
+                todo=f"break the circle {' -> '.join(circle)}",
+            )
 
 
 def _resources(config: ClusterConfig, at: Location, qos: Qos) -> Iterator[Broken]:
@@ -79,6 +86,21 @@ def _twice(key: str, names: list[str]) -> Iterator[Broken]:
                 allowed="each name once",
                 todo="remove or rename one of the two",
             )
+
+
+def _preempts_itself(name: str, preempted: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """A way from a QOS over those that it preempts back to itself, if there is one."""
+    ways = [[name]]
+    seen: set[str] = set()
+    while ways:
+        way = ways.pop()
+        for below in preempted.get(way[-1], ()):
+            if below == name:
+                return [*way, name]
+            if below not in seen:
+                seen.add(below)
+                ways.append([*way, below])
+    return []
 
 
 def _circle(name: str, parents: dict[str, str | None]) -> list[str]:

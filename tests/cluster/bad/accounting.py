@@ -27,6 +27,20 @@ CASES = {
         "lead up to root",
         "a -> b -> a",
     ),
+    "a QOS that preempts itself": (
+        accounting(qos=[{"name": "q", "preempt": ["q"]}]),
+        "accounting.qos[0].preempt",
+        "q",
+        "preempt no QOS which preempts them",
+        "q -> q",
+    ),
+    "QOS that preempt each other": (
+        accounting(qos=[{"name": "p", "preempt": ["normal", "q"]}, {"name": "q", "preempt": ["p"]}]),
+        "accounting.qos[0].preempt",
+        "normal, q",
+        "preempt no QOS which preempts them",
+        "p -> q -> p",
+    ),
     "an account twice": (
         accounting(accounts=[{"name": "a"}, {"name": "a"}]),
         "accounting.accounts[1].name",
