@@ -12,8 +12,9 @@ from cluster.config.users import User
 def desired(config: ClusterConfig) -> dict[str, Any]:
     """Everything the database must hold.
 
-    Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS carry sacctmgr's own option names, with their values as text; an option
-    that is not there is not limited. A user's QOS come default first; without any, the user has `normal`.
+    Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS carry sacctmgr's own
+    option names, with their values as text; an option that is not there is not limited. A user's QOS come default
+    first; without any, the user has `normal`.
     """
     return {
         "cluster": config.name,
