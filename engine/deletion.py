@@ -6,8 +6,8 @@ import queue
 import threading
 
 from engine.errors import Interrupted
+from engine.interrupted import undo
 from engine.providers.base import Context, Foreign, Provider
-from engine.registration import undo_interrupted
 from engine.resource import Resource
 from engine.run import Run, Settle, StepError
 from engine.values import plain
@@ -27,7 +27,7 @@ def delete_all(run: Run, condemned: list[Resource]) -> None:
     if run.dry:
         return
     for resource in left:
-        undo_interrupted(run, resource)
+        undo(run, resource)
     _in_order(run, condemned, gone)
 
 

@@ -136,7 +136,7 @@ class Run:
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
             self.log(severity, values.mask(message, resource.inputs), resource.urn, ephemeral=ephemeral)
 
-        return Context(resource.urn, resource.type, resource.name, log, timeout)
+        return Context(resource.urn, resource.type, resource.name, log, timeout, lambda: self._stopping)
 
     @contextmanager
     def slot(self) -> Iterator[None]:

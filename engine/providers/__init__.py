@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine import urn as urns
+from engine.providers import process
 from engine.providers.base import Foreign, Provider, ProviderResource
 from engine.providers.command import LocalCommand, RemoteCommand, RemoteCopy
 from engine.providers.ssh import Sessions
@@ -32,6 +33,7 @@ class Providers:
 
     def close(self) -> None:
         """End what providers keep open."""
+        process.kill_all()
         self._sessions.close()
 
     def _make(self, family: str) -> Provider:

@@ -18,13 +18,15 @@ class CheckFailed(EngineError):  # noqa: N818 - says what happened
 @dataclass(frozen=True)
 class Context:
     """What a provider may know of the resource at hand. `timeout` is in seconds (customTimeouts), None for no limit;
-    `log(severity, message, ephemeral=False)` shows a line beside the resource."""
+    `log(severity, message, ephemeral=False)` shows a line beside the resource; `stopped()` tells whether the user has
+    asked to stop, so that what merely waits may give up."""
 
     urn: str
     type: str
     name: str
     log: Callable[..., None]
     timeout: float | None = None
+    stopped: Callable[[], bool] = lambda: False
 
 
 class Provider:

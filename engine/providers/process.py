@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -12,6 +14,9 @@ from typing import IO, cast
 
 from engine.errors import EngineError
 from engine.values import Props
+
+# Each in a session of its own: a Ctrl-C in the terminal must not reach what is to be finished.
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,12 @@ def run(
     Raises EngineError after `timeout` seconds, or if it can't be started."""
     try:
         process = subprocess.Popen(
-            argv, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+            argv, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
     except OSError as error:
         raise EngineError(f"{argv[0]}: {error.strerror}: {error.filename}") from None
+    _running.add(process)
     texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
 
     def pump(name: str, stream: IO[bytes]) -> None:
@@ -60,13 +67,26 @@ def run(
     try:
         status = process.wait(timeout)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        _kill(process)
         raise EngineError(f"not done after {timeout:g} s, the limit that its customTimeouts set: killed") from None
+    finally:
+        _running.discard(process)
     for thread in threads:
         # What a background child of the command keeps open must not keep us.
         thread.join(2)
     return Outcome(status, "".join(texts["stdout"]), "".join(texts["stderr"]))
+
+
+def kill_all() -> None:
+    """End all that still runs, at a second Ctrl-C."""
+    for process in list(_running):
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def wanted_streams(props: Props) -> tuple[str, ...]:

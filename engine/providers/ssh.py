@@ -175,6 +175,8 @@ class _Link:
                     return
                 if "host key" in said.lower() and "verification failed" in said.lower():
                     raise EngineError(f"{self.host} does not show the host key that connection.hostKey pins:\n{said}")
+                if ctx.stopped():
+                    raise EngineError(f"{self.host}: interrupted while waiting for an SSH connection")
                 if 0 <= limit < attempt:
                     raise EngineError(f"{self.host}: no SSH connection after {attempt} attempts: {said}")
                 ctx.log("info", f"Dial {attempt}/{shown} failed: retrying ({said.splitlines()[-1]})", ephemeral=True)
@@ -191,7 +193,7 @@ class _Link:
         env = {**os.environ, **self.environment}
         done = subprocess.run(
             [*self.argv, *keep, "--", self.host], env=env, check=False, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         if done.returncode == 0:
             return None

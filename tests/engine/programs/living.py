@@ -46,9 +46,9 @@ class LivingProvider(ResourceProvider):
     def diff(self, id_, olds, news):
         if not Path(news["folder"], id_).exists():
             return DiffResult(changes=True)
-        changed = [k for k in ("value", "refs", "generation") if olds.get(k) != news.get(k)]
-        replaces = [k for k in changed if k == "generation"]
-        if changed and news.get("engine_decides"):
+        changed = [k for k in ("value", "refs", "generation", "host") if olds.get(k) != news.get(k)]
+        replaces = [k for k in changed if k in ("generation", "host")]
+        if changed and not replaces and news.get("engine_decides"):
             return DiffResult()
         return DiffResult(bool(changed), replaces, delete_before_replace=bool(news.get("provider_deletes_first")))
 
@@ -73,6 +73,6 @@ class LivingProvider(ResourceProvider):
 class Living(Resource):
     stamp = None
 
-    def __init__(self, name, opts=None, **props):
+    def __init__(self, name, opts=None, /, **props):
         given = {"name": name, "generation": 0, "value": "", "folder": os.environ["LIVING"], "stamp": None, **props}
         super().__init__(LivingProvider(), name, given, opts)
