@@ -126,12 +126,12 @@ def install_venv_module() -> None:
         )
     say(f"{sys.executable} has neither ensurepip nor pip: installing {version} with apt.")
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", "install", "--no-install-recommends", version]
     try:
-        run(install, env, "apt-get install")
-    except SetupError:
         run(["apt-get", "-q", "update"], env, "apt-get update")
-        run(install, env, "apt-get install")
+    except SetupError as error:
+        say(f"{error} Trying with the lists that are here.")
+    options = ["-q", "-y", "-o", "DPkg::Lock::Timeout=120", "--no-install-recommends"]
+    run(["apt-get", *options, "install", version], env, "apt-get install")
 
 
 def uv_on_path() -> str | None:
