@@ -26,13 +26,13 @@ class MachineProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make and start the machine; whatever an interrupted run left under its name is replaced."""
         require_host()
-        facts = machine.create(_design(props))
+        facts = machine.create(design(props))
         return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """A machine that is found dead differs too: `update` starts it again."""
         replaces = changed(_olds, _news, ANEW)
-        dead = machine.running(_design(_olds).paths) is None
+        dead = machine.running(design(_olds).paths) is None
         return DiffResult(
             changes=bool(replaces or dead or changed(_olds, _news, IN_PLACE)),
             replaces=replaces,
@@ -44,18 +44,18 @@ class MachineProvider(ResourceProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Write its files; start it if it does not run."""
         require_host()
-        return UpdateResult(_outputs(_news, machine.update(_design(_news))))
+        return UpdateResult(_outputs(_news, machine.update(design(_news))))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The machine, if its files are there, running or not."""
-        facts = machine.facts(_design(props))
+        facts = machine.facts(design(props))
         if facts is None:
             return ReadResult("", given(props))
         return ReadResult(id_, _outputs(given(props), facts))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """End the machine and remove its files."""
-        machine.delete(_design(_props))
+        machine.delete(design(_props))
 
 
 def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
@@ -67,7 +67,8 @@ def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     }
 
 
-def _design(props: Mapping[str, Any]) -> Design:
+def design(props: Mapping[str, Any]) -> Design:
+    """The host's view of a machine's inputs; numbers come as Pulumi's floats."""
     return Design(
         root=Path(props["root"]),
         images=Path(props["images"]),

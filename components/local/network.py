@@ -8,8 +8,9 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
 
 from components.local.host import network
+from components.local.host.limits import allow_watches
 from components.local.host.packages import require_host
-from components.local.resource import changed, given
+from components.local.resource import changed, given, say
 
 
 class NetworkProvider(ResourceProvider):
@@ -18,6 +19,7 @@ class NetworkProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the network, or take over what an interrupted run made of it."""
         require_host()
+        allow_watches(say)
         wanted = _network(props)
         network.ensure(wanted)
         return CreateResult(wanted.bridge, {**given(props), "bridge": wanted.bridge})
@@ -32,6 +34,7 @@ class NetworkProvider(ResourceProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Bring bridge and hosts file to what they should be."""
         require_host()
+        allow_watches(say)
         wanted = _network(_news)
         network.ensure(wanted)
         return UpdateResult({**given(_news), "bridge": wanted.bridge})

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from components.local.host import firewall
 from components.local.host.errors import HostError
 from components.local.host.process import run
 
@@ -50,12 +51,14 @@ def ensure(bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface
             run(["ip", "address", "del", str(given), "dev", bridge])
     if address not in _addresses(bridge):
         run(["ip", "address", "add", str(address), "dev", bridge])
+    firewall.let_through(bridge)
     run(["ip", "link", "set", "dev", bridge, "up"])
 
 
 def remove(bridge: str, root: Path, stack: str) -> None:
     """Remove the stack's bridge, if it is there and is the stack's."""
     if (_INTERFACES / bridge).exists() and _alias_of(bridge) == alias(root, stack):
+        firewall.forget(bridge)
         run(["ip", "link", "del", "dev", bridge])
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import uuid
 from pathlib import Path
+from typing import Any
 
 from components.local.host import bridge, cgroups, names, nspawn, ready
 from components.local.host.design import Design, Facts, access_files, own_files
@@ -122,7 +123,6 @@ def _make(design: Design) -> Facts:
 
 def _start(design: Design, instance: str) -> str:
     """Start the machine, whose files are in place, and wait for it; returns the new boot id."""
-    _allow_watches()
     paths, boot = design.paths, uuid.uuid4().hex
     paths.run.unlink(missing_ok=True)
     stack = design.stack_paths
@@ -193,7 +193,7 @@ def _record(design: Design, instance: str, host_key: str) -> None:
     write_atomically(design.paths.record, json.dumps(record, indent=1))
 
 
-def _read_record(paths: MachinePaths) -> dict[str, object] | None:
+def _read_record(paths: MachinePaths) -> dict[str, Any] | None:
     try:
         return json.loads(paths.record.read_text())
     except (FileNotFoundError, ValueError):
@@ -205,13 +205,3 @@ def _boot_id(paths: MachinePaths) -> str:
         return str(json.loads(paths.run.read_text())["boot_id"])
     except (FileNotFoundError, ValueError, KeyError):
         return ""
-
-
-def _allow_watches() -> None:
-    """Let more than 17 machines start: each systemd takes about seven of the host's inotify instances per user.
-
-    The host's limit (128 by default) is only ever raised, and not put back: other programs may rely on it by then.
-    """
-    limit = Path("/proc/sys/fs/inotify/max_user_instances")
-    if int(limit.read_text()) < 8192:
-        limit.write_text("8192")

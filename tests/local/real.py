@@ -1,0 +1,102 @@
+"""A stack of real machines for tests, made through the same providers that a program uses."""
+
+import ipaddress
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components.local.machine import MachineProvider
+from components.local.network import NetworkProvider
+from components.local.shared import SharedFolderProvider
+
+ADMIN = "/root/.ssh/authorized_keys"
+
+
+@dataclass
+class RealStack:
+    """A network, a shared folder and machines `m0`, `m1` ..., with the state that an engine would keep of them."""
+
+    root: Path
+    images: Path
+    digest: str
+    name: str
+    cidr: ipaddress.IPv4Network
+    key: Path
+    state: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def keygen(cls, folder: Path) -> Path:
+        """A key for root's logins; its public half lies beside it."""
+        key = folder / "admin"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        return key
+
+    def address(self, machine: str) -> str:
+        """Address of `m0`, `m1` ..."""
+        return str(self.cidr[2 + int(machine[1:])])
+
+    def network(self, machines: int = 2) -> dict[str, Any]:
+        """Inputs of the network."""
+        hosts = {f"m{n}": self.address(f"m{n}") for n in range(machines)}
+        return {
+            "root": str(self.root), "stack": self.name, "owner": f"test/{self.name}", "cidr": str(self.cidr),
+            "gateway": str(self.cidr[1]), "hosts": hosts,
+        }  # fmt: skip
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """Inputs of the shared folder."""
+        return {"root": str(self.root), "stack": self.name, "folder": "home", "mode": "0755", "gid": 0.0}
+
+    def machine(self, name: str, **changes: Any) -> dict[str, Any]:
+        """Inputs of a machine."""
+        return {
+            "root": str(self.root), "images": str(self.images), "stack": self.name, "name": name,
+            "address": self.address(name), "prefix": float(self.cidr.prefixlen), "image": self.digest,
+            "authorized_keys": self.key.with_suffix(".pub").read_text(), "files": {}, "os_release": "", "devices": [],
+            "orderly": False, **changes,
+        }  # fmt: skip
+
+    def up(self, *machines: Mapping[str, Any]) -> None:
+        """Make the network and the folder, then the machines side by side."""
+        NetworkProvider().create(self.network())
+        SharedFolderProvider().create(self.shared)
+        with ThreadPoolExecutor() as pool:
+            for made in pool.map(lambda props: MachineProvider().create(dict(props)), machines):
+                assert made.outs is not None
+                self.state[made.outs["name"]] = made.outs
+
+    def update(self, name: str, **changes: Any) -> dict[str, Any]:
+        """Update a machine as an engine does; returns its new state."""
+        old = self.state[name]
+        diff = MachineProvider().diff("id", old, {**old, **changes})
+        assert diff.changes, "nothing to update"
+        assert not diff.replaces
+        self.state[name] = MachineProvider().update("id", old, {**old, **changes}).outs or {}
+        return self.state[name]
+
+    def down(self) -> None:
+        """Remove all, in an engine's order."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda props: MachineProvider().delete("id", props), self.state.values()))
+        self.state.clear()
+        SharedFolderProvider().delete("id", self.shared)
+        NetworkProvider().delete("id", self.network())
+
+    def ssh(self, name: str, command: str) -> str:
+        """Run a command as root over SSH, trusting only the machine's own host key."""
+        known = self.root / f"known-{self.name}-{name}"
+        known.write_text(f"{self.address(name)} {self.state[name]['host_key']}\n")
+        done = subprocess.run(
+            [
+                "ssh", "-F", "none", "-i", str(self.key), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
+                "-o", f"UserKnownHostsFile={known}", "-o", "GlobalKnownHostsFile=none", "-o", "ConnectTimeout=10",
+                f"root@{self.address(name)}", command,
+            ],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()

@@ -1,0 +1,57 @@
+"""Pruning makes room, and never takes what a machine stands on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.local.host import cache
+from components.local.host.errors import HostError
+from components.local.host.locks import locked
+from components.local.host.recipe import recipe
+
+CURRENT = recipe("debian-12").digest
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A current image, an old one, an old one in use by lab/m0, and half a one."""
+    folder = tmp_path / "images"
+    for made, digest in enumerate(("old", "used", CURRENT)):
+        (folder / digest / "root").mkdir(parents=True)
+        (folder / digest / "image.json").write_text(json.dumps({"base": "debian-12", "made": made}))
+    (folder / ".build-x").mkdir()
+    record = tmp_path / "stacks/lab/machines/m0/machine.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"image": "used"}))
+    return folder
+
+
+def test_the_cache_is_listed_newest_first(images: Path) -> None:
+    listed = cache.cached_images(images.parent, images)
+    assert [(image.digest, image.current, image.users) for image in listed] == [
+        (CURRENT, True, ()),
+        ("used", False, ("lab/m0",)),
+        ("old", False, ()),
+    ]
+
+
+def test_old_images_and_halves_go(images: Path) -> None:
+    said: list[str] = []
+    assert cache.prune(images.parent, images, said.append) == ["old"]
+    assert sorted(path.name for path in images.iterdir()) == sorted([".build.lock", CURRENT, "used"])
+    assert said == ["removing base image old (debian-12)"]
+
+
+def test_the_current_one_goes_only_when_asked_for(images: Path) -> None:
+    assert set(cache.prune(images.parent, images, print, current=True)) == {"old", CURRENT}
+
+
+def test_not_while_one_is_being_made(images: Path) -> None:
+    with locked(images / ".build.lock"), pytest.raises(HostError, match="is just being made"):
+        cache.prune(images.parent, images, print)
+
+
+def test_no_cache_is_an_empty_one(tmp_path: Path) -> None:
+    assert cache.prune(tmp_path, tmp_path / "images", print) == []
+    assert cache.cached_images(tmp_path, tmp_path / "images") == []

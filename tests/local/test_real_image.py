@@ -1,0 +1,92 @@
+"""The base image for real: killed half-way it leaves no process and no mount, and a full disk is told and survived."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from components.local.host import cache, image
+from components.local.host.errors import HostError
+from components.local.host.locks import locked
+from components.local.host.process import Process
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+BUILD = """
+import sys
+from pathlib import Path
+from components.local.host.image import ensure_image
+ensure_image("debian-12", Path(sys.argv[1]), lambda line: print(line, flush=True))
+"""
+
+
+def test_a_killed_build_leaves_no_process_no_mount_and_no_half_image(real_root: Path) -> None:
+    images = real_root / "images"
+    with subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(images)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if "downloading packages" in line:
+                break
+        builders = [Process.of(int(path.name)) for path in Path("/proc").glob("[0-9]*") if _mentions(path, images)]
+        assert len(builders) > 2
+        run.kill()
+    _until(lambda: not any(process.alive() for process in builders if process))
+    assert f"{images}/" not in Path("/proc/mounts").read_text()
+    assert cache.cached_images(real_root, images) == []
+    with locked(images / ".build.lock", wait=False) as free:
+        assert free
+        image.sweep_builds(images)
+    assert [path.name for path in images.iterdir()] == [".build.lock"]
+
+
+@pytest.fixture
+def small_disk(real_root: Path) -> Iterator[Path]:
+    """A file system of 100 MB."""
+    folder = real_root / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "hpc-test", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+    folder.rmdir()
+
+
+def test_a_disk_that_fills_up_is_named_and_left_as_it_was(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "DISK_NEEDED", 0)
+    monkeypatch.setattr(image, "_free_memory", lambda: 0)
+    with pytest.raises(HostError) as caught:
+        image.ensure_image("debian-12", small_disk, lambda _: None)
+    assert str(caught.value).startswith(f"base image: the disk of {small_disk} became full while it was made")
+    assert [path.name for path in small_disk.iterdir()] == [".build.lock"]
+
+
+def test_images_in_use_are_not_pruned(real_root: Path, real_images: Path, digest: str) -> None:
+    """Where a stack's record says so, or a running machine of any other root."""
+    record = real_root / "stacks/tp/machines/m0/machine.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(f'{{"image": "{digest}"}}')
+    (found,) = [cached for cached in cache.cached_images(real_root, real_images) if cached.digest == digest]
+    assert "tp/m0" in found.users
+    assert found.current
+    record.unlink()
+    for folder in list(record.parents)[:3]:
+        folder.rmdir()
+
+
+def _mentions(process: Path, folder: Path) -> bool:
+    try:
+        return str(folder).encode() in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

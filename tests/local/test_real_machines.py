@@ -1,0 +1,244 @@
+"""Machines of a stack, for real: they are reached only by their own key, live on through changes, and leave nothing."""
+
+import ipaddress
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from components.local.host import cgroups, machine, ready, stacks
+from components.local.host.design import Design
+from components.local.host.errors import HostError
+from components.local.host.names import bridge_name, interface_name
+from components.local.host.process import Process
+from components.local.machine import MachineProvider, design
+from components.local.network import NetworkProvider
+from tests.local.real import RealStack
+
+pytestmark = pytest.mark.e2e
+
+UBUNTU = 'PRETTY_NAME="Ubuntu 22.04.4 LTS"\nNAME="Ubuntu"\nID=ubuntu\nVERSION_ID="22.04"\n'
+NOTE = {"content": "first", "mode": "0640", "owner": "root:munge"}
+
+
+@pytest.fixture(scope="module")
+def stack(
+    real_root: Path, real_images: Path, digest: str, free_networks: Iterator[ipaddress.IPv4Network]
+) -> Iterator[RealStack]:
+    """Two machines, made side by side."""
+    made = RealStack(real_root, real_images, digest, "ta", next(free_networks), RealStack.keygen(real_root))
+    devices = [{"name": "nvidia0", "major": 60.0, "minor": 0.0}, {"name": "nvidia1", "major": 60.0, "minor": 1.0}]
+    made.up(
+        made.machine("m0", files={"/etc/hpc/note": NOTE, "/etc/hpc/link": {"link": "note"}}),
+        made.machine("m1", os_release=UBUNTU, devices=devices, orderly=True),
+    )
+    yield made
+    made.down()
+
+
+def _process(stack: RealStack, name: str) -> Process:
+    process = Process.load(stack.root / "stacks" / stack.name / "machines" / name / "run.json")
+    assert process is not None
+    return process
+
+
+class TestMade:
+    def test_they_answer_with_their_pinned_key_and_their_name(self, stack: RealStack) -> None:
+        assert [stack.ssh(name, "hostname") for name in ("m0", "m1")] == ["m0", "m1"]
+        assert stack.state["m0"]["host_key"] != stack.state["m1"]["host_key"]
+
+    def test_they_are_complete_systems(self, stack: RealStack) -> None:
+        assert stack.ssh("m0", "systemctl is-system-running --wait; systemctl --failed --no-legend") == "running"
+        assert stack.ssh("m0", "cat /etc/machine-id") == stack.state["m0"]["instance_id"]
+
+    def test_services_of_roles_are_left_to_the_nodes_set_up(self, stack: RealStack) -> None:
+        roles = "munge slurmctld slurmd slurmdbd mariadb"
+        assert set(stack.ssh("m0", f"systemctl is-enabled {roles} || true").split()) == {"disabled"}
+
+    def test_they_find_each_other_by_name_and_nobody_else(self, stack: RealStack) -> None:
+        assert stack.ssh("m0", "ping -c1 -W2 m1 >/dev/null && echo found") == "found"
+        assert stack.ssh("m0", "ip route show default; ip -6 route show default") == ""
+
+    def test_files_are_there_from_the_start(self, stack: RealStack) -> None:
+        assert stack.ssh("m0", "stat -c '%a %U:%G' /etc/hpc/note; cat /etc/hpc/link") == "640 root:munge\nfirst"
+
+    def test_devices_and_identity(self, stack: RealStack) -> None:
+        assert stack.ssh("m1", "stat -c '%a %t:%T' /dev/nvidia0 /dev/nvidia1") == "666 3c:0\n666 3c:1"
+        assert stack.ssh("m1", "lsb_release -rs; . /etc/os-release; echo $ID") == "22.04\nubuntu"
+
+    def test_shared_folders_are_mounted_as_lustre_is(self, stack: RealStack) -> None:
+        mount = f"mount -t lustre {stack.cidr[1]}@tcp:/home /mnt"
+        stack.ssh("m0", f"{mount} && {mount} && echo both > /mnt/file && grep -c ' /mnt ' /proc/mounts")
+        assert stack.ssh("m1", f"{mount} -o ro && cat /mnt/file && ! touch /mnt/other 2>/dev/null") == "both"
+        for name in ("m0", "m1"):
+            assert stack.ssh(name, "umount /mnt; grep -c ' /mnt ' /proc/mounts || true") == "0"
+
+    def test_slurm_can_make_control_groups(self, stack: RealStack) -> None:
+        probe = (
+            "cd /sys/fs/cgroup; for c in freezer cpuset memory devices; do "
+            "if [ -d $c ]; then mkdir $c/probe && rmdir $c/probe || exit 1; fi; done; "
+            "[ -d freezer ] || { mkdir probe && rmdir probe; }; echo fine"
+        )
+        assert stack.ssh("m0", probe) == "fine"
+
+    def test_mail_is_delivered_on_the_machine(self, stack: RealStack) -> None:
+        stack.ssh("m0", "useradd tom && echo body | mail -s subject tom")
+        assert "subject" in stack.ssh(
+            "m0", "for i in $(seq 50); do [ -s /var/mail/tom ] && break; sleep 0.1; done; cat /var/mail/tom"
+        )
+
+    def test_a_database_starts_in_time(self, stack: RealStack) -> None:
+        assert stack.ssh("m0", "systemctl start mariadb && mariadb -Nse 'select 1'; systemctl stop mariadb") == "1"
+
+
+class TestChanged:
+    def test_files_change_under_a_running_machine(self, stack: RealStack) -> None:
+        before = stack.ssh("m0", "cut -d' ' -f22 /proc/1/stat")
+        boot = stack.state["m0"]["boot_id"]
+        new = stack.update("m0", files={"/etc/hpc/note": {**NOTE, "content": "second"}})
+        assert stack.ssh("m0", "cat /etc/hpc/note; echo; ls /etc/hpc") == "second\nnote"
+        assert (new["boot_id"], stack.ssh("m0", "cut -d' ' -f22 /proc/1/stat")) == (boot, before)
+
+    def test_another_machine_is_a_line_in_everybodys_hosts(self, stack: RealStack) -> None:
+        NetworkProvider().update("id", stack.network(), stack.network(machines=3))
+        assert stack.ssh("m0", "getent hosts m2").split() == [stack.address("m2"), "m2"]
+        NetworkProvider().update("id", stack.network(machines=3), stack.network())
+        assert stack.ssh("m0", "getent hosts m2 || echo gone") == "gone"
+
+    def test_a_restart_in_order_lets_services_end(self, stack: RealStack) -> None:
+        stack.ssh("m1", "systemd-run --unit=last -p ExecStop='/bin/touch /root/ended' sleep 600")
+        before = machine.facts(_design(stack, "m1"))
+        after = machine.restart(_design(stack, "m1"))
+        assert before is not None
+        assert (after.instance_id, after.boot_id != before.boot_id) == (before.instance_id, True)
+        assert stack.ssh("m1", "ls /root") == "ended"
+
+
+class TestDead:
+    """A machine that was killed, or whose host was restarted, shows as a difference, and `update` heals it."""
+
+    @pytest.mark.parametrize("which", ["nspawn", "first process inside"])
+    def test_a_killed_machine_comes_back_with_its_files(self, stack: RealStack, which: str) -> None:
+        old = dict(stack.state["m0"])
+        stack.ssh("m0", "echo mine > /root/kept")
+        process = _process(stack, "m0")
+        victim = process if which == "nspawn" else Process.of(process.children()[0])
+        assert victim is not None
+        assert victim.end(signal.SIGKILL, wait=5)
+        process.end(signal.SIGKILL, wait=0)
+        new = stack.update("m0")
+        assert (new["instance_id"], new["host_key"]) == (old["instance_id"], old["host_key"])
+        assert new["boot_id"] != old["boot_id"]
+        assert stack.ssh("m0", "cat /root/kept") == "mine"
+        assert MachineProvider().diff("id", new, new).changes is False
+
+    def test_after_a_restart_of_the_host_all_comes_back(self, stack: RealStack) -> None:
+        for name in stack.state:
+            cgroups.remove(_design(stack, name).host_id, stack.root)
+            assert _process(stack, name).end(signal.SIGKILL, wait=5)
+        subprocess.run(["ip", "link", "del", bridge_name(stack.root, stack.name)], check=True)
+        network = stack.network()
+        assert NetworkProvider().diff("id", network, network).changes
+        NetworkProvider().update("id", network, network)
+        for name in stack.state:
+            stack.update(name)
+        assert stack.ssh("m0", "ping -c1 -W2 m1 >/dev/null && cat /root/kept") == "mine"
+
+    def test_one_that_never_answers_is_given_up_with_its_console(
+        self, stack: RealStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ready, "PATIENCE", 3.0)
+        nonsense = {"content": "Nonsense yes\n", "mode": "0644", "owner": "root:root"}
+        broken = {"/etc/ssh/sshd_config.d/a.conf": nonsense}
+        with pytest.raises(HostError) as caught:
+            MachineProvider().create(stack.machine("m7", files=broken))
+        assert str(caught.value).startswith("machine m7: no SSH server after 3 s; the last lines of its console:\n  ")
+        assert "ssh.service" in str(caught.value)
+        assert not (stack.root / "stacks/ta/machines/m7").exists()
+
+
+def test_two_stacks_run_side_by_side(
+    stack: RealStack, free_networks: Iterator[ipaddress.IPv4Network], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same machine names in both; removing one does not touch the other."""
+    other = RealStack(stack.root, stack.images, stack.digest, "tb", next(free_networks), stack.key)
+    other.up(other.machine("m0"))
+    assert (stack.ssh("m0", "hostname -I"), other.ssh("m0", "hostname -I")) == (
+        stack.address("m0"),
+        other.address("m0"),
+    )
+    with pytest.raises(AssertionError):
+        other.ssh("m0", f"ping -c1 -W1 {stack.address('m0')}")
+    taken = {**other.network(), "stack": "tc", "cidr": str(stack.cidr)}
+    with pytest.raises(HostError, match=rf"network.cidr: {stack.cidr} is in use on this host by"):
+        NetworkProvider().create(taken)
+    other.down()
+    assert stack.ssh("m0", "hostname") == "m0"
+    assert not [left for left in stacks.leftovers(stack.root) if "tb" in left]
+
+
+CREATE = """
+import json, sys
+from components.local.machine import MachineProvider
+MachineProvider().create(json.load(sys.stdin))
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.4])
+def test_a_create_that_was_killed_is_taken_over(stack: RealStack, delay: float) -> None:
+    props = stack.machine("m2")
+    with subprocess.Popen(
+        [sys.executable, "-c", CREATE],
+        stdin=subprocess.PIPE, cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL,
+    ) as run:  # fmt: skip
+        assert run.stdin is not None
+        run.stdin.write(json.dumps(props).encode())
+        run.stdin.close()
+        _until((stack.root / "stacks/ta/machines/m2").exists)
+        time.sleep(delay)
+        run.kill()
+    stack.state["m2"] = MachineProvider().create(props).outs or {}
+    assert stack.ssh("m2", "hostname") == "m2"
+    assert len([left for left in stacks.leftovers(stack.root) if left.startswith("process") and "/m2/" in left]) <= 1
+    MachineProvider().delete("id", stack.state.pop("m2"))
+
+
+def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(
+    stack: RealStack, free_networks: Iterator[ipaddress.IPv4Network]
+) -> None:
+    gone = RealStack(stack.root, stack.images, stack.digest, "td", next(free_networks), stack.key)
+    gone.up(gone.machine("m0"), gone.machine("m1"))
+    gone.state.pop("m1")  # as if the run that made it had been killed before it could write that down
+    processes = [_process(gone, name) for name in ("m0", "m1")]
+    cables = [interface_name(gone.root, "td", name) for name in ("m0", "m1")]
+    gone.down()
+    left = json.dumps(stacks.leftovers(stack.root))
+    assert "/td" not in left
+    assert bridge_name(gone.root, "td") not in left
+    # And looking ourselves:
+    assert not (stack.root / "stacks/td").exists()
+    assert "/stacks/td/" not in Path("/proc/mounts").read_text()
+    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
+    assert not any(name in links for name in [*cables, bridge_name(gone.root, "td")])
+    commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "/stacks/td/" not in commands
+    assert not any(process.alive() for process in processes)
+    assert not any(Path("/run/systemd/nspawn/propagate").glob(cables[0].removeprefix("vb-")))
+    ids = {cable.removeprefix("vb-") for cable in cables}
+    assert not [path for path in Path("/sys/fs/cgroup").glob("*/hpc/*/*") if path.name in ids]
+
+
+def _design(stack: RealStack, name: str) -> Design:
+    return design(stack.state[name])
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
