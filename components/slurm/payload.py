@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster.config import ClusterConfig
+from cluster.config.people import default_account, unix_groups
 from cluster.roster import MachineSpec
-from cluster.slurm import render, render_slurmdbd
+from cluster.slurm import paths, render, render_slurmdbd
 from components.slurm import setup
 
 Json = dict[str, Any]
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurmctld.py puts the password in its place
-SLURMCTLD_PORT = 6817  # slurm.conf(5), SlurmctldPort
 
 
 def users(config: ClusterConfig) -> list[Json]:
@@ -33,14 +33,8 @@ def users(config: ClusterConfig) -> list[Json]:
 
 
 def groups(config: ClusterConfig) -> list[Json]:
-    """The Unix groups: those of the configuration, and one of each user's own where no other has the gid."""
-    named = dict(config.groups)
-    taken = set(named.values())
-    for user in config.users:
-        if user.primary_gid not in taken:
-            named[user.name] = user.primary_gid
-            taken.add(user.primary_gid)
-    return [{"name": name, "gid": gid} for name, gid in sorted(named.items())]
+    """The Unix groups, as scripts/node/users.py takes them."""
+    return [{"name": group.name, "gid": group.gid} for group in unix_groups(config)]
 
 
 def slurm_files(config: ClusterConfig, addresses: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +54,7 @@ def configure(
     payload: Json = {
         "cluster": config.name,
         "roles": list(machine.roles),
-        "conf_server": f"{controller}:{SLURMCTLD_PORT}",
+        "conf_server": f"{controller}:{paths.SLURMCTLD_PORT}",
         "mounts": [dict(mount) for mount in mounts],
         "users": users(config),
         "groups": groups(config),
@@ -74,7 +68,7 @@ def configure(
 
 def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
     """/etc/hpc/node.json of a compute node: all it knows before it joins, and no more, so that it seldom changes."""
-    return _text({"conf_server": f"{controller}:{SLURMCTLD_PORT}", "mounts": [dict(mount) for mount in mounts]})
+    return _text({"conf_server": f"{controller}:{paths.SLURMCTLD_PORT}", "mounts": [dict(mount) for mount in mounts]})
 
 
 def probes(config: ClusterConfig) -> list[Json]:
@@ -91,7 +85,7 @@ def _somebody(config: ClusterConfig, accounts: Sequence[str], allowed_groups: Se
     if not accounts and not allowed_groups:
         return "root", ""
     for user in config.users:
-        mine = [name for name in (user.account, *user.accounts) if name and (not accounts or name in accounts)]
+        mine = [name for name in (default_account(config, user), *user.accounts) if not accounts or name in accounts]
         if (mine or not accounts) and (not allowed_groups or set(user.groups) & set(allowed_groups)):
             return user.name, mine[0] if accounts else ""
     return "", ""

@@ -7,15 +7,17 @@ keeps those of a deleted user or account.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import joined
-from system import run, say, write
+from system import SetupError, run, say, write
 
 MANAGED = Path("/etc/hpc/accounting.json")
 NODES_SECONDS = 60  # nodes look for new orders every two seconds
+TRES_SECONDS = 15  # slurmctld tells slurmdbd of its GPUs when it registers, a moment after it answers
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
 Command = list[str]
 Row = dict[str, Any]
@@ -31,9 +33,23 @@ def converge(desired: dict[str, Any]) -> None:
         # A job of somebody whom its node does not know yet would drain the node.
         joined.follow(seconds=NODES_SECONDS)
     for command in plan(desired, before, existing()):
-        run("sacctmgr", "--immediate", *command)
+        _tell(command)
         say("sacctmgr " + " ".join(command))
     write(MANAGED, json.dumps(desired, indent=1) + "\n")
+
+
+def _tell(command: Command) -> None:
+    """Run one command, again while the database does not know a resource yet that slurmctld is about to register."""
+    end = time.monotonic() + TRES_SECONDS
+    while True:
+        try:
+            run("sacctmgr", "--immediate", *command)
+        except SetupError as error:
+            if "TRES" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+        else:
+            return
 
 
 def existing() -> dict[str, set[Any]]:

@@ -27,9 +27,10 @@ def settings(memory: int) -> str:
     """The server's settings for a machine with `memory` bytes.
 
     The values are those of Slurm's accounting page ("Slurm Accounting Configuration Before Build"), but the buffer
-    pool: 4 GiB where the machine can spare it, else an eighth of its memory, since slurmctld shares the machine.
+    pool: 4 GiB where the machine can spare it, else an eighth of its memory, since slurmctld shares the machine, and
+    never less than the 512 MiB below which slurmdbd complains.
     """
-    pool = max(64 << 20, min(4 * GIB, memory // 8)) >> 20
+    pool = min(4 * GIB, max(GIB // 2, memory // 8)) >> 20
     return (
         "# Written by the cluster's set-up; changes here are overwritten.\n"
         "[mysqld]\n"

@@ -69,7 +69,8 @@ class TestDatabase:
     def test_the_buffer_pool_fits_the_machine(self):
         assert "innodb_buffer_pool_size = 4096M" in database.settings(64 << 30)
         assert "innodb_buffer_pool_size = 512M" in database.settings(4 << 30)
-        assert "innodb_buffer_pool_size = 64M" in database.settings(100 << 20)
+        assert "innodb_buffer_pool_size = 2048M" in database.settings(16 << 30)
+        assert "innodb_buffer_pool_size = 512M" in database.settings(1 << 30)
 
     def test_a_password_that_could_end_a_statement_is_refused(self):
         with pytest.raises(system.SetupError, match="letters and digits"):

@@ -1,0 +1,114 @@
+"""A cluster as its user has it: a stack file, and the ./hpc command."""
+
+import copy
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.local.host import bridge
+from components.local.host.paths import images_root
+
+ROOT = Path(__file__).parents[2]
+
+
+class Cluster:
+    """One stack with a state of its own. `edit` changes its file; nothing else is changed behind ./hpc's back."""
+
+    def __init__(self, name: str, *, home: Path, root: Path, sections: dict[str, Any]) -> None:
+        self.name = name
+        self.root = root
+        self.file = home / f"Pulumi.{name}.yaml"
+        self.config: dict[str, Any] = {"platform": "local", "name": name, "network": {"cidr": _free(name)}, **sections}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "HPC_"))}
+        self.env = {
+            **inherited,
+            "HPC_HOME": str(home),
+            "HPC_ENGINE": "embedded",
+            "HPC_LOCAL_IMAGES": str(images_root()),
+            "HPC_LOCAL_ROOT": str(root),
+        }
+        self._write()
+
+    def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Let `change` alter the configuration in place, and write the file."""
+        change(self.config)
+        self._write()
+
+    def copy(self) -> dict[str, Any]:
+        """The configuration now, to go back to."""
+        return copy.deepcopy(self.config)
+
+    def _write(self) -> None:
+        self.file.write_text(yaml.safe_dump({"config": {"hpc:cluster": self.config}}))
+
+    def hpc(
+        self, command: str, *arguments: str, check: bool = True, timeout: float = 400
+    ) -> subprocess.CompletedProcess[str]:
+        """./hpc COMMAND NAME --config-file FILE ARGUMENTS, without a terminal."""
+        return self._call(
+            [command, self.name, "--config-file", str(self.file), *arguments], check=check, timeout=timeout
+        )
+
+    def run(self, *words: str, user: str | None = None, check: bool = True) -> str:
+        """What a command prints that a user runs on the login machine."""
+        who = ["--as", user] if user else []
+        return self._call(["run", self.name, *who, "--", *words], check=check).stdout.strip()
+
+    def ssh(self, machine: str, script: str, *, check: bool = True) -> str:
+        """What a shell script prints that root runs on a machine."""
+        return self._call(["ssh", self.name, machine, "--", "sh", "-c", script], check=check).stdout.strip()
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs."""
+        return json.loads(self._call(["outputs", self.name, "--json"]).stdout)
+
+    def boots(self) -> dict[str, str]:
+        """For each machine the time at which its PID 1 started, in ticks: the same as long as nobody restarts it."""
+        names = self.outputs()["machines"]
+        return {name: self.ssh(name, "cut -d' ' -f22 /proc/1/stat") for name in names}
+
+    def up(self) -> str:
+        """Bring the cluster to what its file says; what was printed."""
+        return self.hpc("up").stdout
+
+    def preview(self) -> dict[str, Any]:
+        """The preview, as programs read it."""
+        return json.loads(self.hpc("preview", "--json").stdout)
+
+    def _call(
+        self, arguments: list[str], *, check: bool = True, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(ROOT / "hpc"), *arguments],
+            env=self.env, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, f"./hpc {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stdout + done.stderr
+        assert "\x1b[" not in done.stdout, "a pipe got colour codes"
+        return done
+
+
+def eventually(test: Callable[[], bool], *, seconds: float, what: str) -> None:
+    """Wait until `test()` is true."""
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, f"{what} did not come true within {seconds} s"
+        time.sleep(0.3)
+
+
+def _free(name: str) -> str:
+    """A network that nobody on this host uses, another one for each name."""
+    import ipaddress  # noqa: PLC0415
+
+    start = sum(name.encode()) + os.getpid()
+    for n in range(200):
+        network = ipaddress.IPv4Network(f"10.{100 + (start + n) % 90}.0.0/22")
+        if bridge.taken_by(network, but="") is None:
+            return str(network)
+    raise AssertionError("every network of 10.100 to 10.189 is in use on this host")

@@ -1,0 +1,187 @@
+"""A cluster's life: it comes up working, an edit does what its preview says and no more, and destroy leaves nothing."""
+
+import re
+
+import pytest
+
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+# What the daemons write when all is well: first start without a state, and a virtual machine's slow clock.
+HARMLESS = re.compile(
+    r"state file|Trying backup state save file|fed_mgr_state|High latency for 1000 calls to gettimeofday"
+    r"|slurm_receive_msg.*(Zero Bytes|Connection reset)"
+)
+
+
+class TestWorking:
+    """What `up` ends with."""
+
+    def test_a_job_runs_on_both_nodes(self, many: Cluster):
+        assert sorted(many.run("srun", "-N2", "-l", "hostname").splitlines()) == [
+            "0: many-cpu-0",
+            "1: many-cpu-1",
+        ] or sorted(line.split(": ")[1] for line in many.run("srun", "-N2", "-l", "hostname").splitlines()) == [
+            "many-cpu-0",
+            "many-cpu-1",
+        ]
+
+    def test_the_accounting_names_job_user_and_account(self, many: Cluster):
+        many.run("srun", "--job-name", "counted", "true", user="bob")
+        # slurmctld hands over what happened every five seconds.
+        eventually(lambda: "counted" in many.run("sacct", "-X", user="bob"), seconds=15, what="the job's record")
+        line = next(line for line in many.run("sacct", "-X", user="bob").splitlines() if "counted" in line)
+        assert {"bob", "teaching", "cpu", "COMPLETED"} <= set(line.split())
+
+    def test_a_job_gets_its_gpus_and_no_others(self, many: Cluster):
+        seen = many.run("srun", "-p", "gpu", "--gpus=1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+        assert seen in {"0", "1"}
+        both = many.run("srun", "-p", "gpu", "--gpus=2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+        assert both == "0,1"
+
+    def test_a_job_is_confined_to_its_devices(self, many: Cluster):
+        script = "for n in 0 1; do head -c0 /dev/nvidia$n 2>&1; done; true"
+        denied = many.run("srun", "-p", "gpu", "--gpus=1", "sh", "-c", script)
+        assert denied.count("Operation not permitted") == 1
+
+    def test_who_has_no_account_cannot_submit(self, many: Cluster):
+        many.ssh("login-0", "id nobody")
+        refused = many.ssh("login-0", "runuser -u games -- srun true 2>&1; true")
+        assert "Invalid account" in refused
+
+    def test_users_are_the_same_on_every_machine(self, many: Cluster):
+        for machine in many.outputs()["machines"]:
+            assert many.ssh(machine, "id alice") == "uid=2001(alice) gid=2001(alice) groups=2001(alice),3001(ml)"
+
+    def test_home_and_apps_are_shared(self, many: Cluster):
+        many.run("sh", "-c", "echo mine > ~/note")
+        assert many.run("srun", "cat", "/home/alice/note") == "mine"
+        many.ssh("controller", "echo tool > /opt/apps/tool")
+        assert many.run("srun", "cat", "/opt/apps/tool") == "tool"
+
+    def test_the_munge_key_is_munges_alone(self, many: Cluster):
+        for machine in many.outputs()["machines"]:
+            assert many.ssh(machine, "stat -c '%a %U' /etc/munge/munge.key") == "400 munge"
+
+    def test_a_login_machine_runs_no_daemon_of_slurms(self, many: Cluster):
+        assert many.ssh("login-0", "pgrep -l 'slurm|mariadb' || true") == ""
+
+    def test_users_do_not_log_in_to_nodes(self, many: Cluster):
+        assert "AllowUsers root" in many.ssh(
+            "cpu-0", "sshd -T | grep -i allowusers || cat /etc/ssh/sshd_config.d/hpc.conf"
+        )
+
+    def test_mail_about_a_job_is_delivered(self, many: Cluster):
+        many.run("sbatch", "--wait", "--mail-type=END", "--job-name=lettered", "--chdir=/tmp", "--wrap", "true")
+        eventually(lambda: "lettered" in many.run("cat", "/var/mail/alice", check=False), seconds=20, what="the mail")
+
+    def test_nothing_complains(self, many: Cluster):
+        look = "cat /var/log/slurm/*.log | grep -iE 'error|warning|deprecated|fatal|invalid' || true"
+        for machine in ("controller", "cpu-0", "cpu-1", "gpu-0"):
+            lines = many.ssh(machine, look).splitlines()
+            assert [line for line in lines if not HARMLESS.search(line)] == [], machine
+            assert many.ssh(machine, "systemctl --failed --no-legend --plain") == ""
+
+    def test_one_machine_can_be_everything(self, one: Cluster):
+        assert list(one.outputs()["machines"]) == ["one-controller"]
+        assert one.run("srun", "-l", "sh", "-c", "whoami; hostname") == "0: carol\n0: one-controller"
+
+
+class TestRepeating:
+    def test_up_again_has_nothing_to_do(self, many: Cluster):
+        boots = many.boots()
+        assert "Nothing to do" in many.up()
+        assert many.boots() == boots
+
+    def test_a_machine_that_was_killed_comes_back_with_its_files(self, one: Cluster):
+        one.run("sh", "-c", "echo kept > ~/kept")
+        one.ssh("controller", "echo b > /proc/sysrq-trigger; systemctl poweroff --force --force", check=False)
+        eventually(lambda: not _answers(one), seconds=30, what="the machine's end")
+        printed = one.up()
+        assert "one-controller" in printed
+        assert one.run("srun", "cat", "/home/carol/kept") == "kept"
+        assert "Nothing to do" in one.up()
+
+
+class TestEditing:
+    """An edit does what it says, beside running jobs."""
+
+    def test_a_limit_is_previewed_and_takes_effect_at_once(self, many: Cluster):
+        job = _long_job(many)
+        many.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
+        steps = {step["name"]: step["op"] for step in many.preview()["steps"] if step["op"] != "same"}
+        assert set(steps.values()) == {"update"}
+        assert set(steps) == {"many-controller-configure", "many-nodes", "many-ready"}
+        shown = many.hpc("preview").stdout
+        assert "MaxTime=02:00:00" in shown
+        assert "MaxTime=INFINITE" in shown
+        boots = many.boots()
+        many.up()
+        assert "MaxTime=02:00:00" in many.ssh("controller", "scontrol show partition cpu")
+        assert many.boots() == boots
+        assert _state(many, job) == "RUNNING"
+        many.ssh("controller", f"scancel {job}")
+
+    def test_one_node_more_is_one_machine_more(self, many: Cluster):
+        job, boots = _long_job(many), many.boots()
+        many.edit(lambda c: c["nodesets"]["cpu"].update(count=3))
+        created = [step["name"] for step in many.preview()["steps"] if step["op"] == "create"]
+        assert created == ["many-cpu-2"]
+        many.up()
+        assert _state(many, job) == "RUNNING"
+        assert len(many.run("srun", "-N3", "-O", "hostname").splitlines()) == 3
+        after = many.boots()
+        assert {name: after[name] for name in boots} == boots
+        many.ssh("controller", f"scancel {job}")
+
+    def test_one_node_less_is_the_last_one(self, many: Cluster):
+        many.edit(lambda c: c["nodesets"]["cpu"].update(count=2))
+        deleted = [step["name"] for step in many.preview()["steps"] if step["op"] == "delete"]
+        assert deleted == ["many-cpu-2"]
+        many.up()
+        assert "many-cpu-2" not in many.run("sinfo", "-N")
+        assert len(many.run("srun", "-N2", "hostname").splitlines()) == 2
+
+    def test_a_new_user_is_everywhere_and_can_work(self, many: Cluster):
+        job = _long_job(many)
+        before = many.copy()
+        many.edit(lambda c: c["users"].append({"name": "dave", "uid": 2007, "account": "research"}))
+        many.up()
+        assert many.run("srun", "-N2", "id", "-un", user="dave").splitlines() == ["dave", "dave"]
+        assert _state(many, job) == "RUNNING"
+        many.config = before
+        many.edit(lambda _: None)
+        many.up()
+        assert "no such user" in many.ssh("login-0", "id dave 2>&1; true")
+        assert many.ssh("login-0", "ls -d /home/dave") == "/home/dave"
+        many.ssh("controller", f"scancel {job}")
+
+
+def test_destroy_leaves_nothing(clusters, nothing_left):
+    """Last, and on a cluster of its own: what it made is gone, and so is what its state said."""
+    brief = clusters(
+        "brief",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 1}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
+    )
+    brief.up()
+    assert nothing_left("brief")
+    brief.hpc("destroy")
+    assert nothing_left("brief") == []
+    assert brief.hpc("destroy").returncode == 0
+
+
+def _long_job(cluster: Cluster) -> str:
+    submitted = cluster.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600")
+    eventually(lambda: _state(cluster, submitted) == "RUNNING", seconds=20, what="the job's start")
+    return submitted
+
+
+def _state(cluster: Cluster, job: str) -> str:
+    return cluster.run("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T")
+
+
+def _answers(cluster: Cluster) -> bool:
+    return cluster.ssh("controller", "echo yes", check=False) == "yes"
