@@ -1,5 +1,6 @@
 """Processes: run one to its end, or know one again later by more than its number."""
 
+import functools
 import json
 import os
 import signal
@@ -34,6 +35,7 @@ def run(command: Sequence[str], *, stdin: str | None = None, env: Mapping[str, s
     return done.stdout
 
 
+@functools.cache
 def host_boot_id() -> str:
     """Changes each time this host starts; process numbers mean nothing across such a change."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
