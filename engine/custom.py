@@ -88,12 +88,16 @@ class Customs:
         unclear = values.contains_unknown(was) or values.contains_unknown(trigger)
         if unclear or (was is not None and trigger is not None and not values.same(was, trigger)):
             return Diff(changes=True, replaces=("replacementTrigger",)), "its replacement trigger changed"
-        if (old.urn, "deleting") in self._state.pending and not self._state.pending[old.urn, "deleting"].delete:
-            return Diff(changes=True, replaces=("id",), delete_first=True), "its deletion was interrupted"
+        if self._half_deleted(old):
+            return Diff(changes=True, replaces=("id",)), "its deletion was interrupted"
         diff = self._diff(old, provider, inputs)
         if (old.urn, "updating") in self._state.pending and not (diff.changes or diff.replaces):
             return replace(diff, changes=True), "its update was interrupted"
         return diff, ""
+
+    def _half_deleted(self, old: Resource) -> bool:
+        pending = self._state.pending.get((old.urn, "deleting"))
+        return pending is not None and not pending.delete
 
     def _diff(self, old: Resource, provider: Provider, inputs: Props) -> Diff:
         ctx = self._run.context(old)
@@ -142,7 +146,7 @@ class Customs:
             self._run.fail(new, "replace", "it is protected and would be replaced: unprotect it first (protect=False)")
             raise StepError("protected")
         first = diff.delete_first if goal.delete_first is None else goal.delete_first
-        if not first:
+        if not first and not self._half_deleted(old):
             self._replaced.add(new.urn)
             return self._create(new, None, inputs, "replace", keep=old)
         doomed = self._dependents(old)

@@ -40,8 +40,8 @@ class _Threads(ThreadPoolExecutor):
 @contextmanager
 def importable(project: Project) -> Iterator[None]:
     """Let the program, and providers unpickled from the state, import from the project's folder, which is the
-    working folder meanwhile. What they imported from there is forgotten: each run starts afresh, as with the CLI."""
-    before, folder, cwd = set(sys.modules), str(project.main.parent), os.getcwd()  # noqa: PTH109
+    working folder meanwhile."""
+    folder, cwd = str(project.main.parent), os.getcwd()  # noqa: PTH109
     sys.path.insert(0, folder)
     os.chdir(project.root)
     try:
@@ -49,9 +49,6 @@ def importable(project: Project) -> Iterator[None]:
     finally:
         os.chdir(cwd)
         sys.path.remove(folder)
-        for name in set(sys.modules) - before:
-            if (getattr(sys.modules[name], "__file__", None) or "").startswith(f"{folder}{os.sep}"):
-                del sys.modules[name]
 
 
 def run(run_: Run, monitor: Value, engine: Value) -> None:

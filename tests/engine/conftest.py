@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,8 @@ class Bench:
 
     def run(self, kind, **options):
         self.events.clear()
+        # Each test has a module of this name, and they differ.
+        sys.modules.pop("living", None)
         return getattr(self.stack(), kind)(self.events.append, **options)
 
     def up(self, *nodes, **options):

@@ -125,6 +125,17 @@ class TestLocal:
         assert "exit status 3" in result.failures[0].message
         assert "no good" in result.failures[0].message
 
+    def test_secrets_show_neither_in_lines_nor_in_errors(self, bench):
+        bench.program(
+            "import pulumi\nfrom pulumi_command import local\n"
+            "word = pulumi.Output.secret('hush-hush')\n"
+            "local.Command('c', create='echo it is $WORD; exit 3', environment={'WORD': word})\n"
+        )
+        result = bench.up()
+        assert "it is [secret]" in result.failures[0].message
+        assert [log.message for log in bench.of(events.Log)] == ["it is [secret]"]
+        assert "hush-hush" not in repr(bench.events)
+
     def test_custom_timeouts_end_a_command(self, bench):
         bench.program(
             "import pulumi\nfrom pulumi_command import local\n"

@@ -198,5 +198,7 @@ def test_outputs_and_exports_do_not_need_the_sdk(bench):
 def test_what_is_missing_is_named(bench):
     with pytest.raises(EngineError, match="no stack dev"):
         bench.stack().outputs()
+    with pytest.raises(EngineError, match="letters, digits"):
+        bench.stack("../dev")
     with pytest.raises(EngineError, match="file://"):
         type(bench.workspace())(bench.root, backend="s3://bucket")
