@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -10,10 +11,13 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from cli import console
 from cli.cluster import Machine
 from cli.errors import CliError
 from cli.interrupts import left_to_child, unwound
 
+UNREACHED = 255
+"""ssh's own exit code, which a command there may have as well."""
 _CONNECT_SECONDS = 15
 
 
@@ -55,10 +59,22 @@ def run(machine: Machine, admin_key: str, user: str, command: Sequence[str]) -> 
         argv = [ssh, *_options(key_file, known_hosts), "-t" if terminal else "-T", f"root@{machine.address}"]
         with left_to_child(), subprocess.Popen([*argv, *([line] if line else [])]) as process:
             try:
-                return process.wait()
+                code = process.wait()
             except BaseException:
                 process.terminate()
                 raise
+    if code == UNREACHED and not _answers(machine.address):
+        console.note(f"{machine.name} ({machine.address}) does not answer. If it is not running, `./hpc up` starts it.")
+    return code
+
+
+def _answers(address: str) -> bool:
+    """Whether something listens where sshd should."""
+    try:
+        socket.create_connection((address, 22), timeout=3).close()
+    except OSError:
+        return False
+    return True
 
 
 def _options(key: str, known_hosts: str) -> list[str]:

@@ -39,6 +39,7 @@ def run_checks(
     if with_tests and not fast:
         host.prepare()
     tests = catalog.tests(arguments or (), fast=fast) if with_tests else None
+    console.note(f"Running side by side: {', '.join(name for name in catalog.NAMES if name in chosen)} ...")
     failed = Suite(project.ROOT).run(catalog.lanes(chosen), tests)
     if set(failed) - {"tests"}:
         # The tests' summary may be green and is the last thing on the screen.

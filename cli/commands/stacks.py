@@ -41,10 +41,16 @@ def _row(name: str) -> Row:
         platform = "(no file)" if file.settings is None else file.platform or "(not said)"
     except CliError:
         platform = "(unreadable)"
+    from engine import EngineError
+
     space = project.workspace() if home.on_files() else None
     if space is None or name not in space.stacks():
         return Row(name, platform, 0, "")
-    deployment = space.stack(name).export_state().get("deployment") or {}
+    try:
+        deployment = space.stack(name).export_state().get("deployment") or {}
+    except EngineError:
+        # Whatever else is done with this stack tells more; the list must not end here.
+        return Row(name, platform, 0, "(state can't be read)")
     time = str((deployment.get("manifest") or {}).get("time") or "")
     # Seconds are enough for a list; the zone stays.
     return Row(name, platform, len(deployment.get("resources") or ()), time[:19] + ("Z" if time.endswith("Z") else ""))

@@ -1,15 +1,12 @@
 """preview, up, destroy, refresh."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from typer import Exit
 
 from cli import console, engines, guard, options, project, stackfile
 from cli.errors import CliError
-
-if TYPE_CHECKING:
-    from engine.events import Result
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
 
@@ -116,6 +113,8 @@ def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool)
     if yes or not file.protected or (pulumi_asks and console.interactive()):
         return
     why = "has deletion_protection" if file.local else "is not a rehearsal on this machine"
+    if file.settings is None:
+        why = f"has lost its file {file.path.name}, which says what protects it"
     if not console.interactive():
         raise CliError(f"stack {file.stack} {why}: destroying it without a terminal needs --yes.")
     if not console.ask(f"Stack {file.stack} {why}. Destroy everything it made?"):
@@ -124,15 +123,21 @@ def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool)
 
 def _embedded(kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: int | None) -> int:
     """Run on the embedded engine; the exit code."""
+    from cli import display
+    from cli.display.summary import interrupted
+    from engine import EngineError, NotRunnable, Result
+    from engine.events import Started
+
     if kind in ("destroy", "refresh") and file.stack not in project.workspace().stacks():
         if file.settings is None:
             project.require_state(file.stack)  # says which stacks there are
-        console.note(f"Nothing to do: stack {file.stack} has not been brought up.")
+        if json:
+            view = display.choose(json=True)
+            view.on_event(Started(kind, file.stack, project.workspace().project.name))
+            view.close(Result(kind, ok=True))
+        else:
+            console.note(f"Nothing to do: stack {file.stack} has not been brought up.")
         return 0
-    from cli import display
-    from cli.display.summary import interrupted
-    from engine import EngineError, NotRunnable
-
     stack = project.workspace().stack(file.stack, file.path)
     with display.choose(json=json) as view:
         try:

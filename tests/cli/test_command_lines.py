@@ -135,11 +135,19 @@ class TestDestroy:
             "error: stack dev has deletion_protection: destroying it without a terminal needs --yes.\n"
         )
 
+    def test_of_what_has_lost_its_file_needs_yes(self, hpc: Hpc, root: Path) -> None:
+        (root / "Pulumi.dev.yaml").unlink()
+        ended = hpc("destroy", "dev")
+        assert ended.code == 1
+        assert ended.err.startswith("error: stack dev has lost its file Pulumi.dev.yaml")
+
     def test_of_what_never_was_is_nothing(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("cli.localhost.prepare", lambda: None)
         ended = hpc("destroy", "dev")
         assert ended.code == 0
         assert ended.err == "Nothing to do: stack dev has not been brought up.\n"
+        document = json.loads(hpc("destroy", "dev", "--json").out)
+        assert (document["stack"], document["kind"], document["ok"], document["steps"]) == ("dev", "destroy", True, [])
 
 
 class TestState:
@@ -156,6 +164,16 @@ class TestState:
         ended = hpc("state", "import", "dev", str(file))
         assert ended.code == 1
         assert ended.err.startswith(f"error: {file}: {said}")
+
+    def test_that_is_damaged_does_not_hide_the_other_stacks(self, hpc: Hpc, tmp_path: Path) -> None:
+        folder = tmp_path / "home/.pulumi/stacks/hpc"
+        folder.mkdir(parents=True)
+        (folder / "old.json").write_text('{"version": 3, "check')
+        listed = [line.split()[0] for line in hpc("stacks").out.splitlines()]
+        assert listed == ["STACK", "dev", "old"]
+        ended = hpc("outputs", "old")
+        assert ended.code == 1
+        assert "old.json: damaged" in ended.err
 
     def test_goes_out_and_in_and_is_listed(self, hpc: Hpc, tmp_path: Path) -> None:
         stack = {

@@ -103,6 +103,18 @@ class TestCommands:
         assert "\n".join(said(log, "key")) + "\n" == KEY
         assert said(log, "mode") == ["600"]
 
+    def test_a_machine_that_does_not_answer_is_named(
+        self, hpc: Hpc, tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refused(_address: tuple[str, int], **_options: object) -> None:
+            raise ConnectionRefusedError
+
+        tool("ssh", "exit 255")
+        monkeypatch.setattr("socket.create_connection", refused)
+        ended = hpc("ssh", "dev", "controller")
+        assert ended.code == 255
+        assert ended.err.startswith("dev-controller (10.77.0.2) does not answer.")
+
     def test_an_unknown_machine_or_user_is_named_with_the_nearest(self, hpc: Hpc, log: Path) -> None:
         ended = hpc("ssh", "dev", "contoller")
         assert ended.code == 1
