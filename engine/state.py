@@ -139,7 +139,8 @@ class State:
                 return
             self._saved = self._version
             row = self.deployment()
-            if finished and all((row.get(k) or None) == (self._row.get(k) or None) for k in row if k != "manifest"):
+            keys = {*row, *self._row} - {"manifest"}
+            if finished and all((row.get(k) or None) == (self._row.get(k) or None) for k in keys):
                 return
             write_state(self.file, self._name, row)
             self._row = row

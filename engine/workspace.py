@@ -125,7 +125,7 @@ class Stack:
             if isinstance(problem, ProgramError):
                 problem.result = result
             raise problem
-        self._runnable = self._runnable or kind == "preview"
+        self._runnable = self._runnable or (kind == "preview" and result.ok and not result.foreign)
         return result
 
     def _do(self, run: Value, kind: Kind) -> None:

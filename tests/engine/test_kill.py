@@ -86,6 +86,18 @@ def test_interrupted_updates_and_deletions_are_repeated_even_if_nothing_seems_to
     assert healthy(bench)
 
 
+def test_notes_of_what_is_long_gone_are_dropped(bench):
+    bench.up("a")
+    file = bench.stack().file
+    document = json.loads(file.read_text())
+    latest = document["checkpoint"]["latest"]
+    gone = {**latest["resources"][-1], "urn": latest["resources"][-1]["urn"] + "-gone"}
+    latest["pending_operations"] = [{"type": "updating", "resource": gone}]
+    file.write_text(json.dumps(document))
+    assert bench.up().summary == "nothing to do"
+    assert healthy(bench)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
     """Whatever lives is known to the state (done or pending) at every moment; the next up makes all right."""

@@ -81,8 +81,10 @@ def test_unknown_providers_are_previewed_with_unknown_outputs(bench):
 
 def test_up_of_what_is_not_embedded_stops_before_the_first_step_and_names_the_command(bench):
     bench.program(FOREIGN)
+    stack = bench.stack()
+    assert stack.preview(lambda _event: None).ok
     with pytest.raises(NotRunnable, match=r"pulumi up --stack dev") as caught:
-        bench.up()
+        stack.up(lambda _event: None)
     assert "cloud:net:Network" in str(caught.value)
     assert bench.did() == []
     # Added to a stack that stands already, it is refused when it comes.
