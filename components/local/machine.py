@@ -30,9 +30,12 @@ class MachineProvider(ResourceProvider):
         return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """A machine that is found dead differs too: `update` starts it again."""
+        """A machine that is found dead differs too: `update` starts it again. One without its files is made anew."""
         replaces = changed(_olds, _news, ANEW)
-        dead = machine.running(design(_olds).paths) is None
+        old = design(_olds)
+        dead = machine.running(old.paths) is None
+        if dead and machine.facts(old) is None and not replaces:
+            replaces = ["name"]
         return DiffResult(
             changes=bool(replaces or dead or changed(_olds, _news, IN_PLACE)),
             replaces=replaces,

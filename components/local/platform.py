@@ -45,9 +45,20 @@ class LocalPlatform(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LocalPlatformArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:local:LocalPlatform", name, {}, opts)
-        self._name, self._args, self._root = name, args, str(host_root())
+        self._name, self._args = name, args
         config, addresses = args.config, plan(args.config)
-        image = self._image()
+        try:
+            self._root, self._images = str(host_root()), str(images_root())
+            self._digest = recipe(config.image.base).digest
+        except HostError as error:
+            raise pulumi.RunError(str(error)) from None
+        image = Image(
+            f"{name}-image",
+            base=config.image.base,
+            images=self._images,
+            digest=self._digest,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
         network = Network(
             f"{name}-network",
             root=self._root,
@@ -62,25 +73,10 @@ class LocalPlatform(pulumi.ComponentResource):
         self.addresses = addresses.of
         self.mounts = mounts(config)
         self.machines = tuple(
-            self._machine(spec, addresses, image, depends_on=[network, *shared]) for spec in machines(config)
+            self._machine(spec, addresses, depends_on=[image, network, *shared]) for spec in machines(config)
         )
         """In the roster's order: controller, login machines, nodes."""
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
-
-    def _image(self) -> tuple[Image, str]:
-        base = self._args.config.image.base
-        try:
-            digest = recipe(base).digest
-        except HostError as error:
-            raise pulumi.RunError(str(error)) from None
-        made = Image(
-            f"{self._name}-image",
-            base=base,
-            images=str(images_root()),
-            digest=digest,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        return made, digest
 
     def _shared(self, target: str, network: Network) -> SharedFolder:
         mode, gid = MODES.get(target, (0o755, 0))
@@ -98,29 +94,22 @@ class LocalPlatform(pulumi.ComponentResource):
             ),
         )
 
-    def _machine(
-        self,
-        spec: MachineSpec,
-        addresses: AddressPlan,
-        image: tuple[Image, str],
-        *,
-        depends_on: list[pulumi.Resource],
-    ) -> Machine:
+    def _machine(self, spec: MachineSpec, addresses: AddressPlan, *, depends_on: list[pulumi.Resource]) -> Machine:
         made = LocalMachine(
             spec.name,
             root=self._root,
-            images=str(images_root()),
+            images=self._images,
             stack=self._args.config.name,
             machine=spec.name,
             address=addresses.of[spec.name],
             prefix=addresses.prefix,
-            image=image[1],
+            image=self._digest,
             authorized_keys=self._args.admin_key,
             files=self._args.boot(spec),
             os_release=_os_release(self._args.os_release),
             devices=devices(spec),
             orderly="controller" in spec.roles,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[image[0], *depends_on]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
         return Machine(
             spec=spec,

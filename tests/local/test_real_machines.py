@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import cgroups, machine, ready, stacks
+from components.local.host import machine, ready, stacks
 from components.local.host.design import Design
 from components.local.host.errors import HostError
 from components.local.host.names import bridge_name, interface_name
@@ -139,8 +139,8 @@ class TestDead:
 
     def test_after_a_restart_of_the_host_all_comes_back(self, stack: RealStack) -> None:
         for name in stack.state:
-            cgroups.remove(_design(stack, name).host_id, stack.root)
-            assert _process(stack, name).end(signal.SIGKILL, wait=5)
+            machine.stop(machine.bare(stack.root, stack.name, name))
+            assert machine.running(_design(stack, name).paths) is None
         subprocess.run(["ip", "link", "del", bridge_name(stack.root, stack.name)], check=True)
         network = stack.network()
         assert NetworkProvider().diff("id", network, network).changes

@@ -56,9 +56,16 @@ class TestMachine:
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(machine.machine, "running", lambda _: None)
+        monkeypatch.setattr(machine.machine, "facts", lambda _: object())
         diff = MachineProvider().diff("id", props, props)
         assert diff.changes
         assert diff.replaces == []
+
+    def test_a_machine_without_its_files_is_made_anew(
+        self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(machine.machine, "running", lambda _: None)
+        assert MachineProvider().diff("id", props, props).replaces == ["name"]
 
     def test_a_machine_whose_files_are_gone_is_gone(self, props: dict[str, Any]) -> None:
         assert MachineProvider().read("dev/dev-cpu-0", props).id == ""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.local.host.errors import HostError
 from components.local.host.locks import remove_empty
 from components.local.host.process import Process, run
 
@@ -57,13 +58,24 @@ def prefix(machine_id: str, root: Path) -> list[str]:
 def remove(machine_id: str, root: Path) -> None:
     """End whatever still runs in the machine's group, and remove the group."""
     if host_has_systemd():
-        if run(["systemctl", "show", "--property=ActiveState", "--value", scope(machine_id)]).strip() == "active":
-            run(["systemctl", "kill", "--signal=SIGKILL", scope(machine_id)])
+        _end_scope(scope(machine_id))
         return
     for hierarchy in hierarchies():
         _remove_tree(hierarchy.mount / "hpc" / _key(root) / machine_id)
         if remove_empty(hierarchy.mount / "hpc" / _key(root)):
             remove_empty(hierarchy.mount / "hpc")
+
+
+def _end_scope(unit: str) -> None:
+    """Kill what is in the scope and wait until it is gone: its name is needed for the machine's next start."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        state = run(["systemctl", "show", "--property=ActiveState", "--value", unit]).strip()
+        if state in {"inactive", "failed"}:
+            return
+        with contextlib.suppress(HostError):  # it may end by itself between the two
+            run(["systemctl", "kill", "--signal=SIGKILL", unit])
+        time.sleep(0.02)
 
 
 def left(root: Path) -> list[Path]:

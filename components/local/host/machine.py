@@ -66,10 +66,18 @@ def update(design: Design) -> Facts:
         return Facts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
 
 
+def stop(design: Design, *, orderly: bool = False) -> None:
+    """End the machine and keep its files: cut off, as by a power failure, or in order. `update` starts it again.
+
+    (Killing the process on record is not enough: what runs inside systemd-nspawn outlives it.)
+    """
+    with locked(design.paths.lock):
+        _stop(design, orderly=orderly)
+
+
 def restart(design: Design) -> Facts:
     """Stop the machine (in order, if it asks for that) and start it again, its files kept."""
-    with locked(design.paths.lock):
-        _stop(design, orderly=design.orderly)
+    stop(design, orderly=design.orderly)
     return update(design)
 
 
@@ -86,9 +94,14 @@ def delete(design: Design) -> None:
 def delete_all(root: Path, stack: str) -> None:
     """End and remove every machine that the stack has on this host, also those that nobody knows of."""
     for folder in sorted(StackPaths(root, stack).machines.glob("*/")):
-        delete(Design(root=root, images=root, stack=stack, name=folder.name, address="", prefix=0, image=""))
+        delete(bare(root, stack, folder.name))
     for lock in StackPaths(root, stack).machines.glob(".*.lock"):
         lock.unlink(missing_ok=True)
+
+
+def bare(root: Path, stack: str, name: str) -> Design:
+    """As much of a machine's design as it takes to stop, delete or look at one that is there."""
+    return Design(root=root, images=root / "images", stack=stack, name=name, address="", prefix=0, image="")
 
 
 def facts(design: Design) -> Facts | None:

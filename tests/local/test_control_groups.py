@@ -1,0 +1,75 @@
+"""Every machine has a control group of its own, by hand or from the host's systemd, and it ends with the machine."""
+
+from pathlib import Path
+
+import pytest
+
+from components.local.host import cgroups
+from components.local.host.process import run
+
+V1 = "{n} 1 0:{n} / {mount} rw,relatime - cgroup cgroup rw,{controllers}\n"
+
+
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Hierarchies of a host with both versions: v1 for cpuset and memory, v2 without controllers, all plain folders."""
+    for name in ("cpuset", "memory", "unified"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cpuset/cpuset.cpus").write_text("0-3")
+    (tmp_path / "cpuset/cpuset.mems").write_text("0")
+    (tmp_path / "unified/cgroup.controllers").write_text("\n")
+    table = V1.format(n=1, mount=tmp_path / "cpuset", controllers="cpuset")
+    table += V1.format(n=2, mount=tmp_path / "memory", controllers="memory")
+    table += f"3 1 0:3 / {tmp_path / 'unified'} rw - cgroup2 cgroup rw\n4 1 0:4 / /proc rw - proc proc rw\n"
+    (tmp_path / "mountinfo").write_text(table)
+    monkeypatch.setattr(cgroups, "_MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr(cgroups, "_BOOTED", tmp_path / "no-systemd")
+    return tmp_path
+
+
+def test_hierarchies_are_told_apart(mounts: Path) -> None:
+    found = [(h.mount.name, h.unified, h.cpuset) for h in cgroups.hierarchies()]
+    assert found == [("cpuset", False, True), ("memory", False, False), ("unified", True, False)]
+
+
+@pytest.fixture
+def real_v1_layout(mounts: Path) -> Path:
+    """cgroup v1 only: plain folders lack the files that the kernel puts into each new group."""
+    table = (mounts / "mountinfo").read_text().splitlines(keepends=True)
+    (mounts / "mountinfo").write_text("".join(table[:2]))
+    return mounts
+
+
+def test_a_machine_starts_inside_its_group_in_every_hierarchy(real_v1_layout: Path) -> None:
+    command = [*cgroups.prefix("h1", Path("/r")), "sh", "-c", "echo $$"]
+    pid = run(command).strip()
+    groups = cgroups.left(Path("/r"))
+    assert [group.name for group in groups] == ["h1", "h1"]
+    assert [(group / "cgroup.procs").read_text().strip() for group in groups] == [pid, pid]
+    assert (real_v1_layout / "cpuset/hpc" / groups[0].parent.name / "h1/cpuset.cpus").read_text() == "0-3"
+    assert cgroups.left(Path("/other")) == []
+
+
+def test_with_systemd_it_is_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cgroups, "_BOOTED", tmp_path)
+    command = cgroups.prefix("h1", Path("/r"))
+    assert command[:2] == ["systemd-run", "--scope"]
+    assert {"--unit=hpc-h1.scope", "--property=Delegate=yes"} <= set(command)
+    assert command[-1] == "--"
+
+
+def test_a_scope_is_gone_before_its_name_is_used_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    states = iter(["active", "deactivating", "inactive"])
+    killed: list[str] = []
+
+    def answer(command: list[str]) -> str:
+        if command[1] == "show":
+            return f"{next(states)}\n"
+        killed.append(command[-1])
+        return ""
+
+    monkeypatch.setattr(cgroups, "_BOOTED", tmp_path)
+    monkeypatch.setattr(cgroups, "run", answer)
+    cgroups.remove("h1", Path("/r"))
+    assert killed == ["hpc-h1.scope", "hpc-h1.scope"]
+    assert next(states, None) is None
