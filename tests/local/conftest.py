@@ -11,7 +11,7 @@ import pytest
 
 from components.local.host import bridge, stacks
 from components.local.host.image import ensure_image
-from components.local.host.locks import locked
+from components.local.host.locks import locked, remove_empty
 from components.local.host.paths import images_root
 from components.local.host.recipe import recipe
 
@@ -32,6 +32,7 @@ def real_root() -> Iterator[Path]:
         root.mkdir()
         yield root
         _clear(root)
+    remove_empty(PLACE)
 
 
 @pytest.fixture(scope="session")
