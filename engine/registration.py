@@ -107,7 +107,8 @@ class Registrar:
                 return name_key
             type_ = f"pulumi:providers:{package}"
             urn = urns.make(run.stack, run.project.name, "", type_, name)
-            prefix, config = f"{package}:", run.config
+            # Dynamic providers get the whole configuration, all others what bears their name.
+            prefix, config = "" if package == "pulumi-python" else f"{package}:", run.config
             own = {k.removeprefix(prefix): v for k, v in config.values.items() if k.startswith(prefix)}
             inputs: Props = {k: values.secret(v) if prefix + k in config.secrets else v for k, v in own.items()}
             inputs |= {"version": version} if version else {}

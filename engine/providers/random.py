@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import ctypes
 import secrets
 import string
+import threading
 import uuid
 
 from engine.diff import Diff, differences
@@ -24,6 +27,9 @@ _ADJECTIVES = (
 _ANIMALS = (
     "ant bear cat dog eel fox goat hare ibex jay kite lynx mole newt owl pig quail ram seal tern wolf yak".split()
 )
+
+
+_CRYPT = threading.Lock()  # crypt(3) answers in one buffer for all threads
 
 
 class Random(Provider):
@@ -68,12 +74,25 @@ def _string(news: Props) -> tuple[str, Props]:
     flags: Props = {allow: news.get(allow, True) for allow, _, _ in _KINDS} | {
         least: news.get(least, 0) for _, least, _ in _KINDS
     }
-    return text, {**flags, "number": flags["numeric"], "result": text}
+    meta = '{"schema_version":"2"}'
+    return text, {**flags, "number": flags["numeric"], "result": text, "__meta": meta}
 
 
 def _password(news: Props) -> tuple[str, Props]:
-    # bcryptHash is left out: neither the standard library nor cryptography makes one.
-    return "none", _string(news)[1]
+    outputs = _string(news)[1]
+    hashed = _bcrypt(outputs["result"])
+    return "none", {**outputs, **({"bcryptHash": hashed} if hashed else {}), "__meta": '{"schema_version":"3"}'}
+
+
+def _bcrypt(text: str) -> str | None:
+    """The bcrypt hash that web servers take; None where the C library's crypt makes none."""
+    salt = "".join(secrets.choice(f"./{string.ascii_letters}{string.digits}") for _ in range(21)) + "e"
+    with contextlib.suppress(OSError), _CRYPT:
+        crypt = ctypes.CDLL("libcrypt.so.1").crypt
+        crypt.restype = ctypes.c_char_p
+        made = crypt(text.encode()[:72], f"$2b$10${salt}".encode())
+        return made.decode() if made and made.startswith(b"$2b$") else None
+    return None
 
 
 def _bytes(news: Props, length_key: str) -> tuple[str, Props]:

@@ -42,7 +42,7 @@ class PrivateKey(Provider):
             **news, "rsaBits": bits, "ecdsaCurve": curve, "privateKeyPemPkcs8": pkcs8,
             "publicKeyPem": public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(),
             "privateKeyPem": pkcs8, "privateKeyOpenssh": "", "publicKeyOpenssh": "",
-            "publicKeyFingerprintMd5": "", "publicKeyFingerprintSha256": "",
+            "publicKeyFingerprintMd5": "", "publicKeyFingerprintSha256": "", "__meta": '{"schema_version":"1"}',
         }  # fmt: skip
         if news["algorithm"] != "ED25519":
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())

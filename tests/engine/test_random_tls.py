@@ -1,6 +1,7 @@
 """Passwords, ids and keys: drawn once, kept, of the form that was asked for, secret where they should be."""
 
 import base64
+import re
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key, load_ssh_public_key
@@ -10,7 +11,7 @@ import pulumi, pulumi_random as r, pulumi_tls as t
 pw = r.RandomPassword('pw', length={length}, special=False, min_numeric=3)
 hidden = r.RandomBytes('bytes', length=32)
 out = dict(
-    pw=pw.result, b64=hidden.base64, id=r.RandomId('id', byte_length=4, prefix='p-').hex,
+    pw=pw.result, hashed=pw.bcrypt_hash, b64=hidden.base64, id=r.RandomId('id', byte_length=4, prefix='p-').hex,
     n=r.RandomInteger('n', min=5, max=7).result, pet=r.RandomPet('pet', length=3).id,
     s=r.RandomShuffle('s', inputs=['a', 'b', 'c'], result_count=2).results, u=r.RandomUuid('u').result,
     text=r.RandomString('text', length=8, lower=False, upper=False, override_special='@').result,
@@ -31,6 +32,8 @@ def test_they_are_drawn_once_and_have_the_form_that_was_asked_for(bench):
     out = bench.stack().outputs(show_secrets=True)["out"]
     assert len(out["pw"]) == 20
     assert out["pw"].isalnum()
+    # The form of bcrypt with 2^10 rounds.
+    assert re.fullmatch(r"\$2b\$10\$[./A-Za-z0-9]{53}", out["hashed"])
     assert sum(c.isdigit() for c in out["pw"]) >= 3
     assert len(base64.b64decode(out["b64"])) == 32
     assert (out["id"][:2], len(out["id"])) == ("p-", 10)
@@ -57,6 +60,7 @@ def test_a_changed_wish_draws_anew_and_leaves_the_others(bench):
     assert bench.ops() == {"pw": "replace"}
     after = bench.stack().outputs(show_secrets=True)["out"]
     assert (len(after.pop("pw")), len(before.pop("pw"))) == (24, 20)
+    assert after.pop("hashed") != before.pop("hashed")
     assert after == before
 
 
