@@ -11,6 +11,7 @@ import fcntl
 import getpass
 import json
 import os
+import re
 import socket
 import uuid
 from collections.abc import Iterator
@@ -46,12 +47,8 @@ class Holder:
         except PermissionError:
             pass
         # A process that started after the lock was written merely has the same number.
-        started = _started(self.pid)
-        try:
-            written = datetime.fromisoformat(self.since.replace("Z", "+00:00")[:26].rstrip("+") + "+00:00").timestamp()
-        except ValueError:
-            return True
-        return started is None or started < written + 2
+        started, written = _started(self.pid), _epoch(self.since)
+        return started is None or written is None or started < written + 2
 
 
 class Locks:
@@ -110,6 +107,14 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def _epoch(text: str) -> float | None:
+    """A time as Go or Python writes it (RFC 3339, up to nanoseconds), in whole seconds of the epoch."""
+    match = re.fullmatch(r"(.{19})(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
+    if not match:
+        return None
+    return datetime.fromisoformat(match[1] + match[2].replace("Z", "+00:00")).timestamp()
 
 
 def _started(pid: int) -> float | None:

@@ -241,13 +241,21 @@ class TestCopy:
         folder = bench.root / "stuff"
         (folder / "inner").mkdir(parents=True)
         (folder / "inner" / "file").write_bytes(b"\x00\xff")
-        for source, expected in (("stuff", "1/stuff/inner/file"), ("stuff/", "2/inner/file")):
-            bench.program(self.program(machine, f"pulumi.FileArchive({source!r})", away / expected[0]))
-            assert bench.up().ok
-            assert (away / expected).read_bytes() == b"\x00\xff"
-        bench.program(self.program(machine, "pulumi.FileAsset('stuff/inner/file')", away / "2"))
+        (away / "2").mkdir()
+        bench.program(
+            "import pulumi\nfrom pulumi_command import remote\n"
+            f"at = {machine.connection()}\n"
+            "def copy(name, source, target):\n"
+            "    remote.CopyToRemote(name, connection=at, source=source, remote_path=target)\n"
+            f"copy('folder', pulumi.FileArchive('stuff'), {str(away / '1')!r})\n"
+            f"copy('content', pulumi.FileArchive('stuff/'), {str(away / '2')!r})\n"
+            f"copy('into', pulumi.FileAsset('stuff/inner/file'), {str(away / '2')!r})\n"
+            f"copy('many', pulumi.AssetArchive({{'x/y': pulumi.StringAsset('z')}}), {str(away / '3')!r})\n"
+        )
         assert bench.up().ok
-        assert (away / "2" / "file").read_bytes() == b"\x00\xff"
+        for expected in ("1/stuff/inner/file", "2/inner/file", "2/file"):
+            assert (away / expected).read_bytes() == b"\x00\xff"
+        assert (away / "3" / "x" / "y").read_text() == "z"
 
     def test_only_a_changed_content_is_copied_again(self, bench, machine):
         target = machine.folder / "once"

@@ -113,11 +113,11 @@ def test_destroy_needs_no_program_and_leaves_nothing(bench):
 
 
 def test_independent_resources_go_side_by_side_and_parallel_limits_them(bench):
-    """Twelve steps of 0.2 s: together, not one after the other; one after the other if asked."""
-    nodes = [(f"n{i}", {"props": {"delay": 0.2}}) for i in range(12)]
-    assert bench.up(*nodes).seconds < 1.2
-    assert bench.run("destroy").seconds < 1.2
-    assert bench.up(*nodes[:4], parallel=1).seconds > 0.8
+    """Ten steps of 0.15 s: together, not one after the other; one after the other if asked."""
+    nodes = [(f"n{i}", {"props": {"delay": 0.15}}) for i in range(10)]
+    assert bench.up(*nodes).seconds < 1
+    assert bench.run("destroy").seconds < 1
+    assert bench.up(*nodes[:3], parallel=1).seconds > 0.45
 
 
 def test_what_a_provider_finds_dead_is_brought_back(bench):

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -49,6 +50,16 @@ def test_the_lock_of_a_dead_process_is_taken_over(bench):
     reused = leave_lock(bench, hostname=socket.gethostname(), pid=os.getpid())
     assert bench.up().ok
     assert not reused.exists()
+
+
+@pytest.mark.parametrize(("zone", "hours"), [("-05:00", -5), ("+05:30", 5.5), ("Z", 0)])
+def test_the_lock_of_a_living_process_holds_whatever_its_clock_is_set_to(bench, zone, hours):
+    """The CLI writes local time, in nanoseconds."""
+    now = datetime.now(timezone.utc) + timedelta(hours=hours)
+    stamp = f"{now:%Y-%m-%dT%H:%M:%S}.123456789{zone}"
+    leave_lock(bench, hostname=socket.gethostname(), pid=os.getpid(), timestamp=stamp)
+    with pytest.raises(StackLocked, match=f"pid {os.getpid()}"):
+        bench.up("a")
 
 
 def test_locks_of_other_hosts_and_unreadable_ones_hold_until_they_are_broken(bench):
