@@ -60,7 +60,7 @@ def configure(payload: dict[str, Any]) -> None:
         if not controls:
             login.configure()
     if "node" in roles:
-        compute.start(None if controls else payload["conf_server"], orders["slurmd"])
+        compute.start(payload["conf_server"], orders["slurmd"])
     board.report("configured", orders["digest"])
 
 

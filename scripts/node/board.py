@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,8 @@ def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def boot_id() -> str:
-    """A word that changes with every boot of this machine.
-
-    The kernel's boot_id is shared by all containers of a host, so the start time of PID 1 is added.
-    """
-    kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    started = Path("/proc/1/stat").read_text().rsplit(")", 1)[1].split()[19]
-    return f"{kernel}-{started}"
+    """A word that changes with every boot of this machine. (The kernel's own is shared by all containers of a host.)"""
+    kept = Path("/run/hpc/boot-id")
+    if not kept.exists():
+        write(kept, uuid.uuid4().hex, quiet=True)
+    return kept.read_text()

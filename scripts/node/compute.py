@@ -16,8 +16,8 @@ RestartSec=1
 """
 
 
-def start(controller: str | None, epoch: str) -> None:
-    """Have slurmd run. `controller` is where it asks for its files, as host:port; None on the controller itself.
+def start(controller: str, epoch: str) -> None:
+    """Have slurmd run. `controller` is where it asks for its files, as host:port, on the controller itself too.
 
     `epoch` stands for the settings that slurmd reads only when it starts; a new one starts it anew, and jobs go on.
     """
@@ -25,7 +25,7 @@ def start(controller: str | None, epoch: str) -> None:
     folder("/var/spool/slurmd")
     if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
         run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
-    options = f"--conf-server {controller}" if controller else ""
+    options = f"--conf-server {controller}"
     write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
     if write("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN):
         run("systemctl", "daemon-reload")

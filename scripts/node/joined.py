@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import board
+import ghosts
 from system import SetupError, run, say, wait
 
 CLUSTER_KEY = Path("/root/.ssh/hpc_cluster")
@@ -64,6 +65,7 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
             say(f"nodes: {len(nodes) - told} of {len(nodes)} are there")
         if pending:
             time.sleep(0.2)
+    ghosts.lay_to_rest()
 
 
 def follow(*, seconds: float) -> None:

@@ -31,6 +31,9 @@ def mount_all(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds:
     changed = write(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
     if changed:
         run("systemctl", "daemon-reload")
+    # Minimal images leave this target off, and with it every network file system at the next boot.
+    if mounts and not succeeds("systemctl", "is-enabled", "--quiet", "remote-fs.target"):
+        run("systemctl", "enable", "--quiet", "remote-fs.target")
     # A parent before what lies inside it: /opt before /opt/apps.
     for mount in sorted(mounts, key=lambda m: m["target"].count("/")):
         target = mount["target"]

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from components.local.host import bridge
+from components.local.host.machine import bare, stop
 from components.local.host.paths import images_root
 
 ROOT = Path(__file__).parents[2]
@@ -60,18 +61,25 @@ class Cluster:
         who = ["--as", user] if user else []
         return self._call(["run", self.name, *who, "--", *words], check=check).stdout.strip()
 
-    def ssh(self, machine: str, script: str, *, check: bool = True) -> str:
+    def ssh(self, machine: str, script: str) -> str:
         """What a shell script prints that root runs on a machine."""
-        return self._call(["ssh", self.name, machine, "--", "sh", "-c", script], check=check).stdout.strip()
+        return self._call(["ssh", self.name, machine, "--", "sh", "-c", script]).stdout.strip()
+
+    def reachable(self, machine: str) -> bool:
+        """Whether a machine lets root in."""
+        return self._call(["ssh", self.name, machine, "--", "true"], check=False).returncode == 0
+
+    def cut_power(self, machine: str) -> None:
+        """End a machine as a power failure does; its disk stays."""
+        stop(bare(self.root, self.name, f"{self.name}-{machine}"), orderly=False)
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs."""
         return json.loads(self._call(["outputs", self.name, "--json"]).stdout)
 
     def boots(self) -> dict[str, str]:
-        """For each machine the time at which its PID 1 started, in ticks: the same as long as nobody restarts it."""
-        names = self.outputs()["machines"]
-        return {name: self.ssh(name, "cut -d' ' -f22 /proc/1/stat") for name in names}
+        """For each machine a word that changes with every boot."""
+        return {name: self.ssh(name, "cat /run/hpc/boot-id") for name in self.outputs()["machines"]}
 
     def up(self) -> str:
         """Bring the cluster to what its file says; what was printed."""

@@ -50,7 +50,10 @@ def pair(clusters: Callable[..., Cluster]) -> Iterator[tuple[Cluster, Cluster]]:
             {"name": "bob", "uid": 2002, "account": "teaching"},
         ],
         groups={"ml": 3001},
-        accounting={"accounts": [{"name": "research"}, {"name": "teaching"}], "qos": [{"name": "urgent", "priority": 100}]},
+        accounting={
+            "accounts": [{"name": "research"}, {"name": "teaching"}],
+            "qos": [{"name": "urgent", "priority": 100}],
+        },
     )
     one = clusters(
         "one",

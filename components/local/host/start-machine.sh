@@ -17,4 +17,11 @@ printf '{"pid": %s, "started": %s, "boot": "%s", "boot_id": "%s"}\n' \
 mv "$run.new" "$run"
 
 mount -t overlay hpc-machine -o "lowerdir=$base,upperdir=$upper,workdir=$work" "$root"
+
+# The machine's uptime counts from here. Slurm tells by it that a node has rebooted, and that its jobs are gone; on the
+# host's own uptime it would wait for them for ever. A kernel without time namespaces has to do without.
+if [ -e /proc/self/ns/time ]; then
+    IFS=. read -r uptime _ < /proc/uptime
+    set -- unshare --time --boottime "-$uptime" "$@"
+fi
 exec "$@"
