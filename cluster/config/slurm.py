@@ -44,6 +44,8 @@ class SlurmSettings(Section):
     """Smallest unit given to a job: a core with all its threads, or one hardware thread (CR_Core or CR_CPU)."""
     return_to_service: Literal[0, 1, 2] = 2
     """When a down node comes back by itself: 0 never, 1 if it had only stopped answering, 2 whenever it registers."""
+    join_seconds: Seconds = 300
+    """How long `up` waits for nodes to be idle, in seconds; a node with a baked image boots in about two minutes."""
     mpi_default: Literal["none", "pmi2", "pmix"] = "pmix"
     """How srun starts MPI ranks unless told otherwise."""
     prolog_flags: tuple[Literal["Alloc", "Contain", "DeferBatch", "NoHold", "Serial", "X11"], ...] = ("Contain",)

@@ -14,8 +14,6 @@ from components.machine import Machine
 from components.slurm import payload, setup
 from components.slurm.keys import ClusterKeys
 
-JOIN_SECONDS = 300  # a baked node boots in about two minutes; one that takes longer than this has failed
-
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmClusterArgs:
@@ -96,7 +94,9 @@ class SlurmCluster(pulumi.ComponentResource):
             if "node" in m.spec.roles
         ]
         told = {"config": self._digest, "setup": setup.version(), "users": payload.users(self._args.config)}
-        stdin = pulumi.Output.json_dumps({"nodes": nodes, "seconds": JOIN_SECONDS, "after": told}, indent=1)
+        stdin = pulumi.Output.json_dumps(
+            {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": told}, indent=1
+        )
         return self._phase(controller, "nodes", stdin=stdin, after=after, whole=True)
 
     def _ready(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:

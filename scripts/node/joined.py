@@ -69,18 +69,18 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
 
 
 def follow(*, seconds: float) -> None:
-    """Wait until every node that can take jobs now follows the newest orders; those that cannot need not.
+    """Wait until every node that can take jobs now follows the newest orders; those whose set-up failed need not.
 
     Raises SetupError after `seconds`.
     """
     order = board.orders()["digest"]
 
     def all_do() -> bool:
-        reports = board.reports()
-        working = [
+        reports = {name: report for name, report in board.reports().items() if report["state"] != "failed"}
+        working = {
             name for name, state in states().items() if state["states"] & WORKING and not state["states"] & BROKEN
-        ]
-        return all(reports.get(name, {}).get("digest") == order for name in working)
+        }
+        return all(reports[name]["digest"] == order for name in working & set(reports))
 
     wait("the nodes' following the newest orders", all_do, seconds=seconds, interval=0.3)
 

@@ -1,0 +1,82 @@
+"""What goes wrong is said in words that help, nothing is lost by it, and the next `up` goes on."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.e2e.cluster import ROOT, Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def ill(clusters):
+    """A small cluster that is made to suffer; it waits for its nodes only briefly."""
+    cluster = clusters(
+        "ill",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 2}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
+        users=[{"name": "alice", "uid": 2001}],
+        slurm={"join_seconds": 15},
+    )
+    cluster.up()
+    yield cluster
+    cluster.hpc("destroy", check=False)
+
+
+def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluster):
+    ill.ssh("cpu-1", "groupadd --gid 4000 eve")
+    ill.edit(lambda c: c["users"].append({"name": "eve", "uid": 2009}))
+    failed = ill.hpc("up", check=False)
+    said = failed.stdout + failed.stderr
+    assert failed.returncode == 1
+    assert "1 of the cluster's nodes did not come within 15 s: ill-cpu-1" in said
+    assert "its set-up failed: group eve has gid 4000 on this machine, the stack says 2009" in said
+    assert "hpc-node.service: Failed with result" in said, "the end of the node's journal"
+    ill.ssh("cpu-1", "groupdel eve")
+    ill.up()
+    assert ill.run("srun", "-N2", "id", "-u", user="eve").split() == ["2009", "2009"]
+
+
+def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
+    ill.edit(lambda c: c["nodesets"]["cpu"].update(count=4))
+    running = subprocess.Popen(
+        [str(ROOT / "hpc"), "up", ill.name, "--config-file", str(ill.file)],
+        env=ill.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    time.sleep(2.5)  # in the middle of making machines
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    ill.up()
+    assert len(ill.run("srun", "-N4", "-O", "hostname").splitlines()) == 4
+    assert "Nothing to do" in ill.up()
+
+
+def test_killed_daemons_come_back_by_themselves(ill: Cluster):
+    for daemon in ("slurmctld", "slurmdbd", "mariadbd", "munged"):
+        ill.ssh("controller", f"pkill -KILL -x {daemon}")
+    eventually(lambda: "ok" in ill.ssh("controller", _ALL_UP), seconds=60, what="all daemons")
+    assert ill.run("srun", "hostname")
+
+
+_ALL_UP = """
+for unit in slurmctld slurmdbd mariadb munge; do systemctl is-active --quiet $unit || exit 0; done
+scontrol ping >/dev/null && sacctmgr -n show cluster >/dev/null && echo ok || true
+"""
+
+
+def test_an_error_in_the_file_stops_up_before_anything_happens(ill: Cluster):
+    before = ill.copy()
+    ill.edit(lambda c: (c["partitions"]["cpu"].update(nodesets=["cpux"]), c.update(usres=[])))
+    failed = ill.hpc("up", check=False)
+    assert failed.returncode == 1
+    said = failed.stdout + failed.stderr
+    assert "hpc:cluster.usres" in said
+    assert "hpc:cluster.partitions.cpu.nodesets[0]" in said
+    ill.config = before
+    ill.edit(lambda _: None)
+    assert "Nothing to do" in ill.up()
