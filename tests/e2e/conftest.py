@@ -1,6 +1,6 @@
 """Whole clusters on real machines, each with a home, a root and a network of its own, beside whatever else runs."""
 
-import os
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,24 +8,23 @@ from pathlib import Path
 import pytest
 
 from components.local.host import stacks
-from components.local.host.locks import locked
 from tests.e2e.cluster import Cluster
-from tests.local.conftest import PLACE, _clear
+from tests.places import own_root
 
 
 @pytest.fixture(scope="session")
 def e2e_root() -> Iterator[Path]:
-    """A root for the machines of this run; what killed runs left of theirs is removed first, and of this at the end."""
-    PLACE.mkdir(mode=0o700, exist_ok=True)
-    for left in PLACE.glob("e2e-*/"):
-        with locked(PLACE / f"{left.name}.lock", wait=False) as dead:
-            if dead:
-                _clear(left)
-    root = PLACE / f"e2e-{os.getpid()}"
-    with locked(PLACE / f"{root.name}.lock"):
-        root.mkdir()
+    """A root for the machines of this run."""
+    with own_root("e2e") as root:
         yield root
-        _clear(root)
+
+
+@pytest.fixture(scope="session")
+def alices_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The private half of a user's SSH key; the public one lies beside it."""
+    key = tmp_path_factory.mktemp("alice") / "id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "alice@laptop", "-f", str(key)], check=True)
+    return key
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +38,15 @@ def clusters(e2e_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
 
 
 @pytest.fixture(scope="session")
-def pair(clusters: Callable[..., Cluster]) -> Iterator[tuple[Cluster, Cluster]]:
+def pair(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[tuple[Cluster, Cluster]]:
     """Two clusters that come up side by side: one of many machines, and the one of guide 004 that is all on one."""
+    public = alices_key.with_suffix(".pub").read_text().strip()
     many = clusters(
         "many",
         nodesets={"cpu": {"count": 2}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}},
         partitions={"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"]}},
         users=[
-            {"name": "alice", "uid": 2001, "account": "research", "groups": ["ml"]},
+            {"name": "alice", "uid": 2001, "account": "research", "groups": ["ml"], "keys": [public]},
             {"name": "bob", "uid": 2002, "account": "teaching"},
         ],
         groups={"ml": 3001},

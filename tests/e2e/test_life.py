@@ -1,6 +1,7 @@
 """A cluster's life: it comes up working, an edit does what its preview says and no more, and destroy leaves nothing."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -68,9 +69,12 @@ class TestWorking:
     def test_a_login_machine_runs_no_daemon_of_slurms(self, many: Cluster):
         assert many.ssh("login-0", "pgrep -l 'slurm|mariadb' || true") == ""
 
-    def test_users_do_not_log_in_to_nodes(self, many: Cluster):
-        assert many.ssh("cpu-0", "sshd -T | grep allowusers") == "allowusers root"
-        assert many.ssh("login-0", "sshd -T | grep allowusers || true") == ""
+    def test_a_user_logs_in_with_a_key_of_the_stack_file(self, many: Cluster, alices_key: Path):
+        assert many.log_in("alice", alices_key, "login-0", "id -un; squeue --noheader").split() == ["alice"]
+
+    def test_users_log_in_to_login_machines_only(self, many: Cluster, alices_key: Path):
+        for machine in ("controller", "cpu-0"):
+            assert "Permission denied" in many.log_in("alice", alices_key, machine, "id -un")
 
     def test_mail_about_a_job_is_delivered(self, many: Cluster):
         many.run("sbatch", "--wait", "--mail-type=END", "--job-name=lettered", "--chdir=/tmp", "--wrap", "true")

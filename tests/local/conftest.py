@@ -3,36 +3,23 @@
 import ipaddress
 import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from components.local.host import bridge, stacks
+from components.local.host import bridge
 from components.local.host.image import ensure_image
-from components.local.host.locks import locked, remove_empty
 from components.local.host.paths import images_root
 from components.local.host.recipe import recipe
-
-# Not pytest's own folder: what a killed test run leaves must be found again, and layers must lie on a disk.
-PLACE = Path("/var/tmp/hpc-tests")  # noqa: S108 - root's own folder in it, made below
+from tests.places import own_root
 
 
 @pytest.fixture(scope="session")
 def real_root() -> Iterator[Path]:
-    """A root for stacks; everything that killed test runs left of theirs is removed first, and of this at the end."""
-    PLACE.mkdir(mode=0o700, exist_ok=True)
-    for left in PLACE.glob("*/"):
-        with locked(PLACE / f"{left.name}.lock", wait=False) as dead:
-            if dead:
-                _clear(left)
-    root = PLACE / f"run-{os.getpid()}"
-    with locked(PLACE / f"{root.name}.lock"):
-        root.mkdir()
+    """A root for stacks."""
+    with own_root("local") as root:
         yield root
-        _clear(root)
-    remove_empty(PLACE)
 
 
 @pytest.fixture(scope="session")
@@ -57,10 +44,3 @@ def free_networks() -> Iterator[ipaddress.IPv4Network]:
         ipaddress.IPv4Network(f"10.{200 + (start + n) % 50}.{os.getpid() % 250}.0/24") for n in itertools.count()
     )
     return (network for network in candidates if bridge.taken_by(network, but="") is None)
-
-
-def _clear(root: Path) -> None:
-    for stack in stacks.stacks(root):
-        stacks.sweep(root, stack)
-    shutil.rmtree(root, ignore_errors=True)
-    (PLACE / f"{root.name}.lock").unlink(missing_ok=True)
