@@ -26,9 +26,13 @@ def lanes(only: Sequence[str]) -> list[list[Check]]:
 
 
 def tests(arguments: Sequence[str], *, fast: bool) -> Check:
-    """Pytest, with the user's arguments last so that they win."""
+    """Pytest, with the user's arguments last so that they win.
+
+    The fast tests share nothing and run in two processes. With the end-to-end ones it is a single process: their
+    clusters are made once for all of them, and the run ends with one summary that counts every test.
+    """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
-    chosen = ["-m", "not e2e"] if fast else []
+    chosen = ["-m", "not e2e", "-n", "2", "--dist", "worksteal"] if fast else []
     command = [sys.executable, "-m", "pytest", f"--color={'yes' if colour else 'no'}", *chosen, *arguments]
     return Check(name="tests", command=command)
 

@@ -155,6 +155,7 @@ class TestLocal:
         assert bench.preview().outputs == {"out": "again"}
 
 
+@pytest.mark.e2e
 class TestRemote:
     def test_runs_over_ssh_with_the_pinned_key_and_streams_its_lines(self, bench, machine):
         words = {"update": "echo was $PULUMI_COMMAND_STDOUT", "delete": "true"}
@@ -223,6 +224,7 @@ class TestRemote:
         assert bench.up().outputs["out"][0] == "127.0.0.1"
 
 
+@pytest.mark.e2e
 class TestCopy:
     def program(self, machine, source, target, **options):
         args = "".join(f", {k}={v!r}" for k, v in options.items())

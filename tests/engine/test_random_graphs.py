@@ -35,7 +35,7 @@ def graphs(draw):
 
 # A failing example is not shrunk: that would take minutes, and the one found reads well enough.
 @settings(
-    max_examples=7,
+    max_examples=5,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
