@@ -33,7 +33,7 @@ def outputs(
     elif values:
         import yaml
 
-        for name, value in values.items():
+        for name, value in sorted(values.items()):
             text = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=10_000)
             console.line(text.rstrip("\n"))
     else:

@@ -32,8 +32,9 @@ def run(
 ) -> None:
     """Run a command as a user of the cluster, on its login machine.
 
-    Input, output, terminal and exit code are the command's own. Its words arrive as given: for pipes and variables
-    on the cluster, run a shell there. 255 is ssh's own exit code: the machine was not reached.
+    Input, output, terminal and exit code are the command's own. Its words arrive as given; one quoted word with
+    blanks or pipes in it, as in `-- "sinfo | head"`, is a line for the user's shell there. 255 is ssh's own exit
+    code: the machine was not reached.
     """
     entered = _cluster(stack)
     _enter(entered, login, entered.user(user), command or ())
@@ -55,7 +56,8 @@ def ssh(
 ) -> None:
     """Enter a machine, or run a command there, as root.
 
-    Host keys are pinned: they come from the stack's state.
+    Host keys are pinned: they come from the stack's state. One quoted word is a line for the shell there, several
+    words arrive as given.
     """
     words = [word for word in (machine, *(command or ())) if word is not None]
     if COMMAND_FOLLOWS in words:

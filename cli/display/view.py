@@ -75,7 +75,7 @@ class Lines:
         if result.kind == "up" and result.ok and result.outputs:
             found += [
                 ("Outputs:", "bold"),
-                *((f"  {key}: {_short(value)}", "") for key, value in result.outputs.items()),
+                *((f"  {key}: {_short(value)}", "") for key, value in sorted(result.outputs.items())),
             ]
         if len(self.model.rows) > _SCREEN:
             # Where they happened may have scrolled away.
@@ -129,6 +129,11 @@ def _paths(row: Row) -> str:
 def _short(value: Any) -> str:  # noqa: ANN401 - an output may be anything
     import json
 
+    if isinstance(value, dict) and value:
+        # A table of machines is for `./hpc outputs`; here its names will do.
+        value = f"{len(value)} ({', '.join(sorted(map(str, value)))})"
+    elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+        value = ", ".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     first, newline, _ = text.partition("\n")
     return first if not newline and len(first) <= 100 else f"{first[:97]}..."

@@ -70,7 +70,18 @@ class TestCommand:
     def test_passes_arguments_on_and_fails_with_the_tests(self, hpc: Hpc, tmp_path: Path) -> None:
         (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0, 'of course'\n")
         ended = hpc(
-            "test", "--fast", "--only", "tests", "--", "-n", "0", "-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)
+            "test",
+            "--fast",
+            "--only",
+            "tests",
+            "--",
+            "-n",
+            "0",
+            "-c",
+            "/dev/null",
+            "--rootdir",
+            str(tmp_path),
+            str(tmp_path),
         )
         assert ended.code == 1
         assert "of course" in ended.out

@@ -43,6 +43,35 @@ def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> No
     assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
 
 
+@pytest.mark.parametrize("user", ["a user", "root"])
+@pytest.mark.parametrize("line", ["words one | cat", "words 'a b'; true", "words $((1 + 1))"])
+def test_one_word_that_is_a_line_goes_to_the_shell(machine: Path, user: str, line: str) -> None:
+    env = {"PATH": f"{machine}:{os.defpath}"}
+    given = remote_line(user, [line], terminal=False)
+    done = subprocess.run(["/bin/sh", "-c", given], env=env, capture_output=True, check=True)
+    assert done.stdout == subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("command", [["sacct", "-X"], ["sacct -X | tail"]])
+def test_sacct_waits_for_the_newest_job_to_be_recorded(machine: Path, command: list[str]) -> None:
+    calls = machine / "calls"
+    calls.unlink(missing_ok=True)
+    scripts = {
+        "squeue": "echo 42",
+        # Not recorded the first two times it is asked for.
+        "sacct": f'echo "$*" >> {calls}; [ "$(wc -l < {calls})" -lt 3 ] || echo job 42',
+    }
+    for name, body in scripts.items():
+        (machine / name).write_text(f"#!/bin/sh\n{body}\n")
+        (machine / name).chmod(0o755)
+    line = remote_line("a user", command, terminal=False)
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], env={"PATH": f"{machine}:{os.defpath}"}, capture_output=True, check=True, text=True
+    )
+    assert done.stdout == "job 42\n"
+    assert calls.read_text().splitlines() == ["--noheader --allocations --jobs=42"] * 3 + ["-X"]
+
+
 def test_without_a_command_it_is_a_login_shell() -> None:
     assert remote_line("alice", [], terminal=True) == "exec runuser -l alice"
     assert remote_line("root", [], terminal=True) == ""

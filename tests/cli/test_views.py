@@ -43,9 +43,9 @@ Updating stack dev
 ~ updated   slurm-conf  command:remote:Command  0.8 s  (stdin, triggers[0], environment.KEY)
 + created   dev-cpu-2  hpc:local:Machine  1 min 2 s
 Outputs:
-  login: dev-login-0
   admin_key: [secret]
-  machines: {"dev-login-0": {"address": "10.77.0.3"}}
+  login: dev-login-0
+  machines: 1 (dev-login-0)
 1 created, 1 updated, 3 unchanged, in 1 min 2 s
 """
 FAILED = """\
