@@ -24,6 +24,9 @@ SIGNATURE = "4dabf18193072939515e22adb298388d"  # the key that marks a special v
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # and its value for a secret
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # what an unknown value is on the wire
 
+FAKE_SECRETS = ("-----BEGIN OPENSSH PRIVATE KEY-----", "bXVuZ2Uta2V5", "Password123")
+"""Part of each secret that the fakes give out: whoever looks for leaks looks for these."""
+
 Fake = Callable[[dict[str, Any]], dict[str, Any]]
 FAKES: dict[str, Fake] = {
     "tls:index/privateKey:PrivateKey": lambda i: {
@@ -33,6 +36,14 @@ FAKES: dict[str, Fake] = {
     },
     "random:index/randomBytes:RandomBytes": lambda i: {**i, "base64": "bXVuZ2Uta2V5", "hex": "6d"},
     "random:index/randomPassword:RandomPassword": lambda i: {**i, "result": "Password123"},
+    # Dynamic resources say nothing of their outputs on the wire, so each that has some is listed.
+    "pulumi-python:dynamic/local:Network": lambda i: {**i, "bridge": f"bridge-{i['stack']}"},
+    "pulumi-python:dynamic/local:Machine": lambda i: {
+        **i,
+        "instance_id": f"instance-{i['name']}",
+        "boot_id": f"boot-{i['name']}",
+        "host_key": f"ssh-ed25519 host-key-of-{i['name']}",
+    },
     "command:local:Command": lambda i: {**i, "stdout": "", "stderr": ""},
     "command:remote:Command": lambda i: {**i, "stdout": "", "stderr": ""},
 }
@@ -55,6 +66,11 @@ class Registered:
         """Whether the whole input `key`, or something inside it, is marked secret."""
         return _has_secret(_plain(self.request.object).get(key))
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The inputs as a preview shows them to anybody: what is marked secret is gone."""
+        return _tidy(_shown(_plain(self.request.object)))
+
 
 @dataclass
 class Recording:
@@ -62,7 +78,11 @@ class Recording:
 
     resources: list[Registered] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
+    """The stack's own."""
     registered_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Those of every component, and the stack, by URN."""
+    shown_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The same without what is marked secret."""
     logs: list[str] = field(default_factory=list)
 
     def all(self, type_: str) -> list[Registered]:
@@ -128,7 +148,9 @@ class _Monitor(mocks.MockMonitor):
         return response
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
-        self.recording.registered_outputs[request.urn] = _tidy(_plain(request.outputs))
+        plain = _plain(request.outputs)
+        self.recording.registered_outputs[request.urn] = _tidy(plain)
+        self.recording.shown_outputs[request.urn] = _tidy(_shown(plain))
         return super().RegisterResourceOutputs(request)
 
 
@@ -139,32 +161,31 @@ class _Mocks(mocks.Mocks):
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         if self.unknown and args.custom:
             return None, dict(args.inputs)
-        fake = FAKES.get(args.typ, _dynamic if args.typ.startswith("pulumi-python:") else dict)
+        fake = FAKES.get(args.typ, dict)
         return f"{args.name}-id", fake(args.inputs)
 
     def call(self, args: mocks.MockCallArgs) -> Any:
         raise AssertionError(f"the program called {args.token}, which the harness has no answer for")
 
 
-def _dynamic(inputs: dict[str, Any]) -> dict[str, Any]:
-    """A dynamic resource declares its outputs as inputs without a value: give each a text of its own name."""
-    return {key: f"fake-{key}" if value is None else value for key, value in inputs.items()}
+def deploy(
+    program: Callable[[], Any] | Mapping[str, Any] | str, *, preview: bool = False, unknown: bool = False
+) -> Recording:
+    """Run a program and record it: a function, or the project's own with the settings of a stack.
 
-
-def deploy(program: Callable[[], Any] | str, *, preview: bool = False, unknown: bool = False) -> Recording:
-    """Run a program, given as a function or as the name of a stack of this repository, and record it.
-
+    Settings are given as a stack file has them under `config:`, or by the name of a stack of this repository.
     `preview` is what `pulumi preview` is to the program; `unknown` leaves every output of every resource unknown too.
     """
     recording = Recording()
-    if isinstance(program, str):
-        name = program
-        config = stack_config(name)
+    name = program if isinstance(program, str) else "test"
+    if callable(program):
+        config, run = {}, program
+    else:
+        config = stack_config(program) if isinstance(program, str) else as_text(program)
 
         def run() -> None:
             runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
-    else:
-        name, config, run = "test", {}, program
+
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     # A failed registration fails its waiters too; asyncio would print each of them again whenever it is collected.
@@ -184,8 +205,12 @@ def deploy(program: Callable[[], Any] | str, *, preview: bool = False, unknown: 
 
 
 def stack_config(name: str) -> dict[str, str]:
-    """The configuration of a stack file, as the SDK gets it: every value a text, objects as JSON."""
-    given = yaml.safe_load((ROOT / f"Pulumi.{name}.yaml").read_text()).get("config", {})
+    """The settings of a stack of this repository, as the SDK gets them."""
+    return as_text(yaml.safe_load((ROOT / f"Pulumi.{name}.yaml").read_text()).get("config", {}))
+
+
+def as_text(given: Mapping[str, Any]) -> dict[str, str]:
+    """Settings as the SDK gets them: every value a text, objects as JSON."""
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
 
 
@@ -205,6 +230,12 @@ def _has_secret(value: Any) -> bool:
     if isinstance(value, list):
         return any(_has_secret(v) for v in value)
     return False
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return None if SECRET in value.values() else {k: _shown(v) for k, v in value.items()}
+    return [_shown(v) for v in value] if isinstance(value, list) else value
 
 
 def _tidy(value: Any) -> Any:

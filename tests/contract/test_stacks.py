@@ -1,0 +1,256 @@
+"""What holds for every stack, shipped or the tests' own: made, previewed, and with everything unknown."""
+
+import importlib
+import json
+import pkgutil
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import pulumi
+import pytest
+
+import components
+from cluster.addresses import plan
+from cluster.config import ClusterConfig
+from cluster.roster import machines
+from tests.cluster import stacks
+from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
+
+MODES: dict[str, dict[str, bool]] = {"made": {}, "previewed": {"preview": True}, "unknown": {"unknown": True}}
+
+# State refers to resources by these names: a changed one would replace what it stands for.
+TOKENS = {
+    "hpc:local:LocalPlatform",
+    "hpc:slurm:ClusterKeys",
+    "hpc:slurm:SlurmCluster",
+    "pulumi-python:dynamic/local:Image",
+    "pulumi-python:dynamic/local:Machine",
+    "pulumi-python:dynamic/local:Network",
+    "pulumi-python:dynamic/local:SharedFolder",
+}
+DATA = {"pulumi-python:dynamic/local:SharedFolder"}
+"""What people's files are in."""
+MACHINE = "pulumi-python:dynamic/local:Machine"
+COMMAND = "command:remote:Command"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A stack, and what its program registered."""
+
+    config: ClusterConfig
+    recording: Recording
+    known: bool
+
+    def commands(self) -> list[Registered]:
+        return self.recording.all(COMMAND)
+
+    def command(self, name: str) -> Registered:
+        return next(one for one in self.commands() if one.name == name)
+
+    def machine_of(self, command: Registered) -> str:
+        """Name of the machine that a command logs in to, as it follows from whose host key it expects."""
+        by_urn = {one.urn: one for one in self.recording.all(MACHINE)}
+        found = [by_urn[urn].name for urn in command.request.propertyDependencies["connection"].urns if urn in by_urn]
+        assert len(found) == 1, f"{command.name} logs in to {found or 'no machine of ours'}"
+        return found[0]
+
+
+@cache
+def record(stack: str, mode: str) -> Seen:
+    recording = deploy(stacks.load(stack), **MODES[mode])
+    return Seen(stacks.config(stack), recording, known=mode != "unknown")
+
+
+@pytest.fixture(params=[(stack, mode) for stack in stacks.STACKS for mode in MODES], ids="-".join)
+def seen(request: pytest.FixtureRequest) -> Seen:
+    return record(*request.param)
+
+
+def own_components() -> set[type]:
+    """Every component class of the project, wherever it is defined."""
+    for module in pkgutil.walk_packages(components.__path__, "components."):
+        importlib.import_module(module.name)
+    return {one for one in pulumi.ComponentResource.__subclasses__() if one.__module__.startswith("components.")}
+
+
+def texts(value: object) -> list[str]:
+    """Every text in a value, keys included."""
+    if isinstance(value, dict):
+        return [text for key, inner in value.items() for text in (key, *texts(inner))]
+    if isinstance(value, list):
+        return [text for inner in value for text in texts(inner)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_a_shipped_stack_is_among_them():
+    assert "dev" in stacks.STACKS
+
+
+class TestTree:
+    def test_types_are_those_that_states_already_name(self, seen):
+        own = {one.type for one in seen.recording.resources if one.type.startswith(("hpc:", "pulumi-python:"))}
+        assert own == TOKENS
+
+    def test_components_are_named_after_their_class(self):
+        assert own_components()
+        for one in own_components():
+            assert f"hpc:{one.__module__.split('.')[1]}:{one.__name__}" in TOKENS
+
+    def test_components_say_what_they_made(self, seen):
+        made = [one for one in seen.recording.resources if not one.custom]
+        assert made
+        for one in made:
+            assert seen.recording.registered_outputs[one.urn], f"{one.type} registers no outputs"
+
+    def test_everything_is_part_of_a_component(self, seen):
+        own = {one.urn: one for one in seen.recording.resources if not one.custom}
+        for one in seen.recording.resources:
+            if one.custom:
+                assert one.parent in own, f"{one.name} is nobody's child"
+                assert one.name.startswith(own[one.parent].name + "-")
+
+    def test_no_output_became_text(self, seen):
+        everything = [one.inputs for one in seen.recording.resources] + [*seen.recording.registered_outputs.values()]
+        assert [t for t in texts(everything) if "Calling __str__" in t or re.search(r"\bOutput\[|\.Output ", t)] == []
+
+
+class TestCommands:
+    def test_a_machine_made_anew_is_set_up_again(self, seen):
+        assert seen.commands()
+        for one in seen.commands():
+            machine = seen.recording.one(seen.machine_of(one))
+            assert one.inputs["triggers"], f"{one.name} has no triggers"
+            assert list(one.request.propertyDependencies["triggers"].urns) == [machine.urn]
+            if seen.known:
+                assert one.inputs["triggers"] == [f"instance-{machine.name}"]
+
+    def test_no_machine_is_trusted_because_it_answered(self, seen):
+        for one in seen.commands():
+            if seen.known:
+                machine = seen.recording.one(seen.machine_of(one))
+                assert one.inputs["connection"]["hostKey"] == f"ssh-ed25519 host-key-of-{machine.name}"
+                assert one.inputs["connection"]["host"] == machine.inputs["address"]
+            else:
+                # A key that was left out would be known to be missing.
+                assert one.inputs["connection"] is None or "hostKey" in one.inputs["connection"]
+
+    def test_a_changed_input_runs_the_same_again(self, seen):
+        for one in seen.commands():
+            assert one.inputs["update"] == one.inputs["create"]
+
+
+class TestSecrets:
+    def test_none_is_shown(self, seen):
+        for one in seen.recording.resources:
+            leaks = [text for text in texts(one.shown) for secret in FAKE_SECRETS if secret in text]
+            assert leaks == [], f"{one.name} shows a secret"
+        leaks = [t for t in texts(seen.recording.shown_outputs) for secret in FAKE_SECRETS if secret in t]
+        assert leaks == []
+
+    def test_none_is_on_a_command_line(self, seen):
+        """Everybody on the machine reads those."""
+        for one in seen.commands():
+            for key in ("create", "update", "delete", "environment"):
+                assert not one.secret(key)
+                assert not any(secret in json.dumps(one.inputs.get(key, "")) for secret in FAKE_SECRETS)
+
+    def test_connections_and_deliveries_are_marked(self, seen):
+        for one in seen.commands():
+            assert one.secret("connection")
+            assert one.secret("stdin") == one.name.endswith("-secrets")
+
+    @pytest.mark.parametrize("stack", stacks.STACKS)
+    def test_they_arrive(self, stack):
+        seen = record(stack, "made")
+        for machine in machines(seen.config):
+            if machine.roles == ("node",):
+                files = seen.recording.one(machine.name).inputs["files"]
+                assert "bXVuZ2Uta2V5" in files["/etc/hpc/munge.key"]["content"]
+            else:
+                brought = json.loads(seen.command(f"{machine.name}-secrets").inputs["stdin"])
+                assert all(brought.values())
+                assert ("/etc/hpc/database-password" in brought) == ("controller" in machine.roles)
+
+
+class TestProtection:
+    @pytest.mark.parametrize("protected", [True, False])
+    @pytest.mark.parametrize("stack", stacks.STACKS)
+    def test_data_is_kept_where_the_stack_says_so_and_nothing_else(self, stack, protected):
+        settings = stacks.load(stack)
+        settings["hpc:cluster"]["deletion_protection"] = protected
+        recording = deploy(settings)
+        data = {one.name for one in recording.resources if one.type in DATA}
+        assert data
+        assert {one.name for one in recording.resources if one.request.protect} == (data if protected else set())
+
+    def test_nothing_is_left_behind_by_destroy(self, seen):
+        assert [one.name for one in seen.recording.resources if one.request.retainOnDelete] == []
+
+
+class TestOrder:
+    def test_a_machine_is_configured_once_set_up_and_secrets_are_there(self, seen):
+        for one in seen.commands():
+            machine, _, phase = one.name.rpartition("-")
+            if phase == "configure":
+                for earlier in ("setup", "secrets"):
+                    assert seen.recording.waits_for(one, seen.command(f"{machine}-{earlier}"))
+
+    def test_nodes_and_accounts_wait_for_the_controller(self, seen):
+        configured = seen.command(f"{seen.config.name}-controller-configure")
+        for phase in ("nodes", "accounting"):
+            assert seen.recording.waits_for(seen.command(f"{seen.config.name}-{phase}"), configured)
+
+    def test_waiting_for_nodes_begins_once_they_are_made(self, seen):
+        waits = seen.command(f"{seen.config.name}-nodes")
+        nodes = [machine.name for machine in machines(seen.config) if "node" in machine.roles]
+        assert nodes
+        assert all(seen.recording.waits_for(waits, seen.recording.one(name)) for name in nodes)
+
+    def test_the_proof_comes_last(self, seen):
+        last = seen.command(f"{seen.config.name}-ready")
+        assert all(one is last or seen.recording.waits_for(last, one) for one in seen.commands())
+
+    def test_machines_are_set_up_side_by_side(self, seen):
+        """A login machine that waited for the controller would add its minutes to the controller's."""
+        whole = {f"{seen.config.name}-{phase}" for phase in ("nodes", "accounting", "ready")}
+        alone = [one for one in seen.commands() if one.name not in whole]
+        for one in alone:
+            for other in alone:
+                if seen.machine_of(one) != seen.machine_of(other):
+                    assert not seen.recording.waits_for(one, other)
+
+
+class TestOutputs:
+    """What the command line reads; it has nothing else to find the machines by."""
+
+    def test_they_are_these(self, seen):
+        assert set(seen.recording.outputs) == {"admin_key", "cluster", "config_hash", "login", "machines", "users"}
+
+    def test_every_machine_is_there_with_how_to_reach_it(self, seen):
+        addresses = plan(seen.config).of
+        found = seen.recording.outputs["machines"]
+        assert set(found) == {machine.name for machine in machines(seen.config)}
+        for machine in machines(seen.config):
+            assert found[machine.name] == {
+                "address": addresses[machine.name],
+                "roles": list(machine.roles),
+                "host_key": f"ssh-ed25519 host-key-of-{machine.name}" if seen.known else None,
+            }
+
+    def test_people_log_in_where_they_may(self, seen):
+        outputs = seen.recording.outputs
+        assert "login" in outputs["machines"][outputs["login"]]["roles"]
+        assert outputs["users"] == [user.name for user in seen.config.users]
+        assert outputs["cluster"] == seen.config.name
+
+    def test_the_operators_key_is_secret(self, seen):
+        (shown,) = [out for urn, out in seen.recording.shown_outputs.items() if "pulumi:pulumi:Stack" in urn]
+        assert shown["admin_key"] is None
+        if seen.known:
+            assert "PRIVATE KEY" in seen.recording.outputs["admin_key"]
+
+    def test_the_hash_is_known_once_the_controller_runs_with_it(self, seen):
+        found = seen.recording.outputs["config_hash"]
+        assert re.fullmatch(r"[0-9a-f]{64}", found) if seen.known else found is None
