@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster.config import ClusterConfig
+from cluster.config.partitions import Partition
 from cluster.config.people import default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
@@ -72,23 +73,24 @@ def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
 
 
 def probes(config: ClusterConfig) -> list[Json]:
-    """Standard input of `ready`: for every partition, somebody who may run there."""
-    return [
-        {"partition": name, "user": user, "account": account}
-        for name, partition in config.partitions.items()
-        for user, account in [_somebody(config, partition.allow_accounts, partition.allow_groups)]
-    ]
+    """Standard input of `ready`: every partition, with somebody who may run there; all empty where nobody may."""
+    return [{"partition": name, **_somebody(config, partition)} for name, partition in config.partitions.items()]
 
 
-def _somebody(config: ClusterConfig, accounts: Sequence[str], allowed_groups: Sequence[str]) -> tuple[str, str]:
-    """A user and an account that a partition lets in; root, whom Slurm always knows, where nobody is kept out."""
-    if not accounts and not allowed_groups:
-        return "root", ""
+def _somebody(config: ClusterConfig, partition: Partition) -> Json:
+    """Who, on which account, by which QOS a partition lets in; root, whom Slurm always knows, where all may."""
+    limited = partition.allow_accounts or partition.allow_groups
+    if not limited and (not partition.allow_qos or "normal" in partition.allow_qos):
+        return {"user": "root", "account": "", "qos": ""}
     for user in config.users:
-        mine = [name for name in (default_account(config, user), *user.accounts) if not accounts or name in accounts]
-        if (mine or not accounts) and (not allowed_groups or set(user.groups) & set(allowed_groups)):
-            return user.name, mine[0] if accounts else ""
-    return "", ""
+        accounts = [default_account(config, user), *user.accounts]
+        qos = list(user.qos) or ["normal"]
+        mine = [name for name in accounts if not partition.allow_accounts or name in partition.allow_accounts]
+        ways = [name for name in qos if not partition.allow_qos or name in partition.allow_qos]
+        groups = {group.name for group in unix_groups(config) if user.name in group.members}
+        if mine and ways and (not partition.allow_groups or groups & set(partition.allow_groups)):
+            return {"user": user.name, "account": mine[0], "qos": ways[0]}
+    return {"user": "", "account": "", "qos": ""}
 
 
 def _text(payload: Json) -> str:

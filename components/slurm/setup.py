@@ -30,7 +30,7 @@ import json, os, pathlib, sys
 os.umask(0o077)
 for path, text in json.load(sys.stdin).items():
     path = pathlib.Path(path)
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name("." + path.name)
     part.write_text(text.rstrip("\\n") + "\\n")
     part.replace(path)

@@ -12,11 +12,12 @@ PATIENCE = 120  # seconds for one job that has an idle node to run on
 
 
 class Probe(TypedDict):
-    """A partition and on whose behalf to run in it; an empty account is the user's default."""
+    """A partition and on whose behalf to run in it; an empty account or QOS is the user's own, an empty user nobody."""
 
     partition: str
     user: str
     account: str
+    qos: str
 
 
 def prove(probes: list[Probe]) -> None:
@@ -29,6 +30,9 @@ def prove(probes: list[Probe]) -> None:
 
 def _prove(probe: Probe) -> str:
     name = probe["partition"]
+    if not probe["user"]:
+        say(f"partition {name}: nobody of the stack may use it, so no job was tried")
+        return ""
     idle = run("sinfo", "--noheader", "--partition", name, "--states", "idle", "--format", "%D").split()
     # Beside a full cluster a job would wait for hours: asking whether it could run is all that can be asked then.
     busy = not idle or idle == ["0"]
@@ -47,6 +51,7 @@ def _prove(probe: Probe) -> str:
         "/",
     ]
     command += ["--account", probe["account"]] if probe["account"] else []
+    command += ["--qos", probe["qos"]] if probe["qos"] else []
     program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
     try:
         done = subprocess.run(

@@ -21,6 +21,8 @@ def command(
         f"--machine={machine_id}", f"--hostname={hostname}", f"--uuid={uuid}", f"--directory={root}",
         f"--network-bridge={bridge}",
         "--console=read-only", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
+        # On cgroup v2 a job is kept from other jobs' devices by a BPF program, which slurmstepd loads.
+        "--capability=CAP_BPF", "--system-call-filter=bpf",
         *[f"--bind={source}:{target}" for source, target in binds],
         *[f"--bind-ro={source}:{target}" for source, target in read_only_binds],
     ]  # fmt: skip
