@@ -148,4 +148,6 @@ def _embedded(kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: in
                 engines.require_pulumi("this needs the Pulumi CLI")
             return 1
         view.close(result)
+    if kind == "up" and result.ok and file.local and not json:
+        console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
     return guard.INTERRUPTED if interrupted(result) else 0 if result.ok else 1

@@ -21,7 +21,7 @@ def ill(clusters):
         nodesets={"cpu": {"count": 2}},
         partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
         users=[{"name": "alice", "uid": 2001}],
-        slurm={"join_seconds": 15},
+        slurm={"join_seconds": 25},
     )
     cluster.up()
     yield cluster
@@ -34,7 +34,7 @@ def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluste
     failed = ill.hpc("up", check=False)
     said = failed.stdout + failed.stderr
     assert failed.returncode == 1
-    assert "1 of the cluster's nodes did not come within 15 s: ill-cpu-1" in said
+    assert "1 of the cluster's nodes did not come within 25 s: ill-cpu-1" in said
     assert "its set-up failed: group eve has gid 4000 on this machine, the stack says 2009" in said
     assert "hpc-node.service: Failed with result" in said, "the end of the node's journal"
     ill.ssh("cpu-1", "groupdel eve")
