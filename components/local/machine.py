@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.local.host import machine
 from components.local.host.design import Design, Facts
 from components.local.host.layer import File
 from components.local.host.packages import require_host
-from components.local.resource import changed, given
+from components.local.resource import LocalResource, changed, given
 from components.machine import Boot
 
 ANEW = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
@@ -95,7 +95,7 @@ def _file(file: Mapping[str, Any]) -> File:
     return File(content=file["content"], mode=int(file["mode"], 8), owner=file["owner"])
 
 
-class LocalMachine(Resource, module="local", name="Machine"):
+class LocalMachine(LocalResource, module="local", name="Machine"):
     """A systemd-nspawn machine with its own systemd, network and root file system."""
 
     instance_id: pulumi.Output[str]

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.local.host import network
 from components.local.host.limits import allow_watches
 from components.local.host.packages import require_host
-from components.local.resource import changed, given, say
+from components.local.resource import LocalResource, changed, given, say
 
 
 class NetworkProvider(ResourceProvider):
@@ -56,7 +56,7 @@ def _network(props: Mapping[str, Any]) -> network.Network:
     )  # fmt: skip
 
 
-class Network(Resource, module="local", name="Network"):
+class Network(LocalResource, module="local", name="Network"):
     """A stack's network on this host."""
 
     bridge: pulumi.Output[str]

@@ -4,10 +4,13 @@ Their providers are pickled into the state by reference, so they are classes of 
 their own, and everything they need is in their plain inputs, down to the folder that the stack lives in.
 """
 
-from collections.abc import Iterable, Mapping
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pulumi
+from pulumi.dynamic import Resource, ResourceProvider
 
 PROVIDER_KEY = "__provider"  # the property that pulumi.dynamic adds
 
@@ -25,3 +28,29 @@ def given(props: Mapping[str, Any]) -> dict[str, Any]:
 def changed(olds: Mapping[str, Any], news: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     """Which of the inputs called `names` differ."""
     return [name for name in names if olds.get(name) != news.get(name)]
+
+
+class LocalResource(Resource):
+    """A dynamic resource of the rehearsal."""
+
+    def __init__(
+        self, provider: ResourceProvider, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        with _pickler_restored():
+            super().__init__(provider, name, props, opts)
+
+
+@contextmanager
+def _pickler_restored() -> Iterator[None]:
+    """Take back what the SDK does to pickle's Pickler.
+
+    Each dynamic resource wraps its methods once more (pulumi 3.272, dynamic.serialize_provider), so that the nine
+    hundredth or so would end in a RecursionError, and every one would be slower than the one before.
+    """
+    pickler: Any = getattr(pickle, "_Pickler")  # noqa: B009 - private, as is what the SDK changes
+    kept = {name: getattr(pickler, name) for name in ("_batch_setitems", "save_dict")}
+    try:
+        yield
+    finally:
+        for name, method in kept.items():
+            setattr(pickler, name, method)

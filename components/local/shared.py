@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.local.host import network
 from components.local.host.paths import StackPaths
-from components.local.resource import changed, given
+from components.local.resource import LocalResource, changed, given
 
 
 class SharedFolderProvider(ResourceProvider):
@@ -48,7 +48,7 @@ def _paths(props: dict[str, Any]) -> StackPaths:
     return StackPaths(Path(props["root"]), props["stack"])
 
 
-class SharedFolder(Resource, module="local", name="SharedFolder"):
+class SharedFolder(LocalResource, module="local", name="SharedFolder"):
     """A folder that every machine of the stack has at /srv/shared/<folder>."""
 
     def __init__(

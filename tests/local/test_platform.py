@@ -1,5 +1,6 @@
 """The whole platform as a program sees it: order of making, what is protected, what is secret."""
 
+import pickle
 from typing import Any
 
 import pulumi
@@ -134,3 +135,11 @@ def test_a_folder_that_can_not_hold_machines_is_refused_in_words(monkeypatch: py
     monkeypatch.setenv("HPC_LOCAL_ROOT", "/srv/my machines")
     with pytest.raises(pulumi.RunError, match="/srv/my machines: the folder of local machines must be"):
         _deploy()
+
+
+def test_any_number_of_resources_can_be_made_in_one_program() -> None:
+    """The SDK nests a wrapper into pickle's Pickler for each dynamic resource; hundreds of machines would fail."""
+    pickler = vars(pickle)["_Pickler"]
+    before = dict(vars(pickler))
+    deploy("dev")
+    assert dict(vars(pickler)) == before
