@@ -1,12 +1,16 @@
 """Options of the whole suite."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
 # No deadline: the suite runs beside real machines on two cores. No database: a failure is printed with its example,
 # and a checkout stays as clean as it was.
 settings.register_profile("suite", deadline=None, database=None, max_examples=40)
-settings.load_profile("suite")
+# The fast run, which is the one in several processes, looks at fewer examples; the full one at all.
+settings.register_profile("fast", settings.get_profile("suite"), max_examples=15)
+settings.load_profile("fast" if "PYTEST_XDIST_WORKER" in os.environ else "suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

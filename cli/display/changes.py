@@ -18,6 +18,7 @@ _SHORT = 100
 _MOST_LINES = 60
 _EXCERPT = 40
 """Characters shown around the first difference of two long one-line texts."""
+_KEY_END = "\0"
 
 
 def lines(change: "Change") -> list[Line]:
@@ -69,13 +70,32 @@ def _difference(old: Any, new: Any) -> list[Line]:  # noqa: ANN401 - a property'
     if "\n" not in before and "\n" not in after:
         return [(f"-{_excerpt(before, after)}", "red"), (f"+{_excerpt(after, before)}", "green")]
     found: list[Line] = []
-    for row in difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2):
-        if row.startswith(("---", "+++")) and not found:
+    for keyed in difflib.unified_diff(*_keyed(before.splitlines(), after.splitlines()), lineterm="", n=2):
+        if keyed.startswith(("---", "+++")) and not found:
             continue
+        sign, _, line = keyed.partition(_KEY_END)
+        row = sign[:1] + line if _KEY_END in keyed else keyed
         style = "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"
         found.append((row, style))
     # Lines are compared without their ends, so a final newline that came or went is said in words.
     return found or [("the text differs in its line ends only", "yellow")]
+
+
+def _keyed(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+    """Both texts' lines, each behind a key that ties those which begin and end both to each other.
+
+    Among lines that occur more than once, difflib may match the wrong ones and show more than what was edited.
+    """
+    shorter = min(len(before), len(after))
+    first = next((n for n in range(shorter) if before[n] != after[n]), shorter)
+    last = next((n for n in range(shorter - first) if before[-1 - n] != after[-1 - n]), shorter - first)
+
+    def keyed(lines: list[str]) -> list[str]:
+        end = len(lines) - last
+        keys = [f"{n}" if n < first else f"-{len(lines) - n}" if n >= end else "" for n in range(len(lines))]
+        return [f"{key}{_KEY_END}{line}" for key, line in zip(keys, lines, strict=True)]
+
+    return keyed(before), keyed(after)
 
 
 def _excerpt(text: str, other: str) -> str:
