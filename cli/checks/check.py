@@ -46,9 +46,14 @@ class Running:
             stdout=writing,
             stderr=writing,
         )
-        os.close(writing)
-        self._reader = threading.Thread(target=self._read, args=[reading], name=check.name, daemon=True)
-        self._reader.start()
+        try:
+            os.close(writing)
+            self._reader = threading.Thread(target=self._read, args=[reading], name=check.name, daemon=True)
+            self._reader.start()
+        except BaseException:
+            # Interrupted before anybody knows of it: it must not outlive us.
+            self.stop()
+            raise
 
     def _read(self, pipe: int) -> None:
         while chunk := os.read(pipe, _CHUNK):
