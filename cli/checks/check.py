@@ -38,6 +38,7 @@ class Running:
         self._released = False
         self._lock = threading.Lock()
         reading, writing = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=[reading], name=check.name, daemon=True)
         self._process = subprocess.Popen(
             check.command,
             cwd=folder,
@@ -48,7 +49,6 @@ class Running:
         )
         try:
             os.close(writing)
-            self._reader = threading.Thread(target=self._read, args=[reading], name=check.name, daemon=True)
             self._reader.start()
         except BaseException:
             # Interrupted before anybody knows of it: it must not outlive us.
@@ -87,6 +87,8 @@ class Running:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             self._process.kill()
+        if self._reader.is_alive():
+            self._reader.join(timeout=2)  # what it said while it cleaned up
 
     def heading(self, *, ok: bool) -> None:
         """Print how it went."""
