@@ -25,7 +25,7 @@ _LINE = re.compile(r"[\s|&;<>()$`*?]")
 _RECORDED = (
     'last=$(squeue --noheader --states=all --user="$(id -un)" --format=%A --sort=-i | head -n 1); '
     "for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
-    '[ -z "$last" ] || sacct --noheader --allocations --jobs="$last" | grep -q . && break; sleep 0.3; done; '
+    '[ -z "$last" ] || sacct --noheader --allocations --format=jobid | grep -qw "$last" && break; sleep 0.3; done; '
 )
 """Waits, 6 s at most, until the user's newest job is in the database.
 

@@ -69,7 +69,7 @@ def test_sacct_waits_for_the_newest_job_to_be_recorded(machine: Path, command: l
         ["/bin/sh", "-c", line], env={"PATH": f"{machine}:{os.defpath}"}, capture_output=True, check=True, text=True
     )
     assert done.stdout == "job 42\n"
-    assert calls.read_text().splitlines() == ["--noheader --allocations --jobs=42"] * 3 + ["-X"]
+    assert calls.read_text().splitlines() == ["--noheader --allocations --format=jobid"] * 3 + ["-X"]
 
 
 def test_without_a_command_it_is_a_login_shell() -> None:
