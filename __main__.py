@@ -36,3 +36,5 @@ pulumi.export("users", [user.name for user in config.users])
 pulumi.export("machines", {machine.spec.name: machine.summary for machine in platform.machines})
 pulumi.export("admin_key", keys.admin.private_key_openssh)
 pulumi.export("config_hash", slurm.config_hash)
+# What this stack was made with: the next preview tells what an edit does, and `drift` what it should find.
+pulumi.export("config", config.model_dump(mode="json", exclude_unset=True))

@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from cli import console
@@ -20,6 +22,8 @@ from cli.interrupts import left_to_child, unwound
 UNREACHED = 255
 """ssh's own exit code, which a command there may have as well."""
 _CONNECT_SECONDS = 15
+_AT_ONCE = 32
+"""Machines that are asked side by side: each costs a process of ssh."""
 _LINE = re.compile(r"[\s|&;<>()$`*?]")
 """What makes one word a line for a shell."""
 _RECORDED = (
@@ -63,9 +67,7 @@ def run(machine: Machine, admin_key: str, user: str, command: Sequence[str]) -> 
     Raises:
         CliError: there is no ssh here.
     """
-    ssh = shutil.which("ssh")
-    if not ssh:
-        raise CliError("there is no ssh here. Install it (on Debian and Ubuntu: apt-get install openssh-client).")
+    ssh = _ssh()
     terminal = on_terminal()
     key = admin_key if admin_key.endswith("\n") else f"{admin_key}\n"
     known = f"{machine.address} {machine.host_key}\n"
@@ -83,6 +85,64 @@ def run(machine: Machine, admin_key: str, user: str, command: Sequence[str]) -> 
     return code
 
 
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A command that ended on a machine, or did not get there."""
+
+    code: int
+    """Its exit code; UNREACHED also where the machine did not answer."""
+    out: str
+    err: str
+
+    @property
+    def reached(self) -> bool:
+        """Whether the machine let us in."""
+        return self.code != UNREACHED
+
+
+def capture(machine: Machine, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> Done:
+    """Run one line as root, and return what it prints; bounded, also where the machine stops answering half-way.
+
+    Raises:
+        CliError: there is no ssh here.
+    """
+    return gather([machine], admin_key, line, stdin=stdin, seconds=seconds)[machine.name]
+
+
+def gather(
+    machines: Iterable[Machine], admin_key: str, line: str, *, stdin: str = "", seconds: float = 30
+) -> dict[str, Done]:
+    """Run one line as root on all of these machines, side by side; what each printed, by its name.
+
+    Raises:
+        CliError: there is no ssh here.
+    """
+    ssh = _ssh()
+    every = list(machines)
+    key = admin_key if admin_key.endswith("\n") else f"{admin_key}\n"
+    known = "".join(f"{machine.address} {machine.host_key}\n" for machine in every)
+    with unwound(), _private(key) as key_file, _private(known) as known_hosts:
+        options = _options(key_file, known_hosts, connect=min(_CONNECT_SECONDS, seconds))
+
+        def one(machine: Machine) -> Done:
+            argv = [ssh, *options, "-T", f"root@{machine.address}", line]
+            try:
+                done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
+            except subprocess.TimeoutExpired:
+                return Done(code=UNREACHED, out="", err=f"no answer within {seconds:.0f} s")
+            return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            return dict(zip((machine.name for machine in every), pool.map(one, every), strict=True))
+
+
+def _ssh() -> str:
+    ssh = shutil.which("ssh")
+    if not ssh:
+        raise CliError("there is no ssh here. Install it (on Debian and Ubuntu: apt-get install openssh-client).")
+    return ssh
+
+
 def _answers(address: str) -> bool:
     """Whether something listens where sshd should."""
     try:
@@ -92,7 +152,7 @@ def _answers(address: str) -> bool:
     return True
 
 
-def _options(key: str, known_hosts: str) -> list[str]:
+def _options(key: str, known_hosts: str, *, connect: float = _CONNECT_SECONDS) -> list[str]:
     """Options of ssh. The user's own configuration and agent are left out: they know nothing of these machines."""
     settings = {
         "IdentitiesOnly": "yes",
@@ -102,7 +162,7 @@ def _options(key: str, known_hosts: str) -> list[str]:
         "UserKnownHostsFile": known_hosts,
         "GlobalKnownHostsFile": "/dev/null",
         "UpdateHostKeys": "no",
-        "ConnectTimeout": str(_CONNECT_SECONDS),
+        "ConnectTimeout": f"{connect:.0f}",
         "ServerAliveInterval": "15",
         "LogLevel": "ERROR",  # no farewell after every command; errors are still said
     }

@@ -12,7 +12,7 @@ import pytest
 
 import components
 from cluster.addresses import plan
-from cluster.config import ClusterConfig
+from cluster.config import ClusterConfig, parse
 from cluster.roster import machines
 from tests.cluster import stacks
 from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
@@ -226,7 +226,12 @@ class TestOutputs:
     """What the command line reads; it has nothing else to find the machines by."""
 
     def test_they_are_these(self, seen):
-        assert set(seen.recording.outputs) == {"admin_key", "cluster", "config_hash", "login", "machines", "users"}
+        assert set(seen.recording.outputs) == {
+            "admin_key", "cluster", "config", "config_hash", "login", "machines", "users",
+        }  # fmt: skip
+
+    def test_the_configuration_can_be_read_back(self, seen):
+        assert parse({"hpc:cluster": seen.recording.outputs["config"]}) == seen.config
 
     def test_every_machine_is_there_with_how_to_reach_it(self, seen):
         addresses = plan(seen.config).of

@@ -21,6 +21,7 @@ PACKAGES = (
     "munge", "slurmctld", "slurmd", "slurm-client", "slurmdbd", "libpmix2",
     "mariadb-server",
     "python3",                              # the node's set-up is Python
+    "lsb-release",                          # prologs of the field ask it which system they run on
     "bsd-mailx", "dma",                     # /usr/bin/mail, and an agent that delivers on the machine itself
     "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
 )  # fmt: skip
