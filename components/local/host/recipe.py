@@ -22,6 +22,7 @@ PACKAGES = (
     "mariadb-server",
     "python3",                              # the node's set-up is Python
     "lsb-release",                          # prologs of the field ask it which system they run on
+    "libfaketime",                          # a machine's clock can be put wrong; it is the host's otherwise
     "bsd-mailx", "dma",                     # /usr/bin/mail, and an agent that delivers on the machine itself
     "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
 )  # fmt: skip
