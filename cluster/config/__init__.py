@@ -10,6 +10,7 @@ from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.parse import parse
 from cluster.config.partitions import Partition
 from cluster.config.schema import json_schema, schema_text
+from cluster.config.scripts import Rxdm, Script
 from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.users import User
 
@@ -26,6 +27,8 @@ __all__ = [
     "Nodeset",
     "Partition",
     "Qos",
+    "Rxdm",
+    "Script",
     "SlurmSettings",
     "Storage",
     "Timers",

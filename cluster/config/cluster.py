@@ -23,6 +23,7 @@ from cluster.config.types import (
     PartitionName,
     PlatformName,
     RegularId,
+    SystemName,
 )
 from cluster.config.users import User
 
@@ -47,6 +48,9 @@ class Image(Section):
 
     base: ImageName
     """Operating system of the catalog, which also says which Slurm it comes with. Default on local: debian-12."""
+    presents_as: SystemName | None = None
+    """On local only: the system that the machines say they are (os-release, lsb_release), so that scripts which ask
+    for it are rehearsed. Changing it makes the machines anew."""
 
 
 class ClusterConfig(Section):

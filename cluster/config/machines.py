@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from cluster.config.findings import Refused
+from cluster.config.scripts import Script
 from cluster.config.section import Section
 from cluster.config.types import Cidr, Feature, MachineTypeName, Natural, NodeCount, NodeSettings, Positive
 
@@ -57,6 +58,9 @@ class Nodeset(Section):
     """Node features that jobs can ask for with --constraint."""
     node_conf: NodeSettings = Field(default_factory=dict)
     """Parameters of the NodeName line to set or override, e.g. {Weight: 10, MemSpecLimit: 512}."""
+    scripts: tuple[Script, ...] = ()
+    """Scripts that run on these nodes, for jobs of any partition, after those of `slurm.scripts` and the partition's.
+    """
     addresses: Cidr | None = None
     """Address block of this nodeset on local, inside network.cidr. Default: an eighth of the network, in file order."""
 

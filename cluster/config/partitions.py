@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from cluster.config.scripts import Script
 from cluster.config.section import Section
 from cluster.config.types import (
     AccountName,
@@ -48,5 +49,7 @@ class Partition(Section):
     """Groups that may use the partition. Default: all."""
     allow_qos: tuple[QosName, ...] = ()
     """QOS that may be used here. Default: all."""
+    scripts: tuple[Script, ...] = ()
+    """Scripts that run on the nodes of this partition's jobs, after those of `slurm.scripts`."""
     conf: Settings = Field(default_factory=dict)
     """Further parameters of the PartitionName line, e.g. {PreemptMode: REQUEUE}."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from cluster.config.scripts import Rxdm, Script
 from cluster.config.section import Section
 from cluster.config.types import Seconds, Settings
 
@@ -52,5 +53,9 @@ class SlurmSettings(Section):
     """PrologFlags; Contain gives each job a container on its nodes before its first step."""
     job_account_gather: Literal["cgroup", "linux"] | None = None
     """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
+    scripts: tuple[Script, ...] = ()
+    """Scripts that run on every node of every job, before those of its partition and of the node's nodeset."""
+    rxdm: Rxdm | None = None
+    """The prolog of A3 Mega nodes, which starts the receive data path manager (GPUDirect-TCPXO)."""
     extra: Settings = Field(default_factory=dict)
     """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

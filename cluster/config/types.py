@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
-from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.config.platforms import built
-from cluster.config.validators import choices, keys, names, places, settings
+from cluster.config.validators import choices, keys, names, places, scripts, settings
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -64,6 +64,12 @@ ClusterCidr = Annotated[str, AfterValidator(places.cluster_cidr), _CIDR]
 MountPoint = Annotated[str, AfterValidator(places.mount_point), _PATH]
 Program = Annotated[str, AfterValidator(places.absolute_path), _PATH]
 Feature = Annotated[str, AfterValidator(names.feature)]
+ScriptName = Annotated[str, AfterValidator(scripts.script_name), _schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)]
+ScriptFile = Annotated[str, AfterValidator(scripts.script_file), _schema(examples=["scripts/gpu-check.sh"])]
+ScriptUrl = Annotated[str, AfterValidator(scripts.script_url), _schema(pattern="^https://")]
+ScriptText = Annotated[str, AfterValidator(scripts.script_text), _schema(pattern="^#!/")]
+Sha256 = Annotated[str, AfterValidator(scripts.sha256), _schema(pattern="^[0-9a-f]{64}$")]
+SystemName = Annotated[str, AfterValidator(choices.system), _schema(enum=list(SYSTEMS))]
 TresName = Annotated[str, AfterValidator(settings.tres_name), _schema(examples=["cpu", "gres/gpu"])]
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from cluster.config import ConfigError, parse
-from tests.cluster.bad import accounting, machines, partitions, people, places, settings, shape
+from tests.cluster.bad import accounting, machines, partitions, people, places, scripts, settings, shape
 from tests.cluster.stacks import findings, local
 
 BAD = {
     name: case
-    for area in (shape, machines, places, partitions, people, accounting, settings)
+    for area in (shape, machines, places, partitions, people, accounting, settings, scripts)
     for name, case in area.CASES.items()
 }
 

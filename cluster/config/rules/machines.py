@@ -21,6 +21,13 @@ LONGEST_HOST_NAME = 63
 def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of machines that do not hold."""
     yield from _image(config)
+    if config.image.presents_as and config.platform != "local":
+        yield Broken(
+            at=("image", "presents_as"),
+            given=config.image.presents_as,
+            allowed="nothing on platforms but local, whose machines run what `image.base` says",
+            todo=f"remove it, and set `image: {{base: {config.image.presents_as}}}` if that is what is meant",
+        )
     yield from _types(config)
     yield from _gpus(config)
     yield from _names(config)

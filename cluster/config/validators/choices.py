@@ -1,6 +1,6 @@
 """Choices from the catalog and from what this program can do."""
 
-from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.config.findings import Refused, listing, suggest
 from cluster.config.platforms import PLATFORMS, built
 
@@ -28,4 +28,11 @@ def image(value: str) -> str:
         raise Refused(
             f"an operating system of the catalog: {listing(IMAGES)}", suggest(value, IMAGES, "take one of these")
         )
+    return value
+
+
+def system(value: str) -> str:
+    """A system that machines can present themselves as."""
+    if value not in SYSTEMS:
+        raise Refused(f"a system of the catalog: {listing(SYSTEMS)}", suggest(value, SYSTEMS, "take one of these"))
     return value

@@ -1,0 +1,86 @@
+"""Scripts of prologs and epilogs: one content for a name, places that exist, and nothing beside them in slurm.conf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.catalog.parameters import CONF
+from cluster.catalog.prologs import NEWEST, RXDM_VERSIONS
+from cluster.config.findings import Broken, Location, listing, show
+from cluster.config.rules.partitions import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.scripts import Script
+
+
+def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
+    """Every script with its place in the file, but for the one of `slurm.rxdm`."""
+    lists: list[tuple[Location, tuple[Script, ...]]] = [(("slurm", "scripts"), config.slurm.scripts)]
+    lists += [(("partitions", name, "scripts"), one.scripts) for name, one in config.partitions.items()]
+    lists += [(("nodesets", name, "scripts"), one.scripts) for name, one in config.nodesets.items()]
+    for at, scripts in lists:
+        yield from (((*at, position), script) for position, script in enumerate(scripts))
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of scripts that do not hold."""
+    yield from _names(config)
+    yield from _rxdm(config)
+    if config.slurm.rxdm is None and not any(places(config)):
+        return
+    for key in config.slurm.extra:
+        if CONF.canonical(key) in ("Prolog", "Epilog"):
+            yield Broken(
+                at=("slurm", "extra", key),
+                given=show(config.slurm.extra[key]),
+                allowed=f"{key} only in a stack without scripts, which are run by a program of their own",
+                todo="remove it, and give the script under `slurm.scripts`",
+            )
+
+
+def _names(config: ClusterConfig) -> Iterator[Broken]:
+    first: dict[str, tuple[Location, Script]] = {}
+    for at, script in places(config):
+        before, same = first.setdefault(script.name, (at, script))
+        if before == at:
+            continue
+        if before[:-1] == at[:-1]:
+            yield Broken(
+                at=(*at, "name"),
+                given=script.name,
+                allowed="each name once in a list",
+                todo="remove the second one, or rename it; `on: [prolog, epilog]` runs one script before and after",
+            )
+        elif (same.file, same.url, same.text) != (script.file, script.url, script.text):
+            yield Broken(
+                at=(*at, "name"),
+                given=script.name,
+                allowed="the same script wherever the name stands: it is one file on the cluster",
+                todo="rename one of the two",
+            )
+
+
+def _rxdm(config: ClusterConfig) -> Iterator[Broken]:
+    rxdm = config.slurm.rxdm
+    if rxdm is None:
+        return
+    at = ("slurm", "rxdm")
+    yield from unknown((*at, "partitions"), rxdm.partitions, config.partitions, "a partition", "partitions")
+    for double in sorted({one for one in rxdm.partitions if rxdm.partitions.count(one) > 1}):
+        yield Broken(
+            at=(*at, "partitions"),
+            given=listing(rxdm.partitions),
+            allowed="each partition once",
+            todo=f"remove the second {double}",
+        )
+    version = RXDM_VERSIONS.get(rxdm.sha256 or "")
+    if version and not version.usable:
+        yield Broken(
+            at=(*at, "sha256"),
+            given=f"{version.sha256[:16]}..., the version of {version.date}",
+            allowed="a version that writes the exports that NCCL needs; this one does not, on any system",
+            todo=f"remove url and sha256 for the newest known one, of {NEWEST.date}",
+        )
