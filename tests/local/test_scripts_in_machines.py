@@ -8,33 +8,6 @@ import pytest
 
 from components.local.host.recipe import BUILD, ROOTFS, TRIM
 
-LSB_RELEASE = ROOTFS / "usr/bin/lsb_release"
-UBUNTU = 'PRETTY_NAME="Ubuntu 22.04.4 LTS"\nNAME="Ubuntu"\nVERSION_ID="22.04"\nVERSION_CODENAME=jammy\nID=ubuntu\n'
-
-
-@pytest.mark.parametrize(
-    ("options", "answer"),
-    [
-        (["-rs"], "22.04\n"),
-        (["-i", "-s"], "Ubuntu\n"),
-        (["--short", "--codename"], "jammy\n"),
-        (["-d"], "Description:\tUbuntu 22.04.4 LTS\n"),
-        (["-a"], "Distributor ID:\tUbuntu\nDescription:\tUbuntu 22.04.4 LTS\nRelease:\t22.04\nCodename:\tjammy\n"),
-        (["-cr"], "Release:\t22.04\nCodename:\tjammy\n"),
-    ],
-)
-def test_lsb_release_tells_what_os_release_says(tmp_path: Path, options: list[str], answer: str) -> None:
-    (tmp_path / "os-release").write_text(UBUNTU)
-    script = tmp_path / "lsb_release"
-    script.write_text(LSB_RELEASE.read_text().replace("/etc/os-release", str(tmp_path / "os-release")))
-    done = subprocess.run(["sh", str(script), *options], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == (answer, 0)
-
-
-def test_lsb_release_refuses_what_it_does_not_know() -> None:
-    done = subprocess.run(["sh", str(LSB_RELEASE), "-x"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "lsb_release: -x: unknown option\n")
-
 
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
@@ -53,8 +26,7 @@ def test_mount_lustre_refuses_with_a_reason(arguments: list[str], status: int, s
 
 
 SCRIPTS = [
-    BUILD, TRIM, BUILD.parent / "start-machine.sh", LSB_RELEASE, ROOTFS / "usr/sbin/mount.lustre",
-    ROOTFS / "usr/lib/hpc/machine-setup",
+    BUILD, TRIM, BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh", ROOTFS / "usr/sbin/mount.lustre", ROOTFS / "usr/lib/hpc/machine-setup",
 ]  # fmt: skip
 
 

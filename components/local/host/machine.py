@@ -23,6 +23,7 @@ from components.local.host.process import Process, run
 ORDERLY_WAIT = 30.0
 """Seconds for a machine to shut its services down in order before it is cut off."""
 _START = Path(__file__).parent / "start-machine.sh"
+_KEEP = Path(__file__).parent / "keep-machine.sh"
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 _PROPAGATE = Path("/run/systemd/nspawn/propagate")
 
@@ -148,7 +149,7 @@ def _start(design: Design, instance: str) -> str:
     )  # fmt: skip
     command = [
         # A session of its own, not a child of ours: it outlives the command that started it, and nobody waits for it.
-        "setsid", "--fork", *cgroups.prefix(design.host_id, design.root),
+        "setsid", "--fork", str(_KEEP), str(paths.run), boot, *cgroups.prefix(design.host_id, design.root),
         "unshare", "--mount", "--propagation", "slave",
         str(_START), str(paths.run), boot, str(image_root(design.images, design.image)),
         str(paths.upper), str(paths.work), str(paths.root), *machine,

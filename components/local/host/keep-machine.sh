@@ -1,0 +1,18 @@
+#!/bin/sh
+# keep-machine.sh RUN BOOT COMMAND...: runs COMMAND, which is a machine, and again after each reboot from inside.
+# It stands outside the machine's control group, which must have no process beside those of systemd-nspawn (cgroup v2).
+set -eu
+
+run=$1 boot=$2
+shift 2
+
+# systemd-nspawn --keep-unit ends with this code when its machine has rebooted, and leaves the rest to who started it.
+rebooted=133
+
+while "$@" && code=0 || code=$?; [ "$code" = "$rebooted" ]; do
+    # systemd takes a moment to give the name of an ended scope free.
+    sleep 0.5
+    # Whoever stopped the machine meanwhile has removed the record, or has started it anew with another one.
+    grep -q "\"$boot\"" "$run" 2>/dev/null || exit 0
+done
+exit "$code"
