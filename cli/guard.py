@@ -16,7 +16,7 @@ from pathlib import Path
 from typer import Exit
 
 from cli import console, home
-from cli.errors import expected
+from cli.errors import expected, words
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -39,7 +39,7 @@ def shown() -> Generator[None]:
         raise Exit(BROKEN_PIPE) from None
     except Exception as error:  # noqa: BLE001 - the last one before the user
         if isinstance(error, expected()):
-            console.error(str(error))
+            console.error(words(error))
         else:
             _report(error)
         raise Exit(1) from None

@@ -51,6 +51,14 @@ def passphrase() -> str:
         ) from error
 
 
+def passphrase_source() -> str:
+    """Where `passphrase` takes it from, in words."""
+    if _PASSPHRASE in os.environ:
+        return f"the variable {_PASSPHRASE}"
+    chosen = os.environ.get(_PASSPHRASE_FILE)
+    return f"{chosen} ({_PASSPHRASE_FILE})" if chosen else str(directory() / "passphrase")
+
+
 def passphrase_file() -> Path:
     """Path of our own passphrase file, made on first use with mode 0600."""
     file = directory() / "passphrase"

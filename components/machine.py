@@ -9,9 +9,10 @@ from pulumi_command import remote
 
 from cluster.roster import MachineSpec
 
-DIAL_ERROR_LIMIT = 30
+DIAL_ERROR_LIMIT = 10
 PER_DIAL_TIMEOUT = 10
-"""Seconds. Platforms yield machines that answer; thirty tries outlast one that is just restarting its SSH server."""
+"""Seconds. Platforms yield machines that answer; ten tries, over ten seconds where one is refused, outlast an SSH
+server that is just being restarted, and one that accepts and never speaks is given up after two minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)

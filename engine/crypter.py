@@ -99,5 +99,5 @@ class Crypter:
             _, nonce, data = ciphertext.split(":")
             return AESGCM(key).decrypt(b64decode(nonce), b64decode(data), None).decode()
         except (InvalidTag, ValueError):
-            message = "the passphrase does not fit this stack's secrets: check PULUMI_CONFIG_PASSPHRASE(_FILE)"
+            message = "the passphrase does not fit this stack's secrets (PULUMI_CONFIG_PASSPHRASE or ..._FILE)"
             raise WrongPassphrase(message) from None

@@ -39,7 +39,7 @@ class StackLocked(EngineError):  # noqa: N818 - says what happened
             f"stack {stack} is in use: {holder}.\n"
             f"Wait for that run to end. If it is gone for good, unlock the stack (this removes {holder.file})."
         )
-        self.holder = holder
+        self.stack, self.holder = stack, holder
 
 
 class WrongPassphrase(EngineError):  # noqa: N818 - says what happened
@@ -47,16 +47,16 @@ class WrongPassphrase(EngineError):  # noqa: N818 - says what happened
 
 
 class StateDamaged(EngineError):  # noqa: N818 - says what happened
-    """The state file can't be read. Nothing was changed."""
+    """The state file can't be read. Nothing was changed. `backup` is the newest state before it that can be read."""
 
-    def __init__(self, file: Path, why: str) -> None:
-        backup = file.with_name(file.name + ".bak")
+    def __init__(self, file: Path, why: str, backup: Path | None) -> None:
         hint = (
-            f"The state before the last write is in {backup}: look at both, then copy it over {file.name}."
-            if backup.exists()
-            else "There is no .bak beside it; the folder backups/ keeps one copy for each finished run."
+            f"The newest state before it that can be read is {backup}: import that one to go back."
+            if backup
+            else "No .bak beside it and nothing in the folder backups/ can be read: put back a copy of your own."
         )
         super().__init__(f"{file}: damaged ({why}). Nothing was changed.\n{hint}")
+        self.file, self.backup = file, backup
 
 
 class NotRunnable(EngineError):  # noqa: N818 - says what happened

@@ -77,7 +77,7 @@ class Run:
         """Tell of a failure; whatever needs the resource is left alone from now on."""
         with self.lock:
             self.failed.add(resource.urn)
-            event = StepFailed(resource.urn, op, values.mask(message, resource.inputs))
+            event = StepFailed(resource.urn, op, self._masked(message, resource))
             self._failures += [event] if op != "skip" else []
             self.emit(event)
 
@@ -134,9 +134,12 @@ class Run:
         timeout = resource.custom_timeouts.get({"replace": "create", "delete-replaced": "delete"}.get(op, op))
 
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
-            self.log(severity, values.mask(message, resource.inputs), resource.urn, ephemeral=ephemeral)
+            self.log(severity, self._masked(message, resource), resource.urn, ephemeral=ephemeral)
 
         return Context(resource.urn, resource.type, resource.name, log, timeout, lambda: self._stopping)
+
+    def _masked(self, message: str, resource: Resource) -> str:
+        return values.mask(message, self.providers.of(resource.type).hidden(resource.inputs))
 
     @contextmanager
     def slot(self) -> Iterator[None]:

@@ -16,12 +16,14 @@ from pathlib import Path
 from threading import Lock, RLock
 
 from engine.crypter import Crypter, Passphrase
-from engine.errors import EngineError, StateDamaged
+from engine.errors import EngineError, StateDamaged, WrongPassphrase
 from engine.resource import Resource, now
 from engine.values import SECRET, SIG, Value, is_secret, plain
 
 # The CLI whose format this is; it is written to the manifest and decides nothing.
 VERSION = "v3.272.0"
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+"""What reading a file raises that is no state."""
 
 
 class State:
@@ -51,20 +53,14 @@ class State:
     def read(file: Path) -> dict[str, Value]:
         """The deployment in a state file, as it stands there; empty if there is no file. Raises StateDamaged."""
         try:
-            text = file.read_text(encoding="utf-8")
+            return _deployment(file)
         except FileNotFoundError:
             return {}
-        try:
-            row = json.loads(text)["checkpoint"].get("latest") or {}
-            for resource in row.get("resources") or []:
-                if not (resource["urn"] and resource["type"]):
-                    raise ValueError("a resource without a URN or type")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateDamaged(file, f"{type(error).__name__}: {error}") from None
-        return row
+        except _UNREADABLE as error:
+            raise StateDamaged(file, f"{type(error).__name__}: {error}", newest_backup(file)) from None
 
     def load(self) -> None:
-        """Decrypt what the file holds. Raises WrongPassphrase, StateDamaged."""
+        """Decrypt what the file holds. Raises WrongPassphrase, which names the file, and StateDamaged."""
         decrypt = self._old_crypter.decrypt
         try:
             rows = unseal(self._row.get("resources") or [], decrypt)
@@ -72,8 +68,11 @@ class State:
             for op in unseal(self._row.get("pending_operations") or [], decrypt):
                 resource = Resource.from_json(op["resource"])
                 self.pending[resource.urn, op["type"]] = resource
+        except WrongPassphrase as error:
+            raise WrongPassphrase(f"{self.file}: {error}") from None
         except (TypeError, KeyError, ValueError) as error:
-            raise StateDamaged(self.file, f"a resource is incomplete: {error}") from None
+            why = f"a resource is incomplete: {error}"
+            raise StateDamaged(self.file, why, newest_backup(self.file)) from None
 
     # -- what a run does to it ---------------------------------------------------------------------------------
 
@@ -155,6 +154,37 @@ class State:
         write_file(history / f"{stack}-{stamp}.history.json", json.dumps(info))
         write_file(history / f"{stack}-{stamp}.checkpoint.json", text)
         write_file(backups / f"{stack}.{stamp}.json", text)
+
+
+def _deployment(file: Path) -> dict[str, Value]:
+    """The deployment in a state file. Raises one of _UNREADABLE, FileNotFoundError."""
+    row = json.loads(file.read_text(encoding="utf-8"))["checkpoint"].get("latest") or {}
+    for resource in row.get("resources") or []:
+        if not (resource["urn"] and resource["type"]):
+            raise ValueError("a resource without a URN or type")
+    return row
+
+
+def newest_backup(file: Path) -> Path | None:
+    """The newest state before `file` that can be read: its .bak, or the outcome of a run; None if there is none."""
+    project, stack = file.parent.name, file.stem
+    outcomes = (file.parents[2] / "backups" / project / stack).glob(f"{stack}.*.json")
+    for candidate in (file.with_name(file.name + ".bak"), *sorted(outcomes, reverse=True)):
+        try:
+            _deployment(candidate)
+        except (*_UNREADABLE, OSError):
+            continue
+        return candidate
+    return None
+
+
+def set_aside(file: Path) -> Path | None:
+    """Move a state file that can't be read out of the way, so that it does not become the .bak; where it is then."""
+    try:
+        State.read(file)
+    except StateDamaged:
+        return file.replace(file.with_name(f"{file.name}.damaged-{time.time_ns()}"))
+    return None
 
 
 def write_state(file: Path, name: str, deployment: dict[str, Value]) -> None:

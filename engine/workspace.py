@@ -194,16 +194,24 @@ class Stack:
         return {"version": 3, "deployment": self._existing()}
 
     def import_state(self, document: dict[str, Value]) -> None:
-        """Put a state in place of the stack's, as `pulumi stack import` does. Raises EngineError."""
-        deployment = document.get("deployment") if isinstance(document, dict) else None
+        """Put a state in place of the stack's, as `pulumi stack import` does: an export or, other than there, a copy
+        of a state file. One in its place that can't be read is set aside. Raises EngineError."""
+        document = document if isinstance(document, dict) else {}
+        copied = document.get("checkpoint")
+        deployment = copied.get("latest") if isinstance(copied, dict) else document.get("deployment")
         if not isinstance(deployment, dict) or document.get("version") != 3:
             raise EngineError("import: no deployment of version 3, as `pulumi stack export` writes it")
         prefix = f"urn:pulumi:{self.name}::{self._project.name}::"
-        strangers = [r["urn"] for r in deployment.get("resources") or [] if not r.get("urn", "").startswith(prefix)]
+        rows = deployment.get("resources") or []
+        if not isinstance(rows, list) or not all(isinstance(r, dict) and r.get("urn") and r.get("type") for r in rows):
+            raise EngineError("import: `resources` is no list of resources, each with its urn and type")
+        strangers = [r["urn"] for r in rows if not r["urn"].startswith(prefix)]
         if strangers:
             raise EngineError(f"import: {strangers[0]} is not of stack {self.name} of project {self._project.name}")
-        kept = {k: v for k, v in deployment.items() if k != "pending_operations"}
+        # An export may be of long ago; what a copy of ours says was under way is for the next run to see to.
+        kept = {k: v for k, v in deployment.items() if copied or k != "pending_operations"}
         with self._locks().hold():
+            state.set_aside(self.file)
             state.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
 
     def unlock(self) -> list[Holder]:

@@ -35,7 +35,10 @@ def export(stack: options.Stack, file: _FileOut = None) -> None:
 
 
 def import_(stack: options.Stack, file: _FileIn = None) -> None:
-    """Replace the stack's state by an exported one, from this engine or from the Pulumi CLI."""
+    """Replace the stack's state by an exported one, from this engine or from the Pulumi CLI.
+
+    Takes the copies that both keep beside the state as well: STACK.json.bak, and those in the folder backups/.
+    """
     source = "standard input" if file is None or str(file) == "-" else str(file)
     try:
         text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
@@ -44,7 +47,7 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
         raise CliError(f"{source}: can't be read: {error}.") from None
     except ValueError as error:
         raise CliError(f"{source}: not JSON ({error}). Give what `./hpc state export` wrote.") from None
-    if not isinstance(document, dict) or "deployment" not in document:
+    if not isinstance(document, dict) or not {"deployment", "checkpoint"} & document.keys():
         raise CliError(f"{source}: no state: `version` and `deployment` are expected, as `./hpc state export` writes.")
     if home.on_files():
         project.workspace().stack(stack).import_state(document)

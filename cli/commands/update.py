@@ -6,7 +6,7 @@ from typing import Literal
 from typer import Exit
 
 from cli import console, engines, guard, options, project, stackfile
-from cli.errors import CliError
+from cli.errors import CliError, words
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
 
@@ -143,11 +143,15 @@ def _embedded(kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: in
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=parallel)
         except EngineError as error:
-            view.failed(str(error))
+            view.failed(words(error))
             if isinstance(error, NotRunnable):
                 engines.require_pulumi("this needs the Pulumi CLI")
             return 1
         view.close(result)
+    if file.local and result.failures:
+        from cli import consoles
+
+        consoles.show(result.failures, file.stack)
     if kind == "up" and result.ok and file.local and not json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
     return guard.INTERRUPTED if interrupted(result) else 0 if result.ok else 1

@@ -40,6 +40,10 @@ class Provider:
     readable = False
     """Whether `read` can tell what is really there."""
 
+    def hidden(self, inputs: Props) -> Props:
+        """The inputs whose secrets no message may show: all, unless a provider knows better."""
+        return inputs
+
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         """The inputs to use, defaults filled in. Raises CheckFailed."""
         return news

@@ -14,7 +14,7 @@ from engine.diff import Diff
 from engine.errors import EngineError
 from engine.providers import process
 from engine.providers.base import CheckFailed, Context, Provider
-from engine.providers.ssh import Sessions, with_defaults
+from engine.providers.ssh import Sessions, only_keys, with_defaults
 from engine.values import Props, Value, same, secret
 
 
@@ -84,6 +84,9 @@ class RemoteCommand(_Command):
             raise CheckFailed("connection: missing; a remote command needs to know where to run")
         return {**news, "connection": secret(with_defaults(news["connection"]))}
 
+    def hidden(self, inputs: Props) -> Props:
+        return {**inputs, "connection": only_keys(inputs.get("connection"))}
+
     def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
         streams = process.wanted_streams(props)
         return self._sessions.run(
@@ -111,6 +114,9 @@ class RemoteCopy(Provider):
         if "connection" not in news or not (news.get("source") or news.get("localPath")):
             raise CheckFailed("connection and source are both needed")
         return {**news, "connection": secret(with_defaults(news["connection"]))}
+
+    def hidden(self, inputs: Props) -> Props:
+        return {**inputs, "connection": only_keys(inputs.get("connection"))}
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
         forcing = ("triggers",) if ctx.type.endswith("CopyToRemote") else ("triggers", "localPath", "remotePath")

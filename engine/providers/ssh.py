@@ -22,10 +22,12 @@ from pathlib import Path
 from engine.errors import EngineError
 from engine.providers import process
 from engine.providers.base import Context
-from engine.values import Props, Value
+from engine.values import Props, Value, is_secret, secret
 
 _DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDialTimeout": 15}
 _SESSIONS = 8  # of the ten that sshd allows on one connection (MaxSessions)
+_ALIVE = 15
+"""Seconds of silence after which a machine is asked whether it is there; ssh hangs up when it has asked three times."""
 
 
 def with_defaults(connection: Value) -> Value:
@@ -36,6 +38,15 @@ def with_defaults(connection: Value) -> Value:
     if isinstance(filled.get("proxy"), dict):
         filled["proxy"] = {**_DEFAULTS, **filled["proxy"]}
     return filled
+
+
+def only_keys(connection: Value) -> Value:
+    """A connection, secret as a whole, without what a message must show to be of use: where it leads, and as whom."""
+    inner = connection["value"] if is_secret(connection) else connection
+    if not isinstance(inner, dict):
+        return connection
+    kept = {name: value for name, value in inner.items() if name not in ("host", "port", "user", "proxy")}
+    return secret({**kept, "proxy": only_keys(inner.get("proxy"))})
 
 
 class Sessions:
@@ -116,7 +127,7 @@ class _Link:
         folder.mkdir(mode=0o700)
         self._folder, self._connection = folder, connection
         self._lock = threading.Lock()
-        self._up = False
+        self._up = self._given_up = False
         self.slots = threading.BoundedSemaphore(_SESSIONS)
         self.host = str(connection["host"])
         self.environment = {"SSH_ASKPASS_REQUIRE": "never"}
@@ -130,7 +141,7 @@ class _Link:
         """Arguments for one hop; what must not be seen goes to files in the private folder."""
         options = {
             "LogLevel": "ERROR", "ConnectTimeout": max(int(c["perDialTimeout"]), 0) or "none",
-            "ServerAliveInterval": 15, "GlobalKnownHostsFile": "/dev/null", "IdentitiesOnly": "yes",
+            "ServerAliveInterval": _ALIVE, "GlobalKnownHostsFile": "/dev/null", "IdentitiesOnly": "yes",
             "Port": int(c["port"]), "User": c["user"], "UserKnownHostsFile": "/dev/null", "StrictHostKeyChecking": "no",
         }  # fmt: skip
         if key := c.get("hostKey"):
@@ -160,10 +171,12 @@ class _Link:
         return str(path)
 
     def dial(self, ctx: Context) -> None:
-        """Have a master connection. Tries again until dialErrorLimit (-1: for ever). Raises EngineError."""
+        """Have a master connection. Tries again until dialErrorLimit (-1: for ever); who has waited that long in vain
+        is not waited for again in this run, but tried once. Raises EngineError."""
         limit = int(self._connection["dialErrorLimit"])
         shown = "inf" if limit < 0 else limit
         with self._lock:
+            limit = 0 if self._given_up else limit
             if self._up and self._ask("check"):
                 return
             attempt, pause = 0, 0.1
@@ -178,7 +191,9 @@ class _Link:
                 if ctx.stopped():
                     raise EngineError(f"{self.host}: interrupted while waiting for an SSH connection")
                 if 0 <= limit < attempt:
-                    raise EngineError(f"{self.host}: no SSH connection after {attempt} attempts: {said}")
+                    self._given_up = True
+                    tries = f"{attempt} attempt{'s' if attempt > 1 else ''}"
+                    raise EngineError(f"{self.host}: no SSH connection after {tries}: {said}")
                 ctx.log("info", f"Dial {attempt}/{shown} failed: retrying ({said.splitlines()[-1]})", ephemeral=True)
                 time.sleep(pause)
                 pause = min(pause * 1.5, 5)
@@ -191,10 +206,16 @@ class _Link:
         options = ("ControlPersist=60", "ControlMaster=yes", "SendEnv=*")
         keep = [*(f"-o{option}" for option in options), "-E", str(log), "-N", "-f"]
         env = {**os.environ, **self.environment}
-        done = subprocess.run(
-            [*self.argv, *keep, "--", self.host], env=env, check=False, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        # ssh itself gives up on a machine that does not answer, or does not go on speaking; this is in case it doesn't.
+        allowed = int(self._connection["perDialTimeout"])
+        try:
+            done = subprocess.run(
+                [*self.argv, *keep, "--", self.host], env=env, check=False, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                timeout=allowed + _ALIVE * 4 if allowed > 0 else None,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            return f"no login within {error.timeout:.0f} s"
         if done.returncode == 0:
             return None
         text = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""

@@ -200,6 +200,19 @@ class TestRemote:
         dials = [log for log in bench.of(events.Log) if log.message.startswith("Dial")]
         assert [log.ephemeral for log in dials] == [True, True]
 
+    def test_one_that_accepts_and_never_speaks_is_given_up_and_not_waited_for_twice(self, bench, machine):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            at = machine.connection(port=silent.getsockname()[1], dial_error_limit=2, per_dial_timeout=1)
+            # Two that depend on nothing: the second finds that the first has waited in vain.
+            more = f"remote.Command('d', connection={at}, create='true')\n"
+            bench.program(remote(machine, "true", connection=at) + more)
+            result = bench.up()
+        said = sorted(failure.message for failure in result.failures)
+        assert said[0].startswith("127.0.0.1: no SSH connection after 1 attempt: ")
+        assert said[1].startswith("127.0.0.1: no SSH connection after 3 attempts: ")
+        assert "timed out" in said[0]
+        assert result.seconds < 8
+
     def test_many_commands_share_a_connection_and_none_blocks_the_others(self, bench, machine):
         """More than asyncio's own executor, and more than one connection's sessions, would let through at a time."""
         bench.program(

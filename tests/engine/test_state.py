@@ -1,6 +1,7 @@
 """The state file is the CLI's: its form, its encryption, what is done when it is damaged."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,10 +143,45 @@ def test_a_damaged_state_is_named_with_its_backup_and_left_alone(bench, how):
         bench.up()
     assert f"{file}.bak" in str(caught.value)
     assert file.read_text() == damaged
-    backup = file.with_name(file.name + ".bak")
-    backup.replace(file)
+    backup = caught.value.backup
+    assert backup == file.with_name(file.name + ".bak")
+    kept = backup.read_text()
+    bench.stack().import_state(json.loads(kept))
+    assert [aside.read_text() for aside in file.parent.glob("*.damaged-*")] == [damaged]
+    assert backup.read_text() == kept, "the good one is not replaced by the bad one"
     assert bench.up().ok
     assert set(bench.resources()) == {"a", "b"}
+
+
+def test_a_damaged_state_with_a_damaged_backup_names_the_outcome_of_the_run_before(bench):
+    bench.up("a")
+    bench.up("a", "b")
+    file = bench.stack().file
+    for broken in (file, file.with_name(file.name + ".bak")):
+        broken.write_text(broken.read_text()[:100])
+    with pytest.raises(StateDamaged) as caught:
+        bench.preview()
+    assert caught.value.backup is not None
+    assert caught.value.backup.parent.name == "dev"
+    bench.stack().import_state(json.loads(caught.value.backup.read_text()))
+    assert bench.up().summary == "nothing to do"
+    shutil.rmtree(bench.root.parent / "project-backend/.pulumi/backups")
+    for broken in (file, file.with_name(file.name + ".bak")):
+        broken.write_text("")
+    with pytest.raises(StateDamaged, match="put back a copy of your own"):
+        bench.preview()
+
+
+def test_what_a_copy_of_the_state_says_was_under_way_is_seen_to(bench):
+    """An export may be of long ago, and forgets it; the copy beside the state is of a moment ago."""
+    bench.up("a")
+    document = json.loads(bench.stack().file.read_text())
+    latest = document["checkpoint"]["latest"]
+    latest["pending_operations"] = [{"type": "updating", "resource": latest["resources"][-1]}]
+    bench.stack().import_state(document)
+    assert bench.up().counts["update"] == 1
+    bench.stack().import_state({"version": 3, "deployment": latest})
+    assert bench.up().summary == "nothing to do"
 
 
 def test_export_and_import_carry_a_stack_over(bench):
@@ -162,6 +198,9 @@ def test_export_and_import_carry_a_stack_over(bench):
         {},
         {"version": 4, "deployment": {}},
         {"version": 3, "deployment": {"resources": [{"urn": "urn:x"}]}},
+        {"version": 3, "deployment": {"resources": [{"urn": "urn:x", "type": "a:b:c"}]}},
+        {"version": 3, "deployment": {"resources": 7}},
+        {"version": 3, "checkpoint": {"latest": None}},
     ):
         with pytest.raises(EngineError, match="import"):
             bench.stack().import_state(wrong)

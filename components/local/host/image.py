@@ -126,7 +126,7 @@ def _check_space(images: Path) -> None:
     if free < DISK_NEEDED:
         msg = (
             f"base image: {images} has {free // 10**6} MB free and making it needs {DISK_NEEDED // 10**6} MB: "
-            "free some space, or set HPC_LOCAL_ROOT to a folder on a larger disk"
+            "free some space, or set HPC_LOCAL_IMAGES (images alone) or HPC_LOCAL_ROOT to a folder on a larger disk"
         )
         raise HostError(msg)
 

@@ -44,12 +44,14 @@ def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> No
     while time.monotonic() < deadline:
         try:
             with socket.create_connection((address, 22), timeout=2) as connection:
-                if connection.recv(4) == b"SSH-":
+                said = connection.recv(4)
+                if said == b"SSH-":
                     return
+                problem = f"it said {said!r}" if said else "it hung up"
         except OSError as error:
             problem = str(error)
         time.sleep(0.05)
-    text = f"machine {name}: its SSH server is up, but {address} port 22 can't be reached from this host ({problem})"
+    text = f"machine {name}: its SSH server is up, but does not greet this host at {address} port 22 ({problem})"
     raise HostError(_explain(text, console))
 
 

@@ -1,0 +1,111 @@
+"""What a person gets wrong, or finds broken, at the command line: said in words that end with what to do, and nothing
+is lost by it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cli import consoles
+from components.local.host.paths import MachinePaths
+from engine import crypter
+from tests.cli.conftest import Hpc
+
+PROGRAM = "import pulumi\npulumi.export('word', pulumi.Output.secret('hush'))\npulumi.export('shown', {shown!r})\n"
+
+
+@pytest.fixture
+def state(root: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state file of `dev`, which has been up twice and holds a secret; no machine is involved."""
+    monkeypatch.setattr(crypter, "ROUNDS", 10)
+    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+    for shown in ("one", "two"):
+        (root / "__main__.py").write_text(PROGRAM.format(shown=shown))
+        assert hpc("up", "dev").code == 0
+    return root.parent / "home/.pulumi/stacks/hpc/dev.json"
+
+
+class TestStateCutShort:
+    def test_it_is_refused_with_the_command_that_goes_back_and_that_works(self, hpc: Hpc, state: Path) -> None:
+        whole = state.read_text()
+        state.write_text(whole[: len(whole) // 2])
+        for command in ("up", "preview", "destroy", "refresh", "outputs"):
+            ended = hpc(command, "dev")
+            assert ended.code == 1
+            assert ended.err.startswith(f"error: {state}: damaged (JSONDecodeError: ")
+            assert f"The newest state before it that can be read is {state}.bak" in ended.err
+            assert state.read_text() == whole[: len(whole) // 2]
+        way_back = next(line for line in ended.err.splitlines() if line.startswith("Go back with: ./hpc "))
+        assert hpc(*way_back.removeprefix("Go back with: ./hpc ").split()).code == 0
+        assert hpc("up", "dev").code == 0
+        assert json.loads(hpc("outputs", "dev", "--json", "--show-secrets").out) == {"shown": "two", "word": "hush"}
+
+    def test_an_import_that_is_cut_short_itself_changes_nothing(self, hpc: Hpc, state: Path) -> None:
+        before, half = state.read_bytes(), state.with_name("half")
+        half.write_bytes(before[:100])
+        ended = hpc("state", "import", "dev", str(half))
+        assert (ended.code, state.read_bytes()) == (1, before)
+        assert ended.err.startswith(f"error: {half}: not JSON")
+
+
+class TestWrongPassphrase:
+    @pytest.mark.parametrize("command", ["up", "preview", "destroy", "refresh", "outputs"])
+    def test_it_says_where_it_came_from_and_nothing_is_touched(
+        self, hpc: Hpc, state: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    ) -> None:
+        before = state.read_bytes()
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "wrong")
+        ended = hpc(command, "dev", *(["--show-secrets"] if command == "outputs" else []))
+        assert ended.code == 1
+        assert "the passphrase does not fit this stack's secrets" in ended.err
+        assert "It was taken from the variable PULUMI_CONFIG_PASSPHRASE. Nothing was changed" in ended.err
+        assert state.read_bytes() == before
+        monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
+        assert hpc("outputs", "dev", "word", "--show-secrets").out == "hush\n"
+
+    def test_a_file_that_was_exchanged_is_named(self, hpc: Hpc, state: Path) -> None:
+        file = state.parents[3] / "passphrase"
+        file.write_text("another\n")
+        ended = hpc("up", "dev")
+        assert ended.code == 1
+        assert f"It was taken from {file}." in ended.err
+        assert ended.err.startswith(f"error: {state}: ")
+
+
+def test_a_stack_in_use_names_its_holder_and_how_to_free_it(hpc: Hpc, state: Path) -> None:
+    lock = state.parents[2] / "locks/organization/hpc/dev/other.json"
+    row = {"pid": 1, "username": "alice", "hostname": "elsewhere", "timestamp": "2026-01-02T03:04:05Z"}
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text(json.dumps(row))
+    ended = hpc("up", "dev")
+    assert ended.code == 1
+    assert "stack dev is in use: alice@elsewhere (pid 1) holds it since 2026-01-02T03:04:05Z" in ended.err
+    assert "Unlock it with: ./hpc state unlock dev\n" in ended.err
+    assert hpc("state", "unlock", "dev").code == 0
+    assert hpc("up", "dev").code == 0
+
+
+class TestConsoles:
+    """What is shown of a machine that SSH did not get through to."""
+
+    def test_of_one_that_is_dead(self, tmp_path: Path) -> None:
+        (tmp_path / "console.log").write_text("Kernel panic\n\x1b[31mred\x1b[0m\n")
+        assert consoles.told(MachinePaths(tmp_path), "dev") == [
+            f"Machine {tmp_path.name} does not run; the last lines of its console:",
+            "  Kernel panic",
+            "  red",
+            "Start it again, its disk as it is: ./hpc up dev",
+        ]
+
+    def test_of_one_that_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Process:
+            def children(self) -> list[int]:
+                return [os.getpid()]
+
+        monkeypatch.setattr("components.local.host.machine.running", lambda _paths: Process())
+        paths = MachinePaths(tmp_path)
+        assert consoles.told(paths, "dev") == [
+            f"Machine {tmp_path.name} runs, but does not answer SSH; its console is empty ({paths.console})",
+            f"Cut it off and start it again, its disk as it is: kill -KILL {os.getpid()}; ./hpc up dev",
+        ]

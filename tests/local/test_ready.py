@@ -1,0 +1,76 @@
+"""A machine that does not answer is waited for as long as is said, and no longer; the error has its console's end."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from components.local.host import ready
+from components.local.host.errors import HostError
+from components.local.host.process import Process
+
+
+@pytest.fixture
+def me(monkeypatch: pytest.MonkeyPatch) -> Process:
+    """This very process as a machine whose sshd listens, and which may take a second to greet."""
+    monkeypatch.setattr(ready, "_listens", lambda _process: True)
+    monkeypatch.setattr(ready, "PATIENCE", 1.0)
+    process = Process.of(os.getpid())
+    assert process is not None
+    return process
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Path:
+    path = tmp_path / "console.log"
+    path.write_text("[  OK  ] Started ssh.service\nsshd: out of entropy\n")
+    return path
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Listens in the place of every port 22."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect, at = socket.create_connection, server.getsockname()
+        monkeypatch.setattr(ready.socket, "create_connection", lambda _address, timeout: connect(at, timeout))
+        yield server
+
+
+def _given_up(process: Process, console: Path) -> str:
+    began = time.monotonic()
+    with pytest.raises(HostError) as caught:
+        ready.wait_for_ssh("dev-cpu-0", process, "10.7.0.9", console)
+    assert time.monotonic() - began < 6
+    return str(caught.value)
+
+
+def test_one_that_accepts_and_never_speaks_is_given_up(me: Process, console: Path, listener: socket.socket) -> None:
+    assert _given_up(me, console) == (
+        "machine dev-cpu-0: its SSH server is up, but does not greet this host at 10.7.0.9 port 22 (timed out); "
+        "the last lines of its console:\n  [  OK  ] Started ssh.service\n  sshd: out of entropy"
+    )
+
+
+@pytest.mark.parametrize(("words", "problem"), [(b"HTTP/1.1 400", "it said b'HTTP'"), (b"", "it hung up")])
+def test_one_that_says_something_else_is_given_up(
+    me: Process, console: Path, listener: socket.socket, words: bytes, problem: str
+) -> None:
+    def answer() -> None:
+        with suppress(OSError):  # the listener is closed
+            while True:
+                connection, _ = listener.accept()
+                connection.sendall(words)
+                connection.close()
+
+    Thread(target=answer, daemon=True).start()
+    assert f"({problem}); the last lines" in _given_up(me, console)
+
+
+def test_one_that_greets_is_ready(me: Process, console: Path, listener: socket.socket) -> None:
+    Thread(target=lambda: listener.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), daemon=True).start()
+    ready.wait_for_ssh("dev-cpu-0", me, "10.7.0.9", console)
