@@ -136,3 +136,21 @@ PARTITION = Table(
     },
 )
 """Parameters of PartitionName lines."""
+
+RECONFIGURED = frozenset(
+    """
+    AccountingStorageEnforce AccountingStoreFlags BatchStartTimeout CompleteWait DebugFlags DefMemPerCPU
+    DefMemPerNode EnforcePartLimits Epilog EpilogSlurmctld HealthCheckInterval HealthCheckNodeState
+    HealthCheckProgram InactiveLimit JobRequeue KillWait MailDomain MailProg MaxArraySize MaxMemPerCPU
+    MaxMemPerNode MessageTimeout MinJobAge NodeSet OverTimeLimit PartitionName PriorityDecayHalfLife
+    PriorityFavorSmall PriorityMaxAge PriorityWeightAge PriorityWeightFairshare PriorityWeightJobSize
+    PriorityWeightPartition PriorityWeightQOS PrivateData Prolog PrologEpilogTimeout PrologSlurmctld
+    PropagateResourceLimits PropagateResourceLimitsExcept ResumeTimeout ReturnToService SchedulerParameters
+    SlurmctldDebug SlurmctldTimeout SlurmdDebug SlurmdTimeout SuspendTime SuspendTimeout TaskEpilog TaskProlog
+    UnkillableStepProgram UnkillableStepTimeout
+    """.lower().split()
+)
+"""One-line parameters, in lower case, that follow `scontrol reconfigure`; what is not here needs a restart.
+
+The same as scripts/node/changes.py, which decides on the machine, by the text of the files; a test compares the two.
+"""

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.section import Section
-from cluster.config.types import Seconds, Settings
+from cluster.config.types import Natural, Seconds, Settings
 
 
 class Timers(Section):
@@ -47,6 +47,8 @@ class SlurmSettings(Section):
     """When a down node comes back by itself: 0 never, 1 if it had only stopped answering, 2 whenever it registers."""
     join_seconds: Seconds = 300
     """How long `up` waits for nodes to be idle, in seconds; a node with a baked image boots in about two minutes."""
+    drain_seconds: Natural = 3600
+    """How long `up` waits, in seconds, for the jobs of nodes that leave, before it gives up and leaves them drained."""
     mpi_default: Literal["none", "pmi2", "pmix"] = "pmix"
     """How srun starts MPI ranks unless told otherwise."""
     prolog_flags: tuple[Literal["Alloc", "Contain", "DeferBatch", "NoHold", "Serial", "X11"], ...] = ("Contain",)

@@ -1,0 +1,187 @@
+"""Each field of the configuration, and what changing it does to running jobs.
+
+The table speaks before an `up`; on the machine, the text of the rendered files decides (scripts/node/changes.py). A
+test holds the two together, and the table to the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cluster.config import verdicts
+from cluster.config.consequence import Consequence, Effect, nothing, reconfigure, refused, replace, restart
+from cluster.config.edits import Edit, edits
+from cluster.config.findings import show
+from cluster.config.section import Section
+
+if TYPE_CHECKING:
+    from cluster.config.cluster import ClusterConfig
+
+Verdict = Consequence | Callable[[Edit], Consequence]
+
+_PARTITION = reconfigure("the partition's line in slurm.conf; jobs that run keep what they were given")
+_TIMER = reconfigure("a timer that follows `scontrol reconfigure`")
+_DATABASE = nothing("Slurm's database takes it over; jobs that run keep what they were given")
+_LIMIT = nothing("Slurm's database takes it over; it holds for jobs that start from then on")
+_PEOPLE = nothing("every machine follows within seconds, without a daemon's restart")
+_LAUNCH = restart("slurmctld and slurmd restart; jobs that run keep what they were started with")
+_SCRIPT = reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
+
+TABLE: Mapping[str, Verdict] = {
+    "platform": refused("a cluster can't move from one platform to another"),
+    "name": refused("every host name, Slurm's state and the accounting database carry the name"),
+    "network.cidr": refused("machines are known by their addresses"),
+    "storage.shared": verdicts.shared,
+    "image.base": replace(f"every machine is made anew, and {verdicts.DATABASE_LOST}", verdicts.SAVE_RECORDS),
+    "image.presents_as": replace(
+        f"every machine is made anew as the other system, and {verdicts.DATABASE_LOST}", verdicts.SAVE_RECORDS
+    ),
+    "controller.machine_type": verdicts.controller_machine,
+    "login.on": verdicts.logins,
+    "login.count": verdicts.logins,
+    "login.machine_type": verdicts.login_machine,
+    "nodesets": verdicts.nodeset_order,
+    "nodesets.*": verdicts.nodeset,
+    "nodesets.*.on": verdicts.nodes_on,
+    "nodesets.*.count": verdicts.count,
+    "nodesets.*.machine_type": verdicts.node_machine,
+    "nodesets.*.gpus.type": verdicts.node_machine,
+    "nodesets.*.gpus.count": verdicts.node_machine,
+    "nodesets.*.features": restart("slurmctld and the nodeset's slurmd restart to know them; jobs run on"),
+    "nodesets.*.node_conf.*": verdicts.node_conf,
+    "nodesets.*.addresses": verdicts.addresses,
+    "partitions.*": verdicts.partition,
+    **dict.fromkeys(
+        (
+            f"partitions.*.{key}"
+            for key in (
+                "nodesets", "default", "exclusive", "max_time", "default_time", "def_mem_per_cpu", "max_mem_per_cpu",
+                "min_nodes", "max_nodes", "priority_tier", "qos", "allow_accounts", "allow_groups", "allow_qos",
+                "conf.*",
+            )
+        ),
+        _PARTITION,
+    ),
+    "groups.*": verdicts.group,
+    "users.*": verdicts.user,
+    "users.*.uid": refused("the user's files and running jobs belong to the number: put it back"),
+    "users.*.gid": verdicts.gid,
+    "users.*.groups": _PEOPLE,
+    "users.*.keys": _PEOPLE,
+    "users.*.shell": _PEOPLE,
+    "users.*.account": _DATABASE,
+    "users.*.accounts": nothing("sacctmgr refuses to take away an account that has jobs of the user's running"),
+    "users.*.qos": _DATABASE,
+    "accounting.accounts.*": verdicts.account,
+    **dict.fromkeys(
+        (f"accounting.accounts.*.{key}" for key in ("parent", "description", "organization", "fairshare")), _DATABASE
+    ),
+    "accounting.qos.*": verdicts.qos,
+    **dict.fromkeys(
+        (
+            f"accounting.qos.*.{key}"
+            for key in (
+                "priority", "max_wall", "max_jobs_per_user", "max_submit_jobs_per_user", "max_tres_per_job.*",
+                "max_tres_per_user.*", "grp_tres.*", "flags",
+            )
+        ),
+        _LIMIT,
+    ),
+    "accounting.qos.*.preempt": nothing("Slurm's database takes it over; jobs of the QOS named may be stopped then"),
+    "accounting.enforce": reconfigure("holds for jobs that are submitted from then on"),
+    "accounting.purge_after_months": nothing("slurmdbd restarts, and slurmctld keeps its records until it is back"),
+    "slurm.version": replace(
+        f"Slurm comes with the machines' image: every machine is made anew, and {verdicts.DATABASE_LOST}",
+        verdicts.SAVE_RECORDS,
+    ),
+    **{
+        f"slurm.timers.{key}": _TIMER
+        for key in (
+            "slurmctld", "slurmd", "inactive", "kill_wait", "min_job_age", "unkillable_step", "message", "batch_start",
+            "prolog_epilog",
+        )
+    },
+    "slurm.timers.wait": restart("slurmctld restarts; steps that run keep the time they were started with"),
+    "slurm.consumable": restart("slurmctld restarts; jobs that run keep the cores or threads that they have"),
+    "slurm.return_to_service": reconfigure("holds for nodes that come back from then on"),
+    "slurm.join_seconds": nothing("how long `up` waits, and nothing else"),
+    "slurm.drain_seconds": nothing("how long `up` waits, and nothing else"),
+    **{
+        f"{place}scripts.*{key}": _SCRIPT
+        for place in ("slurm.", "partitions.*.", "nodesets.*.")
+        for key in ("", ".on", ".file", ".url", ".text", ".sha256")
+    },
+    **{f"slurm.rxdm.{key}": _SCRIPT for key in ("partitions", "file", "url", "sha256")},
+    "slurm.mpi_default": _LAUNCH,
+    "slurm.prolog_flags": _LAUNCH,
+    "slurm.job_account_gather": _LAUNCH,
+    "slurm.extra.*": verdicts.extra,
+    "deletion_protection": nothing("only `destroy` asks for it"),
+}  # fmt: skip
+"""Consequence of a change, by pattern; `*` stands for a name, and a pattern that ends with one for its coming, going
+or, where it is a value, changing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldChange:
+    """One edit with its consequence, in words to be shown."""
+
+    path: str
+    """Dotted, such as `partitions.cpu.max_time`."""
+    old: str
+    new: str
+    effect: Effect
+    reason: str
+    command: str
+    """What to type."""
+
+    @property
+    def shown(self) -> str:
+        """Path and values on one line."""
+        if self.old == _NOTHING and self.new == _THERE:
+            return f"{self.path}: added"
+        if self.old == _THERE and self.new == _NOTHING:
+            return f"{self.path}: removed"
+        return f"{self.path}: {self.old} -> {self.new}"
+
+
+_NOTHING, _THERE = "nothing", "(as written)"
+
+
+def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[FieldChange]:
+    """What leads from one configuration to another does to running jobs: worst first, then in the order of the file.
+
+    `before` is what the cluster runs with; `stack` its stack's name, for the commands.
+    """
+    found = [_judged(edit, stack) for edit in edits(before, after)]
+    return sorted(found, key=lambda change: -change.effect.harm)
+
+
+def worst(changes: list[FieldChange]) -> Effect:
+    """The effect that harms running jobs most; of no change, none."""
+    return max((change.effect for change in changes), key=lambda effect: effect.harm, default=Effect.NOTHING)
+
+
+def consequence(edit: Edit) -> Consequence:
+    """What the table says of one edit."""
+    verdict = TABLE[edit.pattern]
+    return verdict if isinstance(verdict, Consequence) else verdict(edit)
+
+
+def _judged(edit: Edit, stack: str) -> FieldChange:
+    told = consequence(edit)
+    return FieldChange(
+        path=edit.dotted,
+        old=_shown(edit.old),
+        new=_shown(edit.new),
+        effect=told.effect,
+        reason=told.reason,
+        command=told.command.format(stack=stack),
+    )
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
+    """A value as a stack file has it; a whole section stands there as written."""
+    return _THERE if isinstance(value, Section) else show(value)

@@ -1,0 +1,200 @@
+"""One change of every field of the configuration, and what it is to do to running jobs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.config.consequence import Effect
+from cluster.config.effects import TABLE
+
+Cluster = dict[str, Any]
+
+
+def script(place: str, **values: str | list[str]) -> Cluster:
+    """A script of a place; with a name of its own, since a name stands for one file of the whole cluster."""
+    return {"name": f"10-{place}", **(values if values and "on" not in values else {"text": "#!/bin/sh\n", **values})}
+
+
+LAB: Cluster = {
+    "platform": "local",
+    "name": "lab",
+    "nodesets": {
+        "cpu": {"count": 3},
+        "gpu": {"machine_type": "local-2c-2gpu", "scripts": [script("nodesets")]},
+        "bare": {"machine_type": "local-2c", "gpus": {"type": "standin", "count": 1}},
+    },
+    "partitions": {
+        "cpu": {"nodesets": ["cpu"], "default": True},
+        "gpu": {"nodesets": ["gpu"], "scripts": [script("partitions")]},
+    },
+    "slurm": {"scripts": [script("slurm")]},
+    "groups": {"ml": 3001},
+    "users": [
+        {"name": "alice", "uid": 2001, "groups": ["ml"], "account": "research"},
+        {"name": "bob", "uid": 2002, "account": "research"},
+    ],
+    "accounting": {
+        "accounts": [{"name": "research"}, {"name": "teaching"}],
+        "qos": [{"name": "urgent", "priority": 100}, {"name": "idle"}],
+    },
+}
+Sample = tuple[str, Callable[[Cluster], Any], Effect]
+
+
+def at(*path: str, **values: Any) -> Callable[[Cluster], None]:
+    """An edit that sets keys of a section, which is made where it is not there."""
+
+    def change(cluster: Cluster) -> None:
+        section: Any = cluster
+        for step in path:
+            section = (
+                next(one for one in section if one["name"] == step)
+                if isinstance(section, list)
+                else section.setdefault(step, {})
+            )
+        section.update(values)
+
+    return change
+
+
+def gone(*path: str) -> Callable[[Cluster], None]:
+    """An edit that removes a key, or the member of a list that has the name."""
+
+    def change(cluster: Cluster) -> None:
+        section: Any = cluster
+        for step in path[:-1]:
+            section = section[step]
+        if isinstance(section, list):
+            section[:] = [one for one in section if one["name"] != path[-1]]
+        else:
+            del section[path[-1]]
+
+    return change
+
+
+def partition(**values: Any) -> Sample:
+    key = next(iter(values))
+    nested = "partitions.*.conf.*" if key == "conf" else f"partitions.*.{key}"
+    return (nested, at("partitions", "cpu", **values), Effect.RECONFIGURE)
+
+
+def qos(**values: Any) -> Sample:
+    key, value = next(iter(values.items()))
+    pattern = f"accounting.qos.*.{key}" + (".*" if isinstance(value, dict) else "")
+    return (pattern, at("accounting", "qos", "urgent", **values), Effect.NOTHING)
+
+
+def timer(name: str, effect: Effect = Effect.RECONFIGURE) -> Sample:
+    return (f"slurm.timers.{name}", at("slurm", "timers", **{name: 29 if name == "message" else 400}), effect)
+
+
+SAMPLES: list[Sample] = [
+    ("name", at(name="other"), Effect.REFUSED),
+    ("network.cidr", at(network={"cidr": "10.99.0.0/20"}), Effect.REFUSED),
+    ("storage.shared", at(storage={"shared": ["/home", "/opt/apps"]}), Effect.REFUSED),
+    ("storage.shared", at(storage={"shared": ["/home", "/opt/apps", "/var/mail", "/data"]}), Effect.NOTHING),
+    ("storage.shared", at(storage={"shared": ["/opt/apps", "/home", "/var/mail"]}), Effect.NOTHING),
+    ("image.presents_as", at("image", presents_as="ubuntu-2204"), Effect.REPLACE),
+    ("controller.machine_type", at(controller={"machine_type": "local-2c"}), Effect.NOTHING),
+    ("controller.machine_type", at(controller={"machine_type": "local-2c-2gpu"}), Effect.REPLACE),
+    ("login.on", at(login={"on": "controller"}), Effect.REPLACE),
+    ("login.count", at(login={"count": 2}), Effect.NOTHING),
+    ("login.count", at(login={"count": 0}), Effect.REPLACE),
+    ("login.machine_type", at(login={"machine_type": "local-2c"}), Effect.NOTHING),
+    ("login.machine_type", at(login={"machine_type": "local-2c-2gpu"}), Effect.REPLACE),
+    ("nodesets.*", at("nodesets", extra={}), Effect.RESTART),
+    ("nodesets.*", gone("nodesets", "bare"), Effect.DRAIN),
+    ("nodesets.*.on", at("nodesets", cpu={"on": "controller"}), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count=4), Effect.RESTART),
+    ("nodesets.*.count", at("nodesets", "cpu", count=1), Effect.DRAIN),
+    ("nodesets.*.machine_type", at("nodesets", "cpu", machine_type="local-4c"), Effect.DRAIN),
+    ("nodesets.*.machine_type", at("nodesets", "cpu", machine_type="local-2c-2gpu"), Effect.REPLACE),
+    ("nodesets.*.gpus.count", at("nodesets", "bare", "gpus", count=2), Effect.REPLACE),
+    ("nodesets.*.gpus.type", at("nodesets", "cpu", gpus={"type": "standin", "count": 1}), Effect.REPLACE),
+    ("nodesets.*.features", at("nodesets", "cpu", features=["fast"]), Effect.RESTART),
+    ("nodesets.*.node_conf.*", at("nodesets", "cpu", node_conf={"weight": 10}), Effect.RESTART),
+    ("nodesets.*.node_conf.*", at("nodesets", "cpu", node_conf={"sockets": 2}), Effect.DRAIN),
+    ("nodesets.*.addresses", at("nodesets", "cpu", addresses="10.77.10.0/24"), Effect.REFUSED),
+    ("nodesets.*.addresses", at("nodesets", "cpu", addresses="10.77.2.0/23"), Effect.NOTHING),
+    ("nodesets", lambda c: c.update(nodesets=dict(reversed(c["nodesets"].items()))), Effect.REFUSED),
+    ("partitions.*", at("partitions", night={"nodesets": ["cpu"]}), Effect.RECONFIGURE),
+    ("partitions.*", gone("partitions", "gpu"), Effect.DRAIN),
+    partition(nodesets=["cpu", "gpu"]),
+    ("partitions.*.default", lambda c: [at("partitions", n, default=n == "gpu")(c) for n in ("cpu", "gpu")],
+     Effect.RECONFIGURE),
+    partition(exclusive=True),
+    partition(max_time="01:00:00"),
+    partition(default_time="01:00:00"),
+    partition(def_mem_per_cpu=100),
+    partition(max_mem_per_cpu=500),
+    partition(min_nodes=2),
+    partition(max_nodes=2),
+    partition(priority_tier=3),
+    partition(qos="urgent"),
+    partition(allow_accounts=["research"]),
+    partition(allow_groups=["ml"]),
+    partition(allow_qos=["urgent"]),
+    partition(conf={"GraceTime": 30}),
+    ("groups.*", at("groups", other=3002), Effect.NOTHING),
+    ("groups.*", at("groups", ml=3009), Effect.REFUSED),
+    ("users.*", lambda c: c["users"].append({"name": "dave", "uid": 2007, "account": "research"}), Effect.NOTHING),
+    ("users.*", gone("users", "bob"), Effect.NOTHING),
+    ("users.*.uid", at("users", "bob", uid=2044), Effect.REFUSED),
+    ("users.*.gid", at("users", "bob", gid=3001), Effect.REFUSED),
+    ("users.*.gid", at("users", "bob", gid=2002), Effect.NOTHING),
+    ("users.*.groups", at("users", "bob", groups=["ml"]), Effect.NOTHING),
+    ("users.*.keys", at("users", "bob", keys=["ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43]),
+     Effect.NOTHING),
+    ("users.*.shell", lambda c: c["users"][1].update({"shell": "/bin/sh"}), Effect.NOTHING),
+    ("users.*.account", at("users", "bob", account="teaching"), Effect.NOTHING),
+    ("users.*.accounts", at("users", "bob", accounts=["teaching"]), Effect.NOTHING),
+    ("users.*.qos", at("users", "bob", qos=["urgent"]), Effect.NOTHING),
+    ("accounting.accounts.*", lambda c: c["accounting"]["accounts"].append({"name": "lab"}), Effect.NOTHING),
+    ("accounting.accounts.*", gone("accounting", "accounts", "teaching"), Effect.NOTHING),
+    *(
+        (f"accounting.accounts.*.{key}", at("accounting", "accounts", "teaching", **{key: value}), Effect.NOTHING)
+        for key, value in {
+            "parent": "research", "description": "x", "organization": "y", "fairshare": 3,
+        }.items()
+    ),
+    ("accounting.qos.*", lambda c: c["accounting"]["qos"].append({"name": "long"}), Effect.NOTHING),
+    ("accounting.qos.*", gone("accounting", "qos", "idle"), Effect.NOTHING),
+    qos(priority=7),
+    qos(max_wall="01:00:00"),
+    qos(max_jobs_per_user=3),
+    qos(max_submit_jobs_per_user=3),
+    qos(max_tres_per_job={"cpu": 4}),
+    qos(max_tres_per_user={"gres/gpu": 4}),
+    qos(grp_tres={"node": 4}),
+    qos(preempt=["idle"]),
+    qos(flags=["NoDecay"]),
+    ("accounting.enforce", at("accounting", enforce=["associations"]), Effect.RECONFIGURE),
+    ("accounting.purge_after_months", at("accounting", purge_after_months=6), Effect.NOTHING),
+    *(timer(n) for n in ("slurmctld", "slurmd", "inactive", "kill_wait", "min_job_age", "unkillable_step", "message",
+                         "batch_start", "prolog_epilog")),
+    timer("wait", Effect.RESTART),
+    ("slurm.consumable", at("slurm", consumable="cpu"), Effect.RESTART),
+    ("slurm.return_to_service", at("slurm", return_to_service=1), Effect.RECONFIGURE),
+    ("slurm.join_seconds", at("slurm", join_seconds=30), Effect.NOTHING),
+    ("slurm.drain_seconds", at("slurm", drain_seconds=30), Effect.NOTHING),
+    *(
+        (".".join((*("*" if step in ("cpu", "gpu") else step for step in place), "scripts.*", *key)),
+         at(*place, scripts=scripts), Effect.RECONFIGURE)
+        for place in (("slurm",), ("partitions", "gpu"), ("nodesets", "gpu"))
+        for key, scripts in {
+            (): [script(place[0]), script("other")],
+            ("on",): [script(place[0], on=["epilog"])],
+            ("text",): [script(place[0], text="#!/bin/sh\nexit 1\n")],
+            ("file",): [script(place[0], file="README.md")],
+            ("url",): [script(place[0], url="https://example.org/a.sh", sha256="0" * 64)],
+            ("sha256",): [script(place[0], url="https://example.org/a.sh", sha256="0" * 64)],
+        }.items()
+    ),
+    ("slurm.mpi_default", at("slurm", mpi_default="pmi2"), Effect.RESTART),
+    ("slurm.prolog_flags", at("slurm", prolog_flags=["Alloc", "Contain"]), Effect.RESTART),
+    ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),
+    ("slurm.extra.*", at("slurm", extra={"priorityweightage": 5}), Effect.RECONFIGURE),
+    ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 1}), Effect.RESTART),
+    ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
+]  # fmt: skip
+ONE_CHOICE = {"platform", "image.base", "slurm.version", *(one for one in TABLE if one.startswith("slurm.rxdm."))}
+"""Fields that have one value only, or none, until another platform is built."""

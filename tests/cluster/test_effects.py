@@ -1,0 +1,128 @@
+"""Each field knows what changing it does to running jobs, and the machine agrees: it decides by the rendered text."""
+
+import copy
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import changes
+import pytest
+
+from cluster.addresses import plan
+from cluster.catalog.parameters import RECONFIGURED
+from cluster.config import ClusterConfig, parse
+from cluster.config.consequence import Effect
+from cluster.config.edits import edits
+from cluster.config.effects import TABLE, consequence, effects, worst
+from cluster.config.models import unwrap
+from cluster.config.section import Section
+from cluster.slurm import render
+from tests.cluster.samples import LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone
+
+
+def config(cluster: Cluster) -> ClusterConfig:
+    return parse({"hpc:cluster": cluster})
+
+
+def edited(change: Callable[[Cluster], Any], cluster: Cluster = LAB) -> Cluster:
+    after = copy.deepcopy(cluster)
+    change(after)
+    return after
+
+
+def patterns(section: type[Section], above: str = "") -> Iterator[str]:
+    """Every field that can hold a value, and every name that can come and go, as the models declare them."""
+    for key, field in section.model_fields.items():
+        kind, here = unwrap(field.annotation), f"{above}{key}"
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        member = unwrap(arguments[-1 if origin is Mapping else 0]) if arguments and origin in (Mapping, tuple) else None
+        if isinstance(kind, type) and issubclass(kind, Section):
+            yield from patterns(kind, f"{here}.")
+        elif isinstance(member, type) and issubclass(member, Section):
+            yield f"{here}.*"
+            yield from (one for one in patterns(member, f"{here}.*.") if one != f"{here}.*.name")
+        else:
+            yield f"{here}.*" if origin is Mapping else here
+
+
+def test_every_field_has_an_entry_and_every_entry_a_field():
+    # The order of nodesets is no field, but addresses follow from it.
+    assert set(TABLE) - {"nodesets"} == set(patterns(ClusterConfig))
+
+
+def test_every_field_has_a_sample():
+    assert {pattern for pattern, _, _ in SAMPLES} | ONE_CHOICE == set(TABLE)
+
+
+@pytest.mark.parametrize(("pattern", "change", "effect"), SAMPLES, ids=lambda one: one if isinstance(one, str) else "")
+def test_table_and_machine_agree(pattern: str, change: Callable[[Cluster], Any], effect: Effect):
+    """What the machine needs for the new files is what the table told, where it told of jobs that run on."""
+    before, after = config(LAB), config(edited(change))
+    found = {edit.pattern: consequence(edit) for edit in edits(before, after)}
+    assert found[pattern].effect is effect, found[pattern].reason
+    told = worst(effects(before, after, "lab"))
+    need = changes.need(*(render(one, plan(one).of) for one in (before, after)))
+    if "scripts" in pattern:
+        # Only the first or the last script of a place changes slurm.conf, which names the one that runs them all.
+        assert Effect(need.value).harm <= told.harm
+    elif told.harm <= Effect.RESTART.harm:
+        assert need.value == told.value
+    if told is Effect.DRAIN and pattern != "partitions.*":
+        assert need is changes.Need.RESTART
+
+
+def test_parameters_that_follow_a_reconfigure_are_the_machines():
+    assert RECONFIGURED == changes.FOLLOWS_RECONFIGURE
+
+
+def test_no_edit_has_no_effect():
+    assert effects(config(LAB), config(LAB), "lab") == []
+    assert worst([]) is Effect.NOTHING
+
+
+class TestWords:
+    """What an operator reads."""
+
+    def test_worst_first_with_path_values_reason_and_command(self):
+        def change(cluster: Cluster) -> None:
+            at("partitions", "cpu", max_time="01:00:00")(cluster)
+            at("nodesets", "cpu", count=1)(cluster)
+
+        drained, limit = effects(config(LAB), config(edited(change)), "mine")
+        assert drained.shown == "nodesets.cpu.count: 3 -> 1"
+        assert "lab-cpu-[1-2]" in drained.reason
+        assert drained.command == "./hpc ssh mine controller -- squeue --nodelist='lab-cpu-[1-2]'"
+        assert (limit.shown, limit.effect) == ("partitions.cpu.max_time: INFINITE -> 01:00:00", Effect.RECONFIGURE)
+        assert limit.command == "./hpc up mine"
+
+    def test_what_came_and_went_is_named_as_a_whole(self):
+        def change(cluster: Cluster) -> None:
+            gone("users", "bob")(cluster)
+            at("partitions", night={"nodesets": ["cpu"]})(cluster)
+
+        shown = [one.shown for one in effects(config(LAB), config(edited(change)), "lab")]
+        assert shown == ["partitions.night: added", "users.bob: removed"]
+
+    def test_a_nodeset_in_front_moves_the_others_and_the_way_out_is_a_line_to_write(self):
+        after = edited(lambda c: c.update(nodesets={"new": {}, **c["nodesets"]}))
+        refused = effects(config(LAB), config(after), "lab")[0]
+        assert refused.effect is Effect.REFUSED
+        assert "write `addresses: 10.77.2.0/23` under nodesets.cpu" in refused.command
+        kept = edited(
+            lambda c: [
+                c["nodesets"][name].update(addresses=f"10.77.{2 * place}.0/23")
+                for place, name in enumerate(("cpu", "gpu", "bare"), start=1)
+            ],
+            after,
+        )
+        kept["nodesets"]["new"] = {"addresses": "10.77.8.0/23"}
+        assert worst(effects(config(LAB), config(kept), "lab")) is Effect.RESTART
+
+    @pytest.mark.parametrize("pattern", TABLE)
+    def test_every_reason_says_something(self, pattern: str):
+        told = [c for p, change, _ in SAMPLES if p == pattern for c in _told(change, pattern)]
+        assert all(len(one.reason) > 20 and one.command for one in told)
+
+
+def _told(change: Callable[[Cluster], Any], pattern: str) -> list[Any]:
+    return [consequence(e) for e in edits(config(LAB), config(edited(change))) if e.pattern == pattern]
