@@ -134,11 +134,12 @@ def service(name: str, *, settings: str, block: bool = True) -> bool:
     wanted = hashlib.sha256(settings.encode()).hexdigest()
     known = STARTED / name
     if not succeeds("systemctl", "is-enabled", "--quiet", name):
-        run("systemctl", "enable", "--quiet", name)
+        # Nothing that runs has to be told: the link counts at the next boot.
+        run("systemctl", "enable", "--quiet", "--no-reload", name)
     active = succeeds("systemctl", "is-active", "--quiet", name)
     if active and known.exists() and known.read_text() == wanted:
         return False
-    run("systemctl", "reset-failed", name)
+    succeeds("systemctl", "reset-failed", name)  # a unit that was never started has nothing to reset
     run("systemctl", "restart" if active else "start", *([] if block else ["--no-block"]), name)
     write(known, wanted, quiet=True)
     say(f"{'restarted' if active else 'started'} {name}")

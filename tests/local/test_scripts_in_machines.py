@@ -26,7 +26,8 @@ def test_mount_lustre_refuses_with_a_reason(arguments: list[str], status: int, s
 
 
 SCRIPTS = [
-    BUILD, TRIM, BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh", ROOTFS / "usr/sbin/mount.lustre", ROOTFS / "usr/lib/hpc/machine-setup",
+    BUILD, TRIM, BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh",
+    ROOTFS / "usr/sbin/mount.lustre", ROOTFS / "usr/lib/hpc/machine-setup",
 ]  # fmt: skip
 
 

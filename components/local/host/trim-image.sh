@@ -26,6 +26,9 @@ for generator in bless-boot cryptsetup debug hibernate-resume getty gpt-auto int
     ln -sf /dev/null "$root/etc/systemd/system-generators/systemd-$generator-generator"
 done
 
+# Scripts for another init: `systemctl enable` would run them through a program of half a second for each service.
+rm -f "$root"/etc/init.d/* "$root"/etc/rc?.d/*
+
 # A machine's own identity is made with the machine.
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/hostname" "$root/etc/hosts" "$root/etc/resolv.conf" "$root/etc/mailname" \
     "$root/var/lib/dbus/machine-id" "$root/var/lib/systemd/random-seed"
