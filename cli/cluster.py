@@ -16,6 +16,8 @@ class Machine:
     address: str
     host_key: str
     """Its public SSH host key, as a line of known_hosts has it after the address."""
+    roles: tuple[str, ...] = ()
+    """What it does: controller, login, node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,15 @@ class Cluster:
         near = difflib.get_close_matches(wanted, self.machines, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise CliError(f"cluster {self.name} has no machine {wanted!r}.{hint} There are: {', '.join(self.machines)}.")
+
+    @property
+    def controller(self) -> Machine:
+        """The machine that runs slurmctld, slurmdbd and the database."""
+        return self.having("controller")[0]
+
+    def having(self, role: str) -> tuple[Machine, ...]:
+        """The machines of a role."""
+        return tuple(machine for machine in self.machines.values() if role in machine.roles)
 
     def user(self, given: str | None) -> str:
         """The user to be: the one given, else the first one configured.
@@ -73,7 +84,12 @@ def from_outputs(stack: str, outputs: Mapping[str, Any]) -> Cluster:
             f"If its last `up` did not end well, repeat it: ./hpc up {stack}"
         )
     machines = {
-        name: Machine(name=name, address=str(row["address"]), host_key=str(row["host_key"]).strip())
+        name: Machine(
+            name=name,
+            address=str(row["address"]),
+            host_key=str(row["host_key"]).strip(),
+            roles=tuple(row.get("roles") or ()),
+        )
         for name, row in outputs["machines"].items()
     }
     return Cluster(
