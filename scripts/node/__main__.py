@@ -5,6 +5,7 @@
     python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
     python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
     python3 FOLDER ready       < JSON   controller: run a job through every partition
+    python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
 """
@@ -26,6 +27,7 @@ import compute
 import database
 import joined
 import login
+import look
 import mounts
 import mpi
 import munge
@@ -114,14 +116,17 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
 
 def main(arguments: list[str]) -> int:
     """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
-    if len(arguments) != 1 or arguments[0] not in {*PHASES, "boot"}:
+    if len(arguments) != 1 or arguments[0] not in {*PHASES, "boot", "look"}:
         sys.stderr.write(str(__doc__))
         return 2
     if os.geteuid() != 0:
         sys.stderr.write("the set-up changes the machine: run it as root\n")
         return 1
-    Path("/run/hpc").mkdir(exist_ok=True)
     phase = arguments[0]
+    if phase == "look":
+        look.show()
+        return 0
+    Path("/run/hpc").mkdir(exist_ok=True)
     try:
         # One at a time on a machine: an `up` that was killed may have left its command running.
         with Path(f"/run/hpc/{'boot' if phase == 'boot' else 'setup'}.lock").open("w") as lock:

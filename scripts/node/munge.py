@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from pathlib import Path
+from typing import Any
 
 from system import SetupError, folder, run, service, write
 
@@ -26,3 +29,21 @@ def start() -> bool:
     if started:
         run("unmunge", stdin=run("munge", "--no-input"))
     return started
+
+
+def check() -> dict[str, Any]:
+    """Whether munged vouches and accepts; a short hash of its key, since one with another key is a stranger to all.
+
+    `ahead`: by how many whole seconds munged's clock differs from this machine's.
+    """
+    found: dict[str, Any] = {"works": False, "key": ""}
+    if KEY.exists():
+        found["key"] = hashlib.sha256(KEY.read_bytes()).hexdigest()[:12]
+    try:
+        said = run("unmunge", stdin=run("munge", "--no-input", timeout=2), timeout=2)
+    except SetupError as error:
+        return {**found, "why": str(error)}
+    encoded = next((line for line in said.splitlines() if line.startswith("ENCODE_TIME:")), "")
+    ahead = int(encoded.rpartition("(")[2].rstrip(")")) - time.time() if encoded else 0.0
+    # MUNGE counts whole seconds, and this line comes a moment after its own.
+    return {**found, "works": True, "ahead": round(ahead) if abs(ahead) > 2 else 0}

@@ -20,3 +20,15 @@ def with_block(text: str, lines: list[str]) -> str:
         elif not ours:
             kept.append(line)
     return "".join(line + "\n" for line in [*kept, *([BEGIN, *lines, END] if lines else [])])
+
+
+def block(text: str) -> list[str]:
+    """The lines of our block in `text`."""
+    ours = False
+    found: list[str] = []
+    for line in text.splitlines():
+        if line in (BEGIN, END):
+            ours = line == BEGIN
+        elif ours:
+            found.append(line)
+    return found

@@ -1,0 +1,113 @@
+"""Slurm's own view of the cluster, as the controller's commands print it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import slurmctld
+from system import SetupError, listens, run
+
+SECONDS = 3
+JOBS = 50  # as many are told one by one; the others are counted
+KEPT = (
+    "State", "Reason", "CPUTot", "CPUAlloc", "RealMemory", "AllocMem", "Gres", "GresUsed", "Version", "NodeAddr",
+    "BootTime", "SlurmdStartTime", "LastBusyTime", "Partitions",
+)  # fmt: skip
+PARTITION = ("Default", "MaxTime", "State", "Nodes", "TotalCPUs", "TotalNodes")
+COLUMNS = ("id", "user", "state", "seconds", "limit", "nodes", "count", "partition", "reason", "name")
+
+
+def nodes() -> dict[str, dict[str, str]]:
+    """Every node, by name, with the fields of KEPT that `scontrol show node` has."""
+    return {
+        row["NodeName"]: {k: row[k] for k in KEPT if k in row} for row in rows(_ask("scontrol", "-o", "show", "node"))
+    }
+
+
+def partitions() -> dict[str, dict[str, str]]:
+    """Every partition, by name, with the fields of PARTITION."""
+    found = rows(_ask("scontrol", "-o", "--all", "show", "partition"))
+    return {row["PartitionName"]: {k: row[k] for k in PARTITION if k in row} for row in found}
+
+
+def jobs() -> dict[str, Any]:
+    """How many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority."""
+    text = _ask("squeue", "--noheader", "--sort=-t,-p", "--format=%i|%u|%T|%M|%l|%N|%D|%P|%r|%j")
+    found = [dict(zip(COLUMNS, line.split("|", len(COLUMNS) - 1))) for line in text.splitlines()]  # noqa: B905 - 3.8
+    return {"states": dict(Counter(row["state"] for row in found)), "first": found[:JOBS]}
+
+
+def config() -> dict[str, str]:
+    """The values that slurmctld runs with, by parameter, as `scontrol show config` prints them."""
+    found: dict[str, str] = {}
+    for line in _ask("scontrol", "show", "config").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and line[:1].strip():
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def ping() -> dict[str, Any]:
+    """Whether slurmctld answers, and in how many seconds."""
+    began = time.monotonic()
+    said = _ask("scontrol", "ping").strip()
+    return {"up": said.endswith("UP"), "said": said, "seconds": round(time.monotonic() - began, 3)}
+
+
+def statistics() -> dict[str, int]:
+    """What waits for slurmdbd in slurmctld: its records are kept until slurmdbd takes them."""
+    for line in _ask("sdiag").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "DBD Agent queue size":
+            return {"waiting": int(value)}
+    raise SetupError("sdiag does not say how many records wait for slurmdbd")
+
+
+def database() -> dict[str, Any]:
+    """Whether slurmdbd answers. Its port tells that it runs; only an answer tells that MariaDB does, too."""
+    if not listens(slurmctld.SLURMDBD_PORT):
+        return {"up": False, "said": f"nothing listens on port {slurmctld.SLURMDBD_PORT}"}
+    try:
+        run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster", timeout=SECONDS)
+    except SetupError as error:
+        return {"up": False, "said": str(error)}
+    return {"up": True, "said": ""}
+
+
+def _ask(*command: str) -> str:
+    # A command whose daemon is gone tries for many seconds before it says so.
+    if not listens(slurmctld.SLURMCTLD_PORT):
+        raise SetupError(f"nothing listens on slurmctld's port {slurmctld.SLURMCTLD_PORT}")
+    return run(*command, timeout=SECONDS)
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """Lines of `scontrol --oneliner`, NAME=VALUE words; values that hold blanks (Reason) are whole. A pure function."""
+    found: list[dict[str, str]] = []
+    for line in text.splitlines():
+        row: dict[str, str] = {}
+        name = ""
+        for word in line.split(" "):
+            key, equals, value = word.partition("=")
+            # After Reason, which comes last but for a comment, nothing of what a person typed is a name.
+            if equals and key.isidentifier() and name != "Reason":
+                name, row[key] = key, value
+            elif name:
+                row[name] = f"{row[name]} {word}"
+        if row:
+            found.append({key: value.strip() for key, value in row.items()})
+    return found
+
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "nodes": nodes,
+    "partitions": partitions,
+    "jobs": jobs,
+    "config": config,
+    "ping": ping,
+    "statistics": statistics,
+    "database": database,
+}

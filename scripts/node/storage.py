@@ -1,0 +1,49 @@
+"""How full the machine's file systems are, and whether the shared ones are mounted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import textblock
+
+SPOOLS = {"controller": "/var/spool/slurmctld", "node": "/var/spool/slurmd"}
+
+
+def local(roles: list[str]) -> list[str]:
+    """Paths on this machine whose filling up stops a daemon."""
+    paths = ["/", "/var/log", *(SPOOLS[role] for role in roles if role in SPOOLS)]
+    return [*paths, "/var/lib/mysql"] if "controller" in roles else paths
+
+
+def mounts(fstab: Path = Path("/etc/fstab")) -> list[str]:
+    """Where fstab says, in our block, that shared file systems are mounted."""
+    lines = textblock.block(fstab.read_text()) if fstab.exists() else []
+    return [line.split()[1].replace("\\040", " ") for line in lines if len(line.split()) > 1]
+
+
+def shared(path: str) -> dict[str, Any]:
+    """`usage` of a shared file system; only {"mounted": False} where it is not mounted.
+
+    The kernel's table is asked for that, because asking the path itself waits for a server that may be gone.
+    """
+    points = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return {"mounted": True, "shared": True, **usage(path)} if path in points else {"mounted": False, "shared": True}
+
+
+def usage(path: str) -> dict[str, Any]:
+    """Bytes and inodes of the file system that `path` lies on; which one that is, by its device number.
+
+    `free` is what is left for everybody but root; 0 inodes: the file system does not count them.
+    """
+    found = os.statvfs(path)
+    return {
+        "device": os.stat(path).st_dev,  # noqa: PTH116 - a plain system call, bounded by the caller
+        "size": found.f_blocks * found.f_frsize,
+        "used": (found.f_blocks - found.f_bfree) * found.f_frsize,
+        "free": found.f_bavail * found.f_frsize,
+        "inodes": found.f_files,
+        "inodes_free": found.f_favail,
+        "read_only": bool(found.f_flag & os.ST_RDONLY),
+    }
