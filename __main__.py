@@ -2,14 +2,16 @@
 
 import pulumi
 
+from cluster.catalog import SYSTEMS
 from cluster.roster import controller_name
-from components.config import load
+from components.config import load, load_scripts
 from components.local.platform import LocalPlatform, LocalPlatformArgs, mounts
 from components.slurm.boot import boot_files
 from components.slurm.cluster import SlurmCluster, SlurmClusterArgs
 from components.slurm.keys import ClusterKeys
 
 config = load()
+scripts = load_scripts(config)
 keys = ClusterKeys(config.name)
 platform = LocalPlatform(
     config.name,
@@ -17,6 +19,7 @@ platform = LocalPlatform(
         config=config,
         admin_key=keys.admin.public_key_openssh,
         boot=boot_files(keys, mounts=mounts(config), controller=controller_name(config)),
+        os_release=SYSTEMS[config.image.presents_as] if config.image.presents_as else {},
     ),
 )
 slurm = SlurmCluster(
@@ -27,6 +30,7 @@ slurm = SlurmCluster(
         keys=keys,
         mounts=platform.mounts,
         addresses=platform.addresses,
+        scripts=scripts,
     ),
 )
 
@@ -37,4 +41,4 @@ pulumi.export("machines", {machine.spec.name: machine.summary for machine in pla
 pulumi.export("admin_key", keys.admin.private_key_openssh)
 pulumi.export("config_hash", slurm.config_hash)
 # What this stack was made with: the next preview tells what an edit does, and `drift` what it should find.
-pulumi.export("config", config.model_dump(mode="json", exclude_unset=True))
+pulumi.export("config", slurm.config)

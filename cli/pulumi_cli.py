@@ -2,10 +2,12 @@
 
 import json as jsonlib
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli import home, project
+from cli import console, home, project
+from cli.effects import Effects
 from cli.errors import CliError
 from cli.interrupts import left_to_child
 from cli.stackfile import StackFile
@@ -20,8 +22,10 @@ def update(
     parallel: int | None,
     config_file: Path | None,
     yes: bool,
+    told: Effects | None = None,
 ) -> int:
-    """Run `pulumi KIND` for a stack, which is made first if it is new; the CLI's exit code."""
+    """Run `pulumi KIND` for a stack, which is made first if it is new; the CLI's exit code. A preview ends with what
+    the edit does to running jobs, if that is known."""
     config = ["--config-file", str(config_file.absolute())] if config_file else []
     if kind in ("preview", "up"):
         _ensure_stack(pulumi, file.stack, config)
@@ -29,7 +33,33 @@ def update(
     command += ["--json"] if json else []
     command += ["--parallel", str(parallel)] if parallel else []
     command += ["--yes"] if yes and kind != "preview" else []
-    return passed_through(command)
+    if told is None or kind != "preview":
+        return passed_through(command)
+    if json:
+        return _with_effects(command, told)
+    code = passed_through(command)
+    for text, style in told.lines(steps=True) if code == 0 and told.changes else ():
+        console.line(text, style=style)
+    return code
+
+
+def _with_effects(command: Sequence[str], told: Effects) -> int:
+    """Run a preview that prints one JSON document, and put `effects` into it; the CLI's exit code."""
+    with (
+        left_to_child(),
+        subprocess.Popen(
+            command, cwd=project.ROOT, env=home.environment(), stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        text, _ = process.communicate()
+    try:
+        document = jsonlib.loads(text)
+    except ValueError:
+        document = None
+    if isinstance(document, dict):
+        text = jsonlib.dumps({**document, "effects": told.document()}, indent=2, ensure_ascii=False) + "\n"
+    sys.stdout.write(text)
+    return process.returncode
 
 
 def passed_through(command: Sequence[str]) -> int:

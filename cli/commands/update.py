@@ -1,11 +1,12 @@
 """preview, up, destroy, refresh."""
 
+import json as jsonlib
 from pathlib import Path
 from typing import Literal
 
 from typer import Exit
 
-from cli import console, engines, guard, options, project, stackfile
+from cli import console, effects, engines, guard, options, project, stackfile
 from cli.errors import CliError, words
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
@@ -19,9 +20,9 @@ def preview(
     parallel: options.Parallel = None,
     config_file: options.ConfigFile = None,
 ) -> None:
-    """Show what `up` would do, and do nothing.
+    """Show what `up` would do, and do nothing; the last lines say what an edit does to running jobs.
 
-    Needs neither root nor credentials. Exit code 0 also when there are changes.
+    Needs neither root nor credentials. Exit code 0 also when there are changes, or some that `up` would refuse.
     """
     _run("preview", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=False)
 
@@ -85,15 +86,19 @@ def _run(
     config_file: Path | None,
     yes: bool,
 ) -> None:
+    config = None
     if kind in ("preview", "up"):
         file = project.require_file(stack, config_file)
-        file.parse()
+        config = file.parse()
     else:
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, config_file)
     pulumi = engines.choose(engine, file, kind)
     if kind == "destroy":
         _confirm_destroy(file, yes=yes, pulumi_asks=pulumi is not None)
+    told = effects.of(stack, config, pulumi) if config else None
+    if told and kind == "up":
+        _warn(told, json=json)
     if file.local and kind != "preview":
         from cli import localhost
 
@@ -103,10 +108,26 @@ def _run(
 
         # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
         yes = yes or not file.protected
-        code = pulumi_cli.update(pulumi, kind, file, json=json, parallel=parallel, config_file=config_file, yes=yes)
+        code = pulumi_cli.update(
+            pulumi, kind, file, json=json, parallel=parallel, config_file=config_file, yes=yes, told=told
+        )
     else:
-        code = _embedded(kind, file, json=json, parallel=parallel)
+        code = _embedded(kind, file, json=json, parallel=parallel, told=told)
     raise Exit(code)
+
+
+def _warn(told: effects.Effects, *, json: bool) -> None:
+    """Before the first step of an `up`: refuse what can't be done, and say what will be waited for."""
+    try:
+        told.refuse()
+    except CliError as error:
+        if json:
+            document = {"stack": told.stack, "kind": "up", "ok": False, "error": str(error)}
+            print(jsonlib.dumps({**document, "effects": told.document()}, indent=2, ensure_ascii=False))
+        raise
+    if told.waits and not json:
+        for text, style in told.lines(steps=True):
+            console.line(text, style=style)
 
 
 def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool) -> None:
@@ -121,7 +142,9 @@ def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool)
         raise CliError("nothing was destroyed.")
 
 
-def _embedded(kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: int | None) -> int:
+def _embedded(
+    kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: int | None, told: effects.Effects | None
+) -> int:
     """Run on the embedded engine; the exit code."""
     from cli import display
     from cli.display.summary import interrupted
@@ -140,6 +163,7 @@ def _embedded(kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: in
         return 0
     stack = project.workspace().stack(file.stack, file.path)
     with display.choose(json=json) as view:
+        view.effects = told
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=parallel)
         except EngineError as error:

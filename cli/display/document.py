@@ -2,7 +2,9 @@
 
 stack, kind, ok, seconds, counts {op: number}, steps [{urn, type, name, op, reason,
 changes [{path, kind, old, new, replaces}]}], failures [{urn, op, message}], messages [{severity, message, urn}],
-outputs (of `up`), error (a text, where there is no result). Secrets are "[secret]", what is not yet known
+outputs (of `up`), effects (of `preview` and `up`, where it is known what the cluster runs with: {worst, sentence,
+fields [{path, old, new, effect, reason, command}]}; effects in order of harm are nothing, reconfigure, restart, drain,
+replace, refused), error (a text, where there is no result). Secrets are "[secret]", what is not yet known
 is "[unknown]".
 """
 
@@ -68,6 +70,8 @@ class DocumentView(Lines):
 
     def _print(self) -> None:
         document = self._document | {"messages": self._messages}
+        if self.effects:
+            document["effects"] = self.effects.document()
         print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 

@@ -12,6 +12,7 @@ from cli.display.ops import op
 from cli.display.summary import seconds, summary
 
 if TYPE_CHECKING:
+    from cli.effects import Effects
     from engine.events import Event, Log, Result, StepDone, StepFailed
 
 _WORTH_SAYING = 0.1
@@ -23,6 +24,9 @@ _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 class View(Protocol):
     """Shows one run. Events may come from any thread, one at a time or not."""
+
+    effects: "Effects | None"
+    """What the edit does to running jobs, where that is known and there is something to say of it."""
 
     def __enter__(self) -> Self: ...
 
@@ -48,6 +52,7 @@ class Lines:
         self.lock = threading.RLock()
         self.stack = ""
         self.preview = False
+        self.effects: Effects | None = None
 
     def event_lines(self, event: "Event") -> list[changes.Line]:
         """The lines for one event, after it went into the model."""
@@ -81,7 +86,10 @@ class Lines:
             # Where they happened may have scrolled away.
             found += [(f"! {_name(failure.urn)}: {_short(failure.message)}", "red") for failure in result.failures]
         text = summary(result, self.stack, done=self.model.done, skipped=self.model.skipped)
-        return [*found, *((line, "bold" if result.ok else "bold red") for line in text.splitlines())]
+        found += [(line, "bold" if result.ok else "bold red") for line in text.splitlines()]
+        if result.kind == "preview" and result.ok and self.effects:
+            found += self.effects.lines(steps=any(op != "same" for op in result.counts))
+        return found
 
     def _done(self, event: "StepDone") -> list[changes.Line]:
         if event.op == "same" or self.preview:

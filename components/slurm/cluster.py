@@ -3,15 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_command import remote
 
 from cluster.config import ClusterConfig
+from cluster.scripts import Tree, has_scripts
 from cluster.slurm import digest
 from cluster.slurm.accounting import desired
 from components.machine import Machine
-from components.slurm import payload, setup
+from components.slurm import payload, prologs, setup
 from components.slurm.keys import ClusterKeys
 
 
@@ -26,6 +28,8 @@ class SlurmClusterArgs:
     """Shared file systems of every machine: source, target, fs_type, options."""
     addresses: Mapping[str, str]
     """Address of every machine by name, where the platform knows it beforehand; else empty, and names are resolved."""
+    scripts: Tree
+    """What slurmd runs before and after jobs."""
 
 
 class SlurmCluster(pulumi.ComponentResource):
@@ -36,6 +40,8 @@ class SlurmCluster(pulumi.ComponentResource):
 
     config_hash: pulumi.Output[str]
     """sha256 of Slurm's files as rendered for the controller."""
+    config: pulumi.Output[dict[str, Any]]
+    """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
     login: pulumi.Output[str]
     """The machine where people log in: the first login machine, or the controller where it plays that part."""
 
@@ -52,9 +58,10 @@ class SlurmCluster(pulumi.ComponentResource):
         accounts = self._phase(
             controller, "accounting", stdin=_lines(desired(args.config)), after=[controls], whole=True
         )
-        self._ready(controller, after=[joined, accounts, *reached])
+        ready = self._ready(controller, after=[joined, accounts, *reached])
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
+        self.config = ready.id.apply(lambda _: args.config.model_dump(mode="json", exclude_unset=True))
         entrance = next((m for m in args.machines if "login" in m.spec.roles), controller)
         self.login = pulumi.Output.from_input(entrance.spec.name)
         self.register_outputs({"config_hash": self.config_hash, "login": self.login})
@@ -81,7 +88,29 @@ class SlurmCluster(pulumi.ComponentResource):
             addresses=args.addresses,
             controller=next(m.spec.name for m in args.machines if "controller" in m.spec.roles),
         )
-        return self._phase(machine, "configure", stdin=text, after=[there, kept])
+        staged = self._stage(machine, after=[there]) if "controller" in machine.spec.roles else []
+        return self._phase(machine, "configure", stdin=text, after=[there, kept, *staged])
+
+    def _stage(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
+        """Scripts before slurm.conf, which names what runs them; the last of them goes after slurm.conf, by itself."""
+        args = self._args
+        if not has_scripts(args.config):
+            return []
+        stage = self._phase(
+            controller,
+            prologs.STAGE,
+            stdin=prologs.staged(args.config, args.scripts, mounts=args.mounts),
+            after=after,
+            whole=True,
+            undo=prologs.UNSTAGE,
+        )
+        if args.scripts.rxdm is None:
+            return [stage]
+        stdin = prologs.patched(args.scripts)
+        return [
+            stage,
+            self._phase(controller, prologs.PATCH, stdin=stdin, after=[stage], whole=True, undo=prologs.UNPATCH),
+        ]
 
     def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Wait for the compute nodes, those that share the controller's machine included.
@@ -103,6 +132,8 @@ class SlurmCluster(pulumi.ComponentResource):
         """Run a job through every partition, again after every change that could keep it from running."""
         boots = {m.spec.name: m.boot_id for m in self._args.machines}
         told = {"config": self._digest, "setup": setup.version(), "boots": boots}
+        if has_scripts(self._args.config):
+            told["scripts"] = prologs.digest(self._args.scripts)
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": told}, indent=1)
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True)
 
@@ -114,10 +145,14 @@ class SlurmCluster(pulumi.ComponentResource):
         stdin: pulumi.Input[str],
         after: Sequence[pulumi.Resource],
         whole: bool = False,
+        undo: str | None = None,
     ) -> remote.Command:
-        """One phase of the set-up on one machine; `whole` when it speaks for the whole cluster and is named so."""
+        """One phase of the set-up on one machine; `whole` when it speaks for the whole cluster and is named so.
+
+        `undo` is the phase that takes its work back when the stack no longer asks for it.
+        """
         name = f"{self._name if whole else machine.spec.name}-{phase}"
-        return self._command(name, machine, setup.command(phase), stdin=stdin, after=after)
+        return self._command(name, machine, setup.command(phase), stdin=stdin, after=after, undo=undo)
 
     def _command(
         self,
@@ -127,18 +162,25 @@ class SlurmCluster(pulumi.ComponentResource):
         *,
         stdin: pulumi.Input[str],
         after: Sequence[pulumi.Resource],
+        undo: str | None = None,
     ) -> remote.Command:
         return remote.Command(
             name,
             connection=machine.connection(self._args.keys.admin.private_key_openssh),
             create=command,
             update=command,
+            delete=prologs.undone(undo) if undo else None,
             stdin=stdin,
             # The instance, not its address: a machine made anew is set up again, whatever else stayed the same.
             triggers=[machine.instance_id],
             # The previous output says nothing to the set-up, and sshd would have to be told to accept it.
             add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(after),
+                # Nothing is undone on a machine that goes itself: it may be dead, and could not be logged in to.
+                deleted_with=machine.resource if undo else None,
+            ),
         )
 
 

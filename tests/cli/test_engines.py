@@ -102,6 +102,7 @@ class TestCli:
         hpc("up", "dev")
         assert [line.split(" --")[0] for line in log.read_text().splitlines()[3::4]] == [
             "stack output",
+            "stack output",  # what the cluster runs with: the edit's effects are told before it is made
             "stack ls",
             "stack init dev",
             "up",

@@ -1,0 +1,173 @@
+"""What an edit does to running jobs, said with the preview and before the first step of an `up`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli import console, effects
+from cli.display.document import DocumentView
+from cli.display.plain import PlainView
+from cluster.config import parse
+from tests.cli import events
+from tests.cli.conftest import STACK, Hpc
+
+EDITED = STACK.replace("{count: 1}", "{count: 2}").replace("default: true", 'default: true, max_time: "01:00:00"')
+REFUSED = STACK.replace("    name: dev\n", "    name: other\n    network: {cidr: 10.99.0.0/20}\n")
+MADE_WITH = {
+    "platform": "local",
+    "name": "dev",
+    "nodesets": {"cpu": {"count": 1}},
+    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+}
+CLOSING = """\
+Running jobs go on: slurmctld restarts, and for some seconds sbatch, srun and squeue wait for it.
+  restart
+    nodesets.cpu.count: 1 -> 2
+      dev-cpu-1 joins; slurmctld restarts to know it, and jobs elsewhere run on
+  reconfigure
+    partitions.cpu.max_time: INFINITE -> 01:00:00
+      the partition's line in slurm.conf; jobs that run keep what they were given
+"""
+
+
+@pytest.fixture
+def made(hpc: Hpc, tmp_path: Path) -> Callable[..., None]:
+    """Gives stack dev a state with these outputs."""
+
+    def make(**outputs: object) -> None:
+        stack = {
+            "urn": "urn:pulumi:dev::hpc::pulumi:pulumi:Stack::hpc-dev",
+            "type": "pulumi:pulumi:Stack",
+            "outputs": outputs,
+        }
+        file = tmp_path / "state.json"
+        file.write_text(json.dumps({"version": 3, "deployment": {"resources": [stack]}}))
+        assert hpc("state", "import", "dev", str(file)).code == 0
+
+    return make
+
+
+def told(root: Path, text: str) -> effects.Effects | None:
+    import yaml  # noqa: PLC0415
+
+    (root / "Pulumi.dev.yaml").write_text(text)
+    return effects.of("dev", parse(yaml.safe_load(text)["config"]), None)
+
+
+class TestOf:
+    def test_nothing_is_said_of_a_new_stack_or_an_old_programs(self, root: Path, made: Callable[..., None]) -> None:
+        assert told(root, EDITED) is None
+        made(login="dev-login-0")
+        assert told(root, EDITED) is None
+        made(config={"platform": "local", "removed_key": 1})
+        assert told(root, EDITED) is None
+
+    def test_an_edit_is_compared_with_what_the_cluster_runs_with(self, root: Path, made: Callable[..., None]) -> None:
+        made(config=MADE_WITH)
+        found = told(root, EDITED)
+        assert found
+        assert [(one.path, one.effect.value) for one in found.changes] == [
+            ("nodesets.cpu.count", "restart"),
+            ("partitions.cpu.max_time", "reconfigure"),
+        ]
+
+
+class TestShown:
+    def test_a_preview_closes_with_it(
+        self, root: Path, made: Callable[..., None], capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        made(config=MADE_WITH)
+        console.stdout.cache_clear()
+        with PlainView() as view:
+            view.effects = told(root, EDITED)
+            run = events.preview()
+            for event in run:
+                view.on_event(event)
+            view.close(events.result(run))
+        out = capfd.readouterr().out
+        assert out.endswith(f"1 to create, 1 to update, 3 unchanged, in 1.2 s\n{CLOSING}")
+
+    def test_steps_without_an_edit_are_explained(self, root: Path, made: Callable[..., None]) -> None:
+        made(config=MADE_WITH)
+        same = told(root, STACK)
+        assert same
+        assert same.lines(steps=False) == []
+        assert "another version of this program" in same.lines(steps=True)[0][0]
+
+    def test_programs_get_it_as_a_document(
+        self, root: Path, made: Callable[..., None], capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        made(config=MADE_WITH)
+        with DocumentView() as view:
+            view.effects = told(root, EDITED)
+            view.close(events.result(events.preview()))
+        document = json.loads(capfd.readouterr().out)["effects"]
+        assert document["worst"] == "restart"
+        assert document["fields"][1] == {
+            "path": "partitions.cpu.max_time", "old": "INFINITE", "new": "01:00:00", "effect": "reconfigure",
+            "reason": "the partition's line in slurm.conf; jobs that run keep what they were given",
+            "command": "./hpc up dev",
+        }  # fmt: skip
+
+
+class TestRefused:
+    def test_up_stops_before_the_first_step_and_names_the_way_out(
+        self, hpc: Hpc, root: Path, made: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cli.localhost.prepare", lambda: pytest.fail("a step was begun"))
+        made(config=MADE_WITH)
+        (root / "Pulumi.dev.yaml").write_text(REFUSED)
+        ended = hpc("up", "dev")
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err == (
+            "error: `up` refuses this edit: it can't be made on a living cluster.\n"
+            "  name: dev -> other\n"
+            "    every host name, Slurm's state and the accounting database carry the name\n"
+            "  network.cidr: 10.77.0.0/20 -> 10.99.0.0/20\n"
+            "    machines are known by their addresses\n"
+            "Put the old value back; or, if the cluster may go with all its data: "
+            "./hpc destroy dev && ./hpc up dev\n"
+        )
+        document = json.loads(hpc("up", "dev", "--json").out)
+        assert (document["ok"], document["effects"]["worst"]) == (False, "refused")
+
+    def test_a_preview_shows_it_in_the_same_words(self, root: Path, made: Callable[..., None]) -> None:
+        made(config=MADE_WITH)
+        found = told(root, REFUSED)
+        assert found
+        text = "\n".join(line for line, _ in found.lines(steps=True))
+        assert text.startswith(
+            "`up` refuses this edit: it can't be made on a living cluster.\n  refused\n    name: dev"
+        )
+        assert text.endswith("./hpc destroy dev && ./hpc up dev")
+
+
+class TestPulumiCli:
+    """The same with the Pulumi CLI as engine."""
+
+    def test_its_preview_is_followed_by_it(
+        self,
+        hpc: Hpc,
+        root: Path,
+        made: Callable[..., None],
+        tool: Callable[[str, str], Path],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        made(config=MADE_WITH)
+        (root / "Pulumi.dev.yaml").write_text(EDITED)
+        tool("pulumi", """echo '{"steps": []}'""")
+        assert hpc("preview", "dev").out == '{"steps": []}\n' + CLOSING
+        document = json.loads(hpc("preview", "dev", "--json").out)
+        assert (document["steps"], document["effects"]["worst"]) == ([], "restart")
+
+    def test_its_up_is_not_begun_with_what_is_refused(
+        self, hpc: Hpc, root: Path, made: Callable[..., None], tool: Callable[[str, str], Path]
+    ) -> None:
+        made(config=MADE_WITH)
+        (root / "Pulumi.dev.yaml").write_text(REFUSED)
+        tool("pulumi", "echo begun; exit 0")
+        ended = hpc("up", "dev")
+        assert (ended.code, ended.out) == (1, "")
