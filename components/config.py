@@ -1,8 +1,13 @@
 """The stack's configuration, read once, by the program and nobody else."""
 
+from pathlib import Path
+
 import pulumi
 
 from cluster.config import ClusterConfig, ConfigError, parse
+from cluster.scripts import Tree, tree
+
+PROJECT = Path(__file__).parents[1]
 
 
 def load() -> ClusterConfig:
@@ -13,5 +18,16 @@ def load() -> ClusterConfig:
     cluster = pulumi.Config("hpc").get_object("cluster")
     try:
         return parse({} if cluster is None else {"hpc:cluster": cluster})
+    except ConfigError as error:
+        raise pulumi.RunError(str(error)) from None
+
+
+def load_scripts(config: ClusterConfig) -> Tree:
+    """The scripts that run before and after jobs, with the files read that stand beside the project.
+
+    Raises RunError with every file that is missing or is no script, before anything is made.
+    """
+    try:
+        return tree(config, PROJECT)
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None

@@ -41,6 +41,8 @@ class Machine:
     """New when the machine is made anew, and then only."""
     boot_id: pulumi.Output[str]
     """New at each start that this program made."""
+    resource: pulumi.Resource
+    """What stands for it in the stack: things on the machine need not be undone when it goes itself."""
     host_key: pulumi.Output[str]
     """Public half of its SSH host key, as known_hosts has it: there is no trust on first use."""
 

@@ -7,7 +7,7 @@ from cluster.catalog.parameters import CONF
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import controller_name, has_gpus, nodeset_gpu
 from cluster.slurm import paths
-from cluster.slurm.daemons import identity, logs, places, timers
+from cluster.slurm.daemons import identity, logs, places, scripts, timers
 from cluster.slurm.nodes import node_lines, partition_lines
 from cluster.slurm.text import Group, document, groups, header, overridden, section
 
@@ -47,6 +47,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _scheduling(config),
         _priority(),
         _launching(config),
+        scripts(config),
         timers(config),
         _accounting(config),
     ]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import controller_name
+from cluster.scripts import has_scripts
 from cluster.slurm import paths
 from cluster.slurm.text import Group
 
@@ -57,6 +58,17 @@ def logs() -> Group:
             "SlurmdDebug": "info",
             "SlurmdLogFile": f"{paths.LOGS}/slurmd.log",
         },
+    )
+
+
+def scripts(config: ClusterConfig) -> Group:
+    """What slurmd runs before and after each job; nothing in a cluster without scripts, which then pays nothing."""
+    some = has_scripts(config)
+    return Group(
+        title="Prolog and epilog",
+        why="One program for each runs the stack's scripts in order: those for all nodes, for the partition, for the "
+        f"nodeset. A node whose prolog or epilog fails is drained; prolog.log or epilog.log in {paths.LOGS} says why.",
+        settings={"Prolog": paths.PROLOG if some else None, "Epilog": paths.EPILOG if some else None},
     )
 
 

@@ -9,6 +9,8 @@ RUN = "/run/slurm"
 ARCHIVE = "/var/spool/slurmdbd"
 """Where slurmdbd puts job records before it purges them; its default, /tmp, would lose them."""
 MAIL = "/usr/bin/mail"
+PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
+"""On the shared file system: what runs the stack's scripts before and after jobs."""
 
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818

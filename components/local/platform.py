@@ -1,5 +1,6 @@
 """The platform `local`: a cluster's machines, network and shared folders on this host."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -116,6 +117,7 @@ class LocalPlatform(pulumi.ComponentResource):
             address=addresses.of[spec.name],
             instance_id=made.instance_id,
             boot_id=made.boot_id,
+            resource=made,
             host_key=made.host_key,
         )
 
@@ -146,5 +148,6 @@ def devices(spec: MachineSpec) -> list[dict[str, object]]:
 
 
 def _os_release(fields: Mapping[str, str]) -> str:
-    """Text of os-release(5)."""
-    return "".join(f'{name}="{value}"\n' for name, value in fields.items())
+    """Text of os-release(5). Words stand without quotes, as distributions write them and scripts look for them."""
+    quoted = {name: value if re.fullmatch("[a-z]+", value) else f'"{value}"' for name, value in fields.items()}
+    return "".join(f"{name}={value}\n" for name, value in quoted.items())

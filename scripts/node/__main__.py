@@ -5,6 +5,10 @@
     python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
     python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
     python3 FOLDER ready       < JSON   controller: run a job through every partition
+    python3 FOLDER leave       < JSON   controller: empty a node whose machine goes, and wait for its jobs
+    python3 FOLDER settle      < JSON   controller: resume what an unfinished `up` had drained
+    python3 FOLDER prologs     < JSON   controller: scripts that run before and after jobs; no-prologs takes them away
+    python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back
     python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
@@ -25,13 +29,16 @@ import board
 import changes
 import compute
 import database
+import drain
 import joined
 import login
 import look
 import mounts
 import mpi
 import munge
+import prologs
 import ready
+import rxdm
 import slurmctld
 import users
 from system import SetupError, run, write
@@ -70,6 +77,8 @@ def control(payload: dict[str, Any]) -> None:
     """The controller's part: daemons with their files, then the orders for everybody else."""
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
+    slurmctld.refuse_other_name(payload["cluster"])
+    drain.make_way(slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"])
     slurmctld.write_files(files)
     slurmctld.accounting_daemon(dbd)
     slurmctld.register_cluster(payload["cluster"])
@@ -111,6 +120,13 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "accounting": accounting.converge,
     "nodes": lambda payload: joined.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: ready.prove(payload["probes"]),
+    "leave": lambda payload: drain.leave(payload["node"]),
+    "settle": lambda _: drain.settle(slurmctld.applied().get("slurm.conf", "")),
+    "prologs": prologs.stage,
+    "rxdm": rxdm.converge,
+    # What undoes these needs no word from the stack: it knows what was made.
+    "no-prologs": lambda _: prologs.remove(),
+    "no-rxdm": lambda _: rxdm.undo(),
 }
 
 
@@ -128,9 +144,11 @@ def main(arguments: list[str]) -> int:
         return 0
     Path("/run/hpc").mkdir(exist_ok=True)
     try:
-        # One at a time on a machine: an `up` that was killed may have left its command running.
-        with Path(f"/run/hpc/{'boot' if phase == 'boot' else 'setup'}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        # One at a time on a machine: an `up` that was killed may have left its command running. Only those that wait
+        # for jobs are beside each other, and beside the rest.
+        name = phase if phase in ("boot", "leave") else "setup"
+        with Path(f"/run/hpc/{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH if phase == "leave" else fcntl.LOCK_EX)
             if phase == "boot":
                 boot()
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logfiles
 from system import folder, run, service, write
 
 DROP_IN = """\
@@ -21,7 +22,7 @@ def start(controller: str, epoch: str) -> None:
 
     `epoch` stands for the settings that slurmd reads only when it starts; a new one starts it anew, and jobs go on.
     """
-    folder("/var/log/slurm", owner="slurm")
+    logfiles.keep()
     folder("/var/spool/slurmd")
     if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
         run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import changes
 import database
-from system import folder, link, listens, run, say, service, stop_service, succeeds, wait, write
+import logfiles
+import slurmconf
+from system import SetupError, folder, link, listens, run, say, service, stop_service, succeeds, wait, write
 
 ETC = Path("/etc/slurm")
 SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
@@ -27,23 +29,6 @@ DROP_INS = {
         "slurmctld": "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
     }.items()
 }
-LOGROTATE = """\
-# Written by the cluster's set-up. The daemons reopen their logs on SIGUSR2.
-/var/log/slurm/*.log {
-    weekly
-    rotate 12
-    compress
-    delaycompress
-    missingok
-    notifempty
-    sharedscripts
-    postrotate
-        for unit in slurmctld slurmdbd slurmd; do
-            systemctl kill --signal=SIGUSR2 --kill-whom=main "$unit" 2>/dev/null || true
-        done
-    endscript
-}
-"""
 
 
 def prepare() -> None:
@@ -54,13 +39,27 @@ def prepare() -> None:
     # /run is empty after every boot: tmpfiles.d makes the folder again, before the daemons start.
     if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
         run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
-    folder("/var/log/slurm", owner="slurm")
+    logfiles.keep()
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
-    write("/etc/logrotate.d/hpc-slurm", LOGROTATE)
     # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.
     for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):
         if Path(old).is_dir() and not Path(old).is_symlink() and not any(Path(old).iterdir()):
             link(old, str(ETC))
+
+
+def applied() -> dict[str, str]:
+    """The files that slurmctld runs with, by name; none before its first start."""
+    return json.loads(APPLIED.read_text()) if APPLIED.exists() else {}
+
+
+def refuse_other_name(name: str) -> None:
+    """Slurm's state, the database and every host name carry the cluster's name. Raises SetupError for another one."""
+    runs = slurmconf.cluster(applied().get("slurm.conf", ""))
+    if runs and runs != name:
+        raise SetupError(
+            f"this controller runs cluster {runs}, the stack says {name}. A cluster can't be renamed: put the name "
+            f"back, or destroy {runs} and bring up {name}"
+        )
 
 
 def write_files(files: dict[str, str]) -> None:
@@ -92,7 +91,7 @@ def controller_daemon(files: dict[str, str]) -> None:
     SetupError when slurmctld does not answer afterwards.
     """
     folder(STATE, mode=0o700, owner="slurm")
-    old = json.loads(APPLIED.read_text()) if APPLIED.exists() else {}
+    old = applied()
     need = changes.need(old, files)
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
     if need is changes.Need.RESTART or not running:

@@ -128,7 +128,7 @@ def test_it_presents_itself_as_another_system() -> None:
     config = parse({"hpc:cluster": CONFIG})
     args = LocalPlatformArgs(config=config, admin_key="k", os_release={"ID": "ubuntu", "VERSION_ID": "22.04"})
     recording = deploy(lambda: LocalPlatform("lab", args) and None)
-    assert recording.one("lab-cpu-0").inputs["os_release"] == 'ID="ubuntu"\nVERSION_ID="22.04"\n'
+    assert recording.one("lab-cpu-0").inputs["os_release"] == 'ID=ubuntu\nVERSION_ID="22.04"\n'
 
 
 def test_a_folder_that_can_not_hold_machines_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,55 @@
+"""Scripts that slurmd runs before and after jobs, staged on the controller before slurm.conf names them."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from cluster.config import ClusterConfig
+from cluster.roster import controller_name, node_names
+from cluster.scripts import Tree, verdicts
+from components.slurm import setup
+
+STAGE, UNSTAGE = "prologs", "no-prologs"
+PATCH, UNPATCH = "rxdm", "no-rxdm"
+"""Phases of the set-up: what makes something, and what undoes it."""
+
+
+def staged(config: ClusterConfig, tree: Tree, *, mounts: Sequence[Mapping[str, Any]]) -> str:
+    """Standard input of `prologs`: the whole tree, and what has to be mounted for it."""
+    controller = controller_name(config)
+    hosted = [name for name in config.nodesets if node_names(config, name) == (controller,)]
+    return _text(
+        {
+            "cluster": config.name,
+            "controller_nodeset": hosted[0] if hosted else "",
+            "mounts": [dict(mount) for mount in mounts],
+            "scripts": tree.scripts,
+            "rxdm": tree.rxdm,
+            "links": tree.links,
+            "setup": setup.version(),
+        }
+    )
+
+
+def patched(tree: Tree) -> str:
+    """Standard input of `rxdm`: whose original it is, where it runs, and what is known of its versions."""
+    original = tree.rxdm["sha256"] if tree.rxdm else ""
+    return _text(
+        {"sha256": original, "links": tree.rxdm_links, "known": verdicts(), "setup": setup.version()},
+    )
+
+
+def digest(tree: Tree) -> str:
+    """A hash of all that runs: partitions are tried again when any of it changes."""
+    return hashlib.sha256(_text(asdict(tree)).encode()).hexdigest()[:16]
+
+
+def undone(phase: str) -> str:
+    """The shell command that undoes a phase; nothing to do on a machine that has no set-up any more."""
+    return f"test ! -e {setup.TARGET} || {setup.command(phase)}"
+
+
+def _text(payload: dict[str, Any]) -> str:
+    return json.dumps(payload, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,29 @@
+"""Slurm's logs on a machine: the daemons' own, and those of prologs and epilogs."""
+
+from __future__ import annotations
+
+from system import folder, write
+
+LOGROTATE = """\
+# Written by the cluster's set-up. The daemons reopen their logs on SIGUSR2.
+/var/log/slurm/*.log {
+    weekly
+    rotate 12
+    compress
+    delaycompress
+    missingok
+    notifempty
+    sharedscripts
+    postrotate
+        for unit in slurmctld slurmdbd slurmd; do
+            systemctl kill --signal=SIGUSR2 --kill-whom=main "$unit" 2>/dev/null || true
+        done
+    endscript
+}
+"""
+
+
+def keep() -> None:
+    """Have the folder for them, and have them rotated."""
+    folder("/var/log/slurm", owner="slurm")
+    write("/etc/logrotate.d/hpc-slurm", LOGROTATE)

@@ -1,0 +1,89 @@
+#!/bin/bash
+# slurmd starts this as slurm_prolog before a job and as slurm_epilog after it; both names are links to it. It runs the
+# scripts beside it, as root: those for all nodes, then those of the job's partition, then those of the node's nodeset,
+# each in the order of their names.
+#   prolog: the first script that fails ends it, and slurmd drains the node
+#   epilog: all run, so that one which fails leaves nothing of the others behind; the first failure is told
+# What they print goes to prolog.log or epilog.log on the node, a line before and after each script.
+set -u
+LC_ALL=C # the order of names, the same on every node
+# slurmd gives none, and what a shell takes instead may end in the current folder.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+here=$(dirname -- "$0")
+me=$(basename -- "$0")
+case $me in
+    slurm_prolog | slurm_epilog) kind=${me#slurm_} ;;
+    *)
+        echo "$me: call it by one of its links, slurm_prolog or slurm_epilog" >&2
+        exit 2
+        ;;
+esac
+export SLURM_SCRIPT_CONTEXT=${SLURM_SCRIPT_CONTEXT:-${kind}_slurmd}
+job=${SLURM_JOB_ID:-none}
+
+cluster='' controller_nodeset='' logs=/var/log/slurm known=no
+while IFS='=' read -r key value; do
+    case $key in
+        cluster) cluster=$value known=yes ;;
+        controller_nodeset) controller_nodeset=$value ;;
+        logs) logs=$value ;;
+    esac
+done <"$here/etc/slurm_mux.conf"
+
+log=$logs/$kind.log
+if ! { mkdir -p "$logs" && : >>"$log"; } 2>/dev/null; then
+    # A full disk or a lost folder: the journal has it then.
+    exec > >(exec logger --tag "$me") 2>&1
+    log=/dev/stdout
+fi
+
+say() {
+    printf '%(%Y-%m-%dT%H:%M:%S%z)T job=%s %s %s\n' -1 "$job" "$me" "$1" >>"$log"
+}
+
+# Said where an operator looks first: slurmd's own log tells only that the prolog failed.
+complain() {
+    say "$1"
+    logger --tag "$me" --priority daemon.err "job=$job $1; see $log" 2>/dev/null
+    echo "$me: job=$job $1; see $log" >&2
+}
+
+# The nodeset is in the node's name, CLUSTER-NODESET-NUMBER: a node more needs no file.
+nodeset_of() {
+    if [[ $1 == "$cluster-controller" ]]; then
+        echo "$controller_nodeset"
+    elif [[ $1 =~ ^"$cluster"-(.+)-[0-9]+$ ]]; then
+        echo "${BASH_REMATCH[1]}"
+    fi
+}
+
+if [[ $known == no ]]; then
+    complain "failed: $here/etc/slurm_mux.conf cannot be read; run \`up\` again, which writes it"
+    exit 1
+fi
+trap 'complain "was stopped while a script ran, by its time limit (PrologEpilogTimeout) or by slurmd"; exit 143' TERM
+
+folders=("$here/${kind}_slurmd.d")
+[[ -n ${SLURM_JOB_PARTITION:-} ]] && folders+=("$here/partition-$SLURM_JOB_PARTITION-${kind}_slurmd.d")
+nodeset=$(nodeset_of "${SLURMD_NODENAME:-$(hostname -s)}")
+[[ -n $nodeset ]] && folders+=("$here/nodeset-$nodeset-${kind}_slurmd.d")
+
+shopt -s nullglob
+failure=0
+for folder in "${folders[@]}"; do
+    for script in "$folder"/*."${kind}_slurmd"; do
+        name=$(basename -- "$script" ".${kind}_slurmd")
+        say "$name: starts (user ${SLURM_JOB_USER:-?}, partition ${SLURM_JOB_PARTITION:-?})"
+        "$script" >>"$log" 2>&1 </dev/null
+        code=$?
+        if ((code == 0)); then
+            say "$name: ended, exit code 0"
+            continue
+        fi
+        complain "$name: failed, exit code $code"
+        ((failure == 0)) && failure=$code
+        [[ $kind == prolog ]] && exit "$failure"
+    done
+done
+exit "$failure"
