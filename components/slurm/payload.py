@@ -63,6 +63,7 @@ def configure(
     }
     if "controller" in machine.roles:
         files = slurm_files(config, addresses)
+        payload["drain_seconds"] = config.slurm.drain_seconds
         payload["files"] = {name: text.splitlines() for name, text in files.items()}
     return _text(payload)
 

@@ -28,6 +28,11 @@ BROKEN = {
     "INVALID_REG",
 }
 LOG_LINES = 15
+# Why a node was drained here (drain.py), and that it may be resumed as soon as it is there.
+LEAVES = "hpc: leaves the cluster"
+RESHAPED = "hpc: gets other sockets, cores or GPUs"
+REMADE = "hpc: its machine is made anew"
+OURS = (LEAVES, RESHAPED, REMADE)
 
 
 class Node(TypedDict):
@@ -48,7 +53,8 @@ class State(TypedDict):
 def wait_for(nodes: list[Node], *, seconds: float) -> None:
     """Wait until all of `nodes` follow the newest orders and can take jobs.
 
-    A node that an operator drained counts as there. Raises SetupError naming the others after `seconds`.
+    A node that an operator drained counts as there, one that was drained here is resumed. Raises SetupError naming the
+    others after `seconds`.
     """
     end = time.monotonic() + seconds
     order = board.orders()["digest"]
@@ -99,8 +105,10 @@ def missing(
             why[name] = f"its set-up failed: {report['message']}"
         elif not report or report["digest"] != order:
             why[name] = "its set-up has not finished"
-        elif "DRAIN" in state["states"] and "DOWN" not in state["states"]:
+        elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in OURS:
             continue
+        elif "DRAIN" in state["states"] and "NOT_RESPONDING" not in state["states"] and state["reason"] in OURS:
+            why[name] = f"down: {state['reason']}"
         elif "DOWN" in state["states"] and "NOT_RESPONDING" not in state["states"]:
             why[name] = f"down: {state['reason'] or 'no reason given'}"
         elif not state["states"] & WORKING or state["states"] & BROKEN:
