@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from cli import guard
-from cli.commands import checks, environment, outputs, reach, schema, stacks, state, update
+from cli.commands import checks, environment, logs, nodes, outputs, reach, schema, stacks, state, update
 
 _HELP = """\
 Builds Slurm GPU clusters and keeps them in shape.
@@ -74,6 +74,22 @@ _add(
     "./hpc outputs dev",
     "./hpc outputs dev login",
     "./hpc outputs dev --json --show-secrets",
+)
+_add(
+    logs.logs,
+    _KEEP,
+    "./hpc logs dev slurmctld -f",
+    "./hpc logs dev slurmd --since 15m",
+    "./hpc logs dev prolog --on cpu-0 -n 200",
+    "./hpc logs dev controller",
+)
+_add(
+    nodes.nodes,
+    _KEEP,
+    "./hpc nodes dev",
+    "./hpc nodes dev drain cpu-[0-3] --reason 'new driver' --wait",
+    "./hpc nodes dev resume cpu-0 cpu-1",
+    "./hpc nodes dev reboot gpu-0",
 )
 _add(stacks.stacks, _KEEP, "./hpc stacks")
 _add(stacks.stacks, None, name="ls")

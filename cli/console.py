@@ -4,6 +4,7 @@ Colour and motion only on a terminal (NO_COLOR and TERM=dumb are respected); in 
 """
 
 import sys
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,17 @@ def _console(*, stderr: bool) -> "Console":
 def line(text: str = "", *, style: str = "") -> None:
     """Print one line of result."""
     stdout().print(text, style=style or None, soft_wrap=True)
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
+    """Print rows in columns, the first as a heading; columns whose number is in `right` are aligned there."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        line("  ".join(cells).rstrip(), style="bold" if number == 0 else "")
 
 
 def note(text: str) -> None:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,23 +117,40 @@ def gather(
     Raises:
         CliError: there is no ssh here.
     """
-    ssh = _ssh()
     every = list(machines)
-    key = admin_key if admin_key.endswith("\n") else f"{admin_key}\n"
-    known = "".join(f"{machine.address} {machine.host_key}\n" for machine in every)
-    with unwound(), _private(key) as key_file, _private(known) as known_hosts:
-        options = _options(key_file, known_hosts, connect=min(_CONNECT_SECONDS, seconds))
+    with connected(every, admin_key, seconds=seconds) as argv:
 
         def one(machine: Machine) -> Done:
-            argv = [ssh, *options, "-T", f"root@{machine.address}", line]
             try:
-                done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
+                done = subprocess.run(
+                    argv(machine, line), input=stdin, capture_output=True, text=True, errors="replace",
+                    timeout=seconds, check=False,
+                )  # fmt: skip
             except subprocess.TimeoutExpired:
                 return Done(code=UNREACHED, out="", err=f"no answer within {seconds:.0f} s")
             return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             return dict(zip((machine.name for machine in every), pool.map(one, every), strict=True))
+
+
+@contextmanager
+def connected(
+    machines: Iterable[Machine], admin_key: str, *, seconds: float = _CONNECT_SECONDS
+) -> Generator[Callable[[Machine, str], list[str]]]:
+    """The command that runs a line as root on one of these machines, while its keys are there.
+
+    It gives a machine up that does not answer within `seconds`, 15 at most.
+
+    Raises:
+        CliError: there is no ssh here.
+    """
+    ssh = _ssh()
+    key = admin_key if admin_key.endswith("\n") else f"{admin_key}\n"
+    known = "".join(f"{machine.address} {machine.host_key}\n" for machine in machines)
+    with unwound(), _private(key) as key_file, _private(known) as known_hosts:
+        options = _options(key_file, known_hosts, connect=min(_CONNECT_SECONDS, seconds))
+        yield lambda machine, line: [ssh, *options, "-T", f"root@{machine.address}", line]
 
 
 def _ssh() -> str:

@@ -1,0 +1,128 @@
+"""logs."""
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+from typer import Argument, Exit, Option
+
+from cli import cluster, console, options, remote
+from cli.commands import outputs
+from cli.errors import CliError
+
+_SECONDS = 60
+"""For one machine to hand over what was asked for, where it is not followed."""
+MOST = 100_000
+KINDS = "slurmctld, slurmd, slurmdbd, munge, mariadb, prolog, epilog, setup"
+"""In `--help`; cluster.live.logs has them, and is not read before it is needed."""
+
+
+def logs(
+    stack: options.Stack,
+    what: Annotated[
+        str, Argument(metavar="WHAT", help=f"A machine, for all that it says, or {KINDS}.", show_default=False)
+    ],
+    *,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on as lines come, until Ctrl-C.")] = False,
+    lines: Annotated[
+        int | None,
+        Option(
+            "--lines", "-n", min=0, max=MOST, metavar="LINES",
+            help="The last lines of each machine. Default: 50, or all with --since.", show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        Option(metavar="TIME", help="From then on: 15m, 2h, today, 05:30, 2026-11-21T05:30.", show_default=False),
+    ] = None,
+    on: Annotated[
+        list[str] | None, Option("--on", metavar="MACHINE", help="Only this machine's; may be repeated.")
+    ] = None,
+) -> None:  # fmt: skip
+    """Show what a machine or a daemon has logged, on all machines that run it.
+
+    Lines of several machines are put in the order of their times, each behind its machine's name. `prolog` and
+    `epilog` are what ran before and after jobs, `setup` is how nodes joined. A machine that does not answer is named.
+    """
+    from cluster.live.logs import DEFAULT_LINES, LOG, script
+    from cluster.live.moment import MomentError, on_machine
+
+    entered = cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
+    log, machines = _choose(entered, what, on or [])
+    try:
+        moment = on_machine(since) if since else ""
+    except MomentError as error:
+        raise CliError(f"--since: {error}") from None
+    if lines is None and not since:
+        lines = DEFAULT_LINES
+    line = script(log, lines=lines, since=moment, follow=follow)
+    say = _Printer([machine.name for machine in machines])
+    if follow:
+        from cli.follow import follow as follow_all
+
+        follow_all(machines, entered.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
+        # It ends by itself only where nothing could be followed.
+        raise Exit(1)
+    answers = remote.gather(machines, entered.admin_key, line, seconds=_SECONDS)
+    say.lines({name: done.out.splitlines() for name, done in answers.items()})
+    when = f" since {since}" if since else ""
+    for name, done in answers.items():
+        notes = done.err.splitlines()
+        if not done.reached:
+            say.notes({name: [f"does not answer: {notes[-1] if notes else 'no reason given'}"]})
+        elif notes:
+            say.notes({name: notes})
+        elif not done.out and lines != 0:
+            say.notes({name: [f"nothing{when} in {log.place if what in LOG else 'its journal'}"]})
+    raise Exit(0 if any(done.reached for done in answers.values()) else 1)
+
+
+def _choose(entered: cluster.Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a module that is read late
+    """The log, and the machines that have it, of those in `on` if there are any.
+
+    Raises:
+        CliError: neither a log nor a machine is called so, or a machine in `on` does not have it.
+    """
+    from cluster.live.logs import JOURNAL, LOG
+
+    wanted = [entered.machine(name) for name in on]
+    if what not in LOG:
+        if wanted:
+            raise CliError(f"--on narrows {KINDS}; {what} is none of them.")
+        try:
+            return JOURNAL, [entered.machine(what)]
+        except CliError as error:
+            raise CliError(f"{error} Or one of: {KINDS}.") from None
+    log = LOG[what]
+    having = [machine for machine in entered.machines.values() if set(machine.roles) & set(log.roles)]
+    strangers = [machine.name for machine in wanted if machine not in having]
+    if strangers:
+        there = ", ".join(machine.name for machine in having) or "none"
+        raise CliError(f"{', '.join(strangers)}: no {what} there. Machines with one: {there}.")
+    if not having:
+        raise CliError(f"no machine of cluster {entered.name} has {what}.")
+    return log, wanted or having
+
+
+class _Printer:
+    """Prints lines as they are, behind their machine's name where there are several machines."""
+
+    def __init__(self, names: list[str]) -> None:
+        from cluster.live.lines import Clock
+
+        self._clocks = {name: Clock(name) for name in names}
+        width = max(map(len, names))
+        self._prefix = {name: f"{name:<{width}} | " if len(names) > 1 else "" for name in names}
+
+    def lines(self, came: Mapping[str, list[str]]) -> None:
+        """Print these lines in the order of their times."""
+        lines = sorted(self._clocks[name].line(text) for name, texts in came.items() for text in texts)
+        # Not by rich: lines of a log are nobody's to wrap or to colour.
+        sys.stdout.write("".join(f"{self._prefix[line.machine]}{line.text}\n" for line in lines))
+        sys.stdout.flush()
+
+    def notes(self, came: Mapping[str, list[str]]) -> None:
+        """Say these beside them."""
+        for name, texts in came.items():
+            for text in texts:
+                console.note(f"{name}: {text}")

@@ -1,0 +1,117 @@
+"""nodes."""
+
+import json as jsonlib
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from cli import cluster, console, options
+from cli.commands import outputs
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from cluster.live.nodes import Node
+
+
+class Action(str, Enum):
+    """What to do with nodes."""
+
+    DRAIN = "drain"
+    RESUME = "resume"
+    REBOOT = "reboot"
+
+
+def nodes(
+    stack: options.Stack,
+    action: Annotated[
+        Action | None,
+        Argument(metavar="[drain|resume|reboot]", help="Left out: list the nodes.", show_default=False),
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[NODES...]", help="Names or ranges, with or without the cluster's: cpu-0, cpu-[0-3,7].",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    reason: Annotated[
+        str, Option(metavar="TEXT", help="Why; others read it in sinfo. A drain needs one.", show_default=False)
+    ] = "",
+    force: Annotated[bool, Option("--force", help="Also where jobs run: see above.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Keep new jobs away, and wait for the end of those that run.")] = False,
+    json: options.Json = False,
+) -> None:  # fmt: skip
+    """List the nodes, or take some out of service and back.
+
+    drain keeps new jobs away; those that run go on to their end. resume brings back what is drained, down or stuck,
+    by DOWN and RESUME where RESUME alone does not. reboot drains, reboots, waits until the node is back, and resumes
+    it; a node that somebody drained stays so.
+
+    No node with a running job is touched, but with --wait, or with --force: drain and resume then leave the jobs
+    alone, reboot ends them; those that can be run anew wait again.
+    """
+    entered = cluster.from_outputs(stack, values := outputs.read(stack, show_secrets=True))
+    from cli.scheduler import Scheduler
+
+    scheduler = Scheduler(entered, stack)
+    if action is None:
+        _list(scheduler.nodes().values(), json=json)
+        return
+    _check(action, names or [], reason, wait=wait, json=json)
+    picked = scheduler.pick(names or [])
+    if action is Action.DRAIN:
+        from cli.maintenance import drain
+
+        drain(scheduler, picked, reason=reason, force=force, wait=wait)
+    elif action is Action.RESUME:
+        from cli.maintenance import resume
+
+        resume(scheduler, picked, force=force)
+    else:
+        from cli.reboot import reboot
+        from cluster.config import parse
+
+        patience = parse({"hpc:cluster": values["config"]}).slurm.join_seconds if "config" in values else 300
+        reboot(scheduler, picked, reason=reason, force=force, wait=wait, patience=patience)
+
+
+def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: bool) -> None:
+    problems: list[str] = []
+    if not names:
+        problems.append(f"{action.value}: which nodes? For example: ./hpc nodes STACK {action.value} cpu-0")
+    if action is Action.DRAIN and not reason.strip():
+        problems.append("drain: --reason is needed: others will ask why, and sinfo -R tells them.")
+    if "\n" in reason or not reason.isprintable():
+        problems.append(f"--reason {reason!r}: one line of printable characters is expected.")
+    if action is Action.RESUME and (wait or reason):
+        problems.append("resume: takes neither --wait nor --reason.")
+    if json:
+        problems.append(f"--json is for the list, not for {action.value}.")
+    if problems:
+        raise CliError("\n".join(problems))
+
+
+def _list(every: "Iterable[Node]", *, json: bool) -> None:
+    nodes = list(every)
+    if json:
+        rows = [
+            {
+                "node": node.name, "state": node.word, "states": sorted(node.states), "reason": node.reason or None,
+                "by": node.by or None, "since": node.since or None,
+                "jobs": [{"id": job.number, "user": job.user, "state": job.state, "name": job.name,
+                          "elapsed": job.elapsed, "left": job.left} for job in node.jobs],
+            }
+            for node in nodes
+        ]  # fmt: skip
+        print(jsonlib.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = [("NODE", "STATE", "REASON", "SINCE", "JOBS")]
+    table += [(node.name, node.word, node.reason or "-", node.since or "-", _jobs(node) or "-") for node in nodes]
+    console.table(table)
+
+
+def _jobs(node: "Node") -> str:
+    return " ".join(f"{job.number}({job.user})" for job in node.jobs)

@@ -1,0 +1,73 @@
+"""Points in time as people type them: `2h`, `yesterday`, `2026-11-21 05:00`.
+
+They are looked up on the machine whose logs or records are asked for, since what stands there is its own local time.
+"""
+
+import datetime as dt
+import re
+
+ALLOWED = (
+    "a date (2026-11-21, 11/21/26), a time of today (05:30, 05:30:10), both (2026-11-21T05:30), how long ago "
+    "(90s, 15m, 2h, 7d, 4w, '2 hours ago', now-2hours), or now, today, yesterday, noon, midnight"
+)
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_WORDS = {
+    "now": "now",
+    "today": "today 00:00",
+    "midnight": "today 00:00",
+    "yesterday": "yesterday 00:00",
+    "noon": "today 12:00",
+}
+_AGO = re.compile(
+    r"(?:now\s*(?P<sign>[-+]))?\s*(?P<count>[0-9]{1,9})\s*"
+    r"(?P<unit>s|sec|secs|seconds?|m|mins?|minutes?|h|hours?|d|days?|w|weeks?)?(?P<ago>\s+ago)?"
+)
+_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%m/%d/%y", "%m/%d/%Y")
+_CLOCKS = ("%H:%M", "%H:%M:%S")
+
+
+class MomentError(ValueError):
+    """A text that is no point in time; the message says what is allowed."""
+
+
+def expression(given: str) -> str:
+    """What `date --date=` on the machine takes for it; letters, digits, blanks and `-:` only.
+
+    Raises:
+        MomentError: it is none of what ALLOWED names.
+    """
+    text = " ".join(given.split())
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    ago = _AGO.fullmatch(text.lower())
+    # A bare number could be seconds or a day of the month; after `now-` sacct takes it for seconds.
+    if ago and (ago["unit"] or ago["sign"]) and not (ago["sign"] and ago["ago"]):
+        seconds = int(ago["count"]) * SECONDS[(ago["unit"] or "s")[0]]
+        # As far back as any clock goes.
+        if seconds < 100 * 365 * SECONDS["d"]:
+            return f"{seconds} seconds" if ago["sign"] == "+" else f"{seconds} seconds ago"
+    for format_ in _FORMATS:
+        moment = _parsed(re.sub(r"(?<=\d) (?=\d)", "T", text.upper()), format_)
+        if moment:
+            return f"{moment:%Y-%m-%d %H:%M:%S}"
+    for format_ in _CLOCKS:
+        moment = _parsed(text, format_)
+        if moment:
+            return f"today {moment:%H:%M:%S}"
+    raise MomentError(f"{given!r} is no point in time. Allowed: {ALLOWED}.")
+
+
+def on_machine(given: str) -> str:
+    """A shell word that is the moment in the machine's local time, `2026-11-21T05:30:00`.
+
+    Raises:
+        MomentError: as for `expression`.
+    """
+    return f'"$(date --date="{expression(given)}" +%Y-%m-%dT%H:%M:%S)"'
+
+
+def _parsed(text: str, format_: str) -> dt.datetime | None:
+    try:
+        return dt.datetime.strptime(text, format_)  # noqa: DTZ007 - the machine's own zone, which it knows itself
+    except ValueError:
+        return None

@@ -1,0 +1,119 @@
+"""Who used how much: CPU and GPU hours and jobs, added up from sacct's records."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+FIELDS = ("JobID", "User", "Account", "Partition", "ElapsedRaw", "AllocTRES")
+By = Literal["user", "account", "partition"]
+EACH: tuple[By, ...] = ("user", "account", "partition")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What one run of a job held, within the time that was asked for."""
+
+    job: str
+    user: str
+    account: str
+    partition: str
+    seconds: int
+    cpus: int
+    gpus: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What somebody used."""
+
+    keys: tuple[str, ...]
+    cpu_seconds: int = 0
+    gpu_seconds: int = 0
+    jobs: int = 0
+
+    @property
+    def cpu_hours(self) -> float:
+        """CPUs that jobs held, times the hours that they held them."""
+        return self.cpu_seconds / 3600
+
+    @property
+    def gpu_hours(self) -> float:
+        """The same of GPUs."""
+        return self.gpu_seconds / 3600
+
+
+def command(since: str, until: str) -> str:
+    """The line that asks the controller, of two shell words that are moments there.
+
+    Every run of a requeued job counts (--duplicates), what lies outside the two moments does not (--truncate), and a
+    job that still runs has run until now.
+    """
+    fields = ",".join(FIELDS)
+    return (
+        f"sacct --allusers --allocations --duplicates --parsable2 --noheader --noconvert --truncate "
+        f"--starttime={since} --endtime={until} --format={fields}"
+    )
+
+
+def records(text: str) -> list[Record]:
+    """sacct's lines; jobs that held nothing in that time, as those that wait, are left out.
+
+    Raises:
+        ValueError: a line is not what `command` asks for.
+    """
+    found: list[Record] = []
+    for line in text.splitlines():
+        cells = line.split("|")
+        if len(cells) != len(FIELDS):
+            raise ValueError(f"sacct printed a line with {len(cells)} fields instead of {len(FIELDS)}: {line!r}")
+        job, user, account, partition, elapsed, allocated = cells
+        held = tres(allocated)
+        seconds = int(elapsed or 0)
+        if held and seconds > 0:
+            found.append(
+                Record(
+                    job=job, user=user, account=account, partition=partition, seconds=seconds,
+                    cpus=held.get("cpu", 0), gpus=gpus(held),
+                )
+            )  # fmt: skip
+    return found
+
+
+def tres(text: str) -> dict[str, int]:
+    """Slurm's list of resources, `cpu=2,gres/gpu:a100=1,mem=2048M`, as far as it counts things."""
+    pairs = (part.rpartition("=") for part in text.split(",") if part)
+    return {name: int(count) for name, _, count in pairs if count.isdigit()}
+
+
+def gpus(held: Mapping[str, int]) -> int:
+    """GPUs among resources: `gres/gpu` counts all of them, those of each type are told again beside it."""
+    if "gres/gpu" in held:
+        return held["gres/gpu"]
+    return sum(count for name, count in held.items() if name.startswith("gres/gpu:"))
+
+
+def table(found: Iterable[Record], by: Iterable[By] = EACH) -> list[Row]:
+    """Rows for each combination of `by`, the largest users of GPUs first, then of CPUs."""
+    keys = tuple(by)
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in found:
+        groups.setdefault(tuple(getattr(record, key) for key in keys), []).append(record)
+    rows = [_row(group, members) for group, members in groups.items()]
+    return sorted(rows, key=lambda row: (-row.gpu_seconds, -row.cpu_seconds, row.keys))
+
+
+def total(found: Iterable[Record]) -> Row:
+    """All of them together; a job that ran twice is one job."""
+    return _row((), list(found))
+
+
+def _row(keys: tuple[str, ...], members: list[Record]) -> Row:
+    def held(of: Callable[[Record], int]) -> int:
+        return sum(record.seconds * of(record) for record in members)
+
+    return Row(
+        keys=keys,
+        cpu_seconds=held(lambda record: record.cpus),
+        gpu_seconds=held(lambda record: record.gpus),
+        jobs=len({record.job for record in members}),
+    )
