@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from cli import guard
-from cli.commands import checks, environment, logs, nodes, outputs, reach, schema, stacks, state, update
+from cli.commands import checks, environment, logs, nodes, outputs, reach, schema, stacks, state, update, usage
 
 _HELP = """\
 Builds Slurm GPU clusters and keeps them in shape.
@@ -90,6 +90,13 @@ _add(
     "./hpc nodes dev drain cpu-[0-3] --reason 'new driver' --wait",
     "./hpc nodes dev resume cpu-0 cpu-1",
     "./hpc nodes dev reboot gpu-0",
+)
+_add(
+    usage.usage,
+    _KEEP,
+    "./hpc usage dev",
+    "./hpc usage dev --by account --since 2026-11-01 --until 2026-12-01",
+    "./hpc usage dev --user alice --since 7d --json",
 )
 _add(stacks.stacks, _KEEP, "./hpc stacks")
 _add(stacks.stacks, None, name="ls")

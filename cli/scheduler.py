@@ -68,18 +68,17 @@ class Scheduler:
             number = shlex.quote(job.number)
             self.ask(f"scontrol requeue {number} 2>/dev/null || scancel {number}")
 
-    def ask(self, line: str) -> str:
+    def ask(self, line: str, *, seconds: float = _SECONDS) -> str:
         """What a line prints that root runs on the controller.
 
         Raises:
             CliError: it failed, or the controller does not answer.
         """
         controller = self.cluster.controller
-        done = remote.capture(controller, self.cluster.admin_key, line, seconds=_SECONDS)
+        done = remote.capture(controller, self.cluster.admin_key, line, seconds=seconds)
         if done.code:
-            who = "slurmctld did not do it" if done.reached else "does not answer"
             said = (done.err or done.out).strip() or f"exit code {done.code}"
-            raise CliError(f"{controller.name}: {who}: {said}")
+            raise CliError(f"{controller.name}: {said if done.reached else f'does not answer: {said}'}")
         return done.out
 
     def wait(

@@ -1,0 +1,118 @@
+"""usage."""
+
+import difflib
+import json as jsonlib
+from collections.abc import Collection
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from cli import cluster, console, options
+from cli.commands import outputs
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from cluster.live.usage import Row
+
+_SECONDS = 600
+"""For sacct to go through months of records."""
+
+
+class Key(str, Enum):
+    """What to add up by."""
+
+    USER = "user"
+    ACCOUNT = "account"
+    PARTITION = "partition"
+
+
+def usage(
+    stack: options.Stack,
+    *,
+    user: Annotated[str | None, Option("--user", metavar="USER", help="Only this user's.", show_default=False)] = None,
+    account: Annotated[
+        str | None, Option("--account", metavar="ACCOUNT", help="Only this account's.", show_default=False)
+    ] = None,
+    since: Annotated[str, Option("--since", metavar="TIME", help="From then on.")] = "30d",
+    until: Annotated[str, Option("--until", metavar="TIME", help="Up to then.")] = "now",
+    by: Annotated[
+        Key | None,
+        Option("--by", help="One row for each. Default: for each of the three together.", show_default=False),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Show who used how much: CPU hours, GPU hours and jobs, from the accounting records.
+
+    Hours are those that jobs held CPUs and GPUs for, busy or not. Jobs that still run count until now, and of jobs
+    that began before or ended after the time asked for, the part within it. TIME is a date, a time of day, both
+    (2026-11-21T05:30), or how long ago: 12h, 7d, 4w.
+    """
+    from cluster.live import usage as used
+    from cluster.live.moment import MomentError, on_machine
+
+    moments: dict[str, str] = {}
+    for option, given in (("--since", since), ("--until", until)):
+        try:
+            moments[option] = on_machine(given)
+        except MomentError as error:
+            raise CliError(f"{option}: {error}") from None
+    entered = cluster.from_outputs(stack, values := outputs.read(stack, show_secrets=True))
+    from cli.scheduler import Scheduler
+
+    start, _, text = (
+        Scheduler(entered, stack)
+        .ask(
+            f"start={moments['--since']}; end={moments['--until']}; "
+            '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
+            'echo "$start $end" && ' + used.command('"$start"', '"$end"'),
+            seconds=_SECONDS,
+        )
+        .partition("\n")
+    )
+    try:
+        found = used.records(text)
+    except ValueError as error:
+        raise CliError(f"{entered.controller.name}: {error}") from None
+    _known("user", user, {record.user for record in found}, entered.users)
+    configured = values.get("config", {}).get("accounting", {}).get("accounts", ())
+    _known("account", account, {record.account for record in found}, [row["name"] for row in configured])
+    found = [record for record in found if user in (None, record.user) and account in (None, record.account)]
+    keys: tuple[used.By, ...] = (by.value,) if by else used.EACH
+    rows, total = used.table(found, keys), used.total(found)
+    since, until = start.split()
+    if json:
+        document = {
+            "cluster": entered.name, "since": since, "until": until,
+            "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows], "total": _figures(total),
+        }  # fmt: skip
+        print(jsonlib.dumps(document, indent=2, ensure_ascii=False))
+        return
+    if not rows:
+        console.note(f"Nothing of cluster {entered.name} was used so between {since} and {until}.")
+        return
+    lines = [(*(key.upper() for key in keys), "CPU HOURS", "GPU HOURS", "JOBS")]
+    lines += [(*row.keys, *_cells(row)) for row in rows]
+    lines.append(("total", *("" for _ in keys[1:]), *_cells(total)))
+    console.table(lines, right={len(keys), len(keys) + 1, len(keys) + 2})
+    console.note(f"From {since} to {until}, the controller's time.")
+
+
+def _known(what: str, given: str | None, there: Collection[str], configured: Collection[str]) -> None:
+    """Say of a name that nobody knows which ones have records: a typo must not read as an idle user."""
+    if given is not None and given not in there and given not in configured:
+        near = difflib.get_close_matches(given, there, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        names = ", ".join(sorted(there)) or "nobody"
+        raise CliError(f"no {what} {given!r} used anything in that time.{hint} Those who did: {names}.")
+
+
+def _cells(row: "Row") -> tuple[str, str, str]:
+    return f"{row.cpu_hours:.2f}", f"{row.gpu_hours:.2f}", str(row.jobs)
+
+
+def _figures(row: "Row") -> dict[str, float | int]:
+    return {
+        "cpu_hours": round(row.cpu_hours, 4), "gpu_hours": round(row.gpu_hours, 4),
+        "cpu_seconds": row.cpu_seconds, "gpu_seconds": row.gpu_seconds, "jobs": row.jobs,
+    }  # fmt: skip
