@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from cli import guard
-from cli.commands import checks, environment, logs, nodes, outputs, reach, schema, stacks, state, update, usage
+from cli.commands import checks, environment, health, logs, nodes, outputs, reach, schema, stacks, state, update, usage
 
 _HELP = """\
 Builds Slurm GPU clusters and keeps them in shape.
@@ -68,6 +68,7 @@ _add(
     "./hpc ssh dev controller -- tail -f /var/log/slurm/slurmctld.log",
     "./hpc ssh dev cpu-0 --as alice",
 )
+_add(health.status, _KEEP, "./hpc status dev", "./hpc status dev --json")
 _add(
     outputs.outputs,
     _USE,

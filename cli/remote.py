@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -93,6 +94,9 @@ class Done:
     """Its exit code; UNREACHED also where the machine did not answer."""
     out: str
     err: str
+    asked: float = 0.0
+    answered: float = 0.0
+    """By this machine's clock, in seconds since the epoch."""
 
     @property
     def reached(self) -> bool:
@@ -121,6 +125,7 @@ def gather(
     with connected(every, admin_key, seconds=seconds) as argv:
 
         def one(machine: Machine) -> Done:
+            asked = time.time()
             try:
                 done = subprocess.run(
                     argv(machine, line), input=stdin, capture_output=True, text=True, errors="replace",
@@ -128,7 +133,9 @@ def gather(
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
                 return Done(code=UNREACHED, out="", err=f"no answer within {seconds:.0f} s")
-            return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+            return Done(
+                code=done.returncode, out=done.stdout, err=done.stderr, asked=asked, answered=time.time()
+            )  # fmt: skip
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             return dict(zip((machine.name for machine in every), pool.map(one, every), strict=True))

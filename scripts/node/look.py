@@ -125,6 +125,7 @@ def _fork(part: Part) -> tuple[int, int]:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
+    os.environ["TZ"] = "UTC"  # Slurm prints local times and does not say of which zone
     try:
         text = json.dumps(part())
     except (SetupError, OSError, ValueError, KeyError) as error:

@@ -1,0 +1,56 @@
+"""Asks every machine of a cluster how it is, side by side."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cli import cluster, remote
+from cluster.health import Sight, Sights
+
+SECONDS = 8.0
+"""For one machine to tell. It bounds itself to half of that (scripts/node/look.py); the rest is the way there."""
+LOOK = "python3 /usr/local/lib/hpc/node look"
+_NO_SUCH_PHASE = 2
+
+
+def ask(stack: str, outputs: Mapping[str, Any]) -> Sights:
+    """What all machines of a stack's outputs tell; one that does not answer is part of it.
+
+    Raises:
+        CliError: the stack is not up.
+    """
+    entered = cluster.from_outputs(stack, outputs)
+    answers = remote.gather(entered.machines.values(), entered.admin_key, LOOK, seconds=SECONDS)
+    roles = {name: tuple(row["roles"]) for name, row in outputs["machines"].items()}
+    machines = [_sight(name, roles[name], done) for name, done in answers.items()]
+    return Sights(stack=stack, machines=tuple(sorted(machines, key=_rank)))
+
+
+def _rank(one: Sight) -> tuple[int, list[tuple[str, int]]]:
+    """The controller, login machines, nodes; cpu-9 before cpu-10, so that host lists are short."""
+    rank = min(("controller", "login", "node").index(role) for role in one.roles)
+    return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", one.name)]
+
+
+def _sight(name: str, roles: tuple[str, ...], done: remote.Done) -> Sight:
+    facts: Mapping[str, Any] = {}
+    why = ""
+    if not done.reached:
+        why = _last(done.err) or "no answer"
+    elif done.code:
+        old = done.code == _NO_SUCH_PHASE
+        why = "its set-up is of an earlier version" if old else _last(done.err) or f"exit code {done.code}"
+    else:
+        try:
+            facts = json.loads(done.out)
+        except ValueError:
+            why = f"its answer can't be read: {done.out[:80]!r}"
+    return Sight(
+        name=name, roles=roles, reached=done.reached, why=why, facts=facts, asked=done.asked, answered=done.answered
+    )
+
+
+def _last(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].strip() if lines else ""

@@ -1,0 +1,161 @@
+"""The tables of a status: what is, line by line, with like machines in one line. Rows begin with a heading."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cli.status import words
+from cluster.health import Sight, Sights
+from cluster.health.disks import bytes_used, inodes_used
+from cluster.health.node import view
+
+Table = list[tuple[str, ...]]
+JOBS = 12
+"""Jobs told one by one."""
+
+
+def nodes(seen: Sights) -> Table:
+    """Nodes by state, reason and size."""
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    used: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
+    for name, row in (seen.slurm("nodes") or {}).items():
+        said = view(name, row)
+        key = (said.state, _gres(row.get("Gres", "")), said.reason or "-")
+        groups[key].append(name)
+        used[key][0] += int(row.get("CPUAlloc", 0))
+        used[key][1] += int(row.get("CPUTot", 0))
+    rows = [
+        (words.hosts(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], key[2])
+        for key, names in groups.items()
+    ]
+    return _headed(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
+
+
+def partitions(seen: Sights) -> Table:
+    """Partitions; a star marks the default."""
+    rows = [
+        (
+            f"{name}*" if row.get("Default") == "YES" else name,
+            row.get("State", "").lower(),
+            row.get("MaxTime", "").lower(),
+            row.get("TotalNodes", ""),
+            row.get("TotalCPUs", ""),
+            row.get("Nodes", ""),
+        )
+        for name, row in (seen.slurm("partitions") or {}).items()
+    ]
+    return _headed(("PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS", "NAMES"), rows)
+
+
+def queue(seen: Sights) -> Table:
+    """The first jobs of the queue."""
+    first = (seen.slurm("jobs") or {}).get("first", [])
+    rows = [
+        (
+            job["id"], job["user"], job["partition"], job["state"].lower(), job["seconds"], job["count"],
+            job["nodes"] or f"({job['reason']})", job["name"],
+        )
+        for job in first[:JOBS]
+    ]  # fmt: skip
+    total = sum((seen.slurm("jobs") or {}).get("states", {}).values())
+    if total > len(rows):
+        rows.append(("...", f"and {total - len(rows)} more", "", "", "", "", "", ""))
+    return _headed(("JOB", "USER", "PARTITION", "STATE", "TIME", "NODES", "WHERE OR WHY", "NAME"), rows)
+
+
+def daemons(seen: Sights, now: float) -> Table:
+    """Daemons by what they are and where; since when the one that was started last runs."""
+    groups: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
+    for one in seen.machines:
+        for name, unit in (one.part("daemons") or {}).items():
+            state = "running" if unit["state"] == "active" else f"{unit['state']} ({unit['sub']})"
+            groups[name, state].append((one.name, unit["since"]))
+    rows = [
+        (
+            name,
+            state,
+            words.ago(now - max(s for _, s in there)) if any(s for _, s in there) else "-",
+            _all(seen, [name for name, _ in there]),
+        )
+        for (name, state), there in groups.items()
+    ]
+    return _headed(("DAEMON", "STATE", "FOR", "MACHINES"), rows)
+
+
+def versions(seen: Sights) -> Table:
+    """Versions by what and which, with the machines that have them."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in seen.machines:
+        for name, version in (one.part("versions") or {}).items():
+            # The image has the server everywhere; it runs on the controller.
+            if name != "mariadb" or "controller" in one.roles:
+                groups[name, version].append(one.name)
+    rows = [(name, version, _all(seen, there)) for (name, version), there in sorted(groups.items())]
+    return _headed(("PROGRAM", "VERSION", "MACHINES"), rows)
+
+
+def storage(seen: Sights) -> Table:
+    """File systems by path: the fullest of those that like machines have, shared ones once."""
+    groups: dict[str, list[tuple[Sight, Mapping[str, Any]]]] = defaultdict(list)
+    for one in seen.machines:
+        devices: set[int] = set()
+        disks = (one.part("disks") or {}).items()
+        for path, disk in sorted(disks, key=lambda pair: len(pair[0])):
+            if "size" in disk and disk["device"] not in devices:
+                groups[path].append((one, disk))
+            if "size" in disk and not disk.get("shared"):
+                devices.add(disk["device"])
+    rows = [_filled(seen, path, there) for path, there in sorted(groups.items(), key=lambda pair: _shared(pair[1]))]
+    return _headed(("STORAGE", "USED", "FREE", "OF", "INODES", "MACHINES"), rows)
+
+
+def _filled(seen: Sights, path: str, there: list[tuple[Sight, Mapping[str, Any]]]) -> tuple[str, ...]:
+    _, disk = max(there, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
+    room = disk["used"] + disk["free"]
+    return (
+        path, f"{bytes_used(disk):.0%}", words.size(disk["free"]), words.size(room), f"{inodes_used(disk):.0%}",
+        _all(seen, [one.name for one, _ in there]) + ("" if len(there) == 1 or _shared(there) else ", the fullest shown"),
+    )  # fmt: skip
+
+
+def _shared(there: list[tuple[Sight, Mapping[str, Any]]]) -> bool:
+    return any(disk.get("shared") for _, disk in there)
+
+
+def _gres(text: str) -> str:
+    return "-" if text in ("", "(null)") else text.partition("(")[0]
+
+
+def _all(seen: Sights, there: list[str]) -> str:
+    return "all" if len(there) == len(seen.machines) else words.hosts(there)
+
+
+def _headed(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    found = list(rows)
+    return [heading, *found] if found else []
+
+
+def states(seen: Sights) -> str:
+    """How many nodes are in which state, in words: `62 nodes idle, 2 drained`."""
+    every = seen.slurm("nodes")
+    if not every:
+        return "the nodes' states are not known" if every is None else "no nodes"
+    counts = Counter(view(name, row).state for name, row in every.items())
+    first, *rest = counts.most_common()
+    return ", ".join(
+        [f"{words.counted(first[1], 'node')} {first[0]}", *(f"{number} {state}" for state, number in rest)]
+    )
+
+
+def jobs(seen: Sights) -> str:
+    """How many jobs are in which state, in words: `3 jobs running, 1 pending`."""
+    found = seen.slurm("jobs")
+    if found is None:
+        return "the queue is not known"
+    counts = sorted(found["states"].items(), key=lambda pair: (pair[0] != "RUNNING", pair[0]))
+    if not counts:
+        return "0 jobs"
+    first, *rest = counts
+    return ", ".join(
+        [f"{words.counted(first[1], 'job')} {first[0].lower()}", *(f"{n} {state.lower()}" for state, n in rest)]
+    )

@@ -1,0 +1,19 @@
+"""One thing that is wrong with a cluster, as its user is told."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Where, what, since when, and what to do."""
+
+    id: str
+    """Its kind, for programs: kebab-case, and kept from version to version."""
+    where: tuple[str, ...]
+    """Names of the machines that it is about."""
+    what: str
+    """A sentence without its end, which goes on from the name of the machine: `does not answer SSH`."""
+    todo: str
+    """What to do: a command to type first, in words where there is none."""
+    since: float | None = None
+    """Seconds since the epoch; None where nobody knows."""

@@ -1,0 +1,79 @@
+"""Machines that do not answer, are not set up, or are cut off from their controller."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster.health.finding import Finding
+from cluster.health.sight import Sight, Sights
+
+
+def unreachable(seen: Sights) -> Iterator[Finding]:
+    """Controller and login machines that do not answer SSH; a node that does not is down, and told there."""
+    for one in seen.machines:
+        if one.reached or one.roles == ("node",):
+            continue
+        loss = (
+            "no job starts and nobody can ask for one; jobs that run go on"
+            if "controller" in one.roles
+            else "nobody can log in there"
+        )
+        kind = "controller machine" if "controller" in one.roles else "login machine"
+        yield Finding(
+            id="machine-unreachable",
+            where=(one.name,),
+            what=f"{kind} does not answer SSH ({one.why}): {loss}",
+            todo=f"./hpc up {seen.stack} starts it again if it is not running",
+        )
+
+
+def not_set_up(seen: Sights) -> Iterator[Finding]:
+    """Machines without the set-up, or with one that failed."""
+    for one in seen.machines:
+        if not one.reached:
+            continue
+        if not one.told:
+            yield Finding(
+                id="setup-missing",
+                where=(one.name,),
+                what=f"has no set-up that can tell how it is ({one.why})",
+                todo=f"./hpc up {seen.stack} brings it",
+            )
+        elif why := _failure(one):
+            yield Finding(
+                id="setup-failed",
+                where=(one.name,),
+                what=f"its set-up failed: {why}",
+                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50; it is tried again by itself",
+                since=_joining(one).get("since"),
+            )
+
+
+def _failure(one: Sight) -> str:
+    report = one.part("board", "report") or {}
+    # A report of another boot tells nothing about this one.
+    if report.get("state") == "failed" and report.get("boot") == one.part("boot", "id"):
+        return str(report.get("message", "")).strip()
+    unit = _joining(one)
+    if unit.get("state") == "failed" or unit.get("sub") == "auto-restart":
+        return " / ".join(unit.get("journal") or ["its journal is empty"])
+    return ""
+
+
+def _joining(one: Sight) -> Mapping[str, Any]:
+    return one.part("daemons", "hpc-node") or {}
+
+
+def cut_off(seen: Sights) -> Iterator[Finding]:
+    """Machines that answer us but can't reach slurmctld, although it is up."""
+    for one in seen.machines:
+        way = one.part("controller") or {}
+        if way.get("reached") is not False or not seen.slurmctld_answers:
+            continue
+        port = f"{way['host']}:{way['port']}"
+        yield Finding(
+            id="network-cut",
+            where=(one.name,),
+            what=f"answers SSH from here, but cannot reach the controller ({port}: {way.get('why', '')}), where "
+            "slurmctld is up: the network between the two is cut",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- ip address; ping -c 1 {way['host']}; and look for a firewall",
+        )
