@@ -21,13 +21,18 @@ DROP_INS = {
     unit: (
         "# Written by the cluster's set-up.\n"
         f"[Unit]\nAfter={after}\nStartLimitIntervalSec=0\n"
-        "[Service]\nRestart=on-failure\nRestartSec=2\n"
+        f"[Service]\nRestart=on-failure\nRestartSec=2\n{more}"
     )
-    for unit, after in {
-        "mariadb": "network.target",
-        "slurmdbd": "mariadb.service munge.service systemd-tmpfiles-setup.service",
-        "slurmctld": "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
-    }.items()
+    for unit, after, more in (
+        ("mariadb", "network.target", ""),
+        # Without it all is well, only slower.
+        (
+            "slurmdbd",
+            "mariadb.service munge.service systemd-tmpfiles-setup.service",
+            f"ExecStartPre=-+/bin/sh {Path(__file__).with_name('quick_acks.sh')}\n",
+        ),
+        ("slurmctld", "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service", ""),
+    )
 }
 
 
