@@ -1,12 +1,14 @@
 """All stacks of this host, seen from outside their state: what is left of them, and ending one for good."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from components.local.host import bridge, cgroups, machine, names
-from components.local.host.locks import remove_empty
+from components.local.host.locks import locked, remove_empty
 from components.local.host.paths import StackPaths
 
 
@@ -37,6 +39,34 @@ def sweep(root: Path, stack: str) -> None:
     if paths.folder.exists():
         shutil.rmtree(paths.folder)
     remove_empty(root / "stacks")
+
+
+@contextmanager
+def own_root(place: Path, kind: str) -> Iterator[Path]:
+    """A root in the folder `place` for the stacks of this process alone, swept with all that is in it at the end.
+
+    What killed processes left of theirs is swept first.
+    """
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in place.glob("*/"):
+        with locked(place / f"{left.name}.lock", wait=False) as dead:
+            if dead:
+                _clear(left)
+    root = place / f"{kind}-{os.getpid()}"
+    with locked(place / f"{root.name}.lock"):
+        root.mkdir()
+        try:
+            yield root
+        finally:
+            _clear(root)
+    remove_empty(place)
+
+
+def _clear(root: Path) -> None:
+    for stack in stacks(root):
+        sweep(root, stack)
+    shutil.rmtree(root, ignore_errors=True)
+    root.with_name(f"{root.name}.lock").unlink(missing_ok=True)
 
 
 def _mounts(folder: Path) -> Iterator[str]:
