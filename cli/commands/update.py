@@ -6,7 +6,8 @@ from typing import Literal
 
 from typer import Exit
 
-from cli import console, effects, engines, guard, options, project, stackfile
+from cli import console, effects, engines, guard, options, project, stackfile, unfinished
+from cli.commands import outputs
 from cli.errors import CliError, words
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
@@ -103,6 +104,7 @@ def _run(
         from cli import localhost
 
         localhost.prepare()
+    earlier = kind == "up" and unfinished.begin(stack)
     if pulumi:
         from cli import pulumi_cli
 
@@ -113,6 +115,10 @@ def _run(
         )
     else:
         code = _embedded(kind, file, json=json, parallel=parallel, told=told)
+    if code == 0 and earlier:
+        unfinished.settle(stack, outputs.read(stack, show_secrets=True), quiet=json)
+    elif code == 0 and kind in ("up", "destroy"):
+        unfinished.end(stack)
     raise Exit(code)
 
 

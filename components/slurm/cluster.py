@@ -59,6 +59,9 @@ class SlurmCluster(pulumi.ComponentResource):
             controller, "accounting", stdin=_lines(desired(args.config)), after=[controls], whole=True
         )
         ready = self._ready(controller, after=[joined, accounts, *reached])
+        for machine in args.machines:
+            if machine.spec.roles == ("node",):
+                self._leave(machine, controller)
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
         self.config = ready.id.apply(lambda _: args.config.model_dump(mode="json", exclude_unset=True))
@@ -136,6 +139,22 @@ class SlurmCluster(pulumi.ComponentResource):
             told["scripts"] = prologs.digest(self._args.scripts)
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": told}, indent=1)
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True)
+
+    def _leave(self, machine: Machine, controller: Machine) -> remote.Command:
+        """Empty a node before its machine goes: nothing is run to make this, and a drain to delete it.
+
+        Deleted before the machine, on which it depends; not run at all where the controller goes too, so that a whole
+        cluster is destroyed without waiting for jobs, and with a controller that is dead.
+        """
+        return remote.Command(
+            f"{machine.spec.name}-leave",
+            connection=controller.connection(self._args.keys.admin.private_key_openssh),
+            delete=prologs.undone("leave"),
+            stdin=_lines({"node": machine.spec.name}),
+            triggers=[machine.instance_id],
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(parent=self, deleted_with=controller.resource),
+        )
 
     def _phase(
         self,

@@ -64,12 +64,12 @@ def test_no_edit_is_no_change():
 class TestNodes:
     def test_one_more_is_one_machine(self):
         assert effect(lambda c: c["nodesets"]["cpu"].update(count=3)) == Difference(
-            added={"lab-cpu-2"}, removed=set(), changed={"lab-network", *REACHES_ALL}
+            added={"lab-cpu-2", "lab-cpu-2-leave"}, removed=set(), changed={"lab-network", *REACHES_ALL}
         )
 
     def test_one_less_takes_the_last(self):
         assert effect(lambda c: c["nodesets"]["cpu"].update(count=1)) == Difference(
-            added=set(), removed={"lab-cpu-1"}, changed={"lab-network", *REACHES_ALL}
+            added=set(), removed={"lab-cpu-1", "lab-cpu-1-leave"}, changed={"lab-network", *REACHES_ALL}
         )
 
     def test_another_machine_type_concerns_that_nodeset_only(self):
@@ -94,8 +94,8 @@ class TestNodes:
         before, after = program(cluster), program(edited(edit, cluster))
         had = dict(zip(names, counts, strict=True)).get(chosen, 0)
         found = between(before, after)
-        assert found.added == {f"lab-{chosen}-{index}" for index in range(had, count)}
-        assert found.removed == {f"lab-{chosen}-{index}" for index in range(count, had)}
+        assert found.added == {f"lab-{chosen}-{index}{of}" for index in range(had, count) for of in ("", "-leave")}
+        assert found.removed == {f"lab-{chosen}-{index}{of}" for index in range(count, had) for of in ("", "-leave")}
         assert found.changed == ({"lab-network", *REACHES_ALL} if count != had else set())
         # And back: the same edit undone is the same set of machines.
         back = between(after, before)
@@ -112,6 +112,10 @@ class TestSettings:
         assert (found.added, found.removed) == (set(), set())
         told = {"lab-controller-configure", "lab-login-0-configure", "lab-accounting", "lab-nodes"}
         assert told <= found.changed <= told | {"lab-ready"}
+
+    def test_waiting_longer_for_jobs_changes_no_node(self):
+        found = effect(lambda c: c.update(slurm={"drain_seconds": 60}))
+        assert found == Difference(set(), set(), changed={"lab-controller-configure"})
 
     def test_accounts_are_the_databases_affair(self):
         found = effect(lambda c: c.update(accounting={"qos": [{"name": "urgent", "priority": 9}]}))

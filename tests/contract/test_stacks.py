@@ -44,7 +44,11 @@ class Seen:
     known: bool
 
     def commands(self) -> list[Registered]:
-        return self.recording.all(COMMAND)
+        """Those that do something when they are made; a `leave` does something only when it goes."""
+        return [one for one in self.recording.all(COMMAND) if "create" in one.inputs]
+
+    def leaves(self) -> list[Registered]:
+        return [one for one in self.recording.all(COMMAND) if "create" not in one.inputs]
 
     def command(self, name: str) -> Registered:
         return next(one for one in self.commands() if one.name == name)
@@ -139,6 +143,23 @@ class TestCommands:
     def test_a_changed_input_runs_the_same_again(self, seen):
         for one in seen.commands():
             assert one.inputs["update"] == one.inputs["create"]
+
+
+class TestLeaving:
+    """A node is emptied before its machine goes, and a whole cluster without that."""
+
+    def test_every_nodes_machine_has_one_that_goes_before_it(self, seen):
+        nodes = {one.name for one in machines(seen.config) if one.roles == ("node",)}
+        assert {one.name for one in seen.leaves()} == {f"{name}-leave" for name in nodes}
+        controller = seen.recording.one(f"{seen.config.name}-controller")
+        for one in seen.leaves():
+            machine = seen.recording.one(one.name.removesuffix("-leave"))
+            assert list(one.request.propertyDependencies["triggers"].urns) == [machine.urn]
+            assert "update" not in one.inputs
+            assert "leave" in one.inputs["delete"]
+            assert machine.name in one.inputs["stdin"]
+            assert seen.machine_of(one) == controller.name
+            assert one.request.deletedWith == controller.urn
 
 
 class TestSecrets:
