@@ -19,7 +19,7 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     Every machine is asked at once and nothing is changed; ten seconds at most. Exit code 0 when all is well, 1 when
     there is something to look at.
 
-    JSON: {stack, ok, findings [{id, where, what, todo, since}], machines {name: {roles, reached, why, facts}}}; times
+    JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, why, facts}}}; times
     are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
     from cli.status.ask import ask

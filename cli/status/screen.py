@@ -38,10 +38,12 @@ def sentence(seen: Sights, found: list[Finding]) -> str:
 def _finding(one: Finding, now: float) -> None:
     since = f", for {words.ago(now - one.since)}" if one.since else ""
     console.line(f"{words.hosts(one.where)}: {one.id}{since}", style="bold")
-    for text in paragraph(one.what[0].upper() + one.what[1:] + "."):
+    for text in paragraph(f"{one.what}."):
         console.line(text)
     # A command is typed as it stands: it is never broken.
     console.line(f"    > {one.todo}", style="cyan")
+    for text in paragraph(one.note) if one.note else ():
+        console.line(text)
 
 
 def paragraph(text: str) -> list[str]:

@@ -114,7 +114,7 @@ def _filled(seen: Sights, path: str, there: list[tuple[Sight, Mapping[str, Any]]
     room = disk["used"] + disk["free"]
     return (
         path, f"{bytes_used(disk):.0%}", words.size(disk["free"]), words.size(room), f"{inodes_used(disk):.0%}",
-        _all(seen, [one.name for one, _ in there]) + ("" if len(there) == 1 or _shared(there) else ", the fullest shown"),
+        _all(seen, [one.name for one, _ in there]) + ("" if len(there) == 1 or _shared(there) else ", fullest shown"),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.health.finding import Finding
+from cluster.health.journal import last_words
 from cluster.health.sight import Sight, Sights
 
 RESTARTS = 3
@@ -42,13 +43,14 @@ def controller(seen: Sights) -> Iterator[Finding]:
 
 
 def _stopped(seen: Sights, name: str, unit: Mapping[str, Any], text: str, log: str) -> Finding:
-    look = f"; its log: /var/log/slurm/{log}" if log else f"; its log: journalctl -u {name}"
+    look = f"/var/log/slurm/{log}" if log else f"journalctl -u {name}"
     verb = "restart" if _active(unit) else "start"
     return Finding(
         id=f"{name}-down",
         where=(seen.controller.name,),
         what=text,
-        todo=f"./hpc ssh {seen.stack} controller -- systemctl {verb} {name}{look}",
+        todo=f"./hpc ssh {seen.stack} controller -- systemctl {verb} {name}",
+        note=f"Its log on that machine: {look}",
         since=None if _active(unit) else unit.get("since") or None,
     )
 
@@ -77,12 +79,12 @@ def restarting(seen: Sights) -> Iterator[Finding]:
                 continue
             if unit["sub"] != "auto-restart" and one.facts["time"] - unit["started"] > LATELY:
                 continue
-            words = " / ".join(unit.get("journal") or ())
+            words = last_words(unit.get("journal") or ())
             yield Finding(
                 id="daemon-restarting",
                 where=(one.name,),
                 what=f"{name} ends again and again: it was started {unit['restarts']} times by systemd, "
-                f"and is {unit['sub']} now. Its last words: {words}",
+                f"and is {unit['sub']} now{f'. Its last words: {words}' if words else ''}",
                 todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u {name} -n 50",
                 since=unit["since"] or None,
             )
@@ -102,8 +104,8 @@ def _words(unit: Mapping[str, Any]) -> str:
     text = states.get(unit["state"], f"does not run ({unit['state']})")
     if unit.get("sub") == "auto-restart":
         text = f"ends again and again (started {unit['restarts']} times)"
-    words = " / ".join(unit.get("journal") or ())
-    return f"{text} ({words})" if words and unit["state"] != "inactive" else text
+    words = last_words(unit.get("journal") or ())
+    return f"{text}: {words}" if words and unit["state"] != "inactive" else text
 
 
 def _first(text: str) -> str:

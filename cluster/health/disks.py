@@ -31,8 +31,8 @@ def full(seen: Sights) -> Iterator[Finding]:
 
 
 def _full(seen: Sights, one: Sight, what: str, fills: str) -> Finding:
-    todo = f"./hpc ssh {seen.stack} {one.name} -- '{fills}' shows what fills it"
-    return Finding(id="disk-full", where=(one.name,), what=what, todo=todo)
+    todo = f"./hpc ssh {seen.stack} {one.name} -- '{fills}'"
+    return Finding(id="disk-full", where=(one.name,), what=what, todo=todo, note="It shows what fills it.")
 
 
 def _called(path: str, disk: Mapping[str, Any]) -> str:
@@ -58,18 +58,20 @@ def missing(seen: Sights) -> Iterator[Finding]:
     """Shared file systems that are not mounted, or whose server does not answer; and disks that refuse writes."""
     for one in seen.machines:
         for path, disk in (one.part("disks") or {}).items():
-            what = todo = ""
+            what = todo = note = ""
             if disk.get("mounted") is False:
                 what = f"the shared file system {path} is not mounted"
                 todo = f"./hpc ssh {seen.stack} {one.name} -- mount {path}"
             elif "error" in disk:
                 what = f"{path} does not answer ({disk['error']})"
-                todo = f"look at its server, then: ./hpc ssh {seen.stack} {one.name} -- ls {path}"
+                todo = f"./hpc ssh {seen.stack} {one.name} -- timeout 5 ls {path}"
+                note = "Look at its server and at the network between the two."
             elif disk.get("read_only"):
                 what = f"{path} is mounted read-only"
-                todo = f"./hpc ssh {seen.stack} {one.name} -- dmesg | tail tells whether its disk fails"
+                todo = f"./hpc ssh {seen.stack} {one.name} -- 'dmesg | tail'"
+                note = "The kernel tells there whether the disk fails."
             if what:
-                yield Finding(id="mount-missing", where=(one.name,), what=what, todo=todo)
+                yield Finding(id="mount-missing", where=(one.name,), what=what, todo=todo, note=note)
 
 
 def _disks(one: Sight) -> list[tuple[str, Mapping[str, Any]]]:

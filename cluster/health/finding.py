@@ -14,6 +14,8 @@ class Finding:
     what: str
     """A sentence without its end, which goes on from the name of the machine: `does not answer SSH`."""
     todo: str
-    """What to do: a command to type first, in words where there is none."""
+    """The command to type."""
+    note: str = ""
+    """What to know of that command, or to do after it."""
     since: float | None = None
     """Seconds since the epoch; None where nobody knows."""

@@ -48,5 +48,6 @@ def _one(group: list[Finding]) -> Finding:
         where=tuple(name for one in group for name in one.where),
         what=first.what,
         todo=first.todo,
+        note=first.note,
         since=min(times, default=None),
     )

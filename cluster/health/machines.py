@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.health.finding import Finding
+from cluster.health.journal import last_words
 from cluster.health.sight import Sight, Sights
 
 
@@ -22,7 +23,8 @@ def unreachable(seen: Sights) -> Iterator[Finding]:
             id="machine-unreachable",
             where=(one.name,),
             what=f"{kind} does not answer SSH ({one.why}): {loss}",
-            todo=f"./hpc up {seen.stack} starts it again if it is not running",
+            todo=f"./hpc up {seen.stack}",
+            note="It starts the machine again if it is not running.",
         )
 
 
@@ -36,14 +38,15 @@ def not_set_up(seen: Sights) -> Iterator[Finding]:
                 id="setup-missing",
                 where=(one.name,),
                 what=f"has no set-up that can tell how it is ({one.why})",
-                todo=f"./hpc up {seen.stack} brings it",
+                todo=f"./hpc up {seen.stack}",
             )
         elif why := _failure(one):
             yield Finding(
                 id="setup-failed",
                 where=(one.name,),
                 what=f"its set-up failed: {why}",
-                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50; it is tried again by itself",
+                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50",
+                note="It is tried again by itself, every few seconds.",
                 since=_joining(one).get("since"),
             )
 
@@ -55,7 +58,7 @@ def _failure(one: Sight) -> str:
         return str(report.get("message", "")).strip()
     unit = _joining(one)
     if unit.get("state") == "failed" or unit.get("sub") == "auto-restart":
-        return " / ".join(unit.get("journal") or ["its journal is empty"])
+        return last_words(unit.get("journal") or ()) or "its journal says nothing"
     return ""
 
 
@@ -75,5 +78,6 @@ def cut_off(seen: Sights) -> Iterator[Finding]:
             where=(one.name,),
             what=f"answers SSH from here, but cannot reach the controller ({port}: {way.get('why', '')}), where "
             "slurmctld is up: the network between the two is cut",
-            todo=f"./hpc ssh {seen.stack} {one.name} -- ip address; ping -c 1 {way['host']}; and look for a firewall",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- ping -c 3 {way['host']}",
+            note="Look at its network and at firewalls between the two.",
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.health.finding import Finding
+from cluster.health.journal import last_words
 from cluster.health.node import NodeView, view
 from cluster.health.sight import Sight, Sights
 
@@ -22,7 +23,7 @@ def lost(seen: Sights) -> Iterator[Finding]:
                 id="node-down",
                 where=(one.name,),
                 what="is a machine of this stack, but slurmctld does not know it",
-                todo=f"./hpc drift {seen.stack} shows what else differs",
+                todo=f"./hpc drift {seen.stack}",
             )
         elif (unit := one.part("daemons", "slurmd")) and unit["state"] != "active":
             yield _stopped(seen, one, said, unit)
@@ -38,13 +39,14 @@ def _dead(seen: Sights, one: Sight, said: NodeView | None) -> Finding:
         id="node-down",
         where=(one.name,),
         what=f"does not answer SSH ({one.why}); {noticed}",
-        todo=f"./hpc up {seen.stack} starts it again if it is not running",
+        todo=f"./hpc up {seen.stack}",
+        note="It starts the machine again if it is not running.",
         since=said.since if said and said.down else None,
     )
 
 
 def _stopped(seen: Sights, one: Sight, said: NodeView | None, unit: Mapping[str, Any]) -> Finding:
-    words = " / ".join(unit.get("journal") or ())
+    words = last_words(unit.get("journal") or ())
     noticed = f"; slurmctld says {said.state}" if said else ""
     return Finding(
         id="node-down",
@@ -61,19 +63,28 @@ def _silent(seen: Sights, said: NodeView) -> Finding:
         where=(said.name,),
         what=f"answers SSH from here and its slurmd runs, but slurmctld says that it does not respond ({said.state}): "
         "the way from the controller to its slurmd (port 6818) is cut, or slurmd hangs",
-        todo=f"./hpc ssh {seen.stack} {said.name} -- tail /var/log/slurm/slurmd.log; systemctl restart slurmd there "
-        "if it hangs (jobs go on)",
+        todo=f"./hpc ssh {seen.stack} {said.name} -- tail /var/log/slurm/slurmd.log",
+        note="If it hangs: systemctl restart slurmd there; jobs go on.",
         since=said.since,
     )
 
 
 def _down(seen: Sights, said: NodeView) -> Finding:
+    if "UNKNOWN" in said.states and not said.reason:
+        return Finding(
+            id="node-down",
+            where=(said.name,),
+            what="slurmctld has started anew and not heard of it yet",
+            todo=f"./hpc status {seen.stack}",
+            note="Ask again in half a minute.",
+        )
     reason = f": {said.reason} (said by {said.by})" if said.reason else ", and gives no reason"
     return Finding(
         id="node-down",
         where=(said.name,),
         what=f"slurmctld says {said.state}{reason}",
-        todo=f"./hpc nodes {seen.stack} resume {said.name}, once the reason is gone",
+        todo=f"./hpc nodes {seen.stack} resume {said.name}",
+        note="Once the reason is gone.",
         since=said.since,
     )
 
@@ -85,8 +96,10 @@ def drained(seen: Sights) -> Iterator[Finding]:
         if not said.drained:
             continue
         what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
-        resume = f"./hpc nodes {seen.stack} resume {name}"
+        resume = todo = f"./hpc nodes {seen.stack} resume {name}"
+        note = "Once the reason is gone."
         if "prolog" in said.reason.lower():
             what += f". A prolog failed there, and {PROLOG_LOG} on {name} tells why"
-            resume = f"./hpc ssh {seen.stack} {name} -- tail {PROLOG_LOG}, and when that is mended: {resume}"
-        yield Finding(id="node-drained", where=(name,), what=what, todo=resume, since=said.since)
+            todo = f"./hpc ssh {seen.stack} {name} -- tail {PROLOG_LOG}"
+            note = f"When that is mended: {resume}"
+        yield Finding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since)

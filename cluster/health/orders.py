@@ -16,18 +16,12 @@ def old(seen: Sights) -> Iterator[Finding]:
             continue
         why = [*_files(one, served), *_orders(one, newest)]
         if why:
-            first = (
-                f"./hpc ssh {seen.stack} controller -- scontrol reconfigure"
-                if "cached" in why[0]
-                else f"./hpc ssh {seen.stack} {one.name} -- systemctl restart hpc-node"
-                if one.roles == ("node",)
-                else f"./hpc drift {seen.stack} --mend"
-            )
             yield Finding(
                 id="old-config",
                 where=(one.name,),
                 what=f"follows another configuration than the controller: {'; '.join(why)}",
-                todo=first,
+                todo=f"./hpc drift {seen.stack}",
+                note=f"It tells what differs; ./hpc drift {seen.stack} --mend makes it as the stack says.",
             )
 
 
@@ -38,12 +32,13 @@ def _files(one: Sight, served: dict[str, str | None]) -> Iterator[str]:
         return
     differing = sorted(name for name, value in served.items() if value is not None and cached.get(name) != value)
     if differing:
-        yield f"cached {', '.join(differing)} differ{'s' * (len(differing) == 1)} from what slurmctld serves"
+        yield f"its slurmd's {', '.join(differing)} differ{'s' * (len(differing) == 1)} from the controller's"
 
 
 def _orders(one: Sight, newest: str | None) -> Iterator[str]:
     report = one.part("board", "report") or {}
-    if not newest or report.get("state") == "failed":
+    # A login machine is set up beside the controller, and told what holds by its own command: it follows no orders.
+    if not newest or "node" not in one.roles or report.get("state") == "failed":
         return
     if report and report.get("digest") != newest:
         yield f"it reported orders {report.get('digest') or 'unknown'}, the controller's are {newest}"

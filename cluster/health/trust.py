@@ -32,7 +32,8 @@ def clocks(seen: Sights) -> Iterator[Finding]:
             id="clock-skew",
             where=(one.name,),
             what=f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's. {effect}",
-            todo=f"./hpc ssh {seen.stack} {one.name} -- timedatectl; synchronise it with the controller's time source",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- timedatectl",
+            note="Let it follow the time server that the controller follows.",
         )
 
 
@@ -63,14 +64,11 @@ def keys(seen: Sights) -> Iterator[Finding]:
     for one in seen.machines:
         if one.told and known.get(one.name, "") != right and one.part("munge") is not None:
             what = "has another MUNGE key than the controller" if one.name in known else "has no MUNGE key"
-            again = (
-                "systemctl restart hpc-node (installs the key that it was made with)"
-                if one.roles == ("node",)
-                else f"true; ./hpc drift {seen.stack} --mend"
-            )
+            again = f"./hpc ssh {seen.stack} {one.name} -- systemctl restart hpc-node"
             yield Finding(
                 id="munge-key",
                 where=(one.name,),
                 what=f"{what}: it can't be believed, and believes nobody",
-                todo=f"./hpc ssh {seen.stack} {one.name} -- {again}",
+                todo=again if one.roles == ("node",) else f"./hpc drift {seen.stack} --mend",
+                note="It installs again the key that the stack gave it.",
             )

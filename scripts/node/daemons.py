@@ -13,7 +13,7 @@ OF = {
     "node": ("munge", "slurmd", "ssh"),
 }
 JOINING = ("hpc-node", "hpc-watch")  # on machines that set themselves up
-LINES = 5
+LINES = 12
 PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "StateChangeTimestampMonotonic",
     "ActiveEnterTimestampMonotonic",

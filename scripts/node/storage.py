@@ -13,8 +13,8 @@ SPOOLS = {"controller": "/var/spool/slurmctld", "node": "/var/spool/slurmd"}
 
 def local(roles: list[str]) -> list[str]:
     """Paths on this machine whose filling up stops a daemon."""
-    paths = ["/", "/var/log", *(SPOOLS[role] for role in roles if role in SPOOLS)]
-    return [*paths, "/var/lib/mysql"] if "controller" in roles else paths
+    paths = ["/", "/var/log", "/var/log/slurm", *(SPOOLS[role] for role in roles if role in SPOOLS), "/var/lib/mysql"]
+    return [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - as the rest here
 
 
 def mounts(fstab: Path = Path("/etc/fstab")) -> list[str]:
