@@ -22,7 +22,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import accounting
 import board
@@ -41,7 +41,7 @@ import ready
 import rxdm
 import slurmctld
 import users
-from system import SetupError, run, write
+from system import SetupError, run, say, write
 
 NODE = Path("/etc/hpc/node.json")
 
@@ -130,6 +130,19 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
+def take(lock: IO[str], phase: str) -> None:
+    """Have the lock. Another set-up that only waits for jobs is told to give way to an `up`, which knows better."""
+    kind = fcntl.LOCK_SH if phase == "leave" else fcntl.LOCK_EX
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("another set-up is at work on this machine: waiting for it")
+        if phase in ("configure", "settle"):
+            write(drain.WANTED, "", quiet=True)
+            drain.WANTED.touch()
+        fcntl.flock(lock, kind)
+
+
 def main(arguments: list[str]) -> int:
     """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
     if len(arguments) != 1 or arguments[0] not in {*PHASES, "boot", "look"}:
@@ -148,7 +161,7 @@ def main(arguments: list[str]) -> int:
         # for jobs are beside each other, and beside the rest.
         name = phase if phase in ("boot", "leave") else "setup"
         with Path(f"/run/hpc/{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH if phase == "leave" else fcntl.LOCK_EX)
+            take(lock, phase)
             if phase == "boot":
                 boot()
             else:

@@ -23,6 +23,7 @@ from system import SetupError, run, say, succeeds, wait, write
 PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
 DEFAULT_SECONDS = 3600
+WANTED = Path("/run/hpc/setup-wanted")  # made anew by an `up` that finds another one's set-up at work
 REPEAT_SECONDS = 60  # how often a wait says that it still waits for the same jobs
 
 
@@ -58,7 +59,7 @@ def leave(name: str) -> None:
         return
     _drain([name], joined.REMADE)
     _wait({name}, set(), float(PATIENCE.read_text()) if PATIENCE.exists() else DEFAULT_SECONDS)
-    if joined.states()[name]["reason"] in joined.OURS:
+    if joined.states().get(name, {}).get("reason") in joined.OURS:
         run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={joined.REMADE}")
 
 
@@ -124,12 +125,13 @@ def _close(partitions: set[str]) -> None:
 
 def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
     """Wait until no job is left there, telling which. Raises SetupError after `seconds`."""
-    end, again = time.monotonic() + seconds, 0.0
+    end, again, began = time.monotonic() + seconds, 0.0, time.time()
     told: set[str] = set()
     listened = _listener()
     while True:
         jobs = left(everywhere(), nodes, partitions)
         if not jobs:
+            _refuse_resumed(nodes)
             return
         now = time.monotonic()
         if now > end:
@@ -137,10 +139,18 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
         if {job.number for job in jobs} != told or now > again:
             told, again = {job.number for job in jobs}, now + REPEAT_SECONDS
             say(f"waiting for {_count(len(jobs), 'job')}, {_span(end - now)} at most: {_some(jobs)}")
-        if not listened():
-            # Whoever started this is gone, and the next `up` must not find it in its way.
+        if not listened() or (WANTED.exists() and WANTED.stat().st_mtime > began):
+            # Whoever started this is gone, or the next `up` is here, perhaps with the edit taken back.
             raise SetupError("interrupted: what is drained stays so, and the next `up` goes on waiting")
         time.sleep(0.5 if seconds - (end - now) < 20 else 2)
+
+
+def _refuse_resumed(nodes: set[str]) -> None:
+    """Jobs may have begun on a node that somebody resumed meanwhile."""
+    found = joined.states()
+    resumed = sorted(name for name in nodes if name in found and "DRAIN" not in found[name]["states"])
+    if resumed:
+        raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")
 
 
 def lament(jobs: list[Job], nodes: set[str], partitions: set[str], seconds: float) -> str:
