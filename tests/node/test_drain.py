@@ -1,0 +1,109 @@
+"""What leaves is emptied first: which nodes that is, which jobs are waited for, and what is said at the end."""
+
+import drain
+import jobs
+import joined
+import pytest
+import slurmconf
+
+CONF = (
+    "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
+    "NodeName=dev-cpu-[0-2] NodeAddr=10.77.2.[1-3] CPUs=2 Sockets=1 RealMemory=2048\n"
+    "nodename=dev-gpu-0 CPUs=2 Sockets=1 Gres=gpu:standin:2 Feature=fast\n"
+    "PartitionName=cpu Nodes=dev-cpu-[0-2] MaxTime=INFINITE\nPartitionName=gpu Nodes=dev-gpu-0\n"
+)
+SQUEUE = (
+    "17|alice|1:02|10:00|RUNNING|cpu|dev-cpu-[1-2]\n"
+    "18|bob|0:00|UNLIMITED|PENDING|cpu,gpu|\n"
+    "19|bob|5:00|10:00|COMPLETED|gpu|dev-gpu-0\n"
+    "20|carol|5:00|10:00|COMPLETING|gpu|dev-gpu-0\n"
+    "slurm_load_jobs error: something\n"
+)
+
+
+class TestHostLists:
+    @pytest.mark.parametrize(
+        ("hosts", "names"),
+        [
+            ("", []),
+            ("a", ["a"]),
+            ("a-0,b", ["a-0", "b"]),
+            ("a-[0-1,3],b-2", ["a-0", "a-1", "a-3", "b-2"]),
+            ("n[08-10]x", ["n08x", "n09x", "n10x"]),
+        ],
+    )
+    def test_are_read(self, hosts, names):
+        assert slurmconf.expand(hosts) == names
+
+
+class TestLeaving:
+    """Which nodes have to be empty before a new slurm.conf, and why."""
+
+    def test_nobody_by_what_jobs_do_not_notice(self):
+        for old, new in (("MaxTime=INFINITE", "MaxTime=60"), ("Feature=fast", "Feature=slow"), ("[0-2]", "[0-3]"),
+                         ("RealMemory=2048", "RealMemory=4096"), ("# a comment\n", "")):  # fmt: skip
+            assert old in CONF
+            assert drain.leaving(CONF, CONF.replace(old, new)) == {}
+
+    def test_those_that_are_gone(self):
+        after = CONF.replace("dev-cpu-[0-2]", "dev-cpu-0")
+        assert drain.leaving(CONF, after) == {"dev-cpu-1": joined.LEAVES, "dev-cpu-2": joined.LEAVES}
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [("Gres=gpu:standin:2", "Gres=gpu:standin:1"), ("CPUs=2 Sockets=1 Gres", "CPUs=4 Sockets=2 Gres")],
+    )
+    def test_those_whose_jobs_are_tied_to_what_changes(self, old, new):
+        assert drain.leaving(CONF, CONF.replace(old, new)) == {"dev-gpu-0": joined.RESHAPED}
+
+    def test_nobody_of_a_first_start(self):
+        assert drain.leaving("", CONF) == {}
+
+
+class TestJobs:
+    def test_that_hold_a_node_or_are_in_a_partition_are_waited_for(self):
+        found = jobs.parse(SQUEUE)
+        assert [job.number for job in jobs.left(found, {"dev-cpu-2"}, set())] == ["17"]
+        assert [job.number for job in jobs.left(found, {"dev-gpu-0"}, set())] == ["20"]
+        assert [job.number for job in jobs.left(found, set(), {"gpu"})] == ["18", "20"]
+        assert jobs.left(found, {"dev-cpu-0"}, set()) == []
+
+    def test_are_named_with_user_place_and_time(self):
+        running, waiting, *_ = jobs.parse(SQUEUE)
+        assert str(running) == "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00"
+        assert str(waiting) == "job 18 of bob waiting"
+
+    def test_that_stay_too_long_end_the_wait_with_every_way_on(self):
+        found = jobs.left(jobs.parse(SQUEUE), {"dev-cpu-2"}, {"gpu"})
+        text = drain.lament(found, {"dev-cpu-2"}, {"gpu"}, 60)
+        assert "after 60 s (slurm.drain_seconds)" in text
+        assert "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00" in text
+        for way in (
+            "run `up` again", "scancel 17 18 20", "put the old value back", "NodeName=dev-cpu-2 State=RESUME",
+            "PartitionName=gpu State=UP",
+        ):  # fmt: skip
+            assert way in text
+
+
+class TestComingBack:
+    """A node that was drained here counts as there when it is resumed, which is as soon as it answers."""
+
+    REPORT = {"state": "configured", "digest": "new", "message": "", "boot": "b"}  # noqa: RUF012
+
+    def why(self, state, reason):
+        found = joined.parse(f"NodeName=n State={state} Reason={reason} [root@2026]")
+        return joined.missing(["n"], found, {"n": self.REPORT}, "new").get("n", "")
+
+    @pytest.mark.parametrize("reason", joined.OURS)
+    def test_it_is_resumed_when_it_answers(self, reason):
+        assert self.why("IDLE+DRAIN", reason) == f"down: {reason}"
+        assert self.why("DOWN+DRAIN", reason) == f"down: {reason}"
+        assert self.why("DOWN*+DRAIN", reason).startswith("slurmd has not registered")
+
+    def test_an_operators_drain_is_left_alone(self):
+        assert self.why("IDLE+DRAIN", "bad fan") == ""
+
+
+def test_the_clusters_name_and_partitions_are_read():
+    assert slurmconf.cluster(CONF) == "dev"
+    assert slurmconf.partitions(CONF) == {"cpu", "gpu"}
