@@ -136,8 +136,8 @@ def take(lock: IO[str], phase: str) -> None:
     try:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        say("another set-up is at work on this machine: waiting for it")
         if phase in ("configure", "settle"):
+            say("another set-up is at work on this machine: waiting for it")
             write(drain.WANTED, "", quiet=True)
             drain.WANTED.touch()
         fcntl.flock(lock, kind)
