@@ -100,19 +100,19 @@ def _read(name: str, at: Location, folder: Path, findings: list[Finding]) -> str
     try:
         text = _text(path)
     except OSError as error:
-        given = f"{path}: {error.strerror or error}"
+        given = f"{name}: {error.strerror or error}"
         todo = f"correct the path, or put the file there; paths begin at {folder} or at the root"
     except UnicodeDecodeError:
-        given, todo = f"{path}, which is not text", "name a script; programs are installed on the image"
+        given, todo = f"{name}, which is not text", "name a script; programs are installed on the image"
     else:
         if len(text.encode()) <= LARGEST and is_script(text):
             return text
         if is_script(text):
-            given, todo = f"{path}, of {len(text.encode())} bytes", "let the script fetch what it is that is so large"
+            given, todo = f"{name}, which is larger", "let the script fetch what it is that is so large"
         else:
             first = text.split("\n", 1)[0].strip()[:60] or "empty"
-            given, todo = f"{path}, whose first line is {first!r}", "write #!/bin/bash or the like as the first line"
-    allowed = f"a script of at most {LARGEST // 1024} KiB, with #! and its interpreter as first line"
+            given, todo = f"{name}, whose first line is {first!r}", "write #!/bin/bash or the like as the first line"
+    allowed = f"a path to a script of at most {LARGEST // 1024} KiB, with #! and its interpreter as first line"
     findings.append(Broken(at=at, given=given, allowed=allowed, todo=todo).finding(at))
     return ""
 

@@ -18,8 +18,9 @@ DEBIAN = '(grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12"
 UBUNTU = '(grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04")'
 PATCHED = f"( {DEBIAN} || {UBUNTU} )"
 
-# No $, ` or \ within quotes: what is tried can run nothing but these programs.
-_WORD = r'(?:\(|\)|&&|\|\|?|!|grep -q[xEFw]* "[-\w.=^ ]*"(?: /etc/os-release)?|lsb_release -rs)'
+# No $, ` or \ within quotes: what is tried can run nothing but these programs. Nothing can be read in two ways, so that
+# a line which is none of this is given up at once.
+_WORD = r'(?:\(|\)|&&|\|\||\|(?!\|)|!|grep -q[xEFw]* "[-\w.=^ ]*"(?: /etc/os-release)?|lsb_release -rs)'
 _CHECK = re.compile(rf"^[ \t]*if[ \t]+(?P<check>{_WORD}(?:[ \t]*{_WORD})*)[ \t]*;[ \t]*then[ \t]*$", re.MULTILINE)
 _ASKS = re.compile(r"os-release|lsb_release")
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)

@@ -52,12 +52,12 @@ def _pinned(url: str, sha256: str, there: Path) -> bytes:
     return data
 
 
-def download(url: str, *, pause: float = PAUSE) -> bytes:
+def download(url: str) -> bytes:
     """What stands at an address, redirects followed. Raises SetupError in words when that is nothing."""
     why = ""
     for attempt in range(TRIES):
         if attempt:
-            time.sleep(pause)
+            time.sleep(PAUSE)
         try:
             # The stack's file lets only https through.
             with urllib.request.urlopen(urllib.request.Request(url), timeout=TIMEOUT) as answer:  # noqa: S310

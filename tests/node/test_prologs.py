@@ -1,0 +1,165 @@
+"""The tree of scripts is what the stack says, all of it or none; what others put there is theirs."""
+
+import os
+
+import mounts
+import prologs
+import pytest
+import rxdm
+from predicate import DEBIAN
+from sources import digest
+from system import SetupError
+
+RXDM = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.setattr(prologs, "TREE", tmp_path / "adm" / "slurm")
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    monkeypatch.setattr(mounts, "mount_all", lambda _: False)
+    return tmp_path / "adm" / "slurm"
+
+
+def payload(*names: str, rxdm_text: str | None = None, **more):
+    return {
+        "cluster": "lab",
+        "controller_nodeset": "",
+        "mounts": [],
+        "scripts": {name: {"lines": ["#!/bin/sh", f"echo {name}", ""]} for name in names},
+        "links": {f"prolog_slurmd.d/{name}.prolog_slurmd": f"../scripts/{name}" for name in names}
+        | ({"partition-a3-epilog_slurmd.d/rxdm.epilog_slurmd": "../scripts/rxdm"} if rxdm_text else {}),
+        "rxdm": {"lines": rxdm_text.split("\n"), "sha256": digest(rxdm_text.encode())} if rxdm_text else None,
+        **more,
+    }
+
+
+def files(tree) -> set[str]:
+    return {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_symlink() or path.is_file()}
+
+
+OWN = {"slurm_mux", "slurm_prolog", "slurm_epilog", "etc/slurm_mux.conf", "etc/hpc.json"}
+
+
+class TestStaging:
+    def test_it_is_all_there_and_can_be_started(self, tree):
+        prologs.stage(payload("10-a", "20-b"))
+        assert files(tree) == OWN | {
+            "scripts/10-a",
+            "scripts/20-b",
+            "prolog_slurmd.d/10-a.prolog_slurmd",
+            "prolog_slurmd.d/20-b.prolog_slurmd",
+        }
+        assert (tree / "prolog_slurmd.d/10-a.prolog_slurmd").read_text() == "#!/bin/sh\necho 10-a\n"
+        assert all((tree / name).stat().st_mode & 0o777 == 0o755 for name in ("slurm_prolog", "scripts/10-a"))
+        assert "cluster=lab\n" in (tree / "etc/slurm_mux.conf").read_text()
+
+    def test_again_changes_nothing(self, tree, capsys):
+        prologs.stage(payload("10-a"))
+        capsys.readouterr()
+        prologs.stage(payload("10-a"))
+        assert capsys.readouterr().out == ""
+
+    def test_what_the_stack_no_longer_names_goes_with_its_empty_folder(self, tree):
+        prologs.stage(payload("10-a"))
+        prologs.stage(payload("10-a", links={"epilog_slurmd.d/10-a.epilog_slurmd": "../scripts/10-a"}))
+        assert files(tree) == OWN | {"scripts/10-a", "epilog_slurmd.d/10-a.epilog_slurmd"}
+        assert not (tree / "prolog_slurmd.d").exists()
+
+    def test_nothing_is_replaced_when_one_script_is_none(self, tree):
+        prologs.stage(payload("10-a"))
+        wrong = payload("10-a", "20-b")
+        wrong["scripts"]["10-a"]["lines"] = ["#!/bin/sh", "echo new"]
+        wrong["scripts"]["20-b"]["lines"] = ["<!DOCTYPE html>", "<html>404</html>"]
+        with pytest.raises(SetupError, match="first line names no interpreter") as caught:
+            prologs.stage(wrong)
+        assert "script 20-b" in str(caught.value)
+        assert "<!DOCTYPE html>" in str(caught.value)
+        assert (tree / "scripts/10-a").read_text() == "#!/bin/sh\necho 10-a\n"
+
+    def test_a_killed_run_leaves_nothing_that_nobody_owns(self, tree, monkeypatch):
+        def killed(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(prologs, "link", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prologs.stage(payload("10-a"))
+        assert (tree / "scripts/10-a").exists()
+        prologs.remove()
+        assert not tree.exists()
+
+
+class TestOthers:
+    def test_files_of_others_stay(self, tree):
+        prologs.stage(payload("10-a"))
+        (tree / "prolog_slurmd.d/mine.prolog_slurmd").write_text("#!/bin/sh\n")
+        prologs.stage(payload("20-b"))
+        prologs.remove()
+        assert files(tree) == {"prolog_slurmd.d/mine.prolog_slurmd"}
+
+    def test_none_is_overwritten(self, tree):
+        (tree / "scripts").mkdir(parents=True)
+        (tree / "scripts/10-a").write_text("#!/bin/sh\n# mine\n")
+        with pytest.raises(SetupError, match=r"not made by this program.*scripts/10-a"):
+            prologs.stage(payload("10-a"))
+        assert files(tree) == {"scripts/10-a"}
+
+    def test_the_very_same_is_as_good_as_ours(self, tree):
+        prologs.stage(payload("10-a"))
+        (tree / "etc/hpc.json").unlink()
+        prologs.stage(payload("10-a"))
+        assert prologs.ours() == files(tree) - {"etc/hpc.json"}
+
+
+class TestRemoving:
+    def test_nothing_is_left_and_again_is_fine(self, tree):
+        prologs.stage(payload("10-a", rxdm_text=RXDM))
+        for _ in range(2):
+            prologs.remove()
+            assert not tree.exists()
+
+
+class TestRxdm:
+    def converge(self, staged) -> None:
+        prologs.stage(staged)
+        links = {path: target for path, target in staged["links"].items() if target == "../scripts/rxdm"}
+        rxdm.converge({"known": {}, "links": links})
+
+    def test_it_is_staged_beside_the_one_that_runs(self, tree):
+        """Jobs may start between staging and judging: they get the version before, or none."""
+        self.converge(payload(rxdm_text=RXDM))
+        patched = (tree / "scripts/rxdm").read_text()
+        newer = RXDM.replace("export", "newer")
+        prologs.stage(payload(rxdm_text=newer))
+        assert (tree / "scripts/rxdm").read_text() == patched
+        assert (tree / "scripts/rxdm.staged").read_text() == newer
+
+    def test_a_link_to_nothing_is_never_made(self, tree):
+        prologs.stage(payload("10-a", rxdm_text=RXDM))
+        assert [path for path in tree.rglob("*") if path.is_symlink() and not path.exists()] == []
+        assert not list(tree.glob("partition-*/*"))
+
+    def test_what_is_patched_already_is_not_staged_again(self, tree, capsys):
+        self.converge(payload(rxdm_text=RXDM))
+        capsys.readouterr()
+        prologs.stage(payload(rxdm_text=RXDM))
+        assert capsys.readouterr().out == ""
+
+    def test_one_that_was_changed_by_hand_is(self, tree):
+        self.converge(payload(rxdm_text=RXDM))
+        (tree / "scripts/rxdm").write_text("#!/bin/sh\n")
+        self.converge(payload(rxdm_text=RXDM))
+        assert "ID=ubuntu" in (tree / "scripts/rxdm").read_text()
+
+    def test_one_that_was_taken_back_is_judged_no_more(self, tree):
+        self.converge(payload(rxdm_text=RXDM))
+        with pytest.raises(SetupError):
+            self.converge(payload(rxdm_text="#!/bin/sh\n. /etc/os-release\n"))
+        self.converge(payload(rxdm_text=RXDM))
+        assert "ID=ubuntu" in (tree / "scripts/rxdm").read_text()
+
+    def test_without_it_in_the_stack_nothing_of_it_is_left(self, tree):
+        self.converge(payload("10-a", rxdm_text=RXDM))
+        prologs.stage(payload("10-a"))
+        assert files(tree) == OWN | {"scripts/10-a", "prolog_slurmd.d/10-a.prolog_slurmd"}
+        rxdm.undo()

@@ -1,0 +1,181 @@
+"""slurm_prolog and slurm_epilog, as slurmd starts them: real bash in a tree of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from tests.cluster.stacks import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="it is a bash script")
+
+
+class Tree:
+    """A tree as scripts/node/prologs.py makes it, with scripts that say their name and exit as told."""
+
+    def __init__(self, path) -> None:
+        self.path = path
+        self.logs = path / "logs"
+        shutil.copy(ROOT / "scripts/node/slurm_mux.sh", path / "slurm_mux")
+        (path / "slurm_mux").chmod(0o755)
+        for name in ("slurm_prolog", "slurm_epilog"):
+            (path / name).symlink_to("slurm_mux")
+        (path / "etc").mkdir()
+        self.conf(f"cluster=lab\ncontroller_nodeset=shared\nlogs={self.logs}\n")
+
+    def conf(self, text: str) -> None:
+        (self.path / "etc/slurm_mux.conf").write_text(text)
+
+    def add(self, place: str, body: str) -> None:
+        script = self.path / place
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/bash\necho ran {place}\n{body}\n")
+        script.chmod(0o755)
+
+    def run(
+        self, kind: str = "prolog", *, node: str = "lab-gpu-0", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        env = {"SLURM_JOB_ID": "7", "SLURM_JOB_PARTITION": "batch", "SLURMD_NODENAME": node, **variables}
+        return subprocess.run(
+            [str(self.path / f"slurm_{kind}")], env=env, capture_output=True, text=True, timeout=30, check=False
+        )
+
+    def log(self, kind: str = "prolog") -> str:
+        return (self.logs / f"{kind}.log").read_text()
+
+    def ran(self, kind: str = "prolog") -> list[str]:
+        return re.findall(r"^ran (.*)$", self.log(kind), re.MULTILINE)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return Tree(tmp_path)
+
+
+def places(kind: str) -> list[str]:
+    folders = (f"{kind}_slurmd.d", f"partition-batch-{kind}_slurmd.d", f"nodeset-gpu-{kind}_slurmd.d")
+    return [f"{folder}/{name}.{kind}_slurmd" for folder in folders for name in ("10-first", "20-second", "Zlast")]
+
+
+class TestOrder:
+    @pytest.mark.parametrize("kind", ["prolog", "epilog"])
+    def test_all_nodes_then_the_partition_then_the_nodeset_each_by_name(self, tree, kind):
+        for place in reversed(places(kind)):
+            tree.add(place, "")
+        assert tree.run(kind, LANG="en_US.UTF-8").returncode == 0
+        assert tree.ran(kind) == places(kind)
+
+    def test_nothing_to_run_is_fine(self, tree):
+        assert tree.run().returncode == 0
+        assert tree.log() == ""
+
+    def test_neither_other_partitions_nor_other_kinds_nor_other_files(self, tree):
+        for place in (
+            "partition-other-prolog_slurmd.d/a.prolog_slurmd",
+            "nodeset-cpu-prolog_slurmd.d/a.prolog_slurmd",
+            "epilog_slurmd.d/a.epilog_slurmd",
+            "prolog_slurmd.d/a.epilog_slurmd",
+            "prolog_slurmd.d/README",
+        ):
+            tree.add(place, "exit 1")
+        assert tree.run().returncode == 0
+        assert tree.ran() == []
+
+    @pytest.mark.parametrize(
+        ("node", "nodeset"),
+        [("lab-gpu-0", "gpu"), ("lab-gpu-large-12", "gpu-large"), ("lab-2-3", "2"), ("lab-controller", "shared")],
+    )
+    def test_a_nodes_name_says_its_nodeset(self, tree, node, nodeset):
+        for one in ("gpu", "gpu-large", "2", "shared"):
+            tree.add(f"nodeset-{one}-prolog_slurmd.d/a.prolog_slurmd", "")
+        tree.run(node=node)
+        assert tree.ran() == [f"nodeset-{nodeset}-prolog_slurmd.d/a.prolog_slurmd"]
+
+    @pytest.mark.parametrize("node", ["other-gpu-0", "lab-gpu", "gpu-0"])
+    def test_a_stranger_has_none(self, tree, node):
+        tree.add("nodeset-gpu-prolog_slurmd.d/a.prolog_slurmd", "")
+        assert tree.run(node=node).returncode == 0
+        assert tree.ran() == []
+
+
+class TestFailures:
+    def test_the_first_that_fails_ends_a_prolog(self, tree):
+        first, second, *_ = places("prolog")
+        tree.add(first, "exit 3")
+        tree.add(second, "")
+        done = tree.run()
+        assert done.returncode == 3
+        assert tree.ran() == [first]
+        assert "job=7 10-first: failed, exit code 3; see" in done.stderr, "slurmd's own log has it"
+
+    def test_all_of_an_epilog_run_and_the_first_failure_is_told(self, tree):
+        codes = dict(zip(places("epilog"), [0, 4, 5, 0, 0, 6, 0, 0, 0], strict=True))
+        for place, code in codes.items():
+            tree.add(place, f"exit {code}")
+        assert tree.run("epilog").returncode == 4
+        assert tree.ran("epilog") == list(codes)
+
+    def test_a_link_to_nothing_is_a_failure(self, tree):
+        (tree.path / "prolog_slurmd.d").mkdir()
+        (tree.path / "prolog_slurmd.d/lost.prolog_slurmd").symlink_to("../scripts/lost")
+        assert tree.run().returncode == 127
+        assert "No such file" in tree.log()
+
+    def test_a_script_that_cannot_be_started_is_a_failure(self, tree):
+        tree.add("prolog_slurmd.d/a.prolog_slurmd", "")
+        (tree.path / "prolog_slurmd.d/a.prolog_slurmd").chmod(0o644)
+        assert tree.run().returncode == 126
+
+    def test_half_a_tree_is_a_failure_with_words(self, tree):
+        tree.conf("")
+        done = tree.run()
+        assert done.returncode == 1
+        assert "etc/slurm_mux.conf cannot be read" in done.stderr
+
+    def test_it_is_started_by_its_links_only(self, tree):
+        done = subprocess.run([str(tree.path / "slurm_mux")], capture_output=True, text=True, check=False)
+        assert (done.returncode, "slurm_prolog or slurm_epilog" in done.stderr) == (2, True)
+
+
+class TestWhatScriptsGet:
+    def test_the_context_a_path_and_no_input(self, tree):
+        tree.add("epilog_slurmd.d/a.epilog_slurmd", 'echo "context=$SLURM_SCRIPT_CONTEXT"; env | grep ^PATH=; cat')
+        tree.run("epilog", PATH=f"{os.environ['PATH']}:.")
+        assert "context=epilog_slurmd\n" in tree.log("epilog")
+        assert "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n" in tree.log("epilog")
+
+    def test_a_job_does_not_wait_for_what_a_script_left_running(self, tree):
+        tree.add("prolog_slurmd.d/a.prolog_slurmd", f"sleep 20 & echo $! > {tree.path}/left")
+        began = time.monotonic()
+        assert tree.run().returncode == 0
+        assert time.monotonic() - began < 10
+        os.kill(int((tree.path / "left").read_text()), 9)
+
+
+class TestLog:
+    def test_time_job_script_and_exit_code_stand_around_what_it_printed(self, tree):
+        tree.add("prolog_slurmd.d/a.prolog_slurmd", "echo to the other >&2; exit 9")
+        tree.run(SLURM_JOB_USER="alice")
+        stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} job=7 slurm_prolog"
+        assert re.fullmatch(
+            rf"{stamp} a: starts \(user alice, partition batch\)\n"
+            "ran prolog_slurmd.d/a.prolog_slurmd\nto the other\n"
+            rf"{stamp} a: failed, exit code 9\n",
+            tree.log(),
+        )
+
+    def test_jobs_follow_each_other(self, tree):
+        tree.add("prolog_slurmd.d/a.prolog_slurmd", "")
+        tree.run(SLURM_JOB_ID="1")
+        tree.run(SLURM_JOB_ID="2")
+        assert re.findall(r"job=(\d) slurm_prolog a: ended, exit code 0", tree.log()) == ["1", "2"]
+
+    def test_a_script_runs_though_nothing_can_be_logged(self, tree):
+        """A node whose disk is full keeps working; the journal has what was said."""
+        tree.logs.write_text("a file in the place of the folder")
+        tree.add("prolog_slurmd.d/a.prolog_slurmd", f"touch {tree.path}/mark; exit 3")
+        assert tree.run().returncode == 3
+        assert (tree.path / "mark").exists()
