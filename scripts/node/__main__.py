@@ -41,7 +41,7 @@ import ready
 import rxdm
 import slurmctld
 import users
-from system import SetupError, run, say, write
+from system import SetupError, run, say, service, write
 
 NODE = Path("/etc/hpc/node.json")
 
@@ -69,7 +69,7 @@ def configure(payload: dict[str, Any]) -> None:
         if not controls:
             login.configure()
     if "node" in roles:
-        compute.start(payload["conf_server"], orders["slurmd"])
+        compute.start(payload["conf_server"], orders["slurmd"], at_boot=True)
     board.report("configured", orders["digest"])
 
 
@@ -98,7 +98,7 @@ def boot() -> None:
         orders = board.orders()
         users.converge(orders["users"], orders["groups"], homes="/home" not in {m["target"] for m in node["mounts"]})
         slurmctld.disable()
-        compute.start(node["conf_server"], orders["slurmd"])
+        compute.start(node["conf_server"], orders["slurmd"], at_boot=False)
     except SetupError as error:
         # Told on the board if that is reachable; the journal has it in any case.
         if board.BOARD.is_dir():
@@ -110,6 +110,8 @@ def boot() -> None:
 
 
 def admit(*, users: bool) -> None:
+    # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
+    service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)
     """Who may log in by SSH; sshd reads it again without a connection being lost."""
     if write("/etc/ssh/sshd_config.d/hpc.conf", login.admit(users=users)):
         run("systemctl", "reload", "ssh")

@@ -17,10 +17,12 @@ RestartSec=1
 """
 
 
-def start(controller: str, epoch: str) -> None:
+def start(controller: str, epoch: str, *, at_boot: bool) -> None:
     """Have slurmd run. `controller` is where it asks for its files, as host:port, on the controller itself too.
 
     `epoch` stands for the settings that slurmd reads only when it starts; a new one starts it anew, and jobs go on.
+    `at_boot`: systemd starts it at every boot. A machine that joins by itself does so when it has its file systems,
+    users and key: it must not take jobs before.
     """
     logfiles.keep()
     folder("/var/spool/slurmd")
@@ -31,4 +33,4 @@ def start(controller: str, epoch: str) -> None:
     if write("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN):
         run("systemctl", "daemon-reload")
     # Only asked for: slurmd tries again until the controller answers, and the machine need not wait for that.
-    service("slurmd", settings=f"{options}\n{epoch}\n{DROP_IN}", block=False)
+    service("slurmd", settings=f"{options}\n{epoch}\n{DROP_IN}", block=False, enabled=at_boot)

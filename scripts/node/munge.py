@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from system import SetupError, folder, run, service, write
+from system import SetupError, folder, forget, run, service, write
 
 DELIVERED = Path("/etc/hpc/munge.key")  # put here by the platform's own secret channel, root only
 KEY = Path("/etc/munge/munge.key")
@@ -22,6 +22,9 @@ def start() -> bool:
         raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
     key = DELIVERED.read_bytes()
     folder(KEY.parent, mode=0o700, owner="munge")
+    if not KEY.exists() or KEY.read_bytes() != key:
+        # Whoever put another key there may have started munged with it; forgotten first, lest a kill comes between.
+        forget("munge")
     write(KEY, key, mode=0o400, owner="munge")
     # munged refuses to log into a folder that others can write to, and takes no key from one.
     folder("/var/log/munge", mode=0o700, owner="munge")

@@ -124,18 +124,19 @@ def link(path: str | Path, target: str) -> bool:
     return True
 
 
-def service(name: str, *, settings: str, block: bool = True) -> bool:
+def service(name: str, *, settings: str, block: bool = True, enabled: bool = True) -> bool:
     """Have the unit `name` enabled and running with `settings`, the text of all that it reads at its start.
 
     True when it was (re)started. What it was last started with is remembered as a hash, after the start: a set-up that
     was killed between writing a file and restarting its daemon restarts it the next time. With `block=False` the start
-    is only asked for, so that slow daemons come up side by side.
+    is only asked for, so that slow daemons come up side by side. `enabled=False` is for a unit that systemd is not to
+    start by itself at a boot: who calls this does.
     """
     wanted = hashlib.sha256(settings.encode()).hexdigest()
     known = STARTED / name
-    if not succeeds("systemctl", "is-enabled", "--quiet", name):
+    if succeeds("systemctl", "is-enabled", "--quiet", name) != enabled:
         # Nothing that runs has to be told: the link counts at the next boot.
-        run("systemctl", "enable", "--quiet", "--no-reload", name)
+        run("systemctl", "enable" if enabled else "disable", "--quiet", "--no-reload", name)
     active = succeeds("systemctl", "is-active", "--quiet", name)
     if active and known.exists() and known.read_text() == wanted:
         return False
@@ -144,6 +145,11 @@ def service(name: str, *, settings: str, block: bool = True) -> bool:
     write(known, wanted, quiet=True)
     say(f"{'restarted' if active else 'started'} {name}")
     return True
+
+
+def forget(name: str) -> None:
+    """Have the next `service` start the unit `name` anew, whatever it runs with now."""
+    (STARTED / name).unlink(missing_ok=True)
 
 
 def stop_service(name: str) -> None:

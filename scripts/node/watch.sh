@@ -1,8 +1,26 @@
 #!/bin/sh
-# Joins again when the controller's orders are no longer those that this machine follows.
+# Joins again when the controller's orders are no longer those that this machine follows, or can no longer be read, and
+# starts slurmd anew when it missed a change of slurm.conf: slurmctld hands new files only to nodes that answer just then.
 # A shell loop: it costs next to nothing on hundreds of machines, and no notification crosses a network file system.
-orders=/opt/apps/adm/hpc/cluster.json
+board=/opt/apps/adm/hpc
+fetched=/run/slurm/conf/slurm.conf
+late=0
+tried=
 while sleep 2; do
-    [ -r "$orders" ] || continue
-    cmp -s "$orders" /etc/hpc/orders.json || systemctl restart hpc-node.service
+    if ! cmp -s "$board/cluster.json" /etc/hpc/orders.json; then
+        systemctl restart hpc-node.service
+        continue
+    fi
+    if [ ! -r "$fetched" ] || cmp -s "$board/etc/slurm.conf" "$fetched"; then
+        late=0
+        continue
+    fi
+    # On their way, usually; and once for each difference, should slurmctld itself run with other files.
+    late=$((late + 1))
+    [ "$late" -ge 5 ] || continue
+    differ=$(cat "$board/etc/slurm.conf" "$fetched" | cksum)
+    [ "$differ" != "$tried" ] || continue
+    tried=$differ
+    echo "slurmd runs with files that are not the controller's: starting it anew"
+    systemctl try-restart slurmd.service
 done

@@ -1,0 +1,55 @@
+"""munged runs with the key that was delivered, whatever somebody put in its place in between."""
+
+import munge
+import pytest
+import system
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine of which systemd, munge and file owners are left out; the units that were started, in order."""
+    (tmp_path / "delivered").write_bytes(b"right")
+    monkeypatch.setattr(munge, "DELIVERED", tmp_path / "delivered")
+    monkeypatch.setattr(munge, "KEY", tmp_path / "munge.key")
+    monkeypatch.setattr(system, "STARTED", tmp_path / "started")
+    monkeypatch.setattr(munge, "folder", lambda *_, **__: False)
+    monkeypatch.setattr(munge, "write", lambda path, key, **_: path.write_bytes(key))
+    monkeypatch.setattr(munge, "run", lambda *_, **__: "")
+    began: list[str] = []
+
+    def systemd(*command: str, **_: object) -> bool:
+        if command[1] in ("start", "restart"):
+            began.append(f"{command[1]} {command[-1]}")
+        return command[1] in ("is-enabled", "is-active")
+
+    monkeypatch.setattr(system, "succeeds", systemd)
+    monkeypatch.setattr(system, "run", systemd)
+    monkeypatch.setattr(
+        system, "write", lambda path, text, **_: (path.parent.mkdir(exist_ok=True), path.write_text(text))
+    )
+    return began
+
+
+def test_a_second_run_starts_nothing(machine):
+    munge.start()
+    munge.start()
+    assert machine == ["restart munge"]
+
+
+def test_another_key_is_replaced_and_munged_started_with_the_right_one(machine, tmp_path):
+    munge.start()
+    (tmp_path / "munge.key").write_bytes(b"wrong")
+    munge.start()
+    assert (tmp_path / "munge.key").read_bytes() == b"right"
+    assert machine == ["restart munge", "restart munge"]
+
+
+def test_a_kill_between_key_and_start_is_made_good(machine, tmp_path, monkeypatch):
+    munge.start()
+    (tmp_path / "munge.key").write_bytes(b"wrong")
+    with monkeypatch.context() as killed:
+        killed.setattr(munge, "service", lambda *_, **__: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            munge.start()
+    munge.start()
+    assert machine == ["restart munge", "restart munge"]

@@ -1,0 +1,73 @@
+"""A node joins again when its orders are old or gone, and starts slurmd anew when that missed a new slurm.conf."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+WATCH = Path(__file__).parents[2] / "scripts" / "node" / "watch.sh"
+JOIN, ANEW = "restart hpc-node.service", "try-restart slurmd.service"
+
+
+@pytest.fixture
+def watch(tmp_path):
+    """Runs the watcher for so many rounds on a machine made of a folder; what it asked of systemd."""
+    for name in ("board/etc", "node", "fetched", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "board/cluster.json").write_text("orders\n")
+    (tmp_path / "board/etc/slurm.conf").write_text("new\n")
+    (tmp_path / "node/orders.json").write_text("orders\n")
+    (tmp_path / "fetched/slurm.conf").write_text("new\n")
+    script = WATCH.read_text()
+    for path, there in {
+        "/opt/apps/adm/hpc": "board",
+        "/etc/hpc/orders.json": "node/orders.json",
+        "/run/slurm/conf": "fetched",
+    }.items():
+        assert path in script
+        script = script.replace(path, str(tmp_path / there))
+    (tmp_path / "watch.sh").write_text(script)
+    (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n')
+    (tmp_path / "bin/sleep").write_text(
+        f'#!/bin/sh\necho >> {tmp_path}/rounds\n[ $(wc -l < {tmp_path}/rounds) -le "$ROUNDS" ]\n'
+    )
+    for program in (tmp_path / "bin").iterdir():
+        program.chmod(0o755)
+
+    def rounds(count: int) -> list[str]:
+        env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "ROUNDS": str(count)}
+        subprocess.run(["sh", str(tmp_path / "watch.sh")], env=env, check=True, timeout=60, capture_output=True)
+        asked = tmp_path / "asked"
+        return asked.read_text().splitlines() if asked.exists() else []
+
+    return rounds
+
+
+def test_nothing_happens_while_all_is_the_same(watch):
+    assert watch(20) == []
+
+
+def test_other_orders_are_followed(watch, tmp_path):
+    (tmp_path / "node/orders.json").write_text("older orders\n")
+    assert watch(1) == [JOIN]
+
+
+def test_a_shared_file_system_that_went_away_is_asked_for_again(watch, tmp_path):
+    (tmp_path / "board/cluster.json").unlink()
+    assert watch(1) == [JOIN]
+
+
+def test_new_files_are_given_time_to_arrive(watch, tmp_path):
+    (tmp_path / "fetched/slurm.conf").write_text("old\n")
+    assert watch(4) == []
+
+
+def test_slurmd_with_old_files_is_started_anew_once_for_each_difference(watch, tmp_path):
+    (tmp_path / "fetched/slurm.conf").write_text("old\n")
+    assert watch(30) == [ANEW]
+
+
+def test_a_node_without_files_of_slurms_is_left_alone(watch, tmp_path):
+    (tmp_path / "fetched/slurm.conf").unlink()
+    assert watch(20) == []
