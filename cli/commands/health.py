@@ -1,15 +1,16 @@
-"""status."""
+"""status and drift."""
 
 import json as jsonlib
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Exit
+from typer import Exit, Option
 
-from cli import options
+from cli import cluster, options
 from cli.commands import outputs
 
 if TYPE_CHECKING:
+    from cluster.drift import Difference
     from cluster.health import Finding, Sight, Sights
 
 
@@ -19,8 +20,8 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     Every machine is asked at once and nothing is changed; ten seconds at most. Exit code 0 when all is well, 1 when
     there is something to look at.
 
-    JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, why, facts}}}; times
-    are seconds since the epoch. An id stands for a kind of fault, and stays.
+    JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, why, facts}}};
+    times are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
     from cli.status.ask import ask
     from cluster.health import findings
@@ -34,6 +35,58 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
 
         screen.show(seen, found)
     raise Exit(1 if found else 0)
+
+
+def drift(
+    stack: options.Stack,
+    *,
+    mend: Annotated[bool, Option("--mend", help="Make the cluster as the stack says again.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Compare the cluster with its stack, as the last `up` was given it.
+
+    Slurm's files line by line, the values that slurmctld runs with, partitions, nodes, daemons, Unix users, groups and
+    keys, accounts, users and limits in the database. Exit code 0 when nothing differs, 1 when something does, or could
+    not be compared.
+
+    `up` does not see such differences: it compares the stack with what it did last. --mend has every machine that
+    differs do its part again, beside running jobs; what is then left is shown.
+
+    JSON: {stack, ok, differences [{id, where, what, stack, there, mends, sacctmgr}], unseen [text]}.
+    """
+    from cli.drift.wanted import stack as described
+    from cli.drift.wanted import wanted
+    from cli.status.ask import ask
+    from cluster.drift import differences
+    from cluster.drift.differences import unseen
+
+    values = outputs.read(stack, show_secrets=True)
+    seen = ask(stack, values)
+    of = described(stack, values)
+    found = differences(wanted(of, seen), seen)
+    if mend and found:
+        from cli.drift.mend import mend as put_right
+
+        put_right(of, cluster.from_outputs(stack, values), seen, found)
+        seen = ask(stack, values)
+        found = differences(wanted(of, seen), seen)
+    _show_drift(stack, found, unseen(seen), json=json)
+    raise Exit(1 if found or unseen(seen) else 0)
+
+
+def _show_drift(stack: str, found: "list[Difference]", unseen: list[str], *, json: bool) -> None:
+    if json:
+        document = {
+            "stack": stack,
+            "ok": not found and not unseen,
+            "differences": [asdict(one) for one in found],
+            "unseen": unseen,
+        }
+        print(jsonlib.dumps(document, indent=2, ensure_ascii=False))
+        return
+    from cli.drift import screen
+
+    screen.show(stack, found, unseen)
 
 
 def _document(seen: "Sights", found: "list[Finding]") -> dict[str, Any]:

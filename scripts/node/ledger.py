@@ -21,6 +21,7 @@ LIMITS = {
     "Preempt": "preempt",
     "Flags": "flags",
 }
+ON_PEOPLE = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpWall", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall")
 
 
 def accounts() -> dict[str, dict[str, str]]:
@@ -29,9 +30,10 @@ def accounts() -> dict[str, dict[str, str]]:
 
 
 def associations() -> list[dict[str, str]]:
-    """Every account's place in the tree, and every user's in an account: parent, shares, QOS."""
-    fields = ("account", "user", "parentname", "share", "defaultqos", "qos")
-    return [dict(zip(fields, row)) for row in _show("assoc", *fields)]  # noqa: B905 - 3.8
+    """Every account's place in the tree, and every user's in an account: parent, shares, QOS, limits that it has."""
+    fields = ("account", "user", "parentname", "share", "defaultqos", "qos", *ON_PEOPLE)
+    rows = [dict(zip(fields, row)) for row in _show("assoc", *fields)]  # noqa: B905 - 3.8
+    return [{key: value for key, value in row.items() if value or key not in ON_PEOPLE} for row in rows]
 
 
 def users() -> dict[str, str]:

@@ -16,7 +16,10 @@ KEPT = (
     "State", "Reason", "CPUTot", "CPUAlloc", "RealMemory", "AllocMem", "Gres", "GresUsed", "Version", "NodeAddr",
     "BootTime", "SlurmdStartTime", "LastBusyTime", "Partitions",
 )  # fmt: skip
-PARTITION = ("Default", "MaxTime", "State", "Nodes", "TotalCPUs", "TotalNodes")
+PARTITION = (
+    "Default", "MaxTime", "DefaultTime", "State", "Nodes", "TotalCPUs", "TotalNodes", "AllowAccounts", "AllowQos",
+    "AllowGroups", "PriorityTier", "OverSubscribe",
+)  # fmt: skip
 COLUMNS = ("id", "user", "state", "seconds", "limit", "nodes", "count", "partition", "reason", "name")
 
 

@@ -1,0 +1,79 @@
+"""Makes a cluster as its stack says again, with the commands that `up` runs.
+
+`up` itself would do nothing: it compares the stack with what it did last, and both are the same. Each machine is told
+once more what it was told then; its set-up changes what differs and nothing else, beside running jobs.
+"""
+
+import json
+import shlex
+from collections.abc import Sequence
+
+from cli import cluster, console, remote
+from cli.drift.wanted import Stack
+from cli.errors import CliError
+from cluster.drift import Difference
+from cluster.health import Sights
+from cluster.roster import machines
+from cluster.slurm.accounting import desired
+
+SECONDS = 300
+"""For one command on one machine; most take a second."""
+_READS = {"file-changed", "file-missing", "value-changed"}
+# What slurmctld was started with is forgotten: it may run with what stood in its files for a while.
+_ANEW = "rm -f /etc/hpc/slurm-files.json /etc/hpc/started/slurmctld; "
+_NODE_ANEW = "rm -f /etc/hpc/started/slurmd; systemctl reset-failed hpc-node; systemctl restart hpc-node"
+_NODE = "systemctl reset-failed hpc-node; systemctl restart hpc-node"
+
+
+def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Difference]) -> None:
+    """Mend what can be; what each machine changed is told.
+
+    Raises:
+        CliError: a machine could not do its part, with its own words.
+    """
+    from components.local.platform import mounts
+    from components.slurm import payload, setup
+
+    if any(one.id == "setup-old" for one in found):
+        raise CliError(
+            f"the machines' set-up is of another version than this program's, and mending would mix the two. "
+            f"Bring this one first: ./hpc up {of.name}"
+        )
+    found = [one for one in found if one.mends == "mend"]
+    if not found:
+        return
+    there = {one.name: one for one in seen.machines if one.reached}
+    differing = {name for one in found for name in one.where if name in there}
+    for name in differing & {name for one in found if one.id == "setup-changed" for name in one.where}:
+        _run(entered, name, setup.UNPACK, stdin=setup.packed(), told="its set-up brought again")
+    # The controller first: nodes and login machines read what it publishes.
+    names = [one.name for one in seen.machines if one.name in differing]
+    for name in sorted(names, key=lambda name: "controller" not in there[name].roles):
+        mine = {one.id for one in found if name in one.where}
+        if there[name].roles == ("node",):
+            anew = bool(mine & {"copy-changed", "daemon-stopped"})
+            _run(entered, name, _NODE_ANEW if anew else _NODE, told="joined the cluster anew")
+            continue
+        spec = next(spec for spec in machines(of.config) if spec.name == name)
+        text = payload.configure(
+            of.config, spec, mounts=mounts(of.config), addresses=of.addresses, controller=seen.controller.name
+        )
+        line = setup.command("configure")
+        _run(entered, name, _ANEW + line if mine & _READS else line, stdin=text)
+    if any(one.id == "accounting-changed" for one in found):
+        controller = seen.controller.name
+        _run(entered, controller, setup.command("accounting"), stdin=json.dumps(desired(of.config)))
+        for words in dict.fromkeys(one.sacctmgr for one in found if one.sacctmgr):
+            line = shlex.join(["sacctmgr", "--immediate", *words])
+            _run(entered, controller, line, told=" ".join(["sacctmgr", *words]), quiet=True)
+
+
+def _run(
+    entered: cluster.Cluster, name: str, line: str, *, stdin: str = "", told: str = "", quiet: bool = False
+) -> None:
+    done = remote.capture(entered.machines[name], entered.admin_key, line, stdin=stdin, seconds=SECONDS)
+    if done.code:
+        said = "\n".join((done.err or done.out).strip().splitlines()[-12:])
+        raise CliError(f"{name}: {line.partition(';')[0] if quiet else 'mending'} failed: {said or done.code}")
+    for text in [*([] if quiet else done.out.strip().splitlines()), *([told] if told else [])]:
+        console.note(f"{name}: {text}")

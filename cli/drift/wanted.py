@@ -1,0 +1,51 @@
+"""What a stack says, from what its last `up` was made with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.errors import CliError
+from cluster.addresses import plan
+from cluster.config import ClusterConfig, parse
+from cluster.drift import Wanted
+from cluster.health import Sights
+from cluster.roster import machines
+from cluster.slurm.accounting import desired
+from components.slurm import payload, setup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """A stack's configuration, and the addresses of its machines where the platform knows them beforehand."""
+
+    name: str
+    config: ClusterConfig
+    addresses: Mapping[str, str]
+
+
+def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
+    """The configuration that a stack's outputs tell.
+
+    Raises:
+        CliError: its last `up` was one of an earlier version of this program.
+    """
+    if "config" not in outputs:
+        raise CliError(
+            f"stack {name} does not tell what it was made with: its last `up` was one of an earlier version, or did "
+            f"not end well. Repeat it: ./hpc up {name}"
+        )
+    config = parse({"hpc:cluster": outputs["config"]})
+    return Stack(name=name, config=config, addresses=plan(config).of if config.platform == "local" else {})
+
+
+def wanted(of: Stack, seen: Sights) -> Wanted:
+    """What the stack says, to compare with what was seen."""
+    return Wanted(
+        files=payload.slurm_files(of.config, of.addresses),
+        users=payload.users(of.config),
+        groups=payload.groups(of.config),
+        accounting=desired(of.config),
+        nodes=[one.name for one in machines(of.config) if "node" in one.roles],
+        setup=setup.version(),
+        setup_of_stack=(seen.controller.part("board", "newest") or {}).get("setup") or None,
+    )
