@@ -48,6 +48,7 @@ def usage(
     that began before or ended after the time asked for, the part within it. TIME is a date, a time of day, both
     (2026-11-21T05:30), or how long ago: 12h, 7d, 4w.
     """
+    from cluster.config import parse
     from cluster.live import usage as used
     from cluster.live.moment import MomentError, on_machine
 
@@ -75,8 +76,8 @@ def usage(
     except ValueError as error:
         raise CliError(f"{entered.controller.name}: {error}") from None
     _known("user", user, {record.user for record in found}, entered.users)
-    configured = values.get("config", {}).get("accounting", {}).get("accounts", ())
-    _known("account", account, {record.account for record in found}, [row["name"] for row in configured])
+    configured = parse({"hpc:cluster": values["config"]}).accounting.accounts if values.get("config") else ()
+    _known("account", account, {record.account for record in found}, [row.name for row in configured])
     found = [record for record in found if user in (None, record.user) and account in (None, record.account)]
     keys: tuple[used.By, ...] = (by.value,) if by else used.EACH
     rows, total = used.table(found, keys), used.total(found)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 from pulumi_command import remote
@@ -40,8 +39,11 @@ class SlurmCluster(pulumi.ComponentResource):
 
     config_hash: pulumi.Output[str]
     """sha256 of Slurm's files as rendered for the controller."""
-    config: pulumi.Output[dict[str, Any]]
-    """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
+    config: pulumi.Output[str]
+    """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with.
+
+    As JSON text: a mapping would lose its order on the way into the state, and addresses follow the order of nodesets.
+    """
     login: pulumi.Output[str]
     """The machine where people log in: the first login machine, or the controller where it plays that part."""
 
@@ -64,7 +66,7 @@ class SlurmCluster(pulumi.ComponentResource):
                 self._leave(machine, controller)
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
-        self.config = ready.id.apply(lambda _: args.config.model_dump(mode="json", exclude_unset=True))
+        self.config = ready.id.apply(lambda _: args.config.model_dump_json(exclude_unset=True))
         entrance = next((m for m in args.machines if "login" in m.spec.roles), controller)
         self.login = pulumi.Output.from_input(entrance.spec.name)
         self.register_outputs({"config_hash": self.config_hash, "login": self.login})
