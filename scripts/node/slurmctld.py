@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ ETC = Path("/etc/slurm")
 SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
 STATE = Path("/var/spool/slurmctld")
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
+HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
 DROP_INS = {
     # A killed daemon comes back by itself, however often; and after a reboot none starts before what it talks to.
@@ -108,6 +110,21 @@ def controller_daemon(files: dict[str, str]) -> None:
         run("scontrol", "reconfigure")
         say("slurmctld: reconfigured")
     write(APPLIED, json.dumps(files), quiet=True)
+    write(HASH, digest() + "\n", quiet=True)
+
+
+def digest() -> str:
+    """SHA-256 of Slurm's files as they lie here: the stack's output `config_hash`, as long as nobody changes them.
+
+    Names and contents, each after its length, as cluster/slurm has it; the password counts as its mark.
+    """
+    texts = {name: (ETC / name).read_text() for name in (*applied(), "slurmdbd.conf")}
+    texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace(database.PASSWORD.read_text().strip(), PASSWORD_MARK)
+    total = hashlib.sha256()
+    for name in sorted(texts):
+        for part in (name.encode(), texts[name].encode()):
+            total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest()
 
 
 def disable() -> None:
