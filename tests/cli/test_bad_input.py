@@ -78,12 +78,12 @@ def test_a_stack_in_use_names_its_holder_and_how_to_free_it(hpc: Hpc, state: Pat
     row = {"pid": 1, "username": "alice", "hostname": "elsewhere", "timestamp": "2026-01-02T03:04:05Z"}
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_text(json.dumps(row))
-    ended = hpc("up", "dev")
+    ended = hpc("refresh", "dev")
     assert ended.code == 1
     assert "stack dev is in use: alice@elsewhere (pid 1) holds it since 2026-01-02T03:04:05Z" in ended.err
     assert "Unlock it with: ./hpc state unlock dev\n" in ended.err
     assert hpc("state", "unlock", "dev").code == 0
-    assert hpc("up", "dev").code == 0
+    assert hpc("refresh", "dev").code == 0
 
 
 class TestConsoles:
