@@ -8,7 +8,21 @@ from typing import Any, Final
 import typer
 
 from cli import guard
-from cli.commands import checks, environment, health, logs, nodes, outputs, reach, schema, stacks, state, update, usage
+from cli.commands import (
+    accounting,
+    checks,
+    environment,
+    health,
+    logs,
+    nodes,
+    outputs,
+    reach,
+    schema,
+    stacks,
+    state,
+    update,
+    usage,
+)
 
 _HELP = """\
 Builds Slurm GPU clusters and keeps them in shape.
@@ -28,6 +42,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+)
+_accounting = typer.Typer(
+    name="accounting", help="Back up the records of jobs and users, and bring them back.", no_args_is_help=True
 )
 _state = typer.Typer(name="state", help="Move a stack's state in and out, or free its lock.", no_args_is_help=True)
 
@@ -99,6 +116,9 @@ _add(
     "./hpc usage dev --by account --since 2026-11-01 --until 2026-12-01",
     "./hpc usage dev --user alice --since 7d --json",
 )
+_add(accounting.backup, None, "./hpc accounting backup dev", "./hpc accounting backup dev /backups/", to=_accounting)
+_add(accounting.restore, None, "./hpc accounting restore dev dev-accounting-20261121-053000.sql.gz", to=_accounting)
+app.add_typer(_accounting, rich_help_panel=_KEEP)
 _add(stacks.stacks, _KEEP, "./hpc stacks")
 _add(stacks.stacks, None, name="ls")
 app.registered_commands[-1].hidden = True

@@ -20,8 +20,10 @@ Show = Callable[[Mapping[str, list[str]]], None]
 
 def follow(
     machines: Iterable[Machine], admin_key: str, line: Callable[[Machine], str], *, show: Show, note: Show
-) -> None:
+) -> dict[str, int]:
     """Run each machine's line as root, until all have ended; they have to end when their standard input does.
+
+    Returns their exit codes, by the machine's name.
 
     `show` gets what came on standard output since the last time, by the machine's name, `note` the same of standard
     error. Whatever ends this, Ctrl-C among it, ends every line first.
@@ -57,6 +59,7 @@ def follow(
             _pass_on(came, show, note)
         finally:
             _end(running.values())
+    return {name: process.returncode for name, process in running.items()}
 
 
 def _pass_on(came: "queue.SimpleQueue[tuple[str, bool, str]]", show: Show, note: Show) -> None:

@@ -9,6 +9,8 @@
     python3 FOLDER settle      < JSON   controller: resume what an unfinished `up` had drained
     python3 FOLDER prologs     < JSON   controller: scripts that run before and after jobs; no-prologs takes them away
     python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back
+    python3 FOLDER backup      < JSON   controller: the accounting database on standard output, as `restore` takes it
+    python3 FOLDER restore     < JSON   controller: put an uploaded backup in the place of the accounting database
     python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
@@ -30,6 +32,7 @@ import changes
 import compute
 import database
 import drain
+import dump
 import joined
 import login
 import look
@@ -38,6 +41,7 @@ import mpi
 import munge
 import prologs
 import ready
+import restore
 import rxdm
 import slurmctld
 import users
@@ -124,6 +128,8 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "ready": lambda payload: ready.prove(payload["probes"]),
     "leave": lambda payload: drain.leave(payload["node"]),
     "settle": lambda _: drain.settle(slurmctld.applied().get("slurm.conf", "")),
+    "backup": lambda _: dump.write_backup(sys.stdout.buffer),
+    "restore": restore.restore,
     "prologs": prologs.stage,
     "rxdm": rxdm.converge,
     # What undoes these needs no word from the stack: it knows what was made.

@@ -1,0 +1,89 @@
+"""accounting backup and restore."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from cli import cluster, console, options
+from cli.commands import outputs
+from cli.errors import CliError
+
+_Out = Annotated[
+    Path | None,
+    Argument(
+        metavar="[FILE]", help="Where to write it, or in which folder. Default: here, by cluster and time.",
+        show_default=False,
+    ),
+]  # fmt: skip
+_In = Annotated[Path, Argument(metavar="FILE", help="What `accounting backup` wrote.", show_default=False)]
+
+
+def backup(stack: options.Stack, file: _Out = None) -> None:
+    """Write all records of jobs, accounts and users into a file on this machine.
+
+    The cluster goes on meanwhile, and the backup shows one moment of it. It is a gzipped SQL dump that says which
+    cluster's it is and ends with a sum, 0600, and appears only when it is whole. Nothing is overwritten.
+    """
+    entered = cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
+    from cli.backup import default_name, fetch
+
+    target = file or Path()
+    target = target / default_name(entered.name) if target.is_dir() else target
+    if not target.parent.is_dir():
+        raise CliError(f"{target}: there is no folder {target.parent}. Make it, or give another file.")
+    console.note(f"Backing up the accounting of cluster {entered.name} ...")
+    made = fetch(entered, stack, target)
+    console.line(f"{target}: {made.jobs} job records of {made.date}, Slurm {made.slurm}, {_size(target)}")
+
+
+def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> None:
+    """Put a backup in the place of the accounting database. Jobs go on.
+
+    What is there now is backed up first, and kept on the controller. Records of jobs that run or wait are carried
+    over, and accounts, users and QOS are made to match the stack again. The cluster may have been made anew since the
+    backup, but must have the same name. Safe to repeat, also after it was cut off.
+    """
+    from cluster.live.backup import BackupError, newer, read
+
+    try:
+        found = read(file)
+    except BackupError as error:
+        raise CliError(f"{file}: {error}. Nothing was changed.") from None
+    except OSError as error:
+        raise CliError(f"{file}: can't be read: {error.strerror}.") from None
+    values = outputs.read(stack, show_secrets=True)
+    entered = cluster.from_outputs(stack, values)
+    if found.cluster != entered.name:
+        raise CliError(
+            f"{file}: is of cluster {found.cluster}, and stack {stack} is cluster {entered.name}. Nothing was changed."
+        )
+    from cli.scheduler import Scheduler
+
+    release = Scheduler(entered, stack).ask("slurmctld -V").split()[-1]
+    if newer(found.slurm, release):
+        raise CliError(
+            f"{file}: was made with Slurm {found.slurm}, whose tables the cluster's {release} can't read. Nothing was "
+            "changed."
+        )
+    what = f"the {found.jobs} job records of {found.date}"
+    if not yes:
+        if not console.interactive():
+            raise CliError(f"restoring {what} without a terminal needs --yes.")
+        if not console.ask(f"Put {what} in the place of what cluster {entered.name} has recorded?"):
+            raise CliError("nothing was changed.")
+    from cli.backup import bring_back
+    from cluster.config import parse
+    from cluster.slurm.accounting import desired
+
+    if "config" not in values:
+        raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
+    wanted = json.dumps(desired(parse({"hpc:cluster": values["config"]})))
+    bring_back(entered, stack, file, found, wanted)
+    console.note(f"Try: ./hpc usage {stack}")
+
+
+def _size(file: Path) -> str:
+    size = file.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"

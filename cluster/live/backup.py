@@ -1,0 +1,88 @@
+"""Backups of the accounting database, as scripts/node/dump.py writes them: whether one is whole, and whose it is."""
+
+import gzip
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+FIRST = b"-- hpc accounting backup 1\n"
+LAST = b"-- sha256 "
+
+
+class BackupError(ValueError):
+    """A file that is no whole backup; the message says in what way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backup:
+    """What a whole backup says of itself."""
+
+    cluster: str
+    slurm: str
+    """Release of Slurm that it was made with."""
+    date: str
+    """When, ISO 8601 with its zone."""
+    jobs: int
+    """Job records in it."""
+    sha256: str
+    """Of the file as it is, compressed."""
+
+
+def read(file: Path) -> Backup:
+    """What the file says of itself, once all of it was read and found whole.
+
+    Raises:
+        BackupError: it was cut off, was changed, or is something else.
+        OSError: it can't be read.
+    """
+    whole = hashlib.sha256()
+    with file.open("rb") as packed:
+        while chunk := packed.read(1 << 20):
+            whole.update(chunk)
+        packed.seek(0)
+        try:
+            told = _told(gzip.GzipFile(fileobj=packed))
+        except (EOFError, zlib.error):
+            raise BackupError("it was cut off, or damaged: its end is missing") from None
+        except gzip.BadGzipFile:
+            raise BackupError("it is no backup of ours: those are gzip files that `accounting backup` wrote") from None
+    try:
+        return Backup(
+            cluster=str(told["cluster"]), slurm=str(told["slurm"]), date=str(told["date"]), jobs=int(told["jobs"]),
+            sha256=whole.hexdigest(),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        raise BackupError("its second line does not say what it is: it was written by another version") from None
+
+
+def _told(plain: "gzip.GzipFile") -> dict[str, Any]:
+    lines = cast("IO[bytes]", plain)
+    first = lines.readline()
+    if first != FIRST:
+        raise BackupError("it is no backup of ours: its first line is another one")
+    second = lines.readline()
+    summed = hashlib.sha256(first + second)
+    last = b""
+    for line in lines:
+        summed.update(last)
+        last = line
+    if last != LAST + summed.hexdigest().encode() + b"\n":
+        what = "it was changed since it was made" if last.startswith(LAST) else "the dump in it did not come to its end"
+        raise BackupError(f"{what}: the sum at its end is {'another' if last.startswith(LAST) else 'missing'}")
+    try:
+        found = json.loads(second.removeprefix(b"-- "))
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def newer(one: str, other: str) -> bool:
+    """Whether release `one` of Slurm, such as 24.11.3, has newer tables than `other`: a release is its first two."""
+    return _release(one) > _release(other)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
