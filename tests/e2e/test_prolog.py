@@ -1,0 +1,245 @@
+"""Scripts before and after jobs, on machines that present themselves as Ubuntu 22.04, as A3 Mega nodes do.
+
+The tests follow each other on one cluster: a prolog as it comes, patched, refused, failing, and gone again.
+"""
+
+import datetime as dt
+import hashlib
+import ipaddress
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.e2e.cluster import ROOT, Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+TREE = "/opt/apps/adm/slurm"
+STAND_IN = "scripts/rehearsal/rxdm.sh"
+PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
+EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
+PARTITION = {"nodesets": ["cpu"], "default": True}
+AILING = '#!/bin/sh\nif [ -e /run/ailing ]; then echo "GPU 3 has fallen off the bus"; exit 1; fi\n'
+SEEN = '#!/bin/sh\necho "seen $SLURM_SCRIPT_CONTEXT"\n'
+SCRIPTS = [{"name": "90-health", "text": AILING}, {"name": "10-seen", "on": ["prolog", "epilog"], "text": SEEN}]
+
+
+@pytest.fixture(scope="module")
+def mega(clusters):
+    """Two nodes whose partition has the stand-in for rxdm, as it comes: what the guide has without its step 3-2."""
+    cluster = clusters(
+        "mega",
+        image={"presents_as": "ubuntu-2204"},
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 2}},
+        partitions={"cpu": {**PARTITION, "scripts": [{"name": "raw", "on": ["prolog", "epilog"], "file": STAND_IN}]}},
+        users=[{"name": "alice", "uid": 2001}],
+    )
+    cluster.up()
+    yield cluster
+    cluster.hpc("destroy", check=False)
+
+
+def profile(cluster: Cluster) -> str:
+    """NCCL's profile as a job on two nodes finds it on the first."""
+    return cluster.run("srun", "-N2", "sh", "-c", f'[ "$SLURM_NODEID" = 1 ] || cat {PROFILE}')
+
+
+def live(cluster: Cluster) -> str:
+    return cluster.ssh("controller", f"sha256sum {TREE}/scripts/rxdm").split()[0]
+
+
+def test_machines_say_that_they_are_ubuntu(mega: Cluster):
+    assert mega.ssh("cpu-0", ". /etc/os-release; echo $ID $VERSION_ID; lsb_release -rs") == "ubuntu 22.04\n22.04"
+
+
+def test_as_it_comes_the_prolog_leaves_out_what_nccl_needs(mega: Cluster):
+    found = profile(mega)
+    assert "export NCCL_SOCKET_IFNAME=eth0" in found
+    assert EXPORT not in found
+
+
+def test_rxdm_is_patched_and_slurmd_runs_it(mega: Cluster):
+    boots = mega.boots()
+    mega.edit(
+        lambda c: c.update(
+            partitions={"cpu": PARTITION},
+            slurm={"scripts": SCRIPTS, "rxdm": {"partitions": ["cpu"], "file": STAND_IN}},
+        )
+    )
+    printed = mega.up()
+    assert "rxdm: patched for Ubuntu 22.04" in printed
+    assert hashlib.sha256((ROOT / STAND_IN).read_bytes()).hexdigest() in printed
+    assert live(mega) in printed
+    assert EXPORT in profile(mega)
+    assert mega.ssh("controller", f"cat {TREE}/scripts/rxdm.orig") == (ROOT / STAND_IN).read_text().strip()
+    assert mega.ssh("controller", f"test ! -e {TREE}/scripts/raw && echo gone") == "gone"
+    assert mega.boots() == boots
+
+
+def test_it_runs_while_the_job_does(mega: Cluster):
+    look = "pgrep -f '[s]tands-for-rxdm' >/dev/null && echo there || echo gone"
+    assert mega.run("srun", "-N2", "sh", "-c", look).split() == ["there", "there"]
+    eventually(lambda: mega.ssh("cpu-0", look) == "gone", seconds=10, what="the end of the stand-in")
+
+
+def test_a_job_on_one_node_does_without(mega: Cluster):
+    mega.ssh("cpu-0", f"rm {PROFILE}")
+    mega.run("srun", "-N1", "-w", "mega-cpu-0", "true")
+    assert mega.ssh("cpu-0", f"test ! -e {PROFILE} && echo none") == "none"
+
+
+def test_the_log_has_job_script_and_exit_code(mega: Cluster):
+    eventually(
+        lambda: "seen epilog_slurmd" in mega.ssh("cpu-0", "cat /var/log/slurm/epilog.log"), seconds=10, what="it"
+    )
+    lines = mega.ssh("cpu-0", "tail -n 7 /var/log/slurm/prolog.log").splitlines()
+    assert [line.partition(" slurm_prolog ")[2] or line for line in lines] == [
+        "10-seen: starts (user alice, partition cpu)",
+        "seen prolog_slurmd",
+        "10-seen: ended, exit code 0",
+        "90-health: starts (user alice, partition cpu)",
+        "90-health: ended, exit code 0",
+        "rxdm: starts (user alice, partition cpu)",
+        "rxdm: ended, exit code 0",
+    ]
+    assert mega.ssh("cpu-0", "cat /etc/logrotate.d/hpc-slurm").count("/var/log/slurm/*.log") == 1
+
+
+def test_again_there_is_nothing_to_do(mega: Cluster):
+    assert "Nothing to do" in mega.up()
+
+
+def test_an_unknown_prolog_fails_by_its_hash_and_runs_nowhere(mega: Cluster, tmp_path: Path):
+    strange = "#!/bin/bash\nsource /etc/os-release\n[[ $ID == debian ]] && echo export\n"
+    (tmp_path / "strange.sh").write_text(strange)
+    before, kept = mega.copy(), live(mega)
+    mega.edit(lambda c: c["slurm"]["rxdm"].update(file=str(tmp_path / "strange.sh")))
+    failed = mega.hpc("up", check=False)
+    assert failed.returncode == 1
+    assert hashlib.sha256(strange.encode()).hexdigest() in (said := failed.stdout + failed.stderr)
+    assert "asks for its operating system in a way that is not understood" in said
+    assert mega.ssh("controller", f"cat {TREE}/scripts/rxdm.staged") == strange.strip()
+    assert live(mega) == kept
+    assert EXPORT in profile(mega)
+    mega.config = before
+    mega.edit(lambda _: None)
+    mega.up()
+    assert mega.ssh("controller", f"test ! -e {TREE}/scripts/rxdm.staged && echo gone") == "gone"
+
+
+def test_an_error_page_does_not_become_a_script(mega: Cluster):
+    script = "#!/bin/sh\necho fetched\n"
+    serve(mega, {"/script": script, "/expired": "<!DOCTYPE html>\n<title>404</title>\n"})
+    pinned = {"name": "50-fetched", "sha256": hashlib.sha256(script.encode()).hexdigest()}
+    before = mega.copy()
+    mega.edit(lambda c: c["slurm"]["scripts"].append({**pinned, "url": "https://127.0.0.1:8443/expired"}))
+    failed = mega.hpc("up", check=False)
+    said = failed.stdout + failed.stderr
+    assert failed.returncode == 1
+    assert "https://127.0.0.1:8443/expired is not the script that the stack names; nothing was replaced" in said
+    assert f"expected sha256: {pinned['sha256']}" in said
+    assert "first line:      <!DOCTYPE html>" in said
+    assert mega.ssh("controller", f"ls {TREE}/scripts") == "10-seen\n90-health\nrxdm\nrxdm.json\nrxdm.orig"
+    mega.edit(lambda c: c["slurm"]["scripts"][-1].update(url="https://127.0.0.1:8443/script"))
+    mega.up()
+    assert mega.ssh("controller", f"cat {TREE}/prolog_slurmd.d/50-fetched.prolog_slurmd") == script.strip()
+    mega.config = before
+    mega.edit(lambda _: None)
+
+
+def test_a_prolog_that_fails_drains_its_node_and_says_why(mega: Cluster):
+    mega.ssh("cpu-1", "touch /run/ailing")
+    mega.run("srun", "-w", "mega-cpu-1", "true", check=False)
+    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=10, what="the drain")
+    (line,) = [line for line in mega.run("sinfo", "-R").splitlines() if "Prolog error" in line]
+    assert line.split()[-1] == "mega-cpu-1"
+    log = mega.ssh("cpu-1", "cat /var/log/slurm/prolog.log")
+    assert "GPU 3 has fallen off the bus" in log
+    assert "90-health: failed, exit code 1" in log
+    assert "90-health: failed, exit code 1; see /var/log/slurm/prolog.log" in mega.ssh(
+        "cpu-1", "cat /var/log/slurm/slurmd.log"
+    )
+    mega.ssh("cpu-1", "rm /run/ailing")
+    mega.ssh("controller", "scontrol update nodename=mega-cpu-1 state=resume")
+    assert mega.run("srun", "-w", "mega-cpu-1", "hostname") == "mega-cpu-1"
+
+
+def test_without_scripts_slurm_conf_is_silent_and_only_others_files_stay(mega: Cluster):
+    mega.ssh("controller", f"echo mine > {TREE}/scripts/mine")
+    before = mega.copy()
+    mega.edit(lambda c: c.pop("slurm"))
+    printed = mega.up()
+    assert "rxdm: the original is back" in printed
+    assert mega.ssh("controller", "scontrol show config | grep -cE '^(Prolog|Epilog) .*slurm_' || true") == "0"
+    assert mega.ssh("controller", f"find {TREE} -type f -o -type l") == f"{TREE}/scripts/mine"
+    logged = mega.ssh("cpu-0", "cat /var/log/slurm/prolog.log")
+    assert mega.run("srun", "-N2", "hostname").split()
+    assert mega.ssh("cpu-0", "cat /var/log/slurm/prolog.log") == logged
+    assert "Nothing to do" in mega.up()
+    mega.config = before
+    mega.edit(lambda _: None)
+    mega.up()
+    assert EXPORT in profile(mega)
+
+
+def test_destroy_needs_no_machine_to_answer(mega: Cluster, nothing_left):
+    """A controller that is dead cannot undo anything on itself, and need not: it goes with all that is on it."""
+    mega.cut_power("controller")
+    mega.hpc("destroy")
+    assert nothing_left("mega") == []
+
+
+def serve(cluster: Cluster, pages: dict[str, str]) -> None:
+    """Serve pages on the controller, to itself, by https with a certificate that it trusts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "pages")])
+    now = dt.datetime.now(dt.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    program = f"""
+import http.server, ssl
+PAGES = {pages!r}
+class Server(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(PAGES[self.path].encode())
+server = http.server.HTTPServer(("127.0.0.1", 8443), Server)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/root/pages.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+    trusted = "python3 -c 'import ssl; print(ssl.get_default_verify_paths().openssl_cafile)'"
+    cluster.ssh(
+        "controller",
+        f"""
+cat > /root/pages.pem <<'END'
+{secret}{pem}END
+cat > /root/pages.py <<'END'
+{program}END
+file=$({trusted}); mkdir -p "$(dirname "$file")"; cat >> "$file" <<'END'
+{pem}END
+systemd-run --quiet --unit=pages python3 /root/pages.py
+""",
+    )
+    knock = "import socket; socket.create_connection(('127.0.0.1', 8443))"
+    eventually(
+        lambda: cluster.ssh("controller", f'python3 -c "{knock}" 2>/dev/null && echo open || true') == "open",
+        seconds=10,
+        what="the server's start",
+    )
