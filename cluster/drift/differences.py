@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cluster.drift import files, ledger, machines, people, values
+from cluster.drift import files, ledger, machines, people, scripts, values
 from cluster.drift.difference import Difference
 from cluster.drift.wanted import Wanted
 from cluster.health import Sights
@@ -21,6 +21,7 @@ def differences(wanted: Wanted, seen: Sights) -> list[Difference]:
             *values.partitions(wanted, seen),
             *values.nodes(wanted, seen),
             *files.copies(wanted, seen),
+            *scripts.scripts(wanted, seen),
             *people.unix(wanted, seen),
             *people.keys(wanted, seen),
             *ledger.ledger(wanted, seen),

@@ -94,6 +94,9 @@ def _user(where: str, row: Row, default: str | None, mine: Mapping[str, Row]) ->
             yield _of(
                 where, f"user {name} in {account}: default QOS", first or "none", place["defaultqos"] or "none", *words
             )
+        if place["share"] != "1":
+            words = (*modify, f"account={account}", "set", "fairshare=1")
+            yield _of(where, f"user {name} in {account}: fairshare", "1", place["share"], *words)
         yield from _limits(where, f"user {name} in {account}", place, (*modify, f"account={account}"))
 
 

@@ -16,6 +16,8 @@ class Wanted:
     groups: Sequence[Mapping[str, Any]]
     accounting: Mapping[str, Any]
     """As scripts/node/accounting.py takes it."""
+    scripts: Mapping[str, str]
+    """What must be in the tree of prologs and epilogs, as cluster.scripts.expected gives it."""
     nodes: Sequence[str]
     """Names in Slurm."""
     setup: str

@@ -1,0 +1,264 @@
+"""Each difference from the stack is named, and Slurm's own spelling of the same value is none."""
+
+from typing import Any
+
+import pytest
+
+from cluster.drift import Difference, Wanted, differences
+from cluster.drift.differences import unseen
+from cluster.drift.people import digest
+from cluster.drift.values import alike
+from cluster.health import Sights
+from tests.cluster.sights import facts, healthy, without
+
+ACCOUNTING = {
+    "cluster": "hc",
+    "accounts": [
+        {"name": "science", "parent": "root", "description": "Everybody", "organization": "lab"},
+        {"name": "research", "parent": "science", "description": "research", "organization": "science", "fairshare": 3},
+        {"name": "teaching", "parent": "science", "description": "teaching", "organization": "science"},
+    ],
+    "users": [
+        {"name": "alice", "default_account": "research", "accounts": ["research"], "qos": ["normal", "urgent"]},
+        {"name": "bob", "default_account": "teaching", "accounts": ["teaching"], "qos": []},
+    ],
+    "qos": [
+        {
+            "name": "urgent", "Priority": "100", "MaxWall": "24:00:00", "MaxJobsPerUser": "2",
+            "MaxTRESPerUser": "cpu=4", "Preempt": "low", "Flags": "DenyOnLimit",
+        },
+        {"name": "low"},
+    ],
+}  # fmt: skip
+USERS = [
+    {"name": name, "uid": uid, "gid": uid, "groups": [], "shell": "/bin/bash", "keys": []}
+    for name, uid in (("alice", 2001), ("bob", 2002))
+]
+
+
+def stack(seen: Sights, **changes: Any) -> Wanted:
+    """What the stack of the recorded cluster says."""
+    controller = facts(seen, "controller")
+    said: dict[str, Any] = {
+        "files": dict(controller["files"]["texts"]),
+        "users": USERS,
+        "groups": [{"name": "alice", "gid": 2001}, {"name": "bob", "gid": 2002}],
+        "accounting": ACCOUNTING,
+        "nodes": ["hc-cpu-0", "hc-cpu-1"],
+        "setup": controller["setup"],
+        "setup_of_stack": controller["setup"],
+    }
+    return Wanted(**{**said, **changes})
+
+
+def only(wanted: Wanted, seen: Sights) -> Difference:
+    found = differences(wanted, seen)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_nothing_differs_on_a_cluster_that_nobody_touched():
+    seen = healthy()
+    assert differences(stack(seen), seen) == []
+    assert unseen(seen) == []
+
+
+class TestFiles:
+    def test_each_line_is_named_with_both_sides(self):
+        seen = healthy()
+        wanted = stack(seen)
+        texts = facts(seen, "controller")["files"]["texts"]
+        texts["slurm.conf"] = texts["slurm.conf"].replace("KillWait=30\n", "KillWait=31\n") + "Extra=1\n"
+        changed, added = differences(wanted, seen)
+        assert (changed.stack, changed.there) == ("KillWait=30", "KillWait=31")
+        assert changed.what == f"slurm.conf, line {1 + wanted.files['slurm.conf'].splitlines().index('KillWait=30')}"
+        assert (added.stack, added.there) == ("(nothing)", "Extra=1")
+
+    def test_another_password_is_seen_and_not_told(self):
+        seen = healthy()
+        wanted = stack(seen)
+        texts = facts(seen, "controller")["files"]["texts"]
+        texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace("@database-password@", "@another-password@")
+        assert "another" in only(wanted, seen).there
+
+    def test_a_file_that_is_gone(self):
+        seen = healthy()
+        wanted = stack(seen)
+        del facts(seen, "controller")["files"]["texts"]["gres.conf"]
+        assert only(wanted, seen).id == "file-missing"
+
+    def test_copies_that_nodes_and_login_machines_have(self):
+        seen = healthy()
+        for name in ("cpu-0", "cpu-1"):
+            facts(seen, name)["files"]["cache"]["gres.conf"] = "other"
+        found = only(stack(seen), seen)
+        assert (found.what, found.where) == ("slurmd's copy of gres.conf", ("hc-cpu-0", "hc-cpu-1"))
+        seen = healthy()
+        facts(seen, "login-0")["files"]["etc"]["slurm.conf"] = "other"
+        assert only(stack(seen), seen).what == "/etc/slurm/slurm.conf"
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("said", "shown"),
+        [("30", "30 sec"), ("7-0", "7-00:00:00"), ("24:00:00", "1-00:00:00"), ("slurm", "slurm(64030)"),
+         ("CR_Core_Memory", "CR_CORE_MEMORY"), ("INFINITE", "UNLIMITED"), ("Contain", "Alloc,Contain"),
+         ("gres/gpu", "cpu,mem,energy,gres/gpu"), ("b,a", "a,b,c"), ("n-[0-1]", "n-0,n-1"), ("", "(null)")],
+    )  # fmt: skip
+    def test_slurms_spelling_of_the_same(self, said: str, shown: str):
+        assert alike(said, shown)
+
+    @pytest.mark.parametrize(
+        ("said", "shown"), [("30", "31 sec"), ("24:00:00", "02:00:00"), ("gres/gpu", "cpu,mem"), ("a", ""), ("", "a,b")]
+    )
+    def test_other_values(self, said: str, shown: str):
+        assert not alike(said, shown)
+
+    def test_a_value_that_was_set_while_it_ran(self):
+        seen = healthy()
+        facts(seen, "controller")["slurm"]["config"]["KillWait"] = "31 sec"
+        found = only(stack(seen), seen)
+        assert (found.what, found.stack, found.there) == ("running value of KillWait", "30", "31 sec")
+
+    def test_a_partition_that_scontrol_changed(self):
+        seen = healthy()
+        facts(seen, "controller")["slurm"]["partitions"]["cpu"]["MaxTime"] = "01:00:00"
+        assert only(stack(seen), seen).what == "partition cpu: MaxTime"
+        facts(seen, "controller")["slurm"]["partitions"]["cpu"].update(MaxTime="1-00:00:00", State="DRAIN")
+        assert only(stack(seen), seen).what == "partition cpu: State"
+
+    def test_partitions_and_nodes_of_one_side_only(self):
+        seen = healthy()
+        slurm = facts(seen, "controller")["slurm"]
+        slurm["partitions"]["mine"] = dict(slurm["partitions"]["cpu"])
+        assert only(stack(seen), seen).there == "a partition"
+        del slurm["partitions"]["mine"], slurm["nodes"]["hc-cpu-1"]
+        assert only(stack(seen), seen).there == "slurmctld does not know it"
+
+
+class TestMachines:
+    def test_one_that_is_gone_is_for_up(self):
+        seen = without(healthy(), "cpu-1")
+        found = only(stack(healthy()), seen)
+        assert (found.id, found.mends) == ("machine-gone", "up")
+
+    def test_a_daemon_that_was_stopped(self):
+        seen = healthy()
+        facts(seen, "controller")["daemons"]["slurmdbd"].update(state="inactive", sub="dead")
+        found = only(stack(seen), seen)
+        assert (found.id, found.what, found.there) == ("daemon-stopped", "slurmdbd", "inactive (dead)")
+
+    def test_a_set_up_that_somebody_edited_and_one_of_another_version(self):
+        seen = healthy()
+        wanted = stack(seen)
+        facts(seen, "cpu-0")["setup"] = "edited"
+        assert (only(wanted, seen).id, only(wanted, seen).where) == ("setup-changed", ("hc-cpu-0",))
+        seen = healthy()
+        assert only(stack(seen, setup="newer"), seen).mends == "up"
+
+
+class TestPeople:
+    @pytest.mark.parametrize(
+        ("key", "value", "mends"),
+        [("shell", "/bin/sh", "mend"), ("uid", 2999, "hand"), ("groups", ["docker"], "mend"), ("gid", 100, "mend")],
+    )
+    def test_a_user_who_was_changed(self, key: str, value: object, mends: str):
+        seen = healthy()
+        for name in ("controller", "cpu-0"):
+            facts(seen, name)["unix"]["users"]["alice"][key] = value
+        found = only(stack(seen), seen)
+        assert (found.what, found.where, found.mends) == (f"user alice: {key}", ("hc-controller", "hc-cpu-0"), mends)
+
+    def test_one_who_was_removed_and_one_who_should_be_gone(self):
+        seen = healthy()
+        del facts(seen, "cpu-1")["unix"]["users"]["bob"]
+        assert only(stack(seen), seen).there == "no such user"
+        seen = healthy()
+        for one in seen.machines:
+            one.part("unix")["managed"]["users"].append("zoe")
+            one.part("unix")["users"]["zoe"] = one.part("unix")["users"]["bob"]
+        assert only(stack(seen), seen).stack == "no such user"
+
+    def test_somebody_elses_users_are_theirs(self):
+        seen = healthy()
+        facts(seen, "cpu-0")["unix"]["users"]["zoe"] = {"uid": 1000}
+        assert differences(stack(seen), seen) == []
+
+    def test_keys_are_compared_and_not_shown(self):
+        seen = healthy()
+        key = "ssh-ed25519 AAAA alice@laptop"
+        users = [{**USERS[0], "keys": [key]}, USERS[1]]
+        found = only(stack(seen, users=users), seen)
+        assert found.id == "keys-changed"
+        assert "AAAA" not in repr(found)
+        for one in seen.machines:
+            one.part("keys")["alice"] = digest([key])
+        assert differences(stack(seen, users=users), seen) == []
+
+
+def ledger(seen: Sights) -> dict[str, Any]:
+    return facts(seen, "controller")["accounting"]
+
+
+def place(seen: Sights, account: str, user: str = "") -> dict[str, str]:
+    return next(row for row in ledger(seen)["associations"] if (row["account"], row["user"]) == (account, user))
+
+
+class TestAccounting:
+    @pytest.mark.parametrize(
+        ("key", "value", "words"),
+        [("MaxWall", "02:00:00", "MaxWall=24:00:00"), ("Priority", "5", "Priority=100"),
+         ("MaxTRESPerUser", "cpu=8,mem=4G", "MaxTRESPerUser=cpu=4,mem=-1"), ("MaxSubmitJobsPerUser", "9",
+         "MaxSubmitJobsPerUser=-1"), ("Preempt", "", "Preempt=low"), ("Flags", "", "Flags=DenyOnLimit"),
+         ("GrpTRES", "gres/gpu=1", "GrpTRES=gres/gpu=-1")],
+    )  # fmt: skip
+    def test_a_limit_that_was_changed_and_the_words_that_mend_it(self, key: str, value: str, words: str):
+        seen = healthy()
+        ledger(seen)["qos"]["urgent"][key] = value
+        found = only(stack(seen), seen)
+        assert found.what == f"QOS urgent: {key}"
+        assert found.sacctmgr == ("modify", "qos", "where", "name=urgent", "set", words)
+
+    def test_minutes_are_minutes(self):
+        seen = healthy()
+        ledger(seen)["qos"]["urgent"]["MaxWall"] = "1440"
+        assert differences(stack(seen), seen) == []
+
+    def test_an_account_that_was_changed(self):
+        seen = healthy()
+        place(seen, "research")["share"] = "9"
+        assert only(stack(seen), seen).sacctmgr[-1] == "fairshare=3"
+        place(seen, "research").update(share="3", parentname="root")
+        assert only(stack(seen), seen).sacctmgr[-1] == "parent=science"
+
+    def test_a_user_who_was_limited(self):
+        seen = healthy()
+        place(seen, "research", "alice")["MaxJobs"] = "1"
+        found = only(stack(seen), seen)
+        assert (found.what, found.there) == ("user alice in research: MaxJobs", "1")
+        assert found.sacctmgr[-1] == "MaxJobs=-1"
+
+    def test_a_user_who_lost_rights_or_is_gone(self):
+        seen = healthy()
+        place(seen, "research", "alice")["qos"] = "normal"
+        assert only(stack(seen), seen).sacctmgr[-1] == "qos=normal,urgent"
+        seen = healthy()
+        del ledger(seen)["users"]["bob"]
+        found = only(stack(seen), seen)
+        assert found.what == "user bob in the accounting"
+        assert found.sacctmgr == (), "the set-up's own phase adds what is missing"
+
+    def test_what_others_added_is_theirs(self):
+        seen = healthy()
+        ledger(seen)["qos"]["mine"] = {"Priority": "7"}
+        ledger(seen)["accounts"]["mine"] = {"description": "x", "organization": "y"}
+        assert differences(stack(seen), seen) == []
+
+    def test_a_database_that_is_down_is_not_taken_for_an_empty_one(self):
+        seen = healthy()
+        wanted = stack(seen)
+        facts(seen, "controller")["accounting"] = {
+            name: {"error": "nothing listens on slurmdbd's port 6819"} for name in ledger(seen)
+        }
+        assert differences(wanted, seen) == []
+        assert any("6819" in text for text in unseen(seen))

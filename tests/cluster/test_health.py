@@ -1,0 +1,303 @@
+"""Every fault is named with its machine and what to type; a healthy cluster has none."""
+
+from typing import Any
+
+import pytest
+
+from cluster.health import Finding, Sight, Sights, findings
+from cluster.health.journal import last_words
+from cluster.health.node import view
+from tests.cluster.sights import NOW, facts, healthy, without
+
+
+def only(seen: Sights) -> Finding:
+    """The one finding that there is."""
+    found = findings(seen)
+    assert [one.id for one in found] == [found[0].id]
+    return found[0]
+
+
+def stop(seen: Sights, machine: str, unit: str, **more: Any) -> None:
+    facts(seen, machine)["daemons"][unit].update({"state": "inactive", "sub": "dead", "since": NOW - 60, **more})
+
+
+def silence(seen: Sights) -> None:
+    """slurmctld answers nothing."""
+    slurm = facts(seen, "controller")["slurm"]
+    slurm.update({name: {"error": "nothing listens on slurmctld's port 6817"} for name in slurm if name != "database"})
+
+
+def state(seen: Sights, node: str, **row: str) -> None:
+    facts(seen, "controller")["slurm"]["nodes"][f"hc-{node}"].update(row)
+
+
+def test_a_healthy_cluster_has_no_findings():
+    assert findings(healthy()) == []
+    assert findings(healthy(64)) == []
+
+
+class TestMachines:
+    def test_a_controller_that_does_not_answer_is_one_finding(self):
+        found = only(without(healthy(), "controller"))
+        assert (found.id, found.where) == ("machine-unreachable", ("hc-controller",))
+        assert "controller machine does not answer SSH (no answer within 8 s)" in found.what
+        assert found.todo == "./hpc up hc"
+
+    def test_a_login_machine(self):
+        found = only(without(healthy(), "login-0"))
+        assert (found.id, found.where) == ("machine-unreachable", ("hc-login-0",))
+
+    def test_one_without_a_set_up(self):
+        seen = healthy()
+        bare = Sight(name="hc-cpu-1", roles=("node",), reached=True, why="no such file")
+        seen = Sights(stack="hc", machines=(*seen.machines[:-1], bare))
+        assert only(seen).id == "setup-missing"
+
+    def test_a_set_up_that_failed_tells_its_own_reason(self):
+        seen = healthy()
+        facts(seen, "cpu-1")["board"]["report"].update(state="failed", message="`mount /home` failed")
+        found = only(seen)
+        assert (found.id, found.where) == ("setup-failed", ("hc-cpu-1",))
+        assert "`mount /home` failed" in found.what
+
+    def test_a_failure_of_another_boot_is_history(self):
+        seen = healthy()
+        facts(seen, "cpu-1")["board"]["report"].update(state="failed", message="x", boot="another")
+        assert findings(seen) == []
+
+    def test_a_set_up_that_fails_where_no_board_is(self):
+        seen = healthy()
+        node = facts(seen, "cpu-1")
+        node["board"] = {"error": "/opt/apps/adm/hpc is empty"}
+        node["daemons"]["hpc-node"].update(state="activating", sub="auto-restart", restarts=9, journal=["boot: failed"])
+        assert only(seen).id == "setup-failed"
+
+    def test_a_cut_network_is_told_from_a_dead_machine(self):
+        seen = healthy()
+        way = {"host": "hc-controller", "port": 6817, "reached": False, "why": "timed out"}
+        facts(seen, "cpu-1")["controller"] = way
+        state(seen, "cpu-1", State="DOWN*+NOT_RESPONDING", Reason="Not responding [slurm@2026-11-21T06:20:00]")
+        found = only(seen)
+        assert (found.id, found.where) == ("network-cut", ("hc-cpu-1",))
+        assert "answers SSH from here, but cannot reach the controller (hc-controller:6817" in found.what
+
+    def test_nobody_is_cut_off_from_a_slurmctld_that_is_down(self):
+        seen = healthy()
+        silence(seen)
+        for name in ("login-0", "cpu-0", "cpu-1"):
+            facts(seen, name)["controller"].update(reached=False, why="refused")
+        assert only(seen).id == "slurmctld-down"
+
+
+class TestDaemons:
+    def test_slurmctld_is_down(self):
+        seen = healthy()
+        silence(seen)
+        stop(seen, "controller", "slurmctld", state="failed", journal=["fatal: Can not recover last_conf_lite"])
+        found = only(seen)
+        assert (found.id, found.since) == ("slurmctld-down", NOW - 60)
+        assert "has failed: fatal: Can not recover" in found.what
+        assert found.todo == "./hpc ssh hc controller -- systemctl start slurmctld"
+
+    def test_slurmctld_hangs(self):
+        seen = healthy()
+        silence(seen)
+        found = only(seen)
+        assert found.id == "slurmctld-down"
+        assert "runs, but does not answer" in found.what
+        assert "restart slurmctld" in found.todo
+
+    @pytest.mark.parametrize("unit", ["slurmdbd", "mariadb"])
+    def test_the_accounting_is_down_and_how_much_waits_is_told(self, unit: str):
+        seen = healthy()
+        stop(seen, "controller", unit)
+        facts(seen, "controller")["slurm"]["statistics"] = {"waiting": 17}
+        facts(seen, "controller")["slurm"]["database"] = {"up": False, "said": "nothing listens on port 6819"}
+        found = only(seen)
+        assert found.id == f"{unit}-down"
+        assert "17 records of jobs wait in slurmctld" in found.what
+
+    def test_munged_is_down(self):
+        seen = healthy()
+        stop(seen, "cpu-0", "munge")
+        facts(seen, "cpu-0")["munge"].update(works=False, why="no socket")
+        found = only(seen)
+        assert (found.id, found.where) == ("munge-down", ("hc-cpu-0",))
+        assert found.todo == "./hpc ssh hc hc-cpu-0 -- systemctl restart munge"
+
+    def test_one_that_ends_again_and_again(self):
+        seen = healthy()
+        unit = facts(seen, "controller")["daemons"]["slurmdbd"]
+        unit.update(restarts=4, started=NOW - 5, journal=["slurmdbd.service: Main process exited, code=killed"])
+        found = only(seen)
+        assert found.id == "daemon-restarting"
+        assert "slurmdbd ends again and again: it was started 4 times" in found.what
+        unit.update(started=NOW - 86400)
+        assert findings(seen) == [], "what it did yesterday is history"
+
+
+class TestTrust:
+    @pytest.mark.parametrize(
+        ("seconds", "words"), [(-900, "899 s behind"), (40, "39 s ahead of"), (310, "Every credential")]
+    )
+    def test_a_wrong_clock(self, seconds: float, words: str):
+        seen = healthy()
+        facts(seen, "cpu-1")["time"] += seconds
+        found = only(seen)
+        assert (found.id, found.where) == ("clock-skew", ("hc-cpu-1",))
+        assert words in found.what
+
+    def test_a_wrong_clock_of_mungeds_alone(self):
+        seen = healthy()
+        facts(seen, "cpu-0")["munge"]["ahead"] = -900
+        assert only(seen).id == "clock-skew"
+
+    def test_a_slow_answer_is_no_wrong_clock(self):
+        seen = healthy()
+        slow = seen.machines[-1]
+        late = Sight(
+            name=slow.name, roles=slow.roles, reached=True, facts={**slow.facts, "time": NOW + 7},
+            asked=NOW - 0.5, answered=NOW + 8,
+        )  # fmt: skip
+        assert findings(Sights(stack="hc", machines=(*seen.machines[:-1], late))) == []
+
+    def test_another_munge_key(self):
+        seen = healthy()
+        facts(seen, "cpu-1")["munge"]["key"] = "0123456789ab"
+        found = only(seen)
+        assert (found.id, found.where) == ("munge-key", ("hc-cpu-1",))
+        assert "systemctl restart hpc-node" in found.todo
+
+
+class TestNodes:
+    def test_a_dead_one_that_slurmctld_has_not_missed_yet(self):
+        found = only(without(healthy(), "cpu-1"))
+        assert (found.id, found.where) == ("node-down", ("hc-cpu-1",))
+        assert "does not answer SSH" in found.what
+        assert "has not noticed yet" in found.what
+
+    def test_slurmd_does_not_run(self):
+        seen = healthy()
+        stop(seen, "cpu-0", "slurmd")
+        found = only(seen)
+        assert found.id == "node-down"
+        assert found.todo == "./hpc ssh hc hc-cpu-0 -- systemctl start slurmd"
+
+    def test_slurmctld_holds_it_down(self):
+        seen = healthy()
+        state(seen, "cpu-0", State="DOWN", Reason="gres/gpu count too low [slurm@2026-11-21T06:20:00]")
+        found = only(seen)
+        assert found.id == "node-down"
+        assert "gres/gpu count too low (said by slurm)" in found.what
+        assert found.todo == "./hpc nodes hc resume hc-cpu-0"
+
+    def test_one_that_hangs_or_is_cut_off_on_the_way_back(self):
+        seen = healthy()
+        state(seen, "cpu-0", State="IDLE*")
+        found = only(seen)
+        assert found.id == "network-cut"
+        assert "slurmctld says that it does not respond" in found.what
+
+    def test_a_drained_one_with_reason_person_and_time(self):
+        seen = healthy()
+        state(seen, "cpu-0", State="IDLE+DRAIN", Reason="disk errors, see ticket=7 [alice@2026-11-21T06:20:00]")
+        found = only(seen)
+        assert (found.id, found.where, found.since) == ("node-drained", ("hc-cpu-0",), 1795242000.0)
+        assert "drained by alice" in found.what
+        assert "disk errors, see ticket=7" in found.what
+
+    def test_a_failed_prolog_leads_to_its_log(self):
+        seen = healthy()
+        state(seen, "cpu-1", State="IDLE+DRAIN", Reason="Prolog error [slurm@2026-11-21T06:20:00]")
+        assert only(seen).todo == "./hpc ssh hc hc-cpu-1 -- tail /var/log/slurm/prolog.log"
+
+    def test_one_that_slurmctld_does_not_know(self):
+        seen = healthy()
+        del facts(seen, "controller")["slurm"]["nodes"]["hc-cpu-1"]
+        assert "does not know it" in only(seen).what
+
+    def test_many_with_the_same_fault_are_one_finding(self):
+        seen = healthy(64)
+        for n in range(40):
+            state(seen, f"cpu-{n}", State="IDLE+DRAIN", Reason="maintenance [root@2026-11-21T06:20:00]")
+        assert only(seen).where == tuple(f"hc-cpu-{n}" for n in range(40))
+
+    @pytest.mark.parametrize(
+        ("raw", "word", "down"),
+        [("IDLE", "idle", False), ("DOWN*", "down*", True), ("IDLE+CLOUD+POWERED_DOWN", None, False),
+         ("MIXED+DRAIN", "draining", False)],
+    )  # fmt: skip
+    def test_states(self, raw: str, word: str | None, down: bool):
+        said = view("n", {"State": raw})
+        assert said.down is down
+        assert word in (None, said.state)
+
+
+class TestDisks:
+    def test_a_full_spool_is_named_by_its_path(self):
+        seen = healthy()
+        disks = facts(seen, "cpu-0")["disks"]
+        disks["/var/spool/slurmd"] = {**disks["/"], "device": 7, "used": 1 << 20, "free": 0}
+        found = only(seen)
+        assert (found.id, found.where) == ("disk-full", ("hc-cpu-0",))
+        assert "/var/spool/slurmd is full: 100% of its space used" in found.what
+
+    def test_a_root_that_fills_up_is_told_once(self):
+        seen = healthy()
+        for disk in facts(seen, "controller")["disks"].values():
+            if not disk.get("shared"):
+                disk.update(used=91 << 30, free=9 << 30)
+        assert "/ is nearly full: 91%" in only(seen).what
+
+    def test_a_shared_one_is_one_finding_for_all(self):
+        seen = healthy()
+        for one in seen.machines:
+            one.part("disks")["/home"].update(used=99 << 30, free=1 << 30, device=9)
+        found = only(seen)
+        assert "the shared file system /home is full" in found.what
+        assert len(found.where) == 4
+
+    def test_inodes_run_out_as_well(self):
+        seen = healthy()
+        facts(seen, "cpu-0")["disks"]["/"].update(inodes=1000, inodes_free=5)
+        assert "of its inodes used, 5 are left" in only(seen).what
+
+    def test_a_missing_mount_and_one_that_hangs(self):
+        seen = healthy()
+        facts(seen, "cpu-0")["disks"]["/opt/apps"] = {"mounted": False, "shared": True}
+        assert "/opt/apps is not mounted" in only(seen).what
+        facts(seen, "cpu-0")["disks"]["/opt/apps"] = {"error": "no answer within 4 s"}
+        found = only(seen)
+        assert found.id == "mount-missing"
+        assert "/opt/apps does not answer" in found.what
+
+
+class TestOrders:
+    def test_a_slurmd_with_other_files(self):
+        seen = healthy()
+        facts(seen, "cpu-1")["files"]["cache"]["slurm.conf"] = "0" * 16
+        found = only(seen)
+        assert (found.id, found.where) == ("old-config", ("hc-cpu-1",))
+        assert "slurm.conf differs" in found.what
+
+    def test_a_node_that_follows_older_orders(self):
+        seen = healthy()
+        facts(seen, "cpu-1")["board"]["report"]["digest"] = "older"
+        assert "it reported orders older" in only(seen).what
+
+
+def test_parts_that_nobody_could_read_are_not_judged():
+    seen = healthy()
+    for one in seen.machines:
+        for name in ("munge", "daemons", "board", "files", "disks"):
+            facts(seen, one.name[3:])[name] = {"error": "no answer within 4 s"}
+    assert findings(seen) == []
+
+
+def test_the_end_of_a_journal_is_what_went_wrong():
+    journal = [
+        "Started slurmd.service - Slurm node daemon.", "slurmd: error: Unable to bind listen port (6818)",
+        "slurmd.service: Failed with result 'exit-code'.", "Stopped slurmd.service - Slurm node daemon.",
+    ]  # fmt: skip
+    assert last_words(journal) == "slurmd: error: Unable to bind listen port (6818)"
+    assert last_words(["Stopped slurmd.service - Slurm node daemon."]) == ""

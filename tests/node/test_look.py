@@ -1,0 +1,131 @@
+"""A look answers in time whatever hangs, tells no secret, and reads what systemd and Slurm print."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import daemons
+import database
+import ledger
+import look
+import pytest
+import scheduler
+import slurmctld
+import storage
+from system import SetupError
+
+
+def fails() -> None:
+    raise SetupError("munged is not there")
+
+
+def crashes() -> None:
+    raise RuntimeError("unforeseen")
+
+
+class TestParts:
+    def test_they_are_read_side_by_side_and_put_together(self):
+        parts = {"slow": lambda: time.sleep(0.4), "late": lambda: time.sleep(0.4), "disks /": lambda: 1}
+        began = time.monotonic()
+        found = look.side_by_side({**parts, "disks /home": lambda: [2]}, seconds=5)
+        assert time.monotonic() - began < 0.75
+        assert found == {"slow": None, "late": None, "disks": {"/": 1, "/home": [2]}}
+
+    def test_one_that_hangs_costs_itself_only(self):
+        began = time.monotonic()
+        found = look.side_by_side({"hung": lambda: time.sleep(60), "well": lambda: "x" * 200_000}, seconds=0.5)
+        assert time.monotonic() - began < 2
+        assert found == {"hung": {"error": "no answer within 0 s"}, "well": "x" * 200_000}
+
+    def test_one_that_fails_says_why(self):
+        found = look.side_by_side(
+            {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "absent": lambda: {}["x"]}, seconds=5
+        )
+        assert found["fails"] == {"error": "munged is not there"}
+        assert found["crashes"] == {"error": "RuntimeError: unforeseen"}
+        assert found["ends"] == {"error": "its reader was ended"}
+        assert "x" in found["absent"]["error"]
+
+    def test_nothing_a_part_prints_reaches_the_document(self, capfd: pytest.CaptureFixture[str]):
+        look.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=5)
+        assert capfd.readouterr().out == ""
+
+    def test_the_document_is_one_line_of_json_on_any_machine(self, capfd: pytest.CaptureFixture[str]):
+        look.show()
+        found = json.loads(capfd.readouterr().out)
+        assert abs(found["time"] - time.time()) < 30
+        assert {"boot", "board", "munge", "daemons", "files", "unix", "disks"} <= set(found)
+        assert found["disks"]["/"]["size"] > 0
+
+
+class TestSecrets:
+    CONF = "StorageUser=slurm\nStoragePass={}\nDbdHost=x\n"
+
+    @pytest.fixture(autouse=True)
+    def password(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(database, "PASSWORD", tmp_path / "password")
+        monkeypatch.setattr(slurmctld, "ETC", tmp_path / "etc")
+        monkeypatch.setattr(slurmctld, "APPLIED", tmp_path / "applied.json")
+        (tmp_path / "password").write_text("s3cret\n")
+        (tmp_path / "etc").mkdir()
+
+    @pytest.mark.parametrize(("given", "shown"), [("s3cret", slurmctld.PASSWORD_MARK), ("guess", "@another-password@")])
+    def test_the_database_password_stays_where_it_is(self, given: str, shown: str):
+        (slurmctld.ETC / "slurmdbd.conf").write_text(self.CONF.format(given))
+        found = look._files(controls=True)
+        assert found["texts"]["slurmdbd.conf"] == self.CONF.format(shown)
+        assert given not in json.dumps(found)
+        assert "slurmdbd.conf" not in found["etc"], "not even its hash: a password is short"
+
+
+def test_units_as_systemd_shows_them():
+    text = (
+        "Result=success\nNRestarts=0\nId=munge.service\nLoadState=loaded\nActiveState=active\nSubState=running\n"
+        "StateChangeTimestampMonotonic=90000000\nActiveEnterTimestampMonotonic=90000000\n\n"
+        "Result=exit-code\nNRestarts=7\nId=slurmd.service\nLoadState=loaded\nActiveState=activating\n"
+        "SubState=auto-restart\nStateChangeTimestampMonotonic=99500000\nActiveEnterTimestampMonotonic=0\n\n"
+        "Result=success\nNRestarts=0\nId=mariadb.service\nLoadState=not-found\nActiveState=inactive\nSubState=dead\n"
+        "StateChangeTimestampMonotonic=0\nActiveEnterTimestampMonotonic=0\n"
+    )
+    found = daemons.parse(text, now=1000.0, monotonic=100.0)
+    assert found["munge"] == {
+        "state": "active", "sub": "running", "result": "success", "restarts": 0, "since": 990.0, "started": 990.0
+    }  # fmt: skip
+    assert (found["slurmd"]["state"], found["slurmd"]["restarts"], found["slurmd"]["started"]) == ("activating", 7, 0.0)
+    assert (found["mariadb"]["state"], found["mariadb"]["since"]) == ("not-found", 0.0)
+
+
+def test_a_machine_with_two_roles_has_the_daemons_of_both():
+    assert daemons.of(["controller", "node"]) == ["munge", "mariadb", "slurmdbd", "slurmctld", "ssh", "slurmd"]
+    assert daemons.of(["node"]) == ["munge", "slurmd", "ssh", "hpc-node", "hpc-watch"]
+
+
+def test_rows_of_scontrol_keep_what_a_person_typed():
+    text = (
+        "NodeName=a OS=Linux 6.1 #1 SMP State=IDLE+DRAIN Partitions=cpu  "
+        "Reason=disk = bad, see x=1 [root@2026-11-21T06:00:00]\n"
+    )
+    (row,) = scheduler.rows(text)
+    assert row["OS"] == "Linux 6.1 #1 SMP"
+    assert row["State"] == "IDLE+DRAIN"
+    assert row["Reason"] == "disk = bad, see x=1 [root@2026-11-21T06:00:00]"
+
+
+def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
+    fstab = tmp_path / "fstab"
+    fstab.write_text(
+        "/dev/vda / ext4 x 0 0\n# hpc: begin\na@tcp:/h /home lustre d 0 0\nb /my\\040data nfs d 0 0\n# hpc: end\n"
+    )
+    assert storage.mounts(fstab) == ["/home", "/my data"]
+    assert storage.shared("/my data") == {"mounted": False, "shared": True}
+
+
+def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ledger, "listens", lambda _port: False)
+    monkeypatch.setattr(scheduler, "listens", lambda _port: False)
+    with pytest.raises(SetupError, match="slurmdbd's port 6819"):
+        ledger.qos()
+    with pytest.raises(SetupError, match="slurmctld's port 6817"):
+        scheduler.nodes()
+    assert scheduler.database() == {"up": False, "said": "nothing listens on port 6819"}
