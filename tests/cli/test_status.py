@@ -1,0 +1,230 @@
+"""`status` and `drift`: every machine is asked, the screen is calm, and the exit code tells."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.status import screen, tables, words
+from cluster.health import Sight, Sights, findings
+from components.slurm import setup
+from tests.cli.conftest import Hpc
+from tests.cluster.sights import NOW, facts, healthy
+
+STACK = {
+    "platform": "local",
+    "name": "hc",
+    "network": {"cidr": "10.83.0.0/22"},
+    "nodesets": {"cpu": {"count": 2}},
+    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+}
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
+# Prints what is kept for the address; without anything kept, the machine does not answer.
+FAKE_SSH = """\
+for word; do case $word in root@*) address=${word#root@} ;; esac; line=$word; done
+printf '%s %s\\n' "$address" "$line" >>"$ASKED"
+[ -e "$KEPT/$address" ] || { echo "ssh: connect to host $address port 22: No route to host" >&2; exit 255; }
+cat "$KEPT/$address"
+"""
+
+Tell = Callable[[Sights], None]
+
+
+@pytest.fixture
+def tell(
+    root: Path, tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Sights], None]:
+    """Stack `dev` is up, and its machines tell what the sights say."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    tool("ssh", FAKE_SSH)
+    monkeypatch.setenv("KEPT", str(kept))
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+
+    def put(seen: Sights) -> None:
+        rows: dict[str, Any] = {}
+        for number, one in enumerate(seen.machines):
+            address = f"10.83.0.{number + 2}"
+            rows[one.name] = {"address": address, "roles": list(one.roles), "host_key": f"ssh-ed25519 A{number}"}
+            if one.reached:
+                # The clocks are those of a recording: what is compared is how they differ.
+                (kept / address).write_text(json.dumps(one.facts))
+        found = {
+            "cluster": "hc",
+            "machines": rows,
+            "admin_key": KEY,
+            "login": "hc-login-0",
+            "users": [],
+            "config": STACK,
+        }
+
+        def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:
+            assert show_secrets
+            return found
+
+        monkeypatch.setattr("cli.commands.outputs.read", read)
+
+    return put
+
+
+class TestStatus:
+    def test_all_is_well(self, hpc: Hpc, tell: Tell, tmp_path: Path) -> None:
+        tell(healthy())
+        ended = hpc("status", "dev")
+        assert ended.code == 0, ended.err
+        assert ended.out.splitlines()[0].startswith("dev: all is well: 2 nodes ")
+        assert "hc-cpu-[0-1]" in ended.out
+        asked = (tmp_path / "asked").read_text().splitlines()
+        assert sorted(asked) == [f"10.83.0.{n} python3 {setup.TARGET} look" for n in (2, 3, 4, 5)]
+
+    def test_what_is_wrong_comes_first_with_a_command_to_type(self, hpc: Hpc, tell: Tell) -> None:
+        seen = healthy()
+        row = facts(seen, "controller")["slurm"]["nodes"]["hc-cpu-1"]
+        row.update(State="IDLE+DRAIN", Reason="disk errors [root@2026-11-21T06:20:00]")
+        tell(seen)
+        ended = hpc("status", "dev")
+        assert ended.code == 1
+        lines = ended.out.splitlines()
+        assert lines[0].startswith("dev: 1 thing to look at: ")
+        assert lines[2].startswith("hc-cpu-1: node-drained, for ")
+        assert "    > ./hpc nodes dev resume hc-cpu-1" in lines
+
+    def test_a_machine_that_does_not_answer_is_a_finding(self, hpc: Hpc, tell: Tell) -> None:
+        seen = healthy()
+        tell(
+            Sights(stack="dev", machines=(*seen.machines[:-1], Sight(name="hc-cpu-1", roles=("node",), reached=False)))
+        )
+        ended = hpc("status", "dev", "--json")
+        assert ended.code == 1
+        found = json.loads(ended.out)
+        assert [(one["id"], one["where"]) for one in found["findings"]] == [("node-down", ["hc-cpu-1"])]
+        assert "No route to host" in found["findings"][0]["what"]
+        assert found["machines"]["hc-cpu-1"]["reached"] is False
+
+    def test_the_document_holds_the_facts_and_no_secret(self, hpc: Hpc, tell: Tell) -> None:
+        tell(healthy())
+        ended = hpc("status", "dev", "--json")
+        found = json.loads(ended.out)
+        assert (ended.code, found["ok"], found["findings"]) == (0, True, [])
+        assert found["machines"]["hc-controller"]["facts"]["slurm"]["ping"]["up"] is True
+        assert "PRIVATE KEY" not in ended.out
+
+    def test_an_earlier_set_up_is_told_to_be_one(self, hpc: Hpc, tell: Tell, tool: Callable[[str, str], Path]) -> None:
+        tell(healthy())
+        tool("ssh", "echo 'Sets up one machine of the cluster.' >&2; exit 2")
+        ended = hpc("status", "dev")
+        assert ended.code == 1
+        assert "its set-up is of an earlier version" in ended.out
+        assert "> ./hpc up dev" in ended.out
+
+    def test_a_stack_that_is_not_up_is_an_error_in_words(self, hpc: Hpc) -> None:
+        ended = hpc("status", "dev")
+        assert ended.code == 1
+        assert "./hpc up dev" in ended.err
+
+
+class TestScreen:
+    def test_64_nodes_are_as_calm_as_two(self, capsys: pytest.CaptureFixture[str]) -> None:
+        seen = healthy(64)
+        rows = facts(seen, "controller")["slurm"]["nodes"]
+        for n in range(64):
+            rows[f"hc-cpu-{n}"].update(State="IDLE", CPUAlloc="0")
+        rows["hc-cpu-7"].update(State="MIXED", CPUAlloc="1")
+        screen.show(seen, findings(seen))
+        printed = capsys.readouterr().out
+        assert "hc-cpu-[0-6,8-63]  63     idle   0/126" in printed
+        assert max(map(len, printed.splitlines())) <= 100
+        assert len(printed.splitlines()) < 45
+
+    def test_a_long_queue_is_cut_and_counted(self) -> None:
+        seen = healthy()
+        job = {
+            "id": "1", "user": "alice", "partition": "cpu", "state": "PENDING", "seconds": "0:00", "count": "1",
+            "nodes": "", "reason": "Priority", "name": "wrap",
+        }  # fmt: skip
+        facts(seen, "controller")["slurm"]["jobs"] = {"states": {"PENDING": 400, "RUNNING": 3}, "first": [job] * 50}
+        table = tables.queue(seen)
+        assert table[-1][:2] == ("...", "and 391 more")
+        assert "(Priority)" in table[1]
+        assert tables.jobs(seen) == "3 jobs running, 400 pending"
+
+    def test_what_is_not_known_is_said(self) -> None:
+        seen = Sights(stack="dev", machines=(Sight(name="c", roles=("controller",), reached=False),))
+        assert screen.sentence(seen, findings(seen)) == (
+            "dev: 1 thing to look at: the nodes' states are not known, the queue is not known."
+        )
+
+    def test_spans_and_sizes(self) -> None:
+        assert [words.ago(n) for n in (-3, 59, 60, 3700, 90000)] == ["0 s", "59 s", "1 min", "1 h 1 min", "1 d 1 h"]
+        assert [words.size(n) for n in (0, 999, 5 << 20, 3 << 40)] == ["0 B", "999 B", "5.0 MiB", "3.0 TiB"]
+
+
+class TestDrift:
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> Sights:
+        """A cluster that is as its stack says."""
+        seen = healthy()
+        wanted = facts(seen, "controller")["files"]["texts"]
+        monkeypatch.setattr("components.slurm.payload.slurm_files", lambda *_: dict(wanted))
+        monkeypatch.setattr("components.slurm.setup.version", lambda: facts(seen, "controller")["setup"])
+        for one in seen.machines:
+            one.part("unix")["managed"].update(users=[], groups=[])
+        return seen
+
+    def test_nothing_differs(self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+        tell(self.told(monkeypatch))
+        ended = hpc("drift", "dev")
+        assert (ended.code, ended.out) == (0, "dev: nothing differs from the stack.\n"), ended.err
+
+    def test_what_differs_is_named_with_what_mends_it(
+        self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = self.told(monkeypatch)
+        facts(seen, "controller")["slurm"]["config"]["KillWait"] = "31 sec"
+        tell(seen)
+        ended = hpc("drift", "dev")
+        assert ended.code == 1
+        assert "hc-controller: running value of KillWait\n    stack: 30\n    there: 31 sec\n" in ended.out
+        assert "./hpc drift dev --mend" in ended.out
+        found = json.loads(hpc("drift", "dev", "--json").out)
+        assert [(one["id"], one["mends"]) for one in found["differences"]] == [("value-changed", "mend")]
+
+    def test_what_could_not_be_compared_is_not_passed_over(
+        self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = self.told(monkeypatch)
+        facts(seen, "controller")["accounting"] = {"qos": {"error": "nothing listens on slurmdbd's port 6819"}}
+        tell(seen)
+        ended = hpc("drift", "dev")
+        assert ended.code == 1
+        assert "Not compared:\n    hc-controller: accounting qos: nothing listens" in ended.out
+
+    def test_mending_has_the_machine_do_its_part_again(
+        self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        seen = self.told(monkeypatch)
+        facts(seen, "controller")["slurm"]["config"]["KillWait"] = "31 sec"
+        facts(seen, "cpu-1")["daemons"]["slurmd"].update(state="inactive", sub="dead")
+        tell(seen)
+        ended = hpc("drift", "dev", "--mend")
+        assert ended.code == 1, "the fake machines mend nothing, and that is said"
+        asked = [line.partition(" ")[::2] for line in (tmp_path / "asked").read_text().splitlines()]
+        did = [(address, line) for address, line in asked if not line.endswith(" look")]
+        assert [address for address, _ in did] == ["10.83.0.2", "10.83.0.5"]
+        assert did[0][1].endswith(f"python3 {setup.TARGET} configure")
+        assert did[1][1].endswith("systemctl restart hpc-node")
+
+    def test_nothing_is_mended_with_another_version(
+        self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = self.told(monkeypatch)
+        facts(seen, "controller")["board"]["newest"]["setup"] = "0123456789abcdef"
+        tell(seen)
+        ended = hpc("drift", "dev", "--mend")
+        assert ended.code == 1
+        assert "Bring this one first: ./hpc up dev" in ended.err
+
+
+def test_the_recording_is_what_tests_take_it_for() -> None:
+    assert facts(healthy(), "controller")["time"] == NOW
