@@ -49,22 +49,36 @@ def tree(config: ClusterConfig, folder: Path) -> Tree:
     Raises ConfigError with every file that is missing or is no script.
     """
     findings: list[Finding] = []
-    scripts: dict[str, Source] = {}
-    links: dict[str, str] = {}
-    for at, script in places(config):
-        scripts[script.name] = _source(script, at, folder, findings)
-        for kind in _KINDS:
-            if kind in script.on:
-                links[f"{_scope(at)}{kind}_slurmd.d/{script.name}.{kind}_slurmd"] = f"../scripts/{script.name}"
-    rxdm = None
-    if config.slurm.rxdm:
-        rxdm = _rxdm(config.slurm.rxdm, folder, findings)
-        for partition in config.slurm.rxdm.partitions:
-            for kind in _KINDS:
-                links[f"partition-{partition}-{kind}_slurmd.d/{RXDM}.{kind}_slurmd"] = f"../scripts/{RXDM}"
+    scripts = {script.name: _source(script, at, folder, findings) for at, script in places(config)}
+    rxdm = _rxdm(config.slurm.rxdm, folder, findings) if config.slurm.rxdm else None
     if findings:
         raise ConfigError(findings)
-    return Tree(scripts=scripts, links=dict(sorted(links.items())), rxdm=rxdm)
+    return Tree(scripts=scripts, links=links(config), rxdm=rxdm)
+
+
+def links(config: ClusterConfig) -> dict[str, str]:
+    """Path in the tree to what it links to, seen from there, for every place of every script."""
+    found: dict[str, str] = {}
+    for at, script in places(config):
+        for kind in script.on:
+            found[f"{_scope(at)}{kind}_slurmd.d/{script.name}.{kind}_slurmd"] = f"../scripts/{script.name}"
+    for partition in config.slurm.rxdm.partitions if config.slurm.rxdm else ():
+        for kind in _KINDS:
+            found[f"partition-{partition}-{kind}_slurmd.d/{RXDM}.{kind}_slurmd"] = f"../scripts/{RXDM}"
+    return dict(sorted(found.items()))
+
+
+def expected(config: ClusterConfig) -> dict[str, str]:
+    """What must be found in the tree, by path: `-> TARGET` of a link, SHA-256 of a script, empty for any content."""
+    if not has_scripts(config):
+        return {}
+    found = {"slurm_mux": "", "etc/slurm_mux.conf": "", "slurm_prolog": "-> slurm_mux", "slurm_epilog": "-> slurm_mux"}
+    found |= {path: f"-> {target}" for path, target in links(config).items()}
+    for _, script in places(config):
+        # What stands in a file beside the project may have changed since it was staged: that is for `up` to see.
+        text = "" if script.text is None else hashlib.sha256(script.text.encode()).hexdigest()
+        found[f"scripts/{script.name}"] = script.sha256 or text
+    return found | ({f"scripts/{RXDM}": ""} if config.slurm.rxdm else {})
 
 
 def verdicts() -> dict[str, str]:

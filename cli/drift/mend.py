@@ -14,6 +14,7 @@ from cli.errors import CliError
 from cluster.drift import Difference
 from cluster.health import Sights
 from cluster.roster import machines
+from cluster.scripts import tree
 from cluster.slurm.accounting import desired
 
 SECONDS = 300
@@ -46,6 +47,8 @@ def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Diff
     differing = {name for one in found for name in one.where if name in there}
     for name in differing & {name for one in found if one.id == "setup-changed" for name in one.where}:
         _run(entered, name, setup.UNPACK, stdin=setup.packed(), told="its set-up brought again")
+    if any(one.id.startswith("script-") for one in found):
+        _stage(of, entered, seen.controller.name)
     # The controller first: nodes and login machines read what it publishes.
     names = [one.name for one in seen.machines if one.name in differing]
     for name in sorted(names, key=lambda name: "controller" not in there[name].roles):
@@ -66,6 +69,19 @@ def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Diff
         for words in dict.fromkeys(one.sacctmgr for one in found if one.sacctmgr):
             line = shlex.join(["sacctmgr", "--immediate", *words])
             _run(entered, controller, line, told=" ".join(["sacctmgr", *words]), quiet=True)
+
+
+def _stage(of: Stack, entered: cluster.Cluster, controller: str) -> None:
+    """Scripts before what starts them, as `up` does."""
+    from components.config import PROJECT
+    from components.local.platform import mounts
+    from components.slurm import prologs, setup
+
+    scripts = tree(of.config, PROJECT)
+    told = prologs.staged(of.config, scripts, mounts=mounts(of.config))
+    _run(entered, controller, setup.command(prologs.STAGE), stdin=told)
+    if scripts.rxdm:
+        _run(entered, controller, setup.command(prologs.PATCH), stdin=prologs.patched(scripts))
 
 
 def _run(

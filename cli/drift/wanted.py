@@ -10,6 +10,7 @@ from cluster.config import ClusterConfig, parse
 from cluster.drift import Wanted
 from cluster.health import Sights
 from cluster.roster import machines
+from cluster.scripts import expected
 from cluster.slurm.accounting import desired
 from components.slurm import payload, setup
 
@@ -45,6 +46,7 @@ def wanted(of: Stack, seen: Sights) -> Wanted:
         users=payload.users(of.config),
         groups=payload.groups(of.config),
         accounting=desired(of.config),
+        scripts=expected(of.config),
         nodes=[one.name for one in machines(of.config) if "node" in one.roles],
         setup=setup.version(),
         setup_of_stack=(seen.controller.part("board", "newest") or {}).get("setup") or None,

@@ -1,7 +1,7 @@
 """What a stack says, in the form in which machines tell what they have."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -16,7 +16,7 @@ class Wanted:
     groups: Sequence[Mapping[str, Any]]
     accounting: Mapping[str, Any]
     """As scripts/node/accounting.py takes it."""
-    scripts: Mapping[str, str]
+    scripts: Mapping[str, str] = field(default_factory=dict)
     """What must be in the tree of prologs and epilogs, as cluster.scripts.expected gives it."""
     nodes: Sequence[str]
     """Names in Slurm."""

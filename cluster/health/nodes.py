@@ -8,7 +8,7 @@ from cluster.health.journal import last_words
 from cluster.health.node import NodeView, view
 from cluster.health.sight import Sight, Sights
 
-PROLOG_LOG = "/var/log/slurm/prolog.log"
+LOGS = "/var/log/slurm"
 
 
 def lost(seen: Sights) -> Iterator[Finding]:
@@ -98,8 +98,8 @@ def drained(seen: Sights) -> Iterator[Finding]:
         what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
         resume = todo = f"./hpc nodes {seen.stack} resume {name}"
         note = "Once the reason is gone."
-        if "prolog" in said.reason.lower():
-            what += f". A prolog failed there, and {PROLOG_LOG} on {name} tells why"
-            todo = f"./hpc ssh {seen.stack} {name} -- tail {PROLOG_LOG}"
+        if kind := next((kind for kind in ("prolog", "epilog") if kind in said.reason.lower()), ""):
+            what += f". {'A prolog' if kind == 'prolog' else 'An epilog'} failed there, and {LOGS}/{kind}.log tells why"
+            todo = f"./hpc ssh {seen.stack} {name} -- tail {LOGS}/{kind}.log"
             note = f"When that is mended: {resume}"
         yield Finding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since)

@@ -25,6 +25,7 @@ import database
 import ledger
 import munge
 import people
+import prologs
 import scheduler
 import slurmctld
 import storage
@@ -78,6 +79,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
     if not controls:
         found["controller"] = _controller
     else:
+        found["scripts"] = prologs.seen
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in ledger.PARTS.items()}
     return found

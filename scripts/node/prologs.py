@@ -89,6 +89,23 @@ def record() -> dict[str, str]:
     return json.loads(kept.read_text()) if kept.exists() else {"before": "", "after": "", "verdict": ""}
 
 
+def seen() -> dict[str, str]:
+    """What is in the tree, by path: `-> TARGET` of a link that leads somewhere, SHA-256 of a file.
+
+    rxdm is there only as it was put in place: one that was changed since is told as `changed`.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(TREE.rglob("*")):
+        name = str(path.relative_to(TREE))
+        if path.is_symlink() and path.exists():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[name] = file_digest(path)
+    if RXDM in found and found[RXDM] != record()["after"]:
+        found[RXDM] = "changed"
+    return found
+
+
 def ours() -> set[str]:
     """Paths in the tree, relative to it, of what we made or were about to make."""
     kept = TREE / OURS

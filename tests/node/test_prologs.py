@@ -163,3 +163,26 @@ class TestRxdm:
         prologs.stage(payload("10-a"))
         assert files(tree) == OWN | {"scripts/10-a", "prolog_slurmd.d/10-a.prolog_slurmd"}
         rxdm.undo()
+
+
+class TestSeen:
+    def test_links_scripts_and_files_of_others(self, tree):
+        prologs.stage(payload("10-a"))
+        (tree / "scripts/theirs").write_text("x")
+        (tree / "prolog_slurmd.d/lost.prolog_slurmd").symlink_to("../scripts/lost")
+        seen = prologs.seen()
+        assert seen["slurm_prolog"] == "-> slurm_mux"
+        assert seen["prolog_slurmd.d/10-a.prolog_slurmd"] == "-> ../scripts/10-a"
+        assert seen["scripts/10-a"] == digest(b"#!/bin/sh\necho 10-a\n")
+        assert seen["scripts/theirs"] == digest(b"x")
+        assert "prolog_slurmd.d/lost.prolog_slurmd" not in seen
+
+    def test_rxdm_as_it_was_put_in_place_or_not(self, tree):
+        TestRxdm().converge(payload(rxdm_text=RXDM))
+        assert prologs.seen()["scripts/rxdm"] == prologs.record()["after"]
+        (tree / "scripts/rxdm").write_text("#!/bin/sh\n")
+        assert prologs.seen()["scripts/rxdm"] == "changed"
+
+    def test_no_tree_is_nothing(self, tree):
+        assert not tree.exists()
+        assert prologs.seen() == {}
