@@ -6,7 +6,7 @@ test holds the two together, and the table to the models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from cluster.config.section import Section
 if TYPE_CHECKING:
     from cluster.config.cluster import ClusterConfig
 
-Verdict = Consequence | Callable[[Edit], Consequence]
 
 _PARTITION = reconfigure("the partition's line in slurm.conf; jobs that run keep what they were given")
 _TIMER = reconfigure("a timer that follows `scontrol reconfigure`")
@@ -29,7 +28,7 @@ _PEOPLE = nothing("every machine follows within seconds, without a daemon's rest
 _LAUNCH = restart("slurmctld and slurmd restart; jobs that run keep what they were started with")
 _SCRIPT = reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
 
-TABLE: Mapping[str, Verdict] = {
+TABLE: Mapping[str, Consequence | verdicts.Verdict] = {
     "platform": refused("a cluster can't move from one platform to another"),
     "name": refused("every host name, Slurm's state and the accounting database carry the name"),
     "network.cidr": refused("machines are known by their addresses"),
@@ -162,6 +161,14 @@ def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[Fie
 def worst(changes: list[FieldChange]) -> Effect:
     """The effect that harms running jobs most; of no change, none."""
     return max((change.effect for change in changes), key=lambda effect: effect.harm, default=Effect.NOTHING)
+
+
+def possible(pattern: str) -> tuple[Effect, ...]:
+    """What a change of a field may come to, mildest first; nothing for what holds no value itself."""
+    verdict = TABLE.get(pattern)
+    if verdict is None:
+        return ()
+    return (verdict.effect,) if isinstance(verdict, Consequence) else verdicts.POSSIBLE[verdict]
 
 
 def consequence(edit: Edit) -> Consequence:

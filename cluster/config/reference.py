@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cluster.config.effects import possible
 from cluster.config.schema import json_schema
 
 MOST = 8  # choices shown; the schema has all
@@ -17,6 +18,8 @@ error of a file is told at once. `Pulumi.dev.yaml` is a complete example,
 `tests/cluster/examples/smallest.yaml` the smallest one.
 
 Times such as `"24:00:00"` must be quoted: YAML would read a number.
+
+The last column says what changing a key does to running jobs; [changes.md](changes.md) explains the words.
 """
 
 
@@ -34,10 +37,10 @@ def reference() -> str:
         section = definitions[name]
         required = set(section.get("required", []))
         rows = [
-            _row(key, {"description": _of(definitions, field), **field}, required=key in required)
+            _row(path, key, {"description": _of(definitions, field), **field}, required=key in required)
             for key, field in section["properties"].items()
         ]
-        table = "\n".join(["| key | what it is | default | allowed |", "|---|---|---|---|", *rows])
+        table = "\n".join(["| key | what it is | default | allowed | changing it |", "|---|---|---|---|---|", *rows])
         parts.append(f"## `{path}`\n\n{section['description']}\n\n{table}\n")
         waiting += [
             (f"{path}.{key}{step}", inner)
@@ -48,9 +51,17 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def _row(key: str, field: dict[str, Any], *, required: bool) -> str:
+def _row(path: str, key: str, field: dict[str, Any], *, required: bool) -> str:
     default = "required" if required else _default(field)
-    return f"| `{key}` | {_cell(field.get('description', ''))} | {default} | {_cell(_allowed(field))} |"
+    text = f"| `{key}` | {_cell(field.get('description', ''))} | {default} | {_cell(_allowed(field))} |"
+    return f"{text} {_effect(path, key)} |"
+
+
+def _effect(path: str, key: str) -> str:
+    """What a change does to running jobs; nothing for what has keys of its own."""
+    place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
+    found = {*possible(place), *possible(f"{place}.*")}
+    return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
 
 
 def _of(definitions: dict[str, Any], field: dict[str, Any]) -> str:

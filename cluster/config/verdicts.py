@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from cluster import hostlist, roster
 from cluster.addresses import block, plan
 from cluster.catalog.parameters import CONF, NODE, RECONFIGURED
-from cluster.config.consequence import Consequence, drain, nothing, reconfigure, refused, replace, restart
+from cluster.config.consequence import Consequence, Effect, drain, nothing, reconfigure, refused, replace, restart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cluster.config.edits import Edit
+
+Verdict = Callable[["Edit"], Consequence]
+POSSIBLE: dict[Verdict, tuple[Effect, ...]] = {}
+"""What each verdict may come to, for whoever reads before there is an edit."""
 
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 """Parameters of a NodeName line that running jobs are tied to: slurmctld ends those whose node has others when it
@@ -24,6 +27,17 @@ DATABASE_LOST = (
 SAVE_RECORDS = "./hpc accounting backup {stack}"
 
 
+def among(*effects: Effect) -> Callable[[Verdict], Verdict]:
+    """Say what a verdict may come to."""
+
+    def note(verdict: Verdict) -> Verdict:
+        POSSIBLE[verdict] = effects
+        return verdict
+
+    return note
+
+
+@among(Effect.RESTART, Effect.DRAIN)
 def nodeset(edit: Edit) -> Consequence:
     """A nodeset that came or went."""
     if edit.old is None:
@@ -31,6 +45,7 @@ def nodeset(edit: Edit) -> Consequence:
     return _leave(roster.node_names(edit.before, edit.name))
 
 
+@among(Effect.RESTART, Effect.DRAIN)
 def count(edit: Edit) -> Consequence:
     """More nodes, or fewer."""
     if _moves(edit):
@@ -41,11 +56,13 @@ def count(edit: Edit) -> Consequence:
     return _leave(old[len(new) :])
 
 
+@among(Effect.DRAIN)
 def nodes_on(edit: Edit) -> Consequence:
     """The nodeset moves to the controller, or away from it."""
     return _leave(roster.node_names(edit.before, edit.name))
 
 
+@among(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
 def node_machine(edit: Edit) -> Consequence:
     """Another machine type, or other GPUs: a nodeset's machines."""
     if _moves(edit):
@@ -64,6 +81,7 @@ def node_machine(edit: Edit) -> Consequence:
     return nothing("the machines are of the same size")
 
 
+@among(Effect.RESTART, Effect.DRAIN)
 def node_conf(edit: Edit) -> Consequence:
     """One parameter of a NodeName line."""
     if NODE.canonical(edit.path[-1]) in SHAPE:
@@ -71,6 +89,7 @@ def node_conf(edit: Edit) -> Consequence:
     return restart("slurmctld and the nodeset's slurmd restart; jobs run on")
 
 
+@among(Effect.NOTHING, Effect.REFUSED)
 def addresses(edit: Edit) -> Consequence:
     """The block of a nodeset's addresses, as far as it was not that one already."""
     if block(edit.before, edit.name) == block(edit.after, edit.name):
@@ -78,6 +97,7 @@ def addresses(edit: Edit) -> Consequence:
     return refused("nodes are known by their addresses", _keep_block(edit, edit.name))
 
 
+@among(Effect.RESTART, Effect.REFUSED)
 def nodeset_order(edit: Edit) -> Consequence:
     """Nodesets in another order: harmless unless addresses follow from it."""
     was, now = plan(edit.before).of, plan(edit.after).of
@@ -97,6 +117,7 @@ def nodeset_order(edit: Edit) -> Consequence:
     )
 
 
+@among(Effect.RECONFIGURE, Effect.DRAIN)
 def partition(edit: Edit) -> Consequence:
     """A partition that came or went."""
     if edit.old is None:
@@ -107,6 +128,7 @@ def partition(edit: Edit) -> Consequence:
     )
 
 
+@among(Effect.RECONFIGURE, Effect.RESTART)
 def extra(edit: Edit) -> Consequence:
     """One parameter of slurm.conf."""
     name = CONF.canonical(edit.path[-1]) or edit.path[-1]
@@ -115,6 +137,7 @@ def extra(edit: Edit) -> Consequence:
     return restart(f"{name} is read when slurmctld starts; jobs run on")
 
 
+@among(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
 def controller_machine(edit: Edit) -> Consequence:
     """The controller's machine type."""
     hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
@@ -126,6 +149,7 @@ def controller_machine(edit: Edit) -> Consequence:
     return nothing("on this platform a machine type says what Slurm schedules by; the controller runs no jobs")
 
 
+@among(Effect.NOTHING, Effect.REPLACE)
 def logins(edit: Edit) -> Consequence:
     """Login machines that come or go."""
     old, new = (
@@ -137,6 +161,7 @@ def logins(edit: Edit) -> Consequence:
     return _logins_go(gone, "is removed")
 
 
+@among(Effect.NOTHING, Effect.REPLACE)
 def login_machine(edit: Edit) -> Consequence:
     """The login machines' type."""
     old, new = (
@@ -149,6 +174,7 @@ def login_machine(edit: Edit) -> Consequence:
     return _logins_go(anew, "is made anew")
 
 
+@among(Effect.NOTHING, Effect.REFUSED)
 def shared(edit: Edit) -> Consequence:
     """Directories that machines share."""
     gone = [path for path in edit.old if path not in edit.new]
@@ -166,6 +192,7 @@ def shared(edit: Edit) -> Consequence:
     return nothing("the same directories in another order")
 
 
+@among(Effect.NOTHING)
 def user(edit: Edit) -> Consequence:
     """A user who came or went."""
     if edit.old is None:
@@ -176,6 +203,7 @@ def user(edit: Edit) -> Consequence:
     )
 
 
+@among(Effect.NOTHING, Effect.REFUSED)
 def gid(edit: Edit) -> Consequence:
     """Number of a user's primary group."""
     old, new = (
@@ -187,6 +215,7 @@ def gid(edit: Edit) -> Consequence:
     return refused(f"files of {edit.name} and running jobs belong to the number {old}: put it back")
 
 
+@among(Effect.NOTHING, Effect.REFUSED)
 def group(edit: Edit) -> Consequence:
     """A Unix group that came or went, or its number."""
     if edit.old is None or edit.new is None:
@@ -194,6 +223,7 @@ def group(edit: Edit) -> Consequence:
     return refused(f"files of the group belong to the number {edit.old}: put it back")
 
 
+@among(Effect.NOTHING)
 def account(edit: Edit) -> Consequence:
     """An account that came or went."""
     if edit.old is None:
@@ -204,6 +234,7 @@ def account(edit: Edit) -> Consequence:
     )
 
 
+@among(Effect.NOTHING)
 def qos(edit: Edit) -> Consequence:
     """A QOS that came or went."""
     if edit.old is None:

@@ -13,7 +13,7 @@ from cluster.catalog.parameters import RECONFIGURED
 from cluster.config import ClusterConfig, parse
 from cluster.config.consequence import Effect
 from cluster.config.edits import edits
-from cluster.config.effects import TABLE, consequence, effects, worst
+from cluster.config.effects import TABLE, consequence, effects, possible, worst
 from cluster.config.models import unwrap
 from cluster.config.section import Section
 from cluster.slurm import render
@@ -48,6 +48,15 @@ def patterns(section: type[Section], above: str = "") -> Iterator[str]:
 def test_every_field_has_an_entry_and_every_entry_a_field():
     # The order of nodesets is no field, but addresses follow from it.
     assert set(TABLE) - {"nodesets"} == set(patterns(ClusterConfig))
+
+
+def test_what_may_come_of_a_change_is_what_comes_of_it():
+    found: dict[str, set[Effect]] = {}
+    for pattern, _, effect in SAMPLES:
+        found.setdefault(pattern, set()).add(effect)
+    for pattern, effects_ in found.items():
+        assert effects_ <= set(possible(pattern)), pattern
+    assert all(possible(pattern) for pattern in TABLE)
 
 
 def test_every_field_has_a_sample():
