@@ -1,0 +1,107 @@
+"""`status` says that a healthy cluster is one; `drift` names what hands changed, and mends it beside a running job."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+# A file and what runs with it, a partition, people, limits, a daemon: each by the tool that a hand would take.
+BY_HAND = {
+    "controller": """
+        sed -i 's/^KillWait=30/KillWait=31/' /etc/slurm/slurm.conf
+        scontrol reconfigure
+        scontrol update partitionname=cpu maxtime=60
+        sacctmgr -i modify qos where name=urgent set MaxWall=02:00:00
+        sacctmgr -i modify user where name=alice set MaxJobs=1
+    """,
+    "cpu-0": "usermod --shell /bin/sh alice; groupadd --gid 4444 theirs",
+    "login-0": "userdel bob; systemctl stop munge",
+}
+NAMED = {
+    "munge", "slurm.conf, line", "running value of KillWait", "partition cpu: MaxTime", "slurmd's copy of slurm.conf",
+    "user alice: shell", "user bob", "QOS urgent: MaxWall", "user alice in research: MaxJobs",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def seen(clusters: Any) -> Iterator[Cluster]:
+    """A controller, a login machine and two nodes."""
+    cluster = clusters(
+        "seen",
+        nodesets={"cpu": {"count": 2}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True, "max_time": "24:00:00"}},
+        users=[
+            {"name": "alice", "uid": 2001, "account": "research", "qos": ["normal", "urgent"]},
+            {"name": "bob", "uid": 2002, "account": "research"},
+        ],
+        accounting={"accounts": [{"name": "research"}], "qos": [{"name": "urgent", "max_wall": "24:00:00"}]},
+    )
+    cluster.up()
+    yield cluster
+    cluster.hpc("destroy", check=False)
+
+
+def ask(cluster: Cluster, command: str) -> dict[str, Any]:
+    """The document that a command prints."""
+    done = cluster.call(command, cluster.name, "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == (0 if found["ok"] else 1), done.stderr
+    return found
+
+
+class TestHealthy:
+    def test_all_is_well_and_nothing_differs(self, seen: Cluster):
+        printed = seen.command("status")
+        assert printed.startswith("seen: all is well: 2 nodes idle, 0 jobs.\n")
+        assert "seen-cpu-[0-1]" in printed
+        assert seen.command("drift") == "seen: nothing differs from the stack.\n"
+
+    def test_every_part_of_every_machine_can_be_read_and_none_is_secret(self, seen: Cluster):
+        found = ask(seen, "status")
+        assert found["findings"] == []
+        text = json.dumps(found)
+        assert '"error"' not in text
+        password = seen.ssh("controller", "cat /etc/hpc/database-password")
+        assert len(password) > 20
+        assert password not in text
+        assert seen.ssh("controller", "cat /etc/hpc/munge.key") not in text
+        assert "PRIVATE KEY" not in text
+        assert all(machine["facts"]["seconds"] < 4 for machine in found["machines"].values())
+
+    def test_it_answers_while_a_set_up_holds_its_lock(self, seen: Cluster):
+        held = "exec 9>/run/hpc/setup.lock; flock 9; timeout 10 python3 /usr/local/lib/hpc/node look"
+        assert json.loads(seen.ssh("controller", held))["roles"] == ["controller"]
+
+
+def test_a_drained_node_is_named_with_its_reason(seen: Cluster):
+    seen.command("nodes", "drain", "cpu-1", "--reason", "disk errors")
+    (found,) = ask(seen, "status")["findings"]
+    assert (found["id"], found["where"]) == ("node-drained", ["seen-cpu-1"])
+    assert "drained by root" in found["what"]
+    assert "disk errors" in found["what"]
+    assert found["todo"] == "./hpc nodes seen resume seen-cpu-1"
+    seen.command("nodes", "resume", "cpu-1")
+    eventually(lambda: ask(seen, "status")["ok"], seconds=20, what="a status without findings")
+
+
+def test_what_hands_changed_is_named_and_mended_beside_a_job(seen: Cluster):
+    job = seen.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600")
+    state = f"squeue --noheader --states=all --jobs={job} --format=%T"
+    eventually(lambda: seen.ssh("controller", state) == "RUNNING", seconds=20, what="the job's start")
+    for machine, script in BY_HAND.items():
+        seen.ssh(machine, script)
+    found = ask(seen, "drift")["differences"]
+    missed = {name for name in NAMED if not any(one["what"].startswith(name) for one in found)}
+    assert missed == set(), found
+    assert not any("theirs" in one["what"] for one in found), "a group that we did not make is not ours to judge"
+    seen.command("drift", "--mend")
+    assert ask(seen, "drift") == {"stack": "seen", "ok": True, "differences": [], "unseen": []}
+    eventually(lambda: ask(seen, "status")["ok"], seconds=20, what="a status without findings")
+    assert seen.ssh("controller", state) == "RUNNING"
+    assert "MaxTime=1-00:00:00" in seen.ssh("controller", "scontrol show partition cpu")
+    seen.ssh("controller", f"scancel {job}")
