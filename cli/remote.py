@@ -23,7 +23,7 @@ from cli.interrupts import left_to_child, unwound
 UNREACHED = 255
 """ssh's own exit code, which a command there may have as well."""
 _CONNECT_SECONDS = 15
-_AT_ONCE = 32
+_AT_ONCE = 128
 """Machines that are asked side by side: each costs a process of ssh."""
 _LINE = re.compile(r"[\s|&;<>()$`*?]")
 """What makes one word a line for a shell."""

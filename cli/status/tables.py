@@ -25,7 +25,7 @@ def nodes(seen: Sights) -> Table:
         used[key][0] += int(row.get("CPUAlloc", 0))
         used[key][1] += int(row.get("CPUTot", 0))
     rows = [
-        (words.hosts(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], key[2])
+        (words.hosts(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], words.cut(key[2]))
         for key, names in groups.items()
     ]
     return _headed(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)

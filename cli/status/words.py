@@ -28,6 +28,11 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def cut(text: str, longest: int = 48) -> str:
+    """The text, or its beginning where it is longer than a table's last column should be."""
+    return text if len(text) <= longest else text[: longest - 3].rstrip() + "..."
+
+
 def hosts(names: Iterable[str]) -> str:
     """Names as one host list."""
     return compress(names)

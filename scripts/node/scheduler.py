@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -38,9 +39,24 @@ def partitions() -> dict[str, dict[str, str]]:
 
 def jobs() -> dict[str, Any]:
     """How many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority."""
+    os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
     text = _ask("squeue", "--noheader", "--sort=-t,-p", "--format=%i|%u|%T|%M|%l|%N|%D|%P|%r|%j")
     found = [dict(zip(COLUMNS, line.split("|", len(COLUMNS) - 1))) for line in text.splitlines()]  # noqa: B905 - 3.8
-    return {"states": dict(Counter(row["state"] for row in found)), "first": found[:JOBS]}
+    states: Counter[str] = Counter()
+    for row in found:
+        states[row["state"]] += tasks(row["id"])
+    return {"states": dict(states), "first": found[:JOBS]}
+
+
+def tasks(number: str) -> int:
+    """How many jobs squeue shows by one number: `7`, `7_2` are one, `7_[1-5,9%2]` is six. A pure function."""
+    count = 0
+    for part in number.partition("[")[2].rstrip("]").partition("%")[0].split(","):
+        first, _, last = part.partition(":")[0].partition("-")
+        step = int(part.partition(":")[2] or 1) if ":" in part else 1
+        if first.isdigit() and (last or first).isdigit():
+            count += (int(last or first) - int(first)) // step + 1
+    return count or 1
 
 
 def config() -> dict[str, str]:

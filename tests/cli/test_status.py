@@ -158,6 +158,7 @@ class TestScreen:
 
     def test_spans_and_sizes(self) -> None:
         assert [words.ago(n) for n in (-3, 59, 60, 3700, 90000)] == ["0 s", "59 s", "1 min", "1 h 1 min", "1 d 1 h"]
+        assert (words.cut("a" * 48), words.cut("b " * 40)) == ("a" * 48, "b " * 22 + "b...")
         assert [words.size(n) for n in (0, 999, 5 << 20, 3 << 40)] == ["0 B", "999 B", "5.0 MiB", "3.0 TiB"]
 
 

@@ -112,6 +112,13 @@ def test_rows_of_scontrol_keep_what_a_person_typed():
     assert row["Reason"] == "disk = bad, see x=1 [root@2026-11-21T06:00:00]"
 
 
+@pytest.mark.parametrize(
+    ("number", "count"), [("7", 1), ("7_2", 1), ("7_[3-20]", 18), ("7_[1-5,9%2]", 6), ("7_[0-10:5]", 3), ("7+1", 1)]
+)
+def test_tasks_of_an_array_are_counted(number: str, count: int):
+    assert scheduler.tasks(number) == count
+
+
 def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
     fstab = tmp_path / "fstab"
     fstab.write_text(
