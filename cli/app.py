@@ -86,6 +86,7 @@ _add(
     "./hpc ssh dev cpu-0 --as alice",
 )
 _add(health.status, _KEEP, "./hpc status dev", "./hpc status dev --json")
+_add(health.drift, _KEEP, "./hpc drift dev", "./hpc drift dev --mend", "./hpc drift dev --json")
 _add(
     outputs.outputs,
     _USE,
