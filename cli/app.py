@@ -10,6 +10,7 @@ import typer
 from cli import guard
 from cli.commands import (
     accounting,
+    bench,
     checks,
     environment,
     health,
@@ -137,6 +138,7 @@ _add(
     "./hpc test --only tests -- -k quoting -x",
     name="test",
 )
+_add(bench.bench, _DEVELOP, "./hpc bench --quick", "./hpc bench up jobs", "./hpc bench --write")
 _add(schema.schema, _DEVELOP, "./hpc schema --write")
 
 

@@ -16,7 +16,8 @@ ALLOWED = {
     "cluster": {"pydantic", "pydantic_core", "typing_extensions", "yaml"},
     "components": {"cluster", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls"},
     "engine": {"cryptography", "dill", "google", "grpc", "pulumi", "yaml"},  # dill, google and grpc are the SDK's own
-    "cli": {"cluster", "components", "engine", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
+    "bench": {"cluster", "components", "engine", "pulumi", "pulumi_command", "yaml"},
+    "cli": {"bench", "cluster", "components", "engine", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
     "scripts": set[str](),
 }
 

@@ -59,7 +59,7 @@ def own_root(place: Path, kind: str) -> Iterator[Path]:
             yield root
         finally:
             _clear(root)
-    remove_empty(place)
+            remove_empty(place)
 
 
 def _clear(root: Path) -> None:

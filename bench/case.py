@@ -1,0 +1,19 @@
+"""A case: a question about speed, and how it is answered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.ground import Ground
+from bench.result import Claim, Series
+
+Answer = tuple[list[Series], list[Claim]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One question."""
+
+    name: str
+    title: str
+    run: Callable[[Ground], Answer]
+    """Measures; what it makes it removes, or leaves to the ground's end."""

@@ -1,0 +1,58 @@
+"""One change of a partition on a cluster that runs: from `up` to its effect."""
+
+import threading
+import time
+
+from bench.case import Answer, Case
+from bench.cluster import Cluster, sized
+from bench.ground import Ground
+from bench.result import Claim, Series
+
+_WATCH = """
+for _ in $(seq 1200); do
+    scontrol show partition every | grep -q 'MaxTime={limit}' && exit 0
+    sleep 0.05
+done
+exit 1
+"""
+
+
+def _run(ground: Ground) -> Answer:
+    (size,) = ground.pick((32,), (2,))
+    cluster = ground.cluster("edit", sized(size))
+    cluster.hpc("up")
+    effects: list[float] = []
+    ups: list[float] = []
+    for number in ground.rounds(5):
+        effect, took = _change(cluster, f"{number + 2:02}:00:00")
+        effects.append(effect)
+        ups.append(took)
+        ground.say(f"round {number + 1}: in effect after {effect:.1f} s, up done after {took:.1f} s")
+    ground.sweep(cluster.name)
+    effect = Series(name="until slurmctld has it", values=tuple(effects))
+    return (
+        [effect, Series(name="until `up` is done", values=tuple(ups))],
+        [Claim(what="edited partition, up to effect", value=effect.median, limit=5.0)],
+    )
+
+
+def _change(cluster: Cluster, limit: str) -> tuple[float, float]:
+    """Seconds from the start of `up` until slurmctld has the limit, and until `up` is done."""
+    seen: list[float] = []
+
+    def watch() -> None:
+        cluster.shell("controller", _WATCH.format(limit=limit))
+        seen.append(time.perf_counter())
+
+    cluster.config["partitions"]["every"]["max_time"] = limit
+    cluster.write()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    time.sleep(2)  # the watcher's own login is no part of it
+    began = time.perf_counter()
+    took = cluster.hpc("up")
+    watcher.join()
+    return seen[0] - began, took
+
+
+CASE = Case(name="change", title="A partition's limit changed on a cluster of 32 nodes", run=_run)

@@ -1,0 +1,41 @@
+"""Our preview against one of a bare program with as many resources, on the same engine."""
+
+import json
+import sys
+from pathlib import Path
+
+from bench.case import Answer, Case
+from bench.cluster import sized
+from bench.ground import ROOT, Ground
+from bench.result import Claim, Series, ratio
+
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
+
+
+def _run(ground: Ground) -> Answer:
+    (size,) = ground.pick((32,), (2,))
+    cluster = ground.cluster("look", sized(size))
+    _, count = _preview(ground, ROOT, cluster.name, cluster.file)
+    bare = ground.root / "files/Pulumi.bare.yaml"
+    bare.write_text(json.dumps({"config": {"bare:resources": count}}))
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in ground.rounds(7):
+        took, there = _preview(ground, PROGRAMS / "bare", "bare", bare)
+        if there != count:
+            raise RuntimeError(f"the bare program has {there} resources, ours {count}")
+        theirs.append(took)
+        ours.append(_preview(ground, ROOT, cluster.name, cluster.file)[0])
+    ground.say(f"{count} resources: ours {ours[-1]:.1f} s, bare {theirs[-1]:.1f} s")
+    mine, other = Series(name="our program", values=tuple(ours)), Series(name="bare program", values=tuple(theirs))
+    return [mine, other], [Claim(what="preview, ours to a bare program", value=ratio(mine, other), limit=1.5, unit="x")]
+
+
+def _preview(ground: Ground, project: Path, stack: str, file: Path) -> tuple[float, int]:
+    """Seconds of a whole process that previews a stack, and how many resources that has."""
+    command = [sys.executable, "-m", "bench.programs.previewed", str(project), stack, str(file)]
+    took, out = ground.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
+    return took, int(out)
+
+
+CASE = Case(name="preview", title="Preview of 32 nodes against a bare program with as many resources", run=_run)

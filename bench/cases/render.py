@@ -1,0 +1,34 @@
+"""slurm.conf for ten thousand nodes."""
+
+import time
+
+from bench.case import Answer, Case
+from bench.cluster import sized
+from bench.ground import Ground
+from bench.result import Claim, Series
+from cluster.addresses import plan
+from cluster.config import parse
+from cluster.slurm import render
+
+NODES = 10_000
+
+
+def _run(ground: Ground) -> Answer:
+    sections = {**sized(NODES), "platform": "local", "name": "large", "network": {"cidr": "10.0.0.0/8"}}
+    times: dict[str, list[float]] = {"stack file to ClusterConfig": [], "addresses, and Slurm's files": []}
+    for _ in ground.rounds(9):
+        began = time.perf_counter()
+        config = parse({"hpc:cluster": sections})
+        parsed = time.perf_counter()
+        files = render(config, plan(config).of)
+        ended = time.perf_counter()
+        if f"large-cpu-[0-{NODES - 1}]" not in files["slurm.conf"]:
+            raise RuntimeError("slurm.conf does not have all nodes")
+        for name, seconds in zip(times, (parsed - began, ended - parsed), strict=True):
+            times[name].append(seconds)
+    series = [Series(name=name, values=tuple(values)) for name, values in times.items()]
+    whole = sum(one.median for one in series)
+    return series, [Claim(what=f"slurm.conf for {NODES:,} nodes", value=whole, limit=1.0)]
+
+
+CASE = Case(name="render", title="slurm.conf for 10,000 nodes", run=_run)

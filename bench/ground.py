@@ -1,0 +1,126 @@
+"""The ground a case stands on: a root for its machines, a home for its states, and commands that end with it."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.cluster import Cluster
+from components.local.host import stacks
+from components.local.host.paths import images_root
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = Path("/var/tmp/hpc-bench")  # noqa: S108 - root's own folder, made on use; layers must lie on a disk
+_GRACE = 30.0
+"""Seconds that an interrupted command has to end by itself."""
+
+
+class CommandFailed(Exception):  # noqa: N818 - says what happened
+    """A command of a case failed; the text has the end of what it printed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What the cases of one run share."""
+
+    root: Path
+    quick: bool
+    """Fewer rounds and smaller clusters: to see that all works, not how fast."""
+    say: Callable[[str], None]
+    running: set["subprocess.Popen[str]"] = field(default_factory=set)
+    """Commands at work."""
+
+    def rounds(self, full: int) -> range:
+        """The rounds of a case: one if it is to be quick."""
+        return range(1 if self.quick else full)
+
+    def pick(self, full: Sequence[int], quick: Sequence[int]) -> Sequence[int]:
+        """The sizes of a case."""
+        return quick if self.quick else full
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of `./hpc` here: nothing of the user's own settings."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "HPC_"))}
+        return {
+            **inherited,
+            "HPC_HOME": str(self.root / "home"),
+            "HPC_ENGINE": "embedded",
+            "HPC_LOCAL_ROOT": str(self.root),
+            "HPC_LOCAL_IMAGES": str(images_root()),
+        }
+
+    def cluster(self, name: str, sections: Mapping[str, object]) -> Cluster:
+        """A cluster that is not up yet; `sweep` it when it has served."""
+        return Cluster(name, folder=self.root / "files", sections=sections, call=self.call)
+
+    def sweep(self, name: str) -> None:
+        """Remove all of a cluster, whatever made it, its state included; not part of any time that is measured."""
+        stacks.sweep(self.root, name)
+        for file in (self.root / "home/.pulumi").rglob(f"{name}.json*"):
+            file.unlink()
+
+    def sweep_all(self) -> None:
+        """Remove all clusters: what a case left that failed."""
+        for name in stacks.stacks(self.root):
+            self.sweep(name)
+
+    def call(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, given: str = "") -> str:
+        """Run a command to its end; what it printed on standard output.
+
+        Raises:
+            CommandFailed: it failed.
+        """
+        return self.timed(command, env=env, given=given)[1]
+
+    def timed(
+        self, command: Sequence[str], *, env: Mapping[str, str] | None = None, given: str = ""
+    ) -> tuple[float, str]:
+        """The same, with the seconds it took."""
+        began = time.perf_counter()
+        # A session of its own: a Ctrl-C in the terminal is ours to pass on. If we are killed it is told to end as well.
+        with subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", *command], cwd=ROOT, env={**self.env, **(env or {})}, text=True,
+            start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            self.running.add(process)
+            try:
+                out, err = process.communicate(given)
+            except BaseException:
+                _end(process)
+                raise
+            finally:
+                self.running.discard(process)
+        took = time.perf_counter() - began
+        if process.returncode:
+            tail = "\n".join((out + err).strip().splitlines()[-15:])
+            raise CommandFailed(f"{' '.join(command)} failed ({process.returncode}):\n{tail}")
+        return took, out
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Interrupt a command and let it end; kill it if it does not."""
+    try:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=_GRACE)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def ground(*, quick: bool, say: Callable[[str], None]) -> Iterator[Ground]:
+    """A ground that is swept at the end; what killed runs left of theirs is swept first."""
+    with stacks.own_root(PLACE, "bench") as root:
+        here = Ground(root=root, quick=quick, say=say)
+        try:
+            yield here
+        finally:
+            for process in tuple(here.running):
+                _end(process)

@@ -1,0 +1,74 @@
+"""Machines for by-hand.sh, as a cloud's own command would make them: all at once, answering SSH when it returns.
+
+    python -m bench.machines make ROOT STACK CIDR PUBLIC_KEY NAME=GPUS...   prints NAME ADDRESS HOST_KEY of each
+    python -m bench.machines remove ROOT STACK                             whatever there is of it
+
+They are the rehearsal's, made by the same functions, with its network, names and shared folders; what is compared is
+what comes after. ROOT, and the cache of images, are where HPC_LOCAL_ROOT and HPC_LOCAL_IMAGES say for a rehearsal.
+"""
+
+import ipaddress
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from components.local.host import machine, network, stacks
+from components.local.host.design import Design
+from components.local.host.image import ensure_image
+from components.local.host.limits import allow_watches
+from components.local.host.paths import images_root
+from components.local.host.recipe import recipe
+from components.local.platform import GPU_MAJOR
+
+BASE = "debian-12"
+SHARED = ("home", "opt-apps")
+
+
+def make(root: Path, stack: str, cidr: str, key: Path, wanted: list[str]) -> list[str]:
+    """Make network, shared folders and machines; a line for each machine."""
+    block = ipaddress.IPv4Network(cidr)
+    gpus = {name: int(count) for name, _, count in (word.partition("=") for word in wanted)}
+    addresses = {name: str(block[2 + number]) for number, name in enumerate(gpus)}
+    ensure_image(BASE, images_root(), _say)
+    allow_watches(_say)
+    own = network.Network(
+        root=root, stack=stack, owner="bench/by-hand", cidr=cidr, gateway=str(block[1]), hosts=addresses
+    )
+    network.ensure(own)
+    for folder in SHARED:
+        network.ensure_shared(own.paths, folder, mode=0o755, gid=0)
+    designs = [
+        Design(
+            root=root,
+            images=images_root(),
+            stack=stack,
+            name=name,
+            address=addresses[name],
+            prefix=block.prefixlen,
+            image=recipe(BASE).digest,
+            authorized_keys=key.read_text(),
+            devices=tuple((f"nvidia{number}", GPU_MAJOR, number) for number in range(count)),
+        )
+        for name, count in gpus.items()
+    ]
+    with ThreadPoolExecutor(max_workers=len(designs)) as pool:
+        made = list(pool.map(machine.create, designs))
+    return [f"{one.name} {one.address} {facts.host_key}" for one, facts in zip(designs, made, strict=True)]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def main(arguments: list[str]) -> None:
+    """Run one of the two commands."""
+    action, root, stack, *rest = arguments
+    if action == "make":
+        cidr, key, *wanted = rest
+        print("\n".join(make(Path(root), stack, cidr, Path(key), wanted)))
+    else:
+        stacks.sweep(Path(root), stack)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

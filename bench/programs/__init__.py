@@ -1,0 +1,1 @@
+"""Programs that the cases run beside ours."""

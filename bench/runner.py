@@ -1,0 +1,43 @@
+"""Asks the cases, one after the other."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from bench import host
+from bench.case import Case
+from bench.ground import CommandFailed, ground
+from bench.result import Report, Result
+from components.local.host.errors import HostError
+
+
+def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Report:
+    """Run the cases; one that fails is reported as such, and the others go on.
+
+    All they make is under a root of this process's own, which is swept at the end, however that comes.
+    """
+    results: list[Result] = []
+    with ground(quick=quick, say=say) as here:
+        for case in cases:
+            say(f"{case.name}: {case.title} ...")
+            began = time.monotonic()
+            problem, series, claims = "", [], []
+            try:
+                series, claims = case.run(here)
+            except (CommandFailed, HostError, RuntimeError, OSError) as error:
+                problem = str(error)
+                with suppress(CommandFailed, HostError, OSError):
+                    here.sweep_all()
+            seconds = time.monotonic() - began
+            results.append(
+                Result(
+                    case=case.name,
+                    title=case.title,
+                    series=tuple(series),
+                    claims=tuple(claims),
+                    seconds=seconds,
+                    problem=problem,
+                )
+            )
+            say(f"{case.name}: {problem or 'done'}, {seconds:.0f} s")
+    return Report(machine=host.description(), date=time.strftime("%Y-%m-%d"), results=tuple(results))

@@ -1,0 +1,83 @@
+"""bench."""
+
+import json as jsonlib
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Exit, Option
+
+from cli import console, localhost, options, project
+from cli.errors import CliError
+from cli.interrupts import unwound
+
+if TYPE_CHECKING:
+    from bench.result import Report
+
+_PAGE, _DATA, _PLOT = "benchmarks.md", "benchmarks.json", "benchmarks.svg"
+
+
+def bench(
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="[NAME...]", help="Ask only these cases; all if left out.", show_default=False),
+    ] = None,
+    *,
+    quick: Annotated[bool, Option("--quick", help="One round, small clusters: shows that all works.")] = False,
+    json: options.Json = False,
+    write: Annotated[bool, Option("--write", help="Write docs/benchmarks.md, with its data and its picture.")] = False,
+) -> None:
+    """Measure how fast this is: cases that compare, in turns, what they claim.
+
+    Makes clusters of its own on this machine, beside any that are up, and removes them at the end, also on Ctrl-C. Give
+    it a quiet machine: about fifteen minutes. The exit code is 1 if a goal is missed.
+    """
+    from bench import report, runner
+    from bench.cases import CASES
+
+    there = {case.name: case for case in CASES}
+    if unknown := [name for name in names or () if name not in there]:
+        raise CliError(f"there is no case {unknown[0]!r}. There are: {', '.join(there)}.")
+    if quick and write:
+        raise CliError("--quick measures too little to be written down: leave out one of --quick and --write.")
+    chosen = [there[name] for name in dict.fromkeys(names or there)]
+    before = _before() if write and names else None
+    localhost.prepare()
+    with unwound():
+        found = runner.run(chosen, quick=quick, say=console.note)
+    if write:
+        _write(before.merged(found) if before else found)
+    if json:
+        print(jsonlib.dumps(found.to_json(), indent=2))
+    else:
+        for line in report.table(found):
+            console.line(line)
+    # One quick round proves nothing about speed.
+    if not all(not one.problem if quick else one.ok for one in found.results):
+        raise Exit(1)
+
+
+def _before() -> "Report | None":
+    """What was written before, to put some new answers into.
+
+    Raises:
+        CliError: it is of another machine.
+    """
+    from bench import host
+    from bench.result import Report
+
+    file = project.ROOT / "docs" / _DATA
+    if not file.exists():
+        return None
+    before = Report.from_json(jsonlib.loads(file.read_text(encoding="utf-8")))
+    if dict(before.machine) != host.description():
+        raise CliError(f"{file} is of another machine: measure all cases here, without a NAME.")
+    return before
+
+
+def _write(found: "Report") -> None:
+    from bench import plot, report
+
+    docs = project.ROOT / "docs"
+    (docs / _DATA).write_text(jsonlib.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    (docs / _PLOT).write_text(plot.svg(found), encoding="utf-8")
+    (docs / _PAGE).write_text(report.page(found, _PLOT), encoding="utf-8")
+    console.note(f"Wrote docs/{_PAGE}, docs/{_DATA} and docs/{_PLOT}")

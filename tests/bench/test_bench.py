@@ -1,0 +1,132 @@
+"""The bench can be started, and what it has measured is shown as it was."""
+
+import json
+import os
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from bench import host, plot, report
+from bench.cases import CASES
+from bench.cluster import free_network, sized
+from bench.ground import CommandFailed, Ground
+from bench.result import Claim, Report, Result, Series, ratio
+from cluster.config import parse
+from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
+
+UP = Result(
+    case="up",
+    title="First `up`",
+    series=(Series(name="ours", values=(3.0, 1.0, 2.0)), Series(name="by hand", values=(4.0, 4.0, 5.0))),
+    claims=(Claim(what="up to by hand", value=0.4, limit=1.0, unit="x"),),
+    seconds=30,
+)
+NODES = Result(
+    case="nodes",
+    title="By number of nodes",
+    series=(Series(name="2 nodes", values=(8.0, 9.0), at=2), Series(name="32 nodes", values=(70.0,), at=32)),
+    claims=(Claim(what="up with 32 nodes", value=70.0, limit=60.0),),
+)
+BROKEN = Result(case="jobs", title="Jobs <fast>", problem="sbatch failed\nmore")
+MACHINE = {
+    "processor": "A <CPU> & more", "cores": "2", "memory": "4 GiB", "kernel": "Linux 6", "distribution": "Debian",
+    "python": "3.11",
+}  # fmt: skip
+REPORT = Report(machine=MACHINE, date="2026-01-02", results=(UP, NODES, BROKEN))
+
+
+class TestNumbers:
+    def test_a_ratio_is_taken_round_by_round(self) -> None:
+        """A round in which all was slow does not count for more."""
+        slow = ratio(Series(name="a", values=(1, 20, 1)), Series(name="b", values=(2, 40, 2)))
+        assert slow == 0.5
+
+    def test_a_claim_is_met_below_its_limit_only(self) -> None:
+        assert [Claim(what="x", value=value, limit=1.0).met for value in (0.9, 1.0, 1.1)] == [True, False, False]
+        assert [result.ok for result in REPORT.results] == [True, False, False]
+
+    @pytest.mark.parametrize(
+        ("value", "unit", "text"),
+        [(0.4, "x", "0.40 x"), (0.0123, "s", "0.012 s"), (12.345, "s", "12.3 s"), (123.4, "jobs/s", "123 jobs/s")],
+    )
+    def test_have_the_digits_that_mean_something(self, value: float, unit: str, text: str) -> None:
+        assert report.quantity(value, unit) == text
+
+
+class TestReport:
+    def test_goes_through_a_file(self) -> None:
+        assert Report.from_json(json.loads(json.dumps(REPORT.to_json()))) == REPORT
+
+    def test_takes_new_answers_in_the_place_of_old_ones(self) -> None:
+        newer = Report(machine=MACHINE, date="2026-02-03", results=(Result(case="jobs", title="Jobs"),))
+        merged = REPORT.merged(newer)
+        assert [(one.case, one.problem) for one in merged.results] == [("up", ""), ("nodes", ""), ("jobs", "")]
+        assert merged.date == "2026-02-03"
+
+    def test_is_a_table_on_the_screen(self) -> None:
+        lines = report.table(REPORT)
+        assert lines[2].split() == ["up", "to", "by", "hand", "0.40", "x", "under", "1.00", "x", "met"]
+        assert lines[3].split()[-6:] == ["1.0", "s", "to", "3.0", "s,", "3", "rounds"][-6:]
+        assert "MISSED" in lines[6]
+        assert lines[-1] == "  no answer: sbatch failed"
+
+    def test_is_a_page_that_names_the_machine_and_every_goal(self) -> None:
+        text = report.page(REPORT, "benchmarks.svg")
+        assert "2026-01-02: A <CPU> & more, 2 cores, 4 GiB of memory, Linux 6, Debian, Python 3.11." in text
+        assert "| up with 32 nodes | 70.0 s | under 60.0 s | MISSED |" in text
+        assert "| by hand | 4.0 s | 4.0 s to 5.0 s | 3 |" in text
+        assert "No answer: sbatch failed" in text
+
+    def test_is_a_picture_that_a_browser_can_read(self) -> None:
+        for shown in (REPORT, Report(machine=MACHINE, date="2026-01-02", results=(UP,))):
+            picture = ET.fromstring(plot.svg(shown))  # noqa: S314 - our own
+            words = " ".join(element.text or "" for element in picture.iter() if element.tag.endswith("text"))
+            assert "up to by hand" in words
+            assert ("nodes" in words) == (shown is REPORT)
+            width = float(picture.attrib["width"])
+            assert all(0 <= float(element.get("x") or 0) <= width for element in picture.iter())
+
+    def test_describes_this_machine_without_its_name(self) -> None:
+        told = host.description()
+        assert set(told) == set(MACHINE)
+        assert all(told.values())
+        assert os.uname().nodename not in "".join(told.values()).split()
+
+
+class TestGround:
+    def test_a_command_that_fails_says_its_last_words(self, tmp_path: Path) -> None:
+        here = Ground(root=tmp_path, quick=True, say=print)
+        with pytest.raises(CommandFailed, match=r"failed \(3\):\ngone"):
+            here.call(["sh", "-c", "echo gone >&2; exit 3"])
+        assert here.call(["cat"], given="typed") == "typed"
+        assert not here.running
+
+    def test_a_users_own_settings_stay_outside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        monkeypatch.setenv("HPC_HOME", "/mine")
+        env = Ground(root=tmp_path, quick=True, say=print).env
+        assert env["HPC_HOME"] == str(tmp_path / "home")
+        assert "PULUMI_CONFIG_PASSPHRASE" not in env
+
+    @pytest.mark.parametrize("nodes", [2, 64])
+    def test_its_clusters_are_valid(self, nodes: int) -> None:
+        network = {"network": {"cidr": free_network("n")}}
+        assert parse({"hpc:cluster": {"platform": "local", "name": "n", **network, **sized(nodes)}})
+
+
+class TestCommand:
+    def test_a_case_that_is_none_is_refused_with_all_that_are(self, hpc: Hpc) -> None:  # noqa: F811
+        ended = hpc("bench", "speed")
+        assert ended.code == 1
+        assert ended.err == f"error: there is no case 'speed'. There are: {', '.join(case.name for case in CASES)}.\n"
+
+    def test_quick_figures_are_not_written_down(self, hpc: Hpc) -> None:  # noqa: F811
+        assert "leave out one of --quick and --write" in hpc("bench", "--quick", "--write").err
+
+    def test_the_script_refuses_what_it_does_not_know(self) -> None:
+        script = Path(__file__).parents[2] / "bench/by-hand.sh"
+        done = subprocess.run([str(script), "sideways", "a", "b", "c"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("usage: by-hand.sh up|down FOLDER NAME CIDR")
