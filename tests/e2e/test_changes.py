@@ -1,0 +1,214 @@
+"""An edit does what its preview says and no more, while a job runs on."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+Edit = Callable[[dict[str, Any]], object]
+RENDERED = "grep -vE '^(#|NodeName|NodeSet|PartitionName|$)' /etc/slurm/slurm.conf"
+SHOWN = "scontrol show config"
+MARK = "echo -----"
+
+
+@pytest.fixture(scope="module")
+def edited(clusters) -> Iterator[Cluster]:
+    """A cluster of three machines."""
+    cluster = clusters(
+        "edited",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 2}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
+        users=[{"name": "alice", "uid": 2001, "account": "research"}],
+        accounting={"accounts": [{"name": "research"}]},
+    )
+    cluster.up()
+    yield cluster
+    cluster.hpc("destroy", check=False)
+
+
+@pytest.fixture(scope="module")
+def long(edited: Cluster) -> str:
+    """A job on the first node, which outlives every edit."""
+    return job(edited, "sleep 900", "--nodelist=edited-cpu-0")
+
+
+def test_a_limit_is_previewed_line_by_line(edited: Cluster):
+    edited.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
+    steps = {step["name"]: step["op"] for step in edited.preview()["steps"] if step["op"] != "same"}
+    assert set(steps.values()) == {"update"}
+    assert set(steps) == {"edited-controller-configure", "edited-nodes", "edited-ready"}
+    shown = edited.hpc("preview").stdout
+    assert "MaxTime=02:00:00" in shown
+    assert "MaxTime=INFINITE" in shown
+    assert shown.endswith(
+        "Running jobs go on: slurmctld only reads its files again.\n"
+        "  reconfigure\n"
+        "    partitions.cpu.max_time: INFINITE -> 02:00:00\n"
+        "      the partition's line in slurm.conf; jobs that run keep what they were given\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        (lambda _: None, "reconfigure", "scontrol show partition cpu", "MaxTime=02:00:00"),
+        (
+            lambda c: c["partitions"].update(night={"nodesets": ["cpu"], "priority_tier": 2}),
+            "reconfigure",
+            "runuser -u alice -- srun -p night --chdir=/ sh -c 'echo $SLURM_JOB_PARTITION'",
+            "night",
+        ),
+        (
+            lambda c: c["users"].append({"name": "dave", "uid": 2007, "account": "research"}),
+            "nothing",
+            "runuser -u dave -- srun --chdir=/ id -un",
+            "dave",
+        ),
+        (
+            lambda c: (
+                c["accounting"].update(qos=[{"name": "urgent", "priority": 100}]),
+                c["users"][0].update(qos=["normal", "urgent"]),
+            ),
+            "nothing",
+            "runuser -u alice -- srun --qos=urgent --chdir=/ sh -c 'echo $SLURM_JOB_QOS'",
+            "urgent",
+        ),
+        (
+            lambda c: (c["nodesets"]["cpu"].update(count=3), c.update(slurm={"timers": {"kill_wait": 45}})),
+            "restart",
+            "srun --nodelist=edited-cpu-2 --chdir=/ hostname",
+            "edited-cpu-2",
+        ),
+    ],
+    ids=["limit", "partition", "user", "qos", "node"],
+)
+def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, one: tuple[Edit, str, str, str]):
+    edit, effect, look, found = one
+    edited.edit(edit)
+    assert edited.preview()["effects"]["worst"] == effect
+    up_and_right(edited, long, look, found)
+
+
+def test_a_node_that_leaves_is_drained_and_its_job_finishes(edited: Cluster, long: str):
+    leaving = job(edited, "sleep 8", "--nodelist=edited-cpu-2")
+    edited.edit(lambda c: c["nodesets"]["cpu"].update(count=2))
+    preview = edited.preview()
+    assert sorted(step["name"] for step in preview["steps"] if step["op"] == "delete") == [
+        "edited-cpu-2", "edited-cpu-2-leave",
+    ]  # fmt: skip
+    assert preview["effects"]["worst"] == "drain"
+    assert "edited-cpu-2 leaves" in preview["effects"]["fields"][0]["reason"]
+    done = up_and_right(
+        edited, long, f"squeue --noheader --states=all --jobs={leaving} --format=%T; sinfo -N", "COMPLETED"
+    )
+    printed = " ".join(message["message"] for message in done["messages"])
+    assert "drained edited-cpu-2 (hpc: leaves the cluster)" in printed
+    assert re.search(rf"waiting for 1 job, .* at most: job {leaving} of alice on edited-cpu-2, 0:\d\d of ", printed)
+    assert set(done["outputs"]["machines"]) == {"edited-controller", "edited-cpu-0", "edited-cpu-1"}
+    assert "Nothing to do" in edited.up()
+
+
+def test_a_wait_that_ends_names_the_jobs_and_is_taken_back_with_the_edit(edited: Cluster):
+    staying = job(edited, "sleep 900", "--nodelist=edited-cpu-1")
+    before = edited.copy()
+    edited.edit(lambda c: (c["nodesets"]["cpu"].update(count=1), c.update(slurm={"drain_seconds": 1})))
+    failed = edited.hpc("up", check=False)
+    said = failed.stdout + failed.stderr
+    assert failed.returncode == 1
+    assert f"job {staying} of alice on edited-cpu-1" in said
+    assert f"scancel {staying}" in said
+    assert "hpc: leaves the cluster" in edited.ssh("controller", "scontrol show node edited-cpu-1")
+    assert "NodeName=edited-cpu-[0-1]" in edited.ssh("controller", "cat /etc/slurm/slurm.conf")
+    edited.config = before
+    edited.edit(lambda _: None)
+    assert "resumed edited-cpu-1" in edited.up()
+    assert "drain" not in edited.run("sinfo", "-h", "-o", "%T")
+    assert state(edited, staying) == "RUNNING"
+    edited.ssh("controller", f"scancel {staying}")
+
+
+def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long: str):
+    """Other GPUs are other device files, which a machine has from its start."""
+    edited.edit(lambda c: c["nodesets"].update(gpu={"machine_type": "local-2c-2gpu"}))
+    edited.edit(lambda c: c["partitions"].update(gpu={"nodesets": ["gpu"]}))
+    edited.up()
+    moving = job(edited, "sleep 6", "--partition=gpu", "--gpus=2")
+    edited.edit(lambda c: c["nodesets"]["gpu"].update(machine_type="local-2c-8gpu"))
+    effects = edited.preview()["effects"]
+    assert effects["worst"] == "replace"
+    assert "edited-gpu-0 is made anew" in effects["fields"][0]["reason"]
+    edited.up()
+    assert state(edited, moving) == "COMPLETED"
+    assert edited.run("srun", "--partition=gpu", "--gpus=8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES").count(",") == 7
+    assert state(edited, long) == "RUNNING"
+
+
+def test_a_user_who_goes_keeps_the_home_folder(edited: Cluster):
+    edited.edit(lambda c: c["users"].pop())
+    edited.up()
+    assert "no such user" in edited.ssh("controller", "id dave 2>&1; true")
+    assert edited.ssh("controller", "ls -d /home/dave") == "/home/dave"
+
+
+def test_what_a_living_cluster_cannot_take_is_refused_before_the_first_step(edited: Cluster, long: str):
+    before = edited.copy()
+    edited.edit(lambda c: (c.update(name="other"), c["users"][0].update(uid=2044)))
+    assert edited.preview()["effects"]["worst"] == "refused"
+    refused = edited.hpc("up", check=False)
+    assert refused.returncode == 1
+    assert "users.alice.uid: 2001 -> 2044" in refused.stderr
+    assert "Updating" not in refused.stdout
+    edited.config = before
+    edited.edit(lambda _: None)
+    assert "Nothing to do" in edited.up()
+    assert state(edited, long) == "RUNNING"
+
+
+def job(cluster: Cluster, script: str, *options: str) -> str:
+    """The number of a job of alice's that runs."""
+    words = ["--parsable", "--chdir=/tmp", "--output=/dev/null", *options, "--wrap", script]
+    number = cluster.run("sbatch", *words, user="alice")
+    eventually(lambda: state(cluster, number) == "RUNNING", seconds=20, what="the job's start")
+    return number
+
+
+def state(cluster: Cluster, number: str) -> str:
+    """What squeue says of a job."""
+    return cluster.run("squeue", "--noheader", "--states=all", "--jobs", number, "--format=%T")
+
+
+def up_and_right(cluster: Cluster, long: str, look: str, found: str) -> dict[str, Any]:
+    """Bring the edit about, see that `look` prints what it should, and that the cluster runs with just what the stack
+    says while the long job runs on. The run, as programs read it."""
+    done = json.loads(cluster.hpc("up", "--json").stdout)
+    script = f"{look}\n{MARK}\nsqueue -h -j {long} -o %T; cat /etc/hpc/config-hash\n{MARK}\n{RENDERED}\n{MARK}\n{SHOWN}"
+    looked, told, rendered, shown = cluster.ssh("controller", script).split("-----\n")
+    assert found in looked
+    assert told.split() == ["RUNNING", done["outputs"]["config_hash"]]
+    assert differing(rendered, shown) == {}
+    return done
+
+
+def differing(rendered: str, shown: str) -> dict[str, str]:
+    """Settings of slurm.conf that slurmctld runs without, of those that it shows, with what it has in their place."""
+    runs = {
+        name.strip().lower().removesuffix("[0]"): value
+        for name, _, value in (line.partition("=") for line in shown.splitlines())
+    }
+    wanted = {name.lower(): value for name, _, value in (line.partition("=") for line in rendered.splitlines())}
+    assert len(wanted.keys() & runs.keys()) > 40
+    # slurmctld adds what a value implies: PrologFlags=Contain is Alloc,Contain.
+    return {name: runs[name] for name in wanted.keys() & runs.keys() if not words(wanted[name]) <= words(runs[name])}
+
+
+def words(value: str) -> set[str]:
+    """A value as slurm.conf and scontrol both mean it: `30 sec` is 30, `7-0` is 7-00:00:00, slurm(64030) is slurm."""
+    plain = re.sub(r"(?<=[a-z])\(\d+\)$| sec$", "", value.strip().lower())
+    return set(re.sub(r"^(\d+)-0$", r"\1-00:00:00", plain).split(","))
