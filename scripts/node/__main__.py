@@ -110,12 +110,12 @@ def boot() -> None:
         raise
     # What the watcher compares with: the orders this machine follows now.
     write("/etc/hpc/orders.json", json.dumps(orders, indent=1) + "\n")
+    # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
+    service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)
     board.report("configured", orders["digest"])
 
 
 def admit(*, users: bool) -> None:
-    # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
-    service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)
     """Who may log in by SSH; sshd reads it again without a connection being lost."""
     if write("/etc/ssh/sshd_config.d/hpc.conf", login.admit(users=users)):
         run("systemctl", "reload", "ssh")
