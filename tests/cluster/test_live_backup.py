@@ -1,0 +1,88 @@
+"""A backup is read only when it is whole; every other file is refused in words."""
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import dump
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.live.backup import FIRST, LAST, BackupError, newer, read
+
+TOLD = {"cluster": "dev", "slurm": "22.05.8", "date": "2026-11-21T05:30:00+0000", "jobs": 3, "managed": None}
+
+
+def backup(first: bytes = FIRST, told: object = TOLD, body: bytes = b"SELECT 1;\n", last: bytes | None = None) -> bytes:
+    text = first + b"-- " + json.dumps(told).encode() + b"\n" + body
+    end = LAST + hashlib.sha256(text).hexdigest().encode() + b"\n" if last is None else last
+    return gzip.compress(text + end)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.sql.gz"
+
+
+def test_a_whole_one_says_whose_it_is(file: Path):
+    file.write_bytes(backup())
+    found = read(file)
+    assert (found.cluster, found.slurm, found.date, found.jobs) == ("dev", "22.05.8", TOLD["date"], 3)
+    assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_what_the_controller_writes_is_what_is_read_here():
+    assert (dump.FIRST.encode(), dump.LAST.encode()) == (FIRST, LAST)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**6))
+def test_one_that_was_cut_off_anywhere_is_refused(file: Path, where: int):
+    whole = backup()
+    file.write_bytes(whole[: where % len(whole)])
+    with pytest.raises(BackupError):
+        read(file)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_one_that_was_changed_anywhere_is_refused_or_reads_the_same(file: Path, where: int, change: int):
+    whole = bytearray(backup())
+    # Behind gzip's own header, of which the time and the system mean nothing.
+    whole[10 + where % (len(whole) - 10)] ^= change
+    file.write_bytes(bytes(whole))
+    with pytest.raises(BackupError):
+        read(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no backup of ours|cut off"),
+        (b"hello", "no backup of ours"),
+        (gzip.compress(b"-- MariaDB dump\n"), "its first line is another one"),
+        (backup(last=b""), "did not come to its end"),
+        (backup(last=LAST + b"0" * 64 + b"\n"), "was changed since"),
+        (backup(told=[1]), "another version"),
+        (backup(told={**TOLD, "jobs": "many"}), "another version"),
+    ],
+)
+def test_what_is_wrong_is_said(file: Path, content: bytes, words: str):
+    file.write_bytes(content)
+    with pytest.raises(BackupError, match=words):
+        read(file)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "result"),
+    [
+        ("22.05.8", "22.05.2", False),
+        ("23.11.4", "22.05.8", True),
+        ("22.05.8", "24.11.1", False),
+        ("25.05", "24.11", True),
+    ],
+)
+def test_releases_are_compared_by_their_first_two_numbers(one: str, other: str, result: bool):
+    assert newer(one, other) is result

@@ -1,0 +1,108 @@
+"""Logs are read whole, in order, and by scripts that leave nothing behind."""
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.live.lines import merged, stamp
+from cluster.live.logs import LOG, Log, script
+
+MACHINE = st.lists(
+    st.one_of(st.integers(0, 99).map(lambda s: f"[2026-11-21T05:00:{s % 60:02d}.000] x"), st.just("  at y"))
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), MACHINE, max_size=3))
+def test_merging_loses_no_line_and_keeps_each_machines_order(logs: dict[str, list[str]]):
+    lines = merged(logs)
+    assert {name: [line.text for line in lines if line.machine == name] for name in logs} == logs
+
+
+def test_merged_lines_are_in_the_order_of_their_times_and_what_has_none_stays_with_the_line_before():
+    slurm = ["[2026-11-21T05:00:01.500] one", "  more of one", "[2026-11-21T05:00:03.000] three"]
+    journal = ["2026-11-21T05:00:02.000001+0000 n systemd[1]: two"]
+    munge = ["2026-11-21 05:00:02 +0000 Info: and"]
+    texts = [line.text for line in merged({"a": slurm, "b": journal, "c": munge})]
+    assert texts == [*slurm[:2], *munge, *journal, slurm[2]]
+    assert stamp("no time") == ""
+
+
+def lines(file: Path, **options: object) -> tuple[list[str], str]:
+    log = Log(roles=("node",), file=str(file))
+    done = subprocess.run(["sh", "-c", script(log, **options)], capture_output=True, text=True, check=True)  # type: ignore[arg-type]
+    return done.stdout.splitlines(), done.stderr
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A log that was rotated between its third and its fourth line."""
+    (tmp_path / "x.log.1").write_text("".join(f"[2026-10-2{day}T00:00:00.000] {day}\n  more\n" for day in (1, 2, 3)))
+    path = tmp_path / "x.log"
+    path.write_text("".join(f"[2026-10-2{day}T00:00:00.000] {day}\n" for day in (4, 5)))
+    return path
+
+
+def test_the_last_lines_reach_into_the_rotated_file(file: Path):
+    assert [text[-1] for text in lines(file, lines=2)[0]] == ["4", "5"]
+    assert [text.split()[-1] for text in lines(file, lines=4)[0]] == ["3", "more", "4", "5"]
+
+
+def test_from_a_moment_on(file: Path):
+    found, _ = lines(file, lines=None, since="2026-10-22T12:00:00")
+    assert [text.split()[-1] for text in found] == ["3", "more", "4", "5"]
+    assert lines(file, lines=1, since="2026-10-22T12:00:00")[0] == ["[2026-10-25T00:00:00.000] 5"]
+    assert lines(file, lines=None, since="2026-10-26T00:00:00")[0] == []
+
+
+def test_what_is_missing_or_empty_is_said(tmp_path: Path):
+    path = tmp_path / "x.log"
+    assert lines(path, lines=5) == ([], f"there is no {path}\n")
+    path.touch()
+    assert lines(path, lines=5) == ([], f"{path} is empty\n")
+
+
+def test_following_shows_each_line_once_and_ends_with_its_input(file: Path):
+    log = Log(roles=("node",), file=str(file))
+    with subprocess.Popen(
+        ["sh", "-c", script(log, lines=1, follow=True)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith("5\n")
+        with file.open("a") as log_file:
+            log_file.write("six\n")
+        assert process.stdout.readline() == "six\n"
+        process.stdin.close()
+        # The end of its output: nothing holds it open any more, the follower neither.
+        assert process.stdout.read() == ""
+        assert process.wait(10) == 0
+
+
+def test_a_follower_waits_for_a_log_that_is_not_there_yet(tmp_path: Path):
+    path = tmp_path / "x.log"
+    log = Log(roles=("node",), file=str(path))
+    with subprocess.Popen(
+        ["sh", "-c", script(log, lines=1, follow=True)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"there is no {path}\n"
+        time.sleep(0.2)
+        path.write_text("first\n")
+        assert process.stdout.readline() == "first\n"
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("since", ["", "2026-10-22T12:00:00"])
+@pytest.mark.parametrize("what", LOG)
+def test_every_script_is_bash(what: str, since: str, follow: bool):
+    inner = script(LOG[what], lines=None if since else 5, since=since, follow=follow)
+    subprocess.run(["sh", "-c", f'set -- {inner.removeprefix("exec ")}; bash -n -c "$3"'], check=True)

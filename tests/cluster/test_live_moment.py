@@ -1,0 +1,64 @@
+"""What people type for a time is a time that GNU date takes, or an error that says what is allowed."""
+
+import re
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.live.moment import MomentError, expression, on_machine
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("7d", 604800),
+        ("2 hours ago", 7200),
+        ("now-2hours", 7200),
+        ("now-5", 5),
+    ],
+)
+def test_how_long_ago(typed: str, seconds: int):
+    assert expression(typed) == f"{seconds} seconds ago"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("2026-11-21", "2026-11-21 00:00:00"),
+        ("2026-11-21T05:30", "2026-11-21 05:30:00"),
+        ("2026-11-21 05:30:10", "2026-11-21 05:30:10"),
+        ("11/21/26", "2026-11-21 00:00:00"),
+        ("05:30", "today 05:30:00"),
+        ("today", "today 00:00"),
+        ("Yesterday", "yesterday 00:00"),
+        ("now+1day", "86400 seconds"),
+    ],
+)
+def test_moments(typed: str, meant: str):
+    assert expression(typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["", "soon", "2026-02-30", "25:00", "7", "-2h", "now-2h ago", "9999999999h", "$(id)"])
+def test_anything_else_is_refused_with_what_is_allowed(typed: str):
+    with pytest.raises(MomentError, match=r"is no point in time\. Allowed: a date"):
+        expression(typed)
+
+
+@given(st.one_of(st.text(max_size=30), st.from_regex(r"(now ?[-+] ?)?[0-9]{1,4} ?(s|min|hours?|d|weeks)?( ago)?")))
+def test_nothing_that_is_typed_reaches_a_shell(typed: str):
+    try:
+        found = expression(typed)
+    except MomentError:
+        return
+    assert re.fullmatch(r"[a-z0-9 :-]+", found)
+
+
+@pytest.mark.parametrize("typed", ["90s", "now+1day", "2026-11-21T05:30", "05:30", "noon", "yesterday", "11/21/2026"])
+def test_date_takes_it(typed: str):
+    printed = subprocess.check_output(["sh", "-c", f"printf %s {on_machine(typed)}"], text=True)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", printed)

@@ -1,0 +1,61 @@
+"""Usage adds up: nothing is counted twice, nothing is lost, however it is arranged."""
+
+from itertools import chain, combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.live.usage import EACH, Record, gpus, records, table, total, tres
+
+NAME = st.sampled_from(["alice", "bob", "ml", "cpu"])
+RECORD = st.builds(
+    Record, job=st.integers(1, 9).map(str), user=NAME, account=NAME, partition=NAME,
+    seconds=st.integers(1, 10**6), cpus=st.integers(0, 512), gpus=st.integers(0, 64),
+)  # fmt: skip
+SUBSETS = [*chain.from_iterable(combinations(EACH, size) for size in (1, 2, 3))]
+LINES = """\
+1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1
+5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1
+5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1
+6|bob|teaching|gpu|7200|cpu=1,gres/gpu:a100=2,gres/gpu:t4=1
+7|bob|teaching|cpu|0|
+"""
+
+
+def test_sacct_is_read():
+    found = records(LINES)
+    rows = table(found, ["user"])
+    assert [(row.keys, row.cpu_hours, row.gpu_hours, row.jobs) for row in rows] == [
+        (("bob",), 2.0, 6.0, 1),
+        (("alice",), 3.0, 1.0, 2),
+    ]
+    assert (total(found).gpu_hours, total(found).jobs) == (7.0, 3)
+
+
+@given(st.lists(RECORD, max_size=30), st.sampled_from(SUBSETS))
+def test_rows_add_up_to_the_whole(found: list[Record], by: tuple):
+    rows = table(found, by)
+    whole = total(found)
+    assert sum(row.cpu_seconds for row in rows) == whole.cpu_seconds == sum(r.seconds * r.cpus for r in found)
+    assert sum(row.gpu_seconds for row in rows) == whole.gpu_seconds == sum(r.seconds * r.gpus for r in found)
+    assert len({row.keys for row in rows}) == len(rows)
+    assert sum(row.jobs for row in rows) >= whole.jobs == len({r.job for r in found})
+
+
+@given(st.lists(RECORD, max_size=30).flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))))
+def test_their_order_means_nothing(both: tuple[list[Record], list[Record]]):
+    assert table(both[0]) == table(both[1])
+
+
+@given(st.dictionaries(st.sampled_from(["a100", "h100", "t4"]), st.integers(1, 8), max_size=3), st.booleans())
+def test_gpus_of_all_types_are_counted_once(types: dict[str, int], with_total: bool):
+    parts = [f"gres/gpu:{kind}={count}" for kind, count in types.items()]
+    parts += [f"gres/gpu={sum(types.values())}"] if with_total else []
+    assert gpus(tres(",".join(["cpu=4", *parts, "mem=1M"]))) == sum(types.values())
+
+
+@pytest.mark.parametrize("line", ["1|alice", "sacct: error: nothing|", "1|2|3|4|5|6|7"])
+def test_a_line_of_another_kind_is_not_counted(line: str):
+    with pytest.raises(ValueError, match="instead of 6"):
+        records(line)

@@ -1,0 +1,58 @@
+"""Jobs that live through a restore keep their records, and nobody else's is written over. The SQL itself runs end to
+end (tests/e2e/test_day_two.py); here is what it is asked for."""
+
+import re
+
+import carry
+import jobnumbers
+from carry import close, go_on_from, make_way, pick, resources, translate
+
+ROWS = "3,5"
+
+
+def test_rows_of_jobs_that_go_on_are_picked_and_those_that_slurmctld_remembers():
+    assert "(a.id_job, a.time_submit) IN ((7, 100), (8, 200))" in pick("dev", "live", "fresh", [(7, 100), (8, 200)])
+    without = pick("dev", "live", "fresh", [])
+    assert "IN (" not in without
+    assert "a.time_end = 0 OR b.time_end = 0" in without
+
+
+def test_every_table_that_names_a_row_follows_when_it_moves():
+    statements = make_way("dev", "live", "fresh", ROWS)
+    moved = {match[1] for text in statements if (match := re.match(r"UPDATE fresh\.`dev_(\w+)`", text))}
+    assert moved == set(carry.PARTS)
+
+
+def test_only_records_of_jobs_that_nobody_knows_are_closed():
+    assert "NOT IN ((7, 100))" in close("dev", "fresh", 500, [(7, 100)])
+    assert "NOT IN" not in close("dev", "fresh", 500, [])
+    assert "GREATEST(time_start, 500)" in close("dev", "fresh", 500, [])
+
+
+def test_numbers_of_accounts_and_qos_are_translated_for_carried_rows_only():
+    assert all(f"job_db_inx IN ({ROWS})" in text for text in translate("dev", "live", "fresh", ROWS))
+
+
+def test_no_row_number_is_given_twice():
+    assert go_on_from("fresh.`t`", 12) == "ALTER TABLE fresh.`t` AUTO_INCREMENT = 12;"
+    assert str(carry.MARGIN) in go_on_from("fresh.`t`", 0)
+
+
+def test_resources_keep_their_amounts_under_other_numbers():
+    assert resources("1=2,4=1,1001=3,1002=3", {"1": "1", "4": "4", "1001": "1002"}) == "1=2,4=1,1002=3"
+    assert resources("", {}) == ""
+
+
+class TestNumbersOfJobs:
+    def test_the_next_one_is_read(self):
+        assert jobnumbers.next_number("MpiParams  = (null)\nNEXT_JOB_ID             = 42\n") == 42
+        assert jobnumbers.next_number("") == 0
+
+    def test_slurm_conf_is_itself_again_afterwards(self):
+        conf = "ClusterName=dev\nNodeName=n\n"
+        changed = jobnumbers.with_first(conf, 39)
+        assert changed.endswith("\nFirstJobId=39\n")
+        assert jobnumbers.without_first(changed) == conf
+        # Also after a run that was cut off.
+        assert jobnumbers.with_first(changed, 40).count("FirstJobId") == 1
+        assert jobnumbers.without_first(conf) == conf
