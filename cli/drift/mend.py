@@ -20,10 +20,10 @@ from cluster.slurm.accounting import desired
 SECONDS = 300
 """For one command on one machine; most take a second."""
 _READS = {"file-changed", "file-missing", "value-changed"}
-# What slurmctld was started with is forgotten: it may run with what stood in its files for a while.
-_ANEW = "rm -f /etc/hpc/slurm-files.json /etc/hpc/started/slurmctld; "
-_NODE_ANEW = "rm -f /etc/hpc/started/slurmd; systemctl reset-failed hpc-node; systemctl restart hpc-node"
-_NODE = "systemctl reset-failed hpc-node; systemctl restart hpc-node"
+# What daemons were started with: forgotten, they are started anew, since they may run with what stood there meanwhile.
+_SLURMCTLD = "/etc/hpc/slurm-files.json /etc/hpc/started/slurmctld"
+_SLURMD = "/etc/hpc/started/slurmd"
+_JOIN = "systemctl reset-failed hpc-node; systemctl restart hpc-node"
 
 
 def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Difference]) -> None:
@@ -54,15 +54,16 @@ def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Diff
     for name in sorted(names, key=lambda name: "controller" not in there[name].roles):
         mine = {one.id for one in found if name in one.where}
         if there[name].roles == ("node",):
-            anew = bool(mine & {"copy-changed", "daemon-stopped"})
-            _run(entered, name, _NODE_ANEW if anew else _NODE, told="joined the cluster anew")
+            anew = [_SLURMD] if mine & {"copy-changed", "daemon-stopped"} else []
+            _run(entered, name, _forget(anew) + _JOIN, told="joined the cluster anew")
             continue
         spec = next(spec for spec in machines(of.config) if spec.name == name)
         text = payload.configure(
             of.config, spec, mounts=mounts(of.config), addresses=of.addresses, controller=seen.controller.name
         )
-        line = setup.command("configure")
-        _run(entered, name, _ANEW + line if mine & _READS else line, stdin=text)
+        anew = [_SLURMCTLD] if mine & _READS else []
+        anew += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []
+        _run(entered, name, _forget(anew) + setup.command("configure"), stdin=text)
     if any(one.id == "accounting-changed" for one in found):
         controller = seen.controller.name
         _run(entered, controller, setup.command("accounting"), stdin=json.dumps(desired(of.config)))
@@ -82,6 +83,10 @@ def _stage(of: Stack, entered: cluster.Cluster, controller: str) -> None:
     _run(entered, controller, setup.command(prologs.STAGE), stdin=told)
     if scripts.rxdm:
         _run(entered, controller, setup.command(prologs.PATCH), stdin=prologs.patched(scripts))
+
+
+def _forget(paths: Sequence[str]) -> str:
+    return f"rm -f {' '.join(paths)}; " if paths else ""
 
 
 def _run(

@@ -40,29 +40,31 @@ def not_set_up(seen: Sights) -> Iterator[Finding]:
                 what=f"has no set-up that can tell how it is ({one.why})",
                 todo=f"./hpc up {seen.stack}",
             )
-        elif why := _failure(one):
+        elif why := failure(one):
             yield Finding(
                 id="setup-failed",
                 where=(one.name,),
                 what=f"its set-up failed: {why}",
                 todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50",
                 note="It is tried again by itself, every few seconds.",
-                since=_joining(one).get("since"),
+                since=joining(one).get("since"),
             )
 
 
-def _failure(one: Sight) -> str:
+def failure(one: Sight) -> str:
+    """Why the set-up of a machine failed at its last try; empty where it did not."""
     report = one.part("board", "report") or {}
     # A report of another boot tells nothing about this one.
     if report.get("state") == "failed" and report.get("boot") == one.part("boot", "id"):
         return str(report.get("message", "")).strip()
-    unit = _joining(one)
+    unit = joining(one)
     if unit.get("state") == "failed" or unit.get("sub") == "auto-restart":
         return last_words(unit.get("journal") or ()) or "its journal says nothing"
     return ""
 
 
-def _joining(one: Sight) -> Mapping[str, Any]:
+def joining(one: Sight) -> Mapping[str, Any]:
+    """The unit by which a node sets itself up; empty on other machines."""
     return one.part("daemons", "hpc-node") or {}
 
 

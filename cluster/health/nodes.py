@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.health import trust
 from cluster.health.finding import Finding
 from cluster.health.journal import last_words
+from cluster.health.machines import failure, joining
 from cluster.health.node import NodeView, view
 from cluster.health.sight import Sight, Sights
 
@@ -14,10 +16,12 @@ LOGS = "/var/log/slurm"
 def lost(seen: Sights) -> Iterator[Finding]:
     """Nodes that do not answer us or slurmctld, each with the first cause that can be seen."""
     known = seen.slurm("nodes")
+    strangers = trust.strangers(seen)
     for one in seen.nodes:
         said = view(one.name, known[one.name]) if known and one.name in known else None
         if not one.reached:
-            yield _dead(seen, one, said)
+            if "controller" not in one.roles:
+                yield _dead(seen, one, said)
         elif known is not None and said is None:
             yield Finding(
                 id="node-down",
@@ -26,7 +30,11 @@ def lost(seen: Sights) -> Iterator[Finding]:
                 todo=f"./hpc drift {seen.stack}",
             )
         elif (unit := one.part("daemons", "slurmd")) and unit["state"] != "active":
-            yield _stopped(seen, one, said, unit)
+            # Where the set-up failed, that is what is wrong: slurmd starts after it.
+            if not failure(one):
+                yield _stopped(seen, one, said, unit)
+        elif said and said.silent and one.name in strangers:
+            continue  # told as what it comes from: another key, or another time
         elif said and said.down and (one.part("controller") or {}).get("reached") is not False:
             yield _silent(seen, said) if said.silent else _down(seen, said)
 
@@ -48,6 +56,14 @@ def _dead(seen: Sights, one: Sight, said: NodeView | None) -> Finding:
 def _stopped(seen: Sights, one: Sight, said: NodeView | None, unit: Mapping[str, Any]) -> Finding:
     words = last_words(unit.get("journal") or ())
     noticed = f"; slurmctld says {said.state}" if said else ""
+    if joining(one).get("state") == "activating":
+        return Finding(
+            id="node-down",
+            where=(one.name,),
+            what=f"is joining the cluster; slurmd starts when its set-up is done{noticed}",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 20",
+            since=joining(one)["since"] or None,
+        )
     return Finding(
         id="node-down",
         where=(one.name,),

@@ -37,6 +37,16 @@ def clocks(seen: Sights) -> Iterator[Finding]:
         )
 
 
+def strangers(seen: Sights) -> set[str]:
+    """Machines that the controller can't believe: it gets no answer from them, whatever the network does."""
+    late = {
+        one.name
+        for one in seen.machines
+        if one.told and seen.controller.told and abs(ahead(one, seen.controller)) >= LIFETIME
+    }
+    return late.union(*(found.where for found in keys(seen)))
+
+
 def ahead(one: Sight, reference: Sight) -> float:
     """By how many seconds the clock of `one`, as its munged reads it, surely is ahead; negative: behind.
 

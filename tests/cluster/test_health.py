@@ -152,6 +152,19 @@ class TestTrust:
         facts(seen, "cpu-0")["munge"]["ahead"] = -900
         assert only(seen).id == "clock-skew"
 
+    @pytest.mark.parametrize(("what", "id_"), [({"ahead": 900}, "clock-skew"), ({"key": "0123456789ab"}, "munge-key")])
+    def test_who_is_not_believed_does_not_answer_slurmctld_for_that_reason(self, what: dict[str, Any], id_: str):
+        seen = healthy()
+        facts(seen, "cpu-0")["munge"].update(what)
+        state(seen, "cpu-0", State="DOWN*+NOT_RESPONDING", Reason="Not responding [slurm@2026-11-21T06:20:00]")
+        assert only(seen).id == id_
+
+    def test_a_small_difference_of_clocks_silences_nobody(self):
+        seen = healthy()
+        facts(seen, "cpu-0")["munge"]["ahead"] = 20
+        state(seen, "cpu-0", State="DOWN*+NOT_RESPONDING", Reason="Not responding [slurm@2026-11-21T06:20:00]")
+        assert [found.id for found in findings(seen)] == ["clock-skew", "network-cut"]
+
     def test_a_slow_answer_is_no_wrong_clock(self):
         seen = healthy()
         slow = seen.machines[-1]
@@ -182,6 +195,14 @@ class TestNodes:
         found = only(seen)
         assert found.id == "node-down"
         assert found.todo == "./hpc ssh hc hc-cpu-0 -- systemctl start slurmd"
+
+    def test_one_that_is_joining_and_one_whose_set_up_failed(self):
+        seen = healthy()
+        stop(seen, "cpu-0", "slurmd")
+        facts(seen, "cpu-0")["daemons"]["hpc-node"].update(state="activating", sub="start", since=NOW - 9)
+        assert only(seen).what.startswith("is joining the cluster")
+        facts(seen, "cpu-0")["board"]["report"].update(state="failed", message="no mount")
+        assert only(seen).id == "setup-failed", "slurmd starts after it: one cause, one finding"
 
     def test_slurmctld_holds_it_down(self):
         seen = healthy()
