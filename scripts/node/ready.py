@@ -62,9 +62,19 @@ def _prove(probe: Probe) -> str:
         run("scancel", "--partition", name, "--name", "hpc-ready")
         return f"partition {name}: a job of {probe['user']}'s did not run within {PATIENCE} s.\n{_pending(name)}"
     if done.returncode:
-        return f"partition {name}: a job of {probe['user']}'s failed:\n{(done.stderr or done.stdout).strip()}"
+        said = (done.stderr or done.stdout).strip()
+        return f"partition {name}: a job of {probe['user']}'s failed:\n{said}{_drained(name)}"
     say(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
     return ""
+
+
+def _drained(partition: str) -> str:
+    """Nodes that were drained, perhaps by that very job's prolog: Slurm tells the job only that they are not ready."""
+    found = run("sinfo", "--noheader", "--partition", partition, "--list-reasons", "--format", "%N: %E").strip()
+    if not found:
+        return ""
+    where = "/var/log/slurm/prolog.log or epilog.log on the node has the script's own words; resume it when mended"
+    return f"\ndrained nodes:\n{found}" + (f"\n({where})" if "log error" in found else "")
 
 
 def _pending(partition: str) -> str:
