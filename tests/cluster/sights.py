@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cluster.health import Sight, Sights
+from cluster.health import Finding, Sight, Sights, findings
 
 FACTS = Path(__file__).parent / "facts"
 ROLES = {"controller": "controller", "login-0": "login", "cpu-0": "node", "cpu-1": "node"}
@@ -46,3 +46,26 @@ def without(seen: Sights, name: str, why: str = "no answer within 8 s") -> Sight
         for one in seen.machines
     ]
     return Sights(stack=seen.stack, machines=tuple(lost))
+
+
+def only(seen: Sights) -> Finding:
+    """The one finding that there is."""
+    found = findings(seen)
+    assert [one.id for one in found] == [found[0].id]
+    return found[0]
+
+
+def stop(seen: Sights, machine: str, unit: str, **more: Any) -> None:
+    """A daemon does not run."""
+    facts(seen, machine)["daemons"][unit].update({"state": "inactive", "sub": "dead", "since": NOW - 60, **more})
+
+
+def silence(seen: Sights) -> None:
+    """slurmctld answers nothing."""
+    slurm = facts(seen, "controller")["slurm"]
+    slurm.update({name: {"error": "nothing listens on slurmctld's port 6817"} for name in slurm if name != "database"})
+
+
+def state(seen: Sights, node: str, **row: str) -> None:
+    """What slurmctld says of a node."""
+    facts(seen, "controller")["slurm"]["nodes"][f"hc-{node}"].update(row)

@@ -4,31 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.health import Finding, Sight, Sights, findings
+from cluster.health import Sight, Sights, findings
 from cluster.health.journal import last_words
-from cluster.health.node import view
-from tests.cluster.sights import NOW, facts, healthy, without
-
-
-def only(seen: Sights) -> Finding:
-    """The one finding that there is."""
-    found = findings(seen)
-    assert [one.id for one in found] == [found[0].id]
-    return found[0]
-
-
-def stop(seen: Sights, machine: str, unit: str, **more: Any) -> None:
-    facts(seen, machine)["daemons"][unit].update({"state": "inactive", "sub": "dead", "since": NOW - 60, **more})
-
-
-def silence(seen: Sights) -> None:
-    """slurmctld answers nothing."""
-    slurm = facts(seen, "controller")["slurm"]
-    slurm.update({name: {"error": "nothing listens on slurmctld's port 6817"} for name in slurm if name != "database"})
-
-
-def state(seen: Sights, node: str, **row: str) -> None:
-    facts(seen, "controller")["slurm"]["nodes"][f"hc-{node}"].update(row)
+from tests.cluster.sights import NOW, facts, healthy, only, silence, state, stop, without
 
 
 def test_a_healthy_cluster_has_no_findings():
@@ -180,78 +158,6 @@ class TestTrust:
         found = only(seen)
         assert (found.id, found.where) == ("munge-key", ("hc-cpu-1",))
         assert "systemctl restart hpc-node" in found.todo
-
-
-class TestNodes:
-    def test_a_dead_one_that_slurmctld_has_not_missed_yet(self):
-        found = only(without(healthy(), "cpu-1"))
-        assert (found.id, found.where) == ("node-down", ("hc-cpu-1",))
-        assert "does not answer SSH" in found.what
-        assert "has not noticed yet" in found.what
-
-    def test_slurmd_does_not_run(self):
-        seen = healthy()
-        stop(seen, "cpu-0", "slurmd")
-        found = only(seen)
-        assert found.id == "node-down"
-        assert found.todo == "./hpc ssh hc hc-cpu-0 -- systemctl start slurmd"
-
-    def test_one_that_is_joining_and_one_whose_set_up_failed(self):
-        seen = healthy()
-        stop(seen, "cpu-0", "slurmd")
-        facts(seen, "cpu-0")["daemons"]["hpc-node"].update(state="activating", sub="start", since=NOW - 9)
-        assert only(seen).what.startswith("is joining the cluster")
-        facts(seen, "cpu-0")["board"]["report"].update(state="failed", message="no mount")
-        assert only(seen).id == "setup-failed", "slurmd starts after it: one cause, one finding"
-
-    def test_slurmctld_holds_it_down(self):
-        seen = healthy()
-        state(seen, "cpu-0", State="DOWN", Reason="gres/gpu count too low [slurm@2026-11-21T06:20:00]")
-        found = only(seen)
-        assert found.id == "node-down"
-        assert "gres/gpu count too low (said by slurm)" in found.what
-        assert found.todo == "./hpc nodes hc resume hc-cpu-0"
-
-    def test_one_that_hangs_or_is_cut_off_on_the_way_back(self):
-        seen = healthy()
-        state(seen, "cpu-0", State="IDLE*")
-        found = only(seen)
-        assert found.id == "network-cut"
-        assert "slurmctld says that it does not respond" in found.what
-
-    def test_a_drained_one_with_reason_person_and_time(self):
-        seen = healthy()
-        state(seen, "cpu-0", State="IDLE+DRAIN", Reason="disk errors, see ticket=7 [alice@2026-11-21T06:20:00]")
-        found = only(seen)
-        assert (found.id, found.where, found.since) == ("node-drained", ("hc-cpu-0",), 1795242000.0)
-        assert "drained by alice" in found.what
-        assert "disk errors, see ticket=7" in found.what
-
-    def test_a_failed_prolog_leads_to_its_log(self):
-        seen = healthy()
-        state(seen, "cpu-1", State="IDLE+DRAIN", Reason="Prolog error [slurm@2026-11-21T06:20:00]")
-        assert only(seen).todo == "./hpc ssh hc hc-cpu-1 -- tail /var/log/slurm/prolog.log"
-
-    def test_one_that_slurmctld_does_not_know(self):
-        seen = healthy()
-        del facts(seen, "controller")["slurm"]["nodes"]["hc-cpu-1"]
-        assert "does not know it" in only(seen).what
-
-    def test_many_with_the_same_fault_are_one_finding(self):
-        seen = healthy(64)
-        for n in range(40):
-            state(seen, f"cpu-{n}", State="IDLE+DRAIN", Reason="maintenance [root@2026-11-21T06:20:00]")
-        assert only(seen).where == tuple(f"hc-cpu-{n}" for n in range(40))
-
-    @pytest.mark.parametrize(
-        ("raw", "word", "down"),
-        [("IDLE", "idle", False), ("DOWN*", "down*", True), ("IDLE+CLOUD+POWERED_DOWN", None, False),
-         ("MIXED+DRAIN", "draining", False)],
-    )  # fmt: skip
-    def test_states(self, raw: str, word: str | None, down: bool):
-        said = view("n", {"State": raw})
-        assert said.down is down
-        assert word in (None, said.state)
 
 
 class TestDisks:
