@@ -118,15 +118,18 @@ class Run:
         Raises StepError (after telling of it), Interrupted."""
         with self.slot():
             self.emit(StepStarted(resource.urn, op))
-            self.state.begin(pending, resource)
+            provider = self.providers.of(resource.type)
+            trivial = provider.trivial(pending, resource.inputs)
+            if not trivial:
+                self.state.begin(pending, resource)
             began = time.monotonic()
             try:
-                change = work(self.providers.of(resource.type), self.context(resource, op))
+                change = work(provider, self.context(resource, op))
             except Exception as error:
                 self.state.settle(pending, resource)
                 self.fail(resource, op, explain(error))
                 raise StepError(str(error)) from error
-            self.state.settle(pending, resource, change)
+            self.state.settle(pending, resource, change, saved=not trivial)
             self.emit(StepDone(resource.urn, op, time.monotonic() - began))
 
     def context(self, resource: Resource, op: str = "") -> Context:

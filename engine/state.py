@@ -83,14 +83,17 @@ class State:
             self._version += 1
         self.save()
 
-    def settle(self, kind: str, resource: Resource, change: Callable[[], None] | None = None) -> None:
-        """Note that a step has ended, with what it changed."""
+    def settle(
+        self, kind: str, resource: Resource, change: Callable[[], None] | None = None, *, saved: bool = True
+    ) -> None:
+        """Note that a step has ended, with what it changed; not `saved`, it is written with the next save."""
         with self._lock:
             self.pending.pop((resource.urn, kind), None)
             if change:
                 change()
             self._version += 1
-        self.save()
+        if saved:
+            self.save()
 
     def put(self, new: Resource, old: Resource | None = None) -> None:
         """Take in a resource, instead of `old` if there is one. Written with the next save."""

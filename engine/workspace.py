@@ -186,8 +186,10 @@ class Stack:
         """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no
         such stack, WrongPassphrase, StateDamaged."""
         row = self._existing()
+        if not show_secrets:
+            return _outputs(row.get("resources") or [])
         loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase)
-        return _outputs(row.get("resources") or [], loaded.crypter.decrypt if show_secrets else None)
+        return _outputs(row.get("resources") or [], loaded.crypter.decrypt)
 
     def export_state(self) -> dict[str, Value]:
         """The state, as `pulumi stack export` shows it; secrets stay encrypted."""

@@ -63,6 +63,11 @@ class Provider:
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:
         """Remove it. Nothing to do by default: some resources live in the state only."""
 
+    def trivial(self, kind: str, inputs: Props) -> bool:  # noqa: ARG002
+        """Whether a step (creating, updating, deleting) changes nothing outside of the state. Then a run that is
+        killed may forget it, and it costs no writing of its own."""
+        return False
+
     def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
         """Its id, inputs and outputs as they really are, or None if it is gone."""
         raise NotImplementedError

@@ -34,6 +34,10 @@ class _Command(Provider):
     def abandon(self, ctx: Context, inputs: Props) -> None:
         self._step(ctx, inputs.get("delete"), inputs, {})
 
+    def trivial(self, kind: str, inputs: Props) -> bool:
+        runs = {"creating": ("create",), "updating": ("update", "create"), "deleting": ("delete",)}
+        return not any(inputs.get(name) for name in runs[kind])
+
     def _step(self, ctx: Context, command: str | None, props: Props, before: Props) -> Props:
         kept = {name: before.get(name, "") for name in ("stdout", "stderr")}
         if command is None:
