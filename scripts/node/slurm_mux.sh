@@ -31,8 +31,9 @@ while IFS='=' read -r key value; do
     esac
 done <"$here/etc/slurm_mux.conf"
 
+# Root's alone, as slurmd's own log is: it tells who ran what, and jobs can read what is on their node.
 log=$logs/$kind.log
-if ! { mkdir -p "$logs" && : >>"$log"; } 2>/dev/null; then
+if ! { mkdir -p "$logs" && (umask 077 && : >>"$log"); } 2>/dev/null; then
     # A full disk or a lost folder: the journal has it then.
     exec > >(exec logger --tag "$me") 2>&1
     log=/dev/stdout

@@ -55,6 +55,12 @@ def tree(tmp_path):
     return Tree(tmp_path)
 
 
+def umask() -> int:
+    """What this process has, which can be asked only by setting another."""
+    os.umask(mask := os.umask(0o022))
+    return mask
+
+
 def places(kind: str) -> list[str]:
     folders = (f"{kind}_slurmd.d", f"partition-batch-{kind}_slurmd.d", f"nodeset-gpu-{kind}_slurmd.d")
     return [f"{folder}/{name}.{kind}_slurmd" for folder in folders for name in ("10-first", "20-second", "Zlast")]
@@ -172,6 +178,12 @@ class TestLog:
         tree.run(SLURM_JOB_ID="1")
         tree.run(SLURM_JOB_ID="2")
         assert re.findall(r"job=(\d) slurm_prolog a: ended, exit code 0", tree.log()) == ["1", "2"]
+
+    def test_it_is_for_root_and_scripts_keep_their_umask(self, tree):
+        tree.add("prolog_slurmd.d/a.prolog_slurmd", f"touch {tree.path}/made")
+        tree.run()
+        assert (tree.logs / "prolog.log").stat().st_mode & 0o777 == 0o600
+        assert (tree.path / "made").stat().st_mode & 0o777 == 0o666 & ~umask()
 
     def test_a_script_runs_though_nothing_can_be_logged(self, tree):
         """A node whose disk is full keeps working; the journal has what was said."""
