@@ -1,5 +1,7 @@
 """The project: its folder, its stacks, and the engine's view of them."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +59,20 @@ def require_state(name: str) -> "Stack":
             raise CliError(f"stack {name!r} has not been brought up. Do so with: ./hpc up {name}")
         raise CliError(f"there is no stack {name!r}. {_there_are(known())}")
     return space.stack(name)
+
+
+@contextmanager
+def held(name: str) -> Generator[None]:
+    """Hold a stack, so that no `up` changes its machines meanwhile; state that is not in files has no lock of ours.
+
+    Raises:
+        StackLocked: somebody else holds it.
+    """
+    if not home.on_files():
+        yield
+        return
+    with require_state(name).hold():
+        yield
 
 
 def _there_are(stacks: list[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -215,6 +216,12 @@ class Stack:
         with self._locks().hold():
             state.set_aside(self.file)
             state.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLocked."""
+        with self._locks().hold():
+            yield
 
     def unlock(self) -> list[Holder]:
         """Remove the stack's locks, whoever holds them; who that was."""

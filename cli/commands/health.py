@@ -1,12 +1,13 @@
 """status and drift."""
 
 import json as jsonlib
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from cli import cluster, options
+from cli import cluster, options, project
 from cli.commands import outputs
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def drift(
     """Compare the cluster with its stack, as the last `up` was given it.
 
     Slurm's files line by line, the values that slurmctld runs with, partitions, nodes, daemons, Unix users, groups and
-    keys, accounts, users and limits in the database. Exit code 0 when nothing differs, 1 when something does, or could
-    not be compared.
+    keys, prologs, accounts, users and limits in the database. Exit code 0 when nothing differs, 1 when something does,
+    or could not be compared.
 
     `up` does not see such differences: it compares the stack with what it did last. --mend has every machine that
     differs do its part again, beside running jobs; what is then left is shown.
@@ -60,16 +61,17 @@ def drift(
     from cluster.drift import differences
     from cluster.drift.differences import unseen
 
-    values = outputs.read(stack, show_secrets=True)
-    seen = ask(stack, values)
-    of = described(stack, values)
-    found = differences(wanted(of, seen), seen)
-    if mend and found:
-        from cli.drift.mend import mend as put_right
-
-        put_right(of, cluster.from_outputs(stack, values), seen, found)
+    with project.held(stack) if mend else nullcontext():
+        values = outputs.read(stack, show_secrets=True)
         seen = ask(stack, values)
+        of = described(stack, values)
         found = differences(wanted(of, seen), seen)
+        if mend and found:
+            from cli.drift.mend import mend as put_right
+
+            put_right(of, cluster.from_outputs(stack, values), seen, found)
+            seen = ask(stack, values)
+            found = differences(wanted(of, seen), seen)
     _show_drift(stack, found, unseen(seen), json=json)
     raise Exit(1 if found or unseen(seen) else 0)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cli import project
 from cli.status import screen, tables, words
 from cluster.health import Sight, Sights, findings
 from components.slurm import setup
@@ -65,6 +66,9 @@ def tell(
             return found
 
         monkeypatch.setattr("cli.commands.outputs.read", read)
+        file = project.workspace().file("hpc", "dev")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
 
     return put
 
@@ -215,6 +219,15 @@ class TestDrift:
         assert [address for address, _ in did] == ["10.83.0.2", "10.83.0.5"]
         assert did[0][1].endswith(f"python3 {setup.TARGET} configure")
         assert did[1][1].endswith("systemctl restart hpc-node")
+
+    def test_nothing_is_mended_while_an_up_runs(self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+        tell(self.told(monkeypatch))
+        with project.held("dev"):
+            assert hpc("drift", "dev").code == 0, "to look is free"
+            ended = hpc("drift", "dev", "--mend")
+        assert ended.code == 1
+        assert "dev" in ended.err
+        assert hpc("drift", "dev", "--mend").code == 0
 
     def test_nothing_is_mended_with_another_version(
         self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch
