@@ -12,6 +12,8 @@ _SETTLE_SECONDS = 8.0
 """For a node to be itself again after RESUME: slurmctld pings it at once, jobs that end need a moment."""
 _UNDRAIN_SECONDS = 40.0
 """The same after DOWN and RESUME: longer than slurmctld waits for an answer (MessageTimeout, 30 s)."""
+_CLEAN_UP_SECONDS = 60.0
+"""For what is left of jobs that have ended: their epilogs, processes that take long to die."""
 UNDRAINING = "undraining"
 """The reason under which a stuck node is set down for a moment."""
 
@@ -54,7 +56,7 @@ def drain(scheduler: Scheduler, nodes: Sequence[Node], *, reason: str, force: bo
 
 
 def wait_for_jobs(scheduler: Scheduler, names: Sequence[str]) -> None:
-    """Wait until no job runs on these nodes, however long that takes."""
+    """Wait until no job runs on these nodes, however long that takes, and a while for what is left of them."""
 
     def said(pending: list[Node]) -> str:
         # Without the times, which change with every look.
@@ -62,6 +64,12 @@ def wait_for_jobs(scheduler: Scheduler, names: Sequence[str]) -> None:
         return f"Waiting for job {', '.join(jobs)} on {compress(node.name for node in pending)} ..."
 
     scheduler.wait(names, lambda node: not node.busy, say=said)
+    settle(scheduler, names)
+
+
+def settle(scheduler: Scheduler, names: Sequence[str]) -> None:
+    """Wait a while for what is left of jobs that have ended on these nodes."""
+    scheduler.wait(names, lambda node: not node.jobs, say=_waiting, seconds=_CLEAN_UP_SECONDS)
 
 
 def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:

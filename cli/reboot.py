@@ -15,8 +15,6 @@ MARK = "reboot by hpc"
 _FLAG = "/run/hpc-reboot"
 _REBOOT = f"touch {_FLAG} && {{ nohup sh -c 'sleep 0.3; systemctl --no-wall reboot' >/dev/null 2>&1 </dev/null & }}"
 _CLEARED = f"test ! -e {_FLAG}"
-_END_SECONDS = 60.0
-"""For jobs to end that were told to (KillWait is 30): what is left after that ends with the machine."""
 _LOOK_SECONDS = 5.0
 
 
@@ -77,7 +75,8 @@ def _clear(scheduler: Scheduler, names: list[str], fresh: list[str], how: str, *
     if busy:
         console.note("\n".join(["Ending:", *busy_lines(busy)]))
         scheduler.end({job.number: job for node in busy for job in node.busy}.values())
-        scheduler.wait(names, lambda node: not node.busy, say=_waiting, seconds=_END_SECONDS)
+    # What does not go in that time (KillWait is 30 s) ends with the machine.
+    maintenance.settle(scheduler, names)
 
 
 def _tell(scheduler: Scheduler, names: list[str]) -> list[str]:
