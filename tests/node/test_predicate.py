@@ -56,7 +56,7 @@ class TestJudging:
             script(UPSTREAM, after="[[ $(lsb_release -is) == Debian ]] && export X=1\n"),
             script(DEBIAN).replace(" && ", " \\\n&& "),
             script("[[ $(grep ^ID= /etc/os-release) == ID=ubuntu ]]"),
-            script('grep -q "$(touch /tmp/never)" /etc/os-release'),
+            script('grep -q "$(touch never)" /etc/os-release'),
             script('grep -q "ID=ubuntu" /etc/os-release; touch x'),
             "",
         ],
