@@ -10,6 +10,8 @@ from cluster.health import Sight, Sights
 
 SECONDS = 8.0
 """For one machine to tell. It bounds itself to half of that (scripts/node/look.py); the rest is the way there."""
+EACH = 0.2
+"""Seconds of two cores that one machine of a rehearsal takes to tell: many on one host wait for each other."""
 LOOK = "python3 /usr/local/lib/hpc/node look"
 _NO_SUCH_PHASE = 2
 
@@ -21,7 +23,7 @@ def ask(stack: str, outputs: Mapping[str, Any]) -> Sights:
         CliError: the stack is not up.
     """
     entered = cluster.from_outputs(stack, outputs)
-    answers = remote.gather(entered.machines.values(), entered.admin_key, LOOK, seconds=SECONDS)
+    answers = remote.gather(entered.machines.values(), entered.admin_key, LOOK, seconds=patience(len(entered.machines)))
     roles = {name: tuple(row["roles"]) for name, row in outputs["machines"].items()}
     machines = [_sight(name, roles[name], done) for name, done in answers.items()]
     return Sights(stack=stack, machines=tuple(sorted(machines, key=_rank)))
@@ -31,6 +33,11 @@ def _rank(one: Sight) -> tuple[int, list[tuple[str, int]]]:
     """The controller, login machines, nodes; cpu-9 before cpu-10, so that host lists are short."""
     rank = min(("controller", "login", "node").index(role) for role in one.roles)
     return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", one.name)]
+
+
+def patience(machines: int) -> float:
+    """Seconds that each of so many machines is given."""
+    return max(SECONDS, EACH * machines)
 
 
 def _sight(name: str, roles: tuple[str, ...], done: remote.Done) -> Sight:

@@ -9,6 +9,7 @@ import pytest
 
 from cli import project
 from cli.status import screen, tables, words
+from cli.status.ask import patience
 from cluster.health import Sight, Sights, findings
 from components.slurm import setup
 from tests.cli.conftest import Hpc
@@ -127,6 +128,10 @@ class TestStatus:
         ended = hpc("status", "dev")
         assert ended.code == 1
         assert "./hpc up dev" in ended.err
+
+
+def test_many_machines_on_one_host_are_given_more_time() -> None:
+    assert [patience(n) for n in (1, 40, 200)] == [8, 8, 40]
 
 
 class TestScreen:
