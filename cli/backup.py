@@ -3,10 +3,12 @@
 import os
 import shlex
 import subprocess
+import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from cli import console, remote
 from cli.cluster import Cluster
@@ -77,18 +79,14 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired
     """
     controller, name = cluster.controller, f"restore-{backup.sha256[:16]}.sql.gz"
     told = f'{{"file": "{name}", "sha256": "{backup.sha256}", "desired": {desired}}}'
-    target = shlex.quote(f"{UPLOADED}/{name}")
-    keep = f"umask 077 && mkdir -p {UPLOADED} && cat >{target}.part && mv {target}.part {target}"
-    with remote.connected([controller], cluster.admin_key) as argv:
-        with file.open("rb") as packed:
-            done = subprocess.run(
-                argv(controller, keep), stdin=packed, capture_output=True, text=True, errors="replace", check=False
-            )
-        if done.returncode:
-            raise CliError(
-                f"the backup could not be brought to {controller.name}; nothing was changed there: "
-                f"{done.stderr.strip() or f'exit code {done.returncode}'}"
-            )
+    target = f"{UPLOADED}/{name}"
+    with file.open("rb") as packed:
+        _put(cluster, packed, target)
+    # Not on the command line: the users of a large cluster are more than one word of it may hold.
+    with tempfile.TemporaryFile() as asked:
+        asked.write(told.encode())
+        asked.seek(0)
+        _put(cluster, asked, f"{target}.json")
     errors: list[str] = []
 
     def show(came: Mapping[str, list[str]]) -> None:
@@ -98,12 +96,31 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired
     def note(came: Mapping[str, list[str]]) -> None:
         errors.extend(came[controller.name])
 
-    line = f"printf %s {shlex.quote(told)} | {setup.command('restore')}"
+    line = f"{setup.command('restore')} <{target}.json"
     with _how_to_go_on(stack, file):
         codes = follow([controller], cluster.admin_key, lambda _: line, show=show, note=note)
     if codes[controller.name]:
         text = _trouble(cluster, stack, codes[controller.name], "\n".join(errors))
         raise CliError(f"{text}\nThe same command may be run again at any time: {_again(stack, file)}")
+
+
+def _put(cluster: Cluster, content: IO[bytes], target: str) -> None:
+    """Bring a file to the controller, root's alone and whole or not at all.
+
+    Raises:
+        CliError: it did not get there.
+    """
+    controller = cluster.controller
+    keep = f"umask 077 && mkdir -p {UPLOADED} && cat >{target}.part && mv {target}.part {target}"
+    with remote.connected([controller], cluster.admin_key) as argv:
+        done = subprocess.run(
+            argv(controller, keep), stdin=content, capture_output=True, text=True, errors="replace", check=False
+        )
+    if done.returncode:
+        raise CliError(
+            f"the backup could not be brought to {controller.name}; nothing was changed there: "
+            f"{done.stderr.strip() or f'exit code {done.returncode}'}"
+        )
 
 
 @contextmanager

@@ -91,7 +91,8 @@ def restore(payload: dict[str, Any]) -> None:
     if lost:
         raise SetupError(f"these jobs ran before and do not now; they may have ended meanwhile: {', '.join(lost)}")
     query(f"DROP DATABASE IF EXISTS {REPLACED}; DROP DATABASE IF EXISTS {FRESH};")
-    file.unlink()
+    for done in (file, file.with_name(f"{file.name}.json")):
+        done.unlink(missing_ok=True)
     say(f"restored the records of {carry.count(told['jobs'])} as of {told['date']}; running ones go on: {len(working)}")
 
 
