@@ -115,6 +115,8 @@ def keep() -> Path:
     """Back up what is there now, and return where it is; slurmdbd is down, so that nothing is missed."""
     kept = FOLDER / f"before-restore-{time.strftime('%Y%m%d-%H%M%S')}.sql.gz"
     part = kept.with_suffix(".part")
+    for left in FOLDER.glob("before-restore-*.part"):
+        left.unlink()  # of a run that was cut off
     query(f"CREATE DATABASE IF NOT EXISTS {DATABASE};")
     with part.open("wb") as out:
         part.chmod(0o600)
