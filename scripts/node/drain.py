@@ -34,15 +34,15 @@ def make_way(old: str, new: str, *, seconds: float) -> None:
     Raises SetupError after `seconds`, naming the jobs; then nothing is changed but that nothing new starts there.
     """
     write(PATIENCE, f"{seconds:.0f}\n", quiet=True)
-    why, parts = leaving(old, new), slurmconf.partitions(old) - slurmconf.partitions(new)
-    staying = set(slurmconf.nodes(new)) - set(why)
+    had, has = slurmconf.partitions(old), slurmconf.partitions(new)
+    why, parts = leaving(old, new), had - has
     if not (why or parts):
         # Where slurmctld does not answer, the new files may be what it needs.
         if old and succeeds("scontrol", "ping"):
-            take_back(staying, slurmconf.partitions(new), (joined.LEAVES,))
+            take_back(set(slurmconf.nodes(new)), had, (joined.LEAVES,))
         return
     _answer()
-    take_back(staying, slurmconf.partitions(new), (joined.LEAVES,))
+    take_back(set(slurmconf.nodes(new)) - set(why), had & has, (joined.LEAVES,))
     _close(parts)
     for reason in sorted(set(why.values())):
         _drain([name for name in why if why[name] == reason], reason)
@@ -82,12 +82,18 @@ def take_back(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -
     """Resume those of the nodes that were drained here for one of the reasons, and open partitions closed here."""
     found = joined.states()
     joined.resume(sorted(n for n in nodes if n in found and found[n]["reason"] in reasons and _drained(found[n])))
-    closed = set(json.loads(PARTITIONS.read_text())) if PARTITIONS.exists() else set()
+    closed = _closed()
     for name in sorted(closed & partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=UP")
         say(f"partition {name} takes jobs again")
     if closed:
-        write(PARTITIONS, json.dumps(sorted(closed - partitions)) + "\n", quiet=True)
+        # What is not there any more has left: of that name, another one may come.
+        write(PARTITIONS, "[]\n", quiet=True)
+
+
+def _closed() -> set[str]:
+    """Names of partitions that were closed here."""
+    return set(json.loads(PARTITIONS.read_text())) if PARTITIONS.exists() else set()
 
 
 def _drained(state: joined.State) -> bool:
@@ -116,8 +122,7 @@ def _drain(names: list[str], reason: str) -> None:
 def _close(partitions: set[str]) -> None:
     """Let nothing new be submitted to partitions; remembered before, so that a kill in between is harmless."""
     if partitions:
-        ours = set(json.loads(PARTITIONS.read_text())) if PARTITIONS.exists() else set()
-        write(PARTITIONS, json.dumps(sorted(ours | partitions)) + "\n", quiet=True)
+        write(PARTITIONS, json.dumps(sorted(_closed() | partitions)) + "\n", quiet=True)
     for name in sorted(partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=DRAIN")
         say(f"partition {name} takes no new jobs")
