@@ -120,14 +120,20 @@ class SlurmCluster(pulumi.ComponentResource):
     def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Wait for the compute nodes, those that share the controller's machine included.
 
-        What makes it wait again stands in its input: another boot of a node, other files, users or set-up.
+        What makes it wait again stands in its input: another boot of a node or of the controller, which knows no node
+        at first, other files, users or set-up.
         """
         nodes = [
             {"name": m.spec.name, "address": m.address, "host_key": m.host_key, "boot": m.boot_id}
             for m in self._args.machines
             if "node" in m.spec.roles
         ]
-        told = {"config": self._digest, "setup": setup.version(), "users": payload.users(self._args.config)}
+        told = {
+            "boot": controller.boot_id,
+            "config": self._digest,
+            "setup": setup.version(),
+            "users": payload.users(self._args.config),
+        }
         stdin = pulumi.Output.json_dumps(
             {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": told}, indent=1
         )

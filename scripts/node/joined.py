@@ -11,7 +11,7 @@ from typing import TypedDict
 
 import board
 import ghosts
-from system import SetupError, run, say, wait
+from system import SetupError, run, say, succeeds, wait
 
 CLUSTER_KEY = Path("/root/.ssh/hpc_cluster")
 # Base states of sinfo(1) in which a node takes or runs jobs. MIXED and ALLOCATED: an `up` beside running jobs.
@@ -57,6 +57,8 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
     others after `seconds`.
     """
     end = time.monotonic() + seconds
+    # After a boot of this machine it is not there at once.
+    wait("slurmctld", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
     order = board.orders()["digest"]
     pending = {node["name"]: node for node in nodes}
     told = -1
