@@ -104,6 +104,10 @@ class Cluster:
         """The preview, as programs read it."""
         return json.loads(self.hpc("preview", "--json").stdout)
 
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """./hpc with these words, however it ends."""
+        return self._call(list(words), check=False)
+
     def _call(
         self, arguments: list[str], *, check: bool = True, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
