@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from cluster.config.cluster import ClusterConfig
+from cluster.config.described import texts
 from cluster.config.findings import Location, flow
 from cluster.config.section import Section
 
@@ -46,7 +47,7 @@ def description(location: Location) -> str:
     """What the models say of the key at a location, with an example if they have one."""
     section = section_at(location[:-1])
     field = section.model_fields.get(str(location[-1])) if section and location else None
-    if field is None:
+    if section is None or field is None:
         return ""
-    text = " ".join((field.description or "").split())
+    text = " ".join((field.description or texts(section).get(str(location[-1]), "")).split())
     return f"{text.rstrip('.')}, e.g. {flow(field.examples[0])}" if field.examples else text

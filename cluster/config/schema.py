@@ -4,12 +4,16 @@ Made from the models, so it can't drift from them; `docs/schema/cluster.schema.j
 """
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from cluster.config.cluster import ClusterConfig
+from cluster.config.described import texts
 from cluster.config.findings import ROOT
+from cluster.config.section import Section
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,6 +45,7 @@ class _Schema(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """Schema of Pulumi.<stack>.yaml."""
+    _describe(ClusterConfig)
     cluster = ClusterConfig.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = cluster.pop("$defs")
     definitions["ClusterConfig"] = cluster
@@ -71,6 +76,23 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+@cache
+def _describe(section: type[Section]) -> None:
+    """Give the fields of a section, and of all sections below it, the texts that stand under them."""
+    for name, field in section.model_fields.items():
+        for below in _sections(field.annotation):
+            _describe(below)
+        field.description = field.description or texts(section).get(name)
+    section.model_rebuild(force=True)
+
+
+def _sections(annotation: Any) -> Iterator[type[Section]]:  # noqa: ANN401 - annotations are of any type
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections(part)
 
 
 def _tidy(key: dict[str, Any]) -> None:

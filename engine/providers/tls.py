@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
 from engine.diff import Diff, differences
 from engine.providers.base import CheckFailed, Context, Provider
 from engine.values import Props
 
-_CURVES = {"P224": ec.SECP224R1, "P256": ec.SECP256R1, "P384": ec.SECP384R1, "P521": ec.SECP521R1}
+_CURVES = {"P224": "SECP224R1", "P256": "SECP256R1", "P384": "SECP384R1", "P521": "SECP521R1"}
+"""Pulumi's names of curves, and cryptography's."""
 
 
 class PrivateKey(Provider):
@@ -28,11 +26,20 @@ class PrivateKey(Provider):
         return Diff(replaces=tuple(change.path for change in differences(olds, news)))
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:  # noqa: ARG002
+        # Slow to import, and a preview makes no key.
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            PublicFormat,
+        )  # fmt: skip
+
         bits, curve = int(news.get("rsaBits", 2048)), news.get("ecdsaCurve", "P224")
         if news["algorithm"] == "ED25519":
             key = ed25519.Ed25519PrivateKey.generate()
         elif news["algorithm"] == "ECDSA":
-            key = ec.generate_private_key(_CURVES[curve]())
+            key = ec.generate_private_key(getattr(ec, _CURVES[curve])())
         else:
             key = rsa.generate_private_key(65537, bits)
         public = key.public_key()
