@@ -15,27 +15,28 @@ PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 def _run(ground: Ground) -> Answer:
     (size,) = ground.pick((32,), (2,))
     cluster = ground.cluster("look", sized(size))
-    _, count = _preview(ground, ROOT, cluster.name, cluster.file)
+    _, (machines, commands) = _preview(ground, ROOT, cluster.name, cluster.file)
     bare = ground.root / "files/Pulumi.bare.yaml"
-    bare.write_text(json.dumps({"config": {"bare:resources": count}}))
+    bare.write_text(json.dumps({"config": {"bare:machines": machines, "bare:commands": commands}}))
     ours: list[float] = []
     theirs: list[float] = []
     for _ in ground.rounds(7):
         took, there = _preview(ground, PROGRAMS / "bare", "bare", bare)
-        if there != count:
-            raise RuntimeError(f"the bare program has {there} resources, ours {count}")
+        if there != (machines, commands):
+            raise RuntimeError(f"the bare program has {there} resources, ours {machines} and {commands}")
         theirs.append(took)
         ours.append(_preview(ground, ROOT, cluster.name, cluster.file)[0])
-    ground.say(f"{count} resources: ours {ours[-1]:.1f} s, bare {theirs[-1]:.1f} s")
+    ground.say(f"{machines + commands} resources: ours {ours[-1]:.1f} s, bare {theirs[-1]:.1f} s")
     mine, other = Series(name="our program", values=tuple(ours)), Series(name="bare program", values=tuple(theirs))
     return [mine, other], [Claim(what="preview, ours to a bare program", value=ratio(mine, other), limit=1.5, unit="x")]
 
 
-def _preview(ground: Ground, project: Path, stack: str, file: Path) -> tuple[float, int]:
-    """Seconds of a whole process that previews a stack, and how many resources that has."""
+def _preview(ground: Ground, project: Path, stack: str, file: Path) -> tuple[float, tuple[int, int]]:
+    """Seconds of a whole process that previews a stack; how many dynamic resources that has, and how many others."""
     command = [sys.executable, "-m", "bench.programs.previewed", str(project), stack, str(file)]
     took, out = ground.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
-    return took, int(out)
+    dynamic, others = map(int, out.split())
+    return took, (dynamic, others)
 
 
 CASE = Case(name="preview", title="Preview of 32 nodes against a bare program with as many resources", run=_run)

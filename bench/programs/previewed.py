@@ -1,13 +1,25 @@
-"""Previews a stack on the embedded engine and prints how many resources it has: PROJECT STACK STACK_FILE."""
+"""Previews a stack on the embedded engine: PROJECT STACK STACK_FILE.
+
+Prints how many dynamic resources it has, which are machines and what belongs to them, and how many others.
+"""
 
 import os
 import sys
 from pathlib import Path
 
 from engine import Workspace
+from engine.events import Event, Planned
 
 if __name__ == "__main__":
     project, stack, file = sys.argv[1:]
+    types: list[str] = []
+
+    def count(event: Event) -> None:
+        """Note the type of every resource but the stack itself."""
+        if isinstance(event, Planned) and event.type != "pulumi:pulumi:Stack":
+            types.append(event.type)
+
     backend = f"file://{os.environ['HPC_HOME']}"
-    result = Workspace(Path(project), backend=backend).stack(stack, Path(file)).preview(lambda _event: None).check()
-    print(sum(result.counts.values()))
+    Workspace(Path(project), backend=backend).stack(stack, Path(file)).preview(count).check()
+    dynamic = sum(type_.startswith("pulumi-python:dynamic") for type_ in types)
+    print(dynamic, len(types) - dynamic)

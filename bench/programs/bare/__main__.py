@@ -1,7 +1,39 @@
-"""Registers as many resources as the stack says (the stack itself counts): commands that are never run."""
+"""What a person would write who has the machines' names in a list: no configuration to check, nothing to derive.
+
+As many machines as the stack says, each with the files of the set-up, as ours have them, and as many commands.
+"""
+
+from pathlib import Path
 
 import pulumi
-from pulumi_command import local
+from pulumi.dynamic import CreateResult, Resource, ResourceProvider
+from pulumi_command import remote
 
-for number in range(pulumi.Config().require_int("resources") - 1):
-    local.Command(f"command-{number}", create="true")
+SETUP = Path(__file__).parents[3] / "scripts/node"
+
+
+class MachineProvider(ResourceProvider):
+    """Makes nothing: this program is previewed only."""
+
+    def create(self, props: dict[str, object]) -> CreateResult:
+        """The machine, as if it were there."""
+        return CreateResult("machine", props)
+
+
+class Machine(Resource):
+    """A machine and its files."""
+
+    boot_id: pulumi.Output[str]
+
+    def __init__(self, name: str, files: dict[str, str]) -> None:
+        super().__init__(MachineProvider(), name, {"files": files, "boot_id": None})
+
+
+config = pulumi.Config()
+files = {path.name: path.read_text() for path in sorted(SETUP.iterdir()) if path.is_file()}
+machines = [Machine(f"machine-{number}", files) for number in range(config.require_int("machines"))]
+connection = remote.ConnectionArgs(host="10.0.0.1", user="root", private_key=pulumi.Output.secret("none"))
+for number in range(config.require_int("commands")):
+    remote.Command(
+        f"command-{number}", connection=connection, create="true", triggers=[machines[number % len(machines)].boot_id]
+    )
