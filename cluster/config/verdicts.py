@@ -198,7 +198,7 @@ def user(edit: Edit) -> Consequence:
     if edit.old is None:
         return nothing("the user is made on every machine; nobody else notices")
     return nothing(
-        "the account goes, the home folder stays; `up` fails while the user has jobs or processes, so end them first",
+        "the account goes, the home folder stays; while the user has jobs, `up` fails before it changes anything",
         f"./hpc ssh {{stack}} controller -- scancel --user={edit.name}",
     )
 

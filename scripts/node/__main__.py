@@ -56,6 +56,7 @@ def configure(payload: dict[str, Any]) -> None:
     controls = "controller" in roles
     shared = {mount["target"] for mount in payload["mounts"]}
     if controls:
+        drain.refuse_busy(users.leaving(payload["users"]))
         slurmctld.prepare()
         database.configure()  # only asked for: it comes up while the rest is done
     mounts.mount_all(payload["mounts"])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import joined
 import slurmconf
-from jobs import Job, everywhere, left
+from jobs import ENDED, Job, everywhere, left
 from system import SetupError, run, say, succeeds, wait, write
 
 PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
@@ -61,6 +61,29 @@ def leave(name: str) -> None:
     _wait({name}, set(), float(PATIENCE.read_text()) if PATIENCE.exists() else DEFAULT_SECONDS)
     if joined.states().get(name, {}).get("reason") in joined.OURS:
         run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={joined.REMADE}")
+
+
+def refuse_busy(users: set[str]) -> None:
+    """Nothing, unless a user who leaves has jobs: sacctmgr would refuse, and nodes could not remove the account.
+
+    Raises SetupError naming the jobs, before anything is changed.
+    """
+    if not users or not succeeds("scontrol", "ping"):
+        return
+    busy = [job for job in everywhere() if job.user in users and job.state not in ENDED]
+    if busy:
+        names = ",".join(sorted({job.user for job in busy}))
+        raise SetupError(
+            "\n".join(
+                [
+                    f"{names} leaves the cluster and has jobs:",
+                    *(f"  {job}" for job in busy),
+                    "Nothing was changed.",
+                    f"  to end them:      scancel --user={names} (on the controller), then `up`",
+                    "  to let them be:   put the user back, and take the user away when they have ended",
+                ]
+            )
+        )
 
 
 def settle(conf: str) -> None:

@@ -61,6 +61,11 @@ def converge(users: list[User], groups: list[Group], *, homes: bool) -> bool:
     return any(changed)
 
 
+def leaving(users: list[User]) -> set[str]:
+    """Names of those that we made and that are not among `users`."""
+    return _managed()["users"] - {user["name"] for user in users}
+
+
 def _managed() -> dict[str, set[str]]:
     found = json.loads(MANAGED.read_text()) if MANAGED.exists() else {}
     return {"users": set(found.get("users", [])), "groups": set(found.get("groups", []))}

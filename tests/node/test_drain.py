@@ -107,3 +107,20 @@ class TestComingBack:
 def test_the_clusters_name_and_partitions_are_read():
     assert slurmconf.cluster(CONF) == "dev"
     assert slurmconf.partitions(CONF) == {"cpu", "gpu"}
+
+
+class TestUsersWhoLeave:
+    """One with jobs is told of before anything is changed: neither the database nor a node could let go of him."""
+
+    @pytest.fixture(autouse=True)
+    def _slurmctld(self, monkeypatch):
+        monkeypatch.setattr(drain, "succeeds", lambda *_: True)
+        monkeypatch.setattr(drain, "everywhere", lambda: jobs.parse(SQUEUE))
+
+    def test_are_refused_while_they_have_jobs(self):
+        with pytest.raises(drain.SetupError, match=r"(?s)alice leaves.*job 17 of alice on .*scancel --user=alice"):
+            drain.refuse_busy({"alice", "dave"})
+
+    def test_may_go_without(self):
+        drain.refuse_busy({"dave"})
+        drain.refuse_busy(set())
