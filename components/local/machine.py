@@ -12,7 +12,7 @@ from components.local.host.design import Design, Facts
 from components.local.host.layer import File
 from components.local.host.packages import require_host
 from components.local.resource import LocalResource, changed, given
-from components.machine import Boot
+from components.machine import Boot, BootFile
 
 ANEW = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
 """Inputs that only a new machine takes."""
@@ -92,7 +92,21 @@ def design(props: Mapping[str, Any]) -> Design:
 def _file(file: Mapping[str, Any]) -> File:
     if "link" in file:
         return File(link=file["link"])
-    return File(content=file["content"], mode=int(file["mode"], 8), owner=file["owner"])
+    return File(
+        content=file["content"], mode=int(file.get("mode", f"{File.mode:o}"), 8), owner=file.get("owner", File.owner)
+    )
+
+
+def _told(file: BootFile) -> dict[str, pulumi.Input[str]]:
+    """A file as an input: what is as usual is left out, since every machine has dozens of them."""
+    if file.link is not None:
+        return {"link": file.link}
+    told: dict[str, pulumi.Input[str]] = {"content": file.content}
+    if file.mode != File.mode:
+        told["mode"] = f"{file.mode:04o}"
+    if file.owner != File.owner:
+        told["owner"] = file.owner
+    return told
 
 
 class LocalMachine(LocalResource, module="local", name="Machine"):
@@ -116,12 +130,7 @@ class LocalMachine(LocalResource, module="local", name="Machine"):
             "prefix": prefix,
             "image": image,
             "authorized_keys": authorized_keys,
-            "files": {
-                path: {"link": file.link}
-                if file.link is not None
-                else {"content": file.content, "mode": f"{file.mode:04o}", "owner": file.owner}
-                for path, file in files.items()
-            },
+            "files": {path: _told(file) for path, file in files.items()},
             "os_release": os_release,
             "devices": [dict(device) for device in devices],
             "orderly": orderly,
