@@ -15,6 +15,10 @@ _ELSEWHERE = {"hpc-node"}
 """Tries again by itself until the machine has joined: a set-up that failed, and told as such."""
 
 
+_TOLD = {"slurmctld", "slurmdbd", "mariadb"}
+"""Where they do not run, that is told, with how often they were started."""
+
+
 def controller(seen: Sights) -> Iterator[Finding]:
     """slurmctld, slurmdbd and MariaDB."""
     one = seen.controller
@@ -75,7 +79,7 @@ def restarting(seen: Sights) -> Iterator[Finding]:
     """Daemons that end again and again, and that systemd starts each time."""
     for one in seen.machines:
         for name, unit in (one.part("daemons") or {}).items():
-            if unit["restarts"] < RESTARTS or name in _ELSEWHERE:
+            if unit["restarts"] < RESTARTS or name in _ELSEWHERE or (name in _TOLD and not _active(unit)):
                 continue
             if unit["sub"] != "auto-restart" and one.facts["time"] - unit["started"] > LATELY:
                 continue

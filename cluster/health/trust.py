@@ -73,12 +73,19 @@ def keys(seen: Sights) -> Iterator[Finding]:
     right = known.get(seen.controller.name) or Counter(known.values()).most_common(1)[0][0]
     for one in seen.machines:
         if one.told and known.get(one.name, "") != right and one.part("munge") is not None:
-            what = "has another MUNGE key than the controller" if one.name in known else "has no MUNGE key"
+            if one.name not in known:
+                yield Finding(
+                    id="munge-key",
+                    where=(one.name,),
+                    what="has no MUNGE key: its set-up has not come that far",
+                    todo=f"./hpc up {seen.stack}",
+                )
+                continue
             again = f"./hpc ssh {seen.stack} {one.name} -- systemctl restart hpc-node"
             yield Finding(
                 id="munge-key",
                 where=(one.name,),
-                what=f"{what}: it can't be believed, and believes nobody",
+                what="has another MUNGE key than the controller: it can't be believed, and believes nobody",
                 todo=again if one.roles == ("node",) else f"./hpc drift {seen.stack} --mend",
                 note="It installs again the key that the stack gave it.",
             )

@@ -22,7 +22,8 @@ PROPERTIES = (
 
 def of(roles: list[str]) -> list[str]:
     """The units that a machine of these roles runs."""
-    found = dict.fromkeys(unit for role in roles for unit in OF[role])
+    # A machine whose set-up has not ended is nothing yet.
+    found = dict.fromkeys([*(unit for role in roles for unit in OF[role]), "munge", "ssh"])
     return [*found, *(JOINING if roles == ["node"] else ())]
 
 

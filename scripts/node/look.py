@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -191,12 +192,18 @@ def _versions() -> dict[str, str]:
     found = {
         "os": os_release.get("PRETTY_NAME", "").strip('"'),
         "kernel": platform.release(),
-        "slurm": run("scontrol", "--version").split()[-1],
+        "slurm": _slurm(),
         "munge": run("munge", "--version").split()[0],
     }
     if _exists(Path("/usr/sbin/mariadbd")):
         found["mariadb"] = run("mariadbd", "--version").partition("Ver ")[2].split("-")[0]
     return found
+
+
+def _slurm() -> str:
+    """The version, from a daemon where there is one: commands look for slurm.conf first, and wait for it."""
+    program = next((name for name in ("slurmctld", "slurmd") if shutil.which(name)), "scontrol")
+    return run(program, "-V", timeout=2).split()[-1]
 
 
 def _files(*, controls: bool) -> dict[str, Any]:

@@ -110,6 +110,10 @@ class TestDaemons:
         found = only(seen)
         assert found.id == "daemon-restarting"
         assert "slurmdbd ends again and again: it was started 4 times" in found.what
+        unit.update(state="activating", sub="auto-restart")
+        assert only(seen).id == "slurmdbd-down", "told once"
+        assert "started 4 times" in only(seen).what
+        unit.update(state="active", sub="running")
         unit.update(started=NOW - 86400)
         assert findings(seen) == [], "what it did yesterday is history"
 

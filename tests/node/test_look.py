@@ -98,6 +98,7 @@ def test_units_as_systemd_shows_them():
 
 def test_a_machine_with_two_roles_has_the_daemons_of_both():
     assert daemons.of(["controller", "node"]) == ["munge", "mariadb", "slurmdbd", "slurmctld", "ssh", "slurmd"]
+    assert daemons.of([]) == ["munge", "ssh"], "one whose set-up has not ended"
     assert daemons.of(["node"]) == ["munge", "slurmd", "ssh", "hpc-node", "hpc-watch"]
 
 
