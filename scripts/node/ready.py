@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypedDict
@@ -9,6 +10,7 @@ from typing import TypedDict
 from system import SetupError, run, say
 
 PATIENCE = 120  # seconds for one job that has an idle node to run on
+_WORKING = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 
 
 class Probe(TypedDict):
@@ -18,6 +20,14 @@ class Probe(TypedDict):
     user: str
     account: str
     qos: str
+
+
+class Trial(enum.Enum):
+    """What can be tried in a partition."""
+
+    RUN = "a job"
+    ASK = "whether a job would be accepted"
+    NONE = "nothing"
 
 
 def prove(probes: list[Probe]) -> None:
@@ -33,23 +43,14 @@ def _prove(probe: Probe) -> str:
     if not probe["user"]:
         say(f"partition {name}: nobody of the stack may use it, so no job was tried")
         return ""
-    idle = run("sinfo", "--noheader", "--partition", name, "--states", "idle", "--format", "%D").split()
-    # Beside a full cluster a job would wait for hours: asking whether it could run is all that can be asked then.
-    busy = not idle or idle == ["0"]
+    trial = _trial(run("sinfo", "--noheader", "--partition", name, "--Node", "--format", "%T").split())
+    if trial is Trial.NONE:
+        say(f"partition {name}: no node takes jobs, so none was tried{_drained(name)}")
+        return ""
+    busy = trial is Trial.ASK
     command = [
-        "--partition",
-        name,
-        "--nodes",
-        "1",
-        "--ntasks",
-        "1",
-        "--time",
-        "1",
-        "--job-name",
-        "hpc-ready",
-        "--chdir",
-        "/",
-    ]
+        "--partition", name, "--nodes", "1", "--ntasks", "1", "--time", "1", "--job-name", "hpc-ready", "--chdir", "/",
+    ]  # fmt: skip
     command += ["--account", probe["account"]] if probe["account"] else []
     command += ["--qos", probe["qos"]] if probe["qos"] else []
     program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
@@ -66,6 +67,17 @@ def _prove(probe: Probe) -> str:
         return f"partition {name}: a job of {probe['user']}'s failed:\n{said}{_drained(name)}"
     say(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
     return ""
+
+
+def _trial(states: list[str]) -> Trial:
+    """What to try in a partition whose nodes are in these states, as `sinfo --format %T` has them. A pure function.
+
+    Beside a full cluster a job would wait for hours: asking whether it could run is all that can be asked then. Nodes
+    that an operator has drained are for the operator to bring back, as `nodes` has it.
+    """
+    if "idle" in states:
+        return Trial.RUN
+    return Trial.ASK if any(state.startswith(_WORKING) for state in states) else Trial.NONE
 
 
 def _drained(partition: str) -> str:

@@ -1,0 +1,20 @@
+"""What the proof of a partition tries: a job where one can run, else no more than can be known."""
+
+import pytest
+import ready
+
+
+@pytest.mark.parametrize(
+    ("states", "trial"),
+    [
+        (["idle"], "RUN"),
+        (["drained", "idle", "down*"], "RUN"),
+        (["allocated", "mixed"], "ASK"),
+        (["drained", "completing"], "ASK"),
+        (["idle*", "drained"], "ASK"),
+        (["drained", "draining", "down", "drained*"], "NONE"),
+        ([], "NONE"),
+    ],
+)
+def test_a_job_is_tried_where_a_node_is_free(states: list[str], trial: str) -> None:
+    assert ready._trial(states) is ready.Trial[trial]
