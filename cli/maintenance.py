@@ -86,17 +86,17 @@ def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
             console.line(f"{node.name}: is {node.word}; there is nothing to resume")
     if not wanted:
         return
-    held = [node for node in wanted if node.states & {"DRAIN", "DOWN", "FAIL"}]
+    held = [node.name for node in wanted if node.held]
     if held:
-        scheduler.set(held, "RESUME")
+        scheduler.resume(held)
     names = [node.name for node in wanted]
     stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_SETTLE_SECONDS)
     # A node that only does not answer is not helped by it; and it would end the jobs that run there.
-    shaken = [node for node in stuck if node.states & {"DRAIN", "COMPLETING", "DOWN", "FAIL"} and not node.busy]
+    shaken = [node for node in stuck if (node.held or "COMPLETING" in node.states) and not node.busy]
     if shaken:
         console.note(f"{compress(node.name for node in shaken)}: RESUME was not enough; DOWN first, then RESUME ...")
         scheduler.set(shaken, "DOWN", UNDRAINING)
-        scheduler.set(shaken, "RESUME")
+        scheduler.resume([node.name for node in shaken])
     if stuck:
         stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_UNDRAIN_SECONDS)
     now = scheduler.nodes()

@@ -43,11 +43,10 @@ def reboot(
     console.note(f"Rebooting {compress(told)} ...")
     late = _await(scheduler, told, before, patience)
     back = [name for name in told if name not in late]
-    if set(back) & set(ours):
-        scheduler.set([name for name in back if name in ours], "RESUME")
-    weak = scheduler.wait(
-        [name for name in back if name in ours], lambda node: node.fine, say=_waiting, seconds=patience
-    )
+    to_serve = [name for name in back if name in ours]
+    if to_serve:
+        scheduler.resume(to_serve)
+    weak = scheduler.wait(to_serve, lambda node: node.fine, say=_waiting, seconds=patience)
     _report(scheduler, names, told, {*late, *(node.name for node in weak)}, time.monotonic() - start)
 
 
@@ -70,7 +69,7 @@ def _clear(scheduler: Scheduler, names: list[str], fresh: list[str], how: str, *
     if busy and not force:
         # They began between our look and the drain.
         if fresh:
-            scheduler.set(fresh, "RESUME")
+            scheduler.resume(fresh)
         maintenance.refuse_busy(busy, how)
     if busy:
         console.note("\n".join(["Ending:", *busy_lines(busy)]))

@@ -62,6 +62,21 @@ class Scheduler:
         words = ["scontrol", "update", f"NodeName={names}", f"State={state}", *([f"Reason={reason}"] if reason else [])]
         self.ask(shlex.join(words))
 
+    def resume(self, names: Sequence[str]) -> None:
+        """Have slurmctld resume nodes; those that it has resumed by itself meanwhile are as wanted.
+
+        Raises:
+            CliError: slurmctld refused one that is still held; in its own words.
+        """
+        try:
+            self.set(names, "RESUME")
+        except CliError:
+            # It answers so for a node that is in service, as one is that was down and has just registered.
+            now = self.nodes()
+            held = [name for name in names if name in now and now[name].held]
+            if held:
+                self.set(held, "RESUME")
+
     def end(self, jobs: Iterable[Job]) -> None:
         """Have jobs wait again where they can be run anew, and cancel those that cannot."""
         for job in jobs:

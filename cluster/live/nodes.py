@@ -69,6 +69,11 @@ class Node:
         return "DRAIN" in self.states
 
     @property
+    def held(self) -> bool:
+        """Whether RESUME means something to it."""
+        return bool(self.states & {"DRAIN", "DOWN", "FAIL"})
+
+    @property
     def busy(self) -> tuple[Job, ...]:
         """Its running jobs."""
         return tuple(job for job in self.jobs if job.running)

@@ -111,6 +111,22 @@ class TestNodes:
         assert "nothing to resume" in hpc("nodes", "dev", "resume", "cpu-0").out
         assert asked() == []
 
+    def test_a_node_that_slurmctld_resumed_by_itself_meanwhile_is_as_wanted(
+        self, hpc: Hpc, up: None, tool: Tool, tmp_path: Path
+    ):
+        idle = NODES.replace("State=IDLE+DRAIN", "State=IDLE")
+        (tmp_path / "drained").write_text(NODES)
+        (tmp_path / "idle").write_text(idle)
+        # Between our look and our word the node came back: slurmctld refuses the word.
+        tool(
+            "ssh",
+            f"cd {tmp_path}; for line; do :; done; case $line in\n"
+            '*--oneliner*) cat "$(test -e told && echo idle || echo drained)" ;;\n'
+            "*) touch told; echo 'Invalid node state specified' >&2; exit 1 ;;\nesac",
+        )
+        ended = hpc("nodes", "dev", "resume", "cpu-1")
+        assert (ended.code, ended.out) == (0, "dev-cpu-1: idle\n"), ended.err
+
     def test_all_errors_come_at_once(self, hpc: Hpc, asked: Callable[[], list[str]]):
         ended = hpc("nodes", "dev", "drain", "--json")
         assert ended.code == 1

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cli import remote
+from cli.cluster import Cluster as Entered
+from cli.cluster import from_outputs
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
@@ -28,11 +31,13 @@ def made(clusters: Callable[..., Cluster]) -> Iterator[Cluster]:
         accounting={"accounts": [{"name": "research"}]},
     )
     cluster.up()
+    _ENTERED.clear()
     yield cluster
     cluster.hpc("destroy", check=False)
 
 
 _BEGUN: list[str] = []
+_ENTERED: dict[str, Entered] = {}
 
 
 @pytest.fixture
@@ -41,9 +46,9 @@ def day(made: Cluster) -> Iterator[Cluster]:
     yield made
     if _BEGUN:
         _BEGUN.clear()
-        made.ssh("controller", "scontrol update nodename=ALL state=resume 2>/dev/null || true")
+        ask(made, "controller", "scontrol update nodename=ALL state=resume 2>/dev/null || true")
         wait = "timeout 30 sh -c 'while squeue -h | grep .; do sleep 0.2; done'"
-        made.ssh("controller", f"scancel --state=pending; scancel --state=running; {wait}")
+        ask(made, "controller", f"scancel --state=pending; scancel --state=running; {wait}")
 
 
 def said(cluster: Cluster, *words: str, code: int = 0) -> str:
@@ -63,13 +68,25 @@ def job(cluster: Cluster, *options: str, node: str = "cpu-0") -> str:
     return number
 
 
+def ask(cluster: Cluster, machine: str, line: str) -> str:
+    """What a line prints that root runs on a machine, without a process of ./hpc's for each look."""
+    entered = _ENTERED.get(cluster.name) or from_outputs(
+        cluster.name, json.loads(cluster.call("outputs", cluster.name, "--json", "--show-secrets").stdout)
+    )
+    _ENTERED[cluster.name] = entered
+    return remote.capture(entered.machine(machine), entered.admin_key, line, seconds=60).out.strip()
+
+
 def state(cluster: Cluster, number: str) -> str:
-    return cluster.run("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T", check=False)
+    return ask(cluster, "controller", f"squeue --noheader --states=all --jobs={number} --format=%T")
 
 
 def node(cluster: Cluster, name: str) -> dict[str, str]:
-    rows = json.loads(cluster.call("nodes", cluster.name, "--json").stdout)
-    return next(row for row in rows if row["node"] == f"{cluster.name}-{name}")
+    """States (IDLE+DRAIN) and reason of a node."""
+    line = f"sinfo --noheader --nodes={cluster.name}-{name} --format='%E' | head -n 1"
+    states = f"scontrol --oneliner show node {cluster.name}-{name} | grep -o ' State=[^ ]*'"
+    reason, states = ask(cluster, "controller", f"{line}; {states}").split("\n")
+    return {"reason": reason, "states": states}
 
 
 class TestLogs:
@@ -92,7 +109,7 @@ class TestLogs:
         assert " | " not in text
 
     def test_a_log_that_is_not_there_and_one_without_news_are_named(self, day: Cluster):
-        day.ssh("cpu-0", "mv /var/log/slurm/prolog.log /root/ 2>/dev/null; true")
+        ask(day, "cpu-0", "mv /var/log/slurm/prolog.log /root/ 2>/dev/null; true")
         assert "day-cpu-0: there is no /var/log/slurm/prolog.log" in said(day, "logs", "prolog")
         assert "day-controller: nothing since 0s in" in said(day, "logs", "mariadb", "--since", "0s")
 
@@ -105,18 +122,18 @@ class TestLogs:
             )  # fmt: skip
             followers = "pgrep -x tail || true"
             for name in ("cpu-0", "gpu-0"):
-                eventually(lambda name=name: day.ssh(name, followers) != "", seconds=LATE, what="a follower")
+                eventually(lambda name=name: ask(day, name, followers) != "", seconds=LATE, what="a follower")
             line = "[2099-01-01T00:00:00.000] from a test"
-            day.ssh("gpu-0", f"echo '{line}' >>/var/log/slurm/slurmd.log")
+            ask(day, "gpu-0", f"echo '{line}' >>/var/log/slurm/slurmd.log")
             eventually(lambda: f"day-gpu-0 | {line}" in shown.read_text(), seconds=LATE, what="the line")
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 128 + signal.SIGINT
         for name in ("cpu-0", "gpu-0"):
-            eventually(lambda name=name: day.ssh(name, followers) == "", seconds=LATE, what="no follower")
-        day.ssh("gpu-0", "sed -i /2099/d /var/log/slurm/slurmd.log")
+            eventually(lambda name=name: ask(day, name, followers) == "", seconds=LATE, what="no follower")
+        ask(day, "gpu-0", "sed -i /2099/d /var/log/slurm/slurmd.log")
 
     def test_a_machine_that_is_dead_does_not_keep_the_others(self, day: Cluster):
-        day.ssh("gpu-0", "systemctl stop ssh.socket ssh 2>/dev/null || systemctl kill --kill-whom=main ssh")
+        ask(day, "gpu-0", "systemctl stop ssh.socket ssh 2>/dev/null || systemctl kill --kill-whom=main ssh")
         try:
             text = said(day, "logs", "slurmd")
         finally:
@@ -133,7 +150,7 @@ class TestNodes:
         assert f"day-cpu-0: job {number} (mine) of alice: running for" in refused
         assert "left" in refused
         assert "nothing was done" in said(day, "nodes", "reboot", "cpu-0", code=1)
-        assert node(day, "cpu-0")["reason"] is None
+        assert node(day, "cpu-0")["reason"] == "none"
         assert "draining, 1 job still running" in said(day, "nodes", "drain", "cpu-0", "--reason", "fan", "--force")
         assert node(day, "cpu-0")["reason"] == "fan"
         assert "nothing was done" in said(day, "nodes", "resume", "cpu-0", code=1)
@@ -148,7 +165,7 @@ class TestNodes:
         )  # fmt: skip
         eventually(lambda: "DRAIN" in node(day, "cpu-0")["states"], seconds=LATE, what="the drain")
         assert process.poll() is None
-        day.ssh("controller", f"scancel {number}")
+        ask(day, "controller", f"scancel {number}")
         text, _ = process.communicate(timeout=60)
         assert f"Waiting for job {number} of alice on day-cpu-0" in text
         assert text.splitlines()[-1] == "day-cpu-0: drained"
@@ -158,17 +175,17 @@ class TestNodes:
 
     def test_a_stuck_node_is_set_down_and_resumed(self, day: Cluster):
         number = job(day)
-        day.ssh("cpu-0", "systemctl kill --kill-whom=main --signal=STOP slurmd")
-        day.ssh("controller", f"scancel {number}; scontrol update nodename=day-cpu-0 state=drain reason=stuck")
+        ask(day, "cpu-0", "systemctl kill --kill-whom=main --signal=STOP slurmd")
+        ask(day, "controller", f"scancel {number}; scontrol update nodename=day-cpu-0 state=drain reason=stuck")
         eventually(lambda: "COMPLETING" in node(day, "cpu-0")["states"], seconds=LATE, what="completing")
         process = subprocess.Popen(
             [str(ROOT / "hpc"), "nodes", day.name, "resume", "cpu-0"],
             env=day.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         done = "grep -c 'update_node: node day-cpu-0 state set to DOWN' /var/log/slurm/slurmctld.log || true"
-        before = int(day.ssh("controller", done))
-        eventually(lambda: int(day.ssh("controller", done)) > before, seconds=LATE, what="DOWN")
-        day.ssh("cpu-0", "systemctl kill --kill-whom=main --signal=CONT slurmd")
+        before = int(ask(day, "controller", done))
+        eventually(lambda: int(ask(day, "controller", done)) > before, seconds=LATE, what="DOWN")
+        ask(day, "cpu-0", "systemctl kill --kill-whom=main --signal=CONT slurmd")
         text, _ = process.communicate(timeout=60)
         assert "RESUME was not enough" in text
         assert text.splitlines()[-1] == "day-cpu-0: idle"
@@ -192,7 +209,7 @@ class TestNodes:
         refused = said(day, "nodes", "drain", "cpu-[0-1]", "gppu-0", "--reason", "x", code=1)
         assert "no node 'cpu-1'" in refused
         assert "no node 'gppu-0'. Did you mean day-gpu-0?" in refused
-        assert node(day, "cpu-0")["reason"] is None
+        assert node(day, "cpu-0")["reason"] == "none"
 
 
 class TestUsage:
@@ -201,8 +218,8 @@ class TestUsage:
         day.run("srun", "-n1", "sleep", "2")
         day.run("srun", "-p", "gpu", "--gpus=2", "-n1", "sleep", "1")
         last = "sacct -X -P -n -a -S now-1hours -u alice -o jobid,elapsedraw,state,alloccpus,alloctres | tail -n 1"
-        eventually(lambda: "gres/gpu=2" in day.ssh("controller", last), seconds=LATE, what="the job's record")
-        rows = day.ssh("controller", last.replace("tail -n 1", "cat")).splitlines()
+        eventually(lambda: "gres/gpu=2" in ask(day, "controller", last), seconds=LATE, what="the job's record")
+        rows = ask(day, "controller", last.replace("tail -n 1", "cat")).splitlines()
         cells = [row.split("|") for row in rows if "COMPLETED" in row]
         told = json.loads(said(day, "usage", "--json", "--by", "partition", "--user", "alice", "--since", "1h"))
         gpu = next(row for row in told["rows"] if row["partition"] == "gpu")
@@ -219,26 +236,27 @@ class TestAccounting:
         day.run("srun", "--job-name=kept", "true")
         early = job(day, "-n1", "--job-name=early")
         names = "sacct -X -a -n -P -S now-1hours -o jobname,state"
-        eventually(lambda: "early|RUNNING" in day.ssh("controller", names), seconds=LATE, what="the records")
+        eventually(lambda: "early|RUNNING" in ask(day, "controller", names), seconds=LATE, what="the records")
         file = tmp_path / "backup.sql.gz"
         assert "job records" in said(day, "accounting", "backup", str(file))
         assert file.stat().st_mode & 0o777 == 0o600
         late = job(day, "-n1", "--job-name=late")
-        eventually(lambda: "late|RUNNING" in day.ssh("controller", names), seconds=LATE, what="the record")
-        day.ssh(
+        eventually(lambda: "late|RUNNING" in ask(day, "controller", names), seconds=LATE, what="the record")
+        ask(
+            day,
             "controller",
             "mariadb slurm_acct_db -e \"DELETE FROM day_job_table WHERE job_name = 'kept'; DROP TABLE qos_table\"",
         )
-        assert "kept|" not in day.ssh("controller", names)
+        assert "kept|" not in ask(day, "controller", names)
         text = said(day, "accounting", "restore", str(file), "--yes")
         assert "what was there is kept on the controller: /var/lib/hpc/accounting/before-restore-" in text
-        listed = day.ssh("controller", names)
+        listed = ask(day, "controller", names)
         assert {"kept|COMPLETED", "early|RUNNING", "late|RUNNING"} <= set(listed.splitlines())
         assert (state(day, early), state(day, late)) == ("RUNNING", "RUNNING")
-        day.ssh("controller", f"scancel {late}")
+        ask(day, "controller", f"scancel {late}")
         day.run("srun", "-p", "gpu", "--job-name=after", "true")
         for line in ("late|CANCELLED", "after|COMPLETED"):
-            eventually(lambda line=line: line in day.ssh("controller", names), seconds=LATE, what=line)
+            eventually(lambda line=line: line in ask(day, "controller", names), seconds=LATE, what=line)
         assert "Nothing to do" in day.up()
 
     def test_it_is_for_this_cluster_whole_and_asked_for(self, day: Cluster, tmp_path: Path):
@@ -254,20 +272,21 @@ class TestAccounting:
     def test_a_cluster_made_anew_takes_the_old_ones_records(self, day: Cluster, tmp_path: Path):
         day.run("srun", "--job-name=ancient", "true")
         names = "sacct -X -a -D -n -P -S now-1hours -o jobid,jobname,state"
-        eventually(lambda: "ancient|COMPLETED" in day.ssh("controller", names), seconds=LATE, what="the record")
-        before = {line for line in day.ssh("controller", names).splitlines() if line.endswith("|COMPLETED")}
+        eventually(lambda: "ancient|COMPLETED" in ask(day, "controller", names), seconds=LATE, what="the record")
+        before = {line for line in ask(day, "controller", names).splitlines() if line.endswith("|COMPLETED")}
         file = tmp_path / "backup.sql.gz"
         said(day, "accounting", "backup", str(file))
         day.hpc("destroy")
         day.up()
+        _ENTERED.clear()
         number = job(day, "--job-name=young")
         said(day, "accounting", "restore", str(file), "--yes")
-        after = set(day.ssh("controller", names).splitlines())
+        after = set(ask(day, "controller", names).splitlines())
         assert before <= after
         assert f"{number}|young|RUNNING" in after
         # No number twice: sacct would show the newest of them only.
         numbers = [int(line.split("|")[0]) for line in before]
         assert int(day.run("sbatch", "--parsable", "--chdir=/tmp", "--wrap", "true")) > max(numbers)
         # Its own state agrees with the restored records: it starts again.
-        day.ssh("controller", "systemctl restart slurmctld")
+        ask(day, "controller", "systemctl restart slurmctld")
         eventually(lambda: state(day, number) == "RUNNING", seconds=LATE, what="slurmctld")
