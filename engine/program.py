@@ -27,6 +27,8 @@ class _Threads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Value], /, *args: Value, **kwargs: Value) -> Future[Value]:
         future: Future[Value] = Future()
+        # At work from here on: a future that can still be cancelled, as all are after a Ctrl-C, would take no result.
+        future.set_running_or_notify_cancel()
 
         def call() -> None:
             try:

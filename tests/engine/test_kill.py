@@ -1,14 +1,16 @@
 """A run may be killed at any moment: nothing is orphaned, and the next one heals what was left."""
 
+import asyncio
 import json
 import os
 import random
 import signal
+import threading
 import time
 
 import pytest
 
-from engine import events
+from engine import events, program
 
 
 def killed_while_creating(bench, name, *nodes):
@@ -165,3 +167,27 @@ def test_the_second_ctrl_c_stops_at_once_and_the_next_run_heals(bench):
     assert not healthy(bench)
     assert bench.up().ok
     assert set(bench.alive()) == {"a.0", "b.0"}
+
+
+def test_a_call_that_nobody_waits_for_any_more_ends_without_a_word(monkeypatch):
+    """After a Ctrl-C the loop is gone while steps still finish."""
+    complaints = []
+    monkeypatch.setattr(threading, "excepthook", complaints.append)
+    began, go_on = threading.Event(), threading.Event()
+
+    def work():
+        began.set()
+        go_on.wait(5)
+
+    loop = asyncio.new_event_loop()
+    waiting = loop.run_in_executor(program._Threads(), work)
+    assert began.wait(5)
+    waiting.cancel()
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    threads = [thread for thread in threading.enumerate() if thread.daemon]
+    go_on.set()
+    for thread in threads:
+        thread.join(0.5)
+    assert complaints == []
