@@ -97,7 +97,7 @@ def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, o
 
 
 def test_a_node_that_leaves_is_drained_and_its_job_finishes(edited: Cluster, long: str):
-    leaving = job(edited, "sleep 8", "--nodelist=edited-cpu-2")
+    leaving = job(edited, until_drained("edited-cpu-2"), "--nodelist=edited-cpu-2")
     edited.edit(lambda c: c["nodesets"]["cpu"].update(count=2))
     preview = edited.preview()
     assert sorted(step["name"] for step in preview["steps"] if step["op"] == "delete") == [
@@ -139,7 +139,7 @@ def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long
     edited.edit(lambda c: c["nodesets"].update(gpu={"machine_type": "local-2c-2gpu"}))
     edited.edit(lambda c: c["partitions"].update(gpu={"nodesets": ["gpu"]}))
     edited.up()
-    moving = job(edited, "sleep 6", "--partition=gpu", "--gpus=2")
+    moving = job(edited, until_drained("edited-gpu-0"), "--partition=gpu", "--gpus=2")
     edited.edit(lambda c: c["nodesets"]["gpu"].update(machine_type="local-2c-8gpu"))
     effects = edited.preview()["effects"]
     assert effects["worst"] == "replace"
@@ -177,6 +177,11 @@ def job(cluster: Cluster, script: str, *options: str) -> str:
     number = cluster.run("sbatch", *words, user="alice")
     eventually(lambda: state(cluster, number) == "RUNNING", seconds=20, what="the job's start")
     return number
+
+
+def until_drained(node: str) -> str:
+    """A script that ends soon after its node was drained, and with two minutes at the latest."""
+    return f"for i in $(seq 240); do sinfo -h -n {node} -o %T | grep -q drain && break; sleep 0.5; done; sleep 2"
 
 
 def state(cluster: Cluster, number: str) -> str:
