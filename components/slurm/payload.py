@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
-from cluster.config.people import default_account, unix_groups
+from cluster.config.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
 from components.slurm import setup
@@ -64,8 +64,15 @@ def configure(
     if "controller" in machine.roles:
         files = slurm_files(config, addresses)
         payload["drain_seconds"] = config.slurm.drain_seconds
+        payload["qos"] = partition_qos(config)
         payload["files"] = {name: text.splitlines() for name, text in files.items()}
     return _text(payload)
+
+
+def partition_qos(config: ClusterConfig) -> list[str]:
+    """QOS that slurm.conf names, and that must therefore be in the database before slurmctld reads it."""
+    named = {name for part in config.partitions.values() for name in (part.qos, *part.allow_qos) if name}
+    return sorted(named - {NORMAL})
 
 
 def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:

@@ -87,6 +87,7 @@ def control(payload: dict[str, Any]) -> None:
     slurmctld.write_files(files)
     slurmctld.accounting_daemon(dbd)
     slurmctld.register_cluster(payload["cluster"])
+    slurmctld.register_qos(payload["qos"])
     slurmctld.controller_daemon(files)
     orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup")}
     board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})

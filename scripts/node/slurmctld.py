@@ -91,6 +91,20 @@ def register_cluster(name: str) -> None:
         say(f"registered cluster {name}")
 
 
+def register_qos(names: list[str]) -> None:
+    """Make QOS that partitions name known to slurmdbd: slurmctld does not start with one that it can't find there.
+
+    Their limits come with the rest of the accounting, once slurmctld runs.
+    """
+    if not names:
+        return
+    known = run("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name").split()
+    for name in names:
+        if name not in known:
+            run("sacctmgr", "--immediate", "add", "qos", name)
+            say(f"registered QOS {name}")
+
+
 def controller_daemon(files: dict[str, str]) -> None:
     """Have slurmctld run with `files`, by the mildest means: nothing, reconfigure, or a restart. Jobs survive each.
 

@@ -69,8 +69,8 @@ def test_everybody_has_a_group_of_their_own():
 
 
 def test_shared_groups_have_members_and_can_be_a_primary_group():
-    assert groups(groups={"ml": 3001, "staff": 3002}, users=[{**ALICE, "groups": ["ml"]}, {**BOB, "gid": 3002}]) == [
+    assert groups(groups={"ml": 3001, "lab": 3002}, users=[{**ALICE, "groups": ["ml"]}, {**BOB, "gid": 3002}]) == [
         ("ml", 3001, ("alice",)),
-        ("staff", 3002, ()),
+        ("lab", 3002, ()),
         ("alice", 2001, ()),
     ]

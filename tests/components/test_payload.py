@@ -63,6 +63,12 @@ class TestConfigure:
         assert slurmctld.PASSWORD_MARK in files.pop("slurmdbd.conf")
         assert files == render(told, {})
 
+    def test_qos_that_partitions_name_are_told_apart_for_they_come_first(self):
+        told = config(qos="urgent", allow_qos=["normal", "urgent"])
+        controller = machines(told)[0]
+        text = payload.configure(told, controller, mounts=[], addresses={}, controller=controller.name)
+        assert json.loads(text)["qos"] == ["urgent"]
+
     def test_other_machines_get_no_files(self):
         told = config()
         text = payload.configure(told, machines(told)[1], mounts=[], addresses={}, controller="dev-controller")

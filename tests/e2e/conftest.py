@@ -44,7 +44,7 @@ def pair(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[tuple[C
     many = clusters(
         "many",
         nodesets={"cpu": {"count": 2}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}},
-        partitions={"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"]}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"], "qos": "urgent"}},
         users=[
             {"name": "alice", "uid": 2001, "account": "research", "groups": ["ml"], "keys": [public]},
             {"name": "bob", "uid": 2002, "account": "teaching"},

@@ -15,10 +15,13 @@ LONGEST_CLUSTER_NAME = 20
 LONGEST_NODESET_NAME = 40
 
 RESERVED_USERS = frozenset(
-    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody _apt sshd "
-    "messagebus systemd-network systemd-resolve systemd-timesync munge slurm mysql postfix adm tty disk sudo".split(),
+    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody nogroup _apt adm "
+    "tty disk kmem dialout fax voice cdrom floppy tape sudo audio dip operator src shadow utmp video sasl plugdev "
+    "staff users crontab input kvm render sgx netdev lxd docker ssh _ssh sshd ssl-cert messagebus systemd-journal "
+    "systemd-network systemd-resolve systemd-timesync munge slurm mysql postfix".split(),
 )
-"""Users and groups of the operating system and of the daemons that the cluster runs."""
+"""Users and groups of the operating system (Debian's and Ubuntu's base-passwd and common packages) and of the daemons
+that the cluster runs."""
 
 REGULAR_UIDS = ((1000, 60000), (65536, 524287))
 """What Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
