@@ -24,8 +24,8 @@ def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Re
             problem, series, claims = "", [], []
             try:
                 series, claims = case.run(here)
-            except (CommandFailed, HostError, RuntimeError, OSError) as error:
-                problem = str(error)
+            except Exception as error:  # noqa: BLE001 - whatever went wrong, the other cases are still asked
+                problem = str(error) or type(error).__name__
                 with suppress(CommandFailed, HostError, OSError):
                     here.sweep_all()
             seconds = time.monotonic() - began

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import host, plot, report
+from bench import ground, host, plot, report, runner
+from bench.case import Answer, Case
 from bench.cases import CASES
 from bench.cluster import free_network, sized
 from bench.ground import CommandFailed, Ground
@@ -114,6 +115,26 @@ class TestGround:
     def test_its_clusters_are_valid(self, nodes: int) -> None:
         network = {"network": {"cidr": free_network("n")}}
         assert parse({"hpc:cluster": {"platform": "local", "name": "n", **network, **sized(nodes)}})
+
+
+class TestRunner:
+    def test_a_case_that_fails_is_told_and_the_next_is_asked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ground, "PLACE", tmp_path / "place")
+
+        def broken(here: Ground) -> Answer:
+            here.call(["sh", "-c", "echo no disk; exit 1"])
+            raise AssertionError("not reached")
+
+        cases = [
+            Case(name="one", title="One", run=broken),
+            Case(name="two", title="Two", run=lambda _here: ([*UP.series], [*UP.claims])),
+        ]
+        found = runner.run(cases, quick=True, say=lambda _text: None)
+        assert [(one.case, one.ok) for one in found.results] == [("one", False), ("two", True)]
+        assert "no disk" in found.results[0].problem
+        assert not (tmp_path / "place").exists()
 
 
 class TestCommand:
