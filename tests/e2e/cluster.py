@@ -104,6 +104,21 @@ class Cluster:
         """The preview, as programs read it."""
         return json.loads(self.hpc("preview", "--json").stdout)
 
+    def command(self, name: str, *arguments: str) -> str:
+        """What ./hpc NAME STACK ARGUMENTS prints, of a command that reads no stack file."""
+        return self._call([name, self.name, *arguments]).stdout
+
+    def findings(self) -> dict[str, dict[str, str]]:
+        """What ./hpc status finds wrong: for each id, what it says of each machine, by its name in the cluster."""
+        found = json.loads(self._call(["status", self.name, "--json"], check=False).stdout)["findings"]
+        said: dict[str, dict[str, str]] = {}
+        for one in found:
+            machines = [name.removeprefix(f"{self.name}-") for name in one["where"]]
+            for name in machines:
+                told = said.setdefault(one["id"], {})
+                told[name] = f"{told[name]}; {one['what']}" if name in told else one["what"]
+        return said
+
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         """./hpc with these words, however it ends."""
         return self._call(list(words), check=False)

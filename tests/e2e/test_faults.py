@@ -1,0 +1,241 @@
+"""What breaks on a living cluster is named by `status`, costs no job that Slurm could keep, and is mended as told."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e import faults
+from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.faults import GO, becomes, job, recorded, starts, states, submit
+
+pytestmark = pytest.mark.e2e
+
+SLURMD = {"slurmd": 10, "message": 5}  # seconds: a node that is silent for ten is down
+BOARD = "/opt/apps/adm/hpc/etc/slurm.conf"
+
+
+@pytest.fixture(scope="module")
+def frail(clusters) -> Iterator[Cluster]:
+    """A controller where people log in, and three nodes, that miss each other soon."""
+    cluster = clusters(
+        "frail",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 3}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
+        users=[{"name": "alice", "uid": 2001}],
+        slurm={"join_seconds": 120, "timers": SLURMD},
+    )
+    cluster.up()
+    yield cluster
+    cluster.hpc("destroy", check=False)
+
+
+@pytest.fixture
+def healed(frail: Cluster) -> Iterator[None]:
+    """Whatever a test broke: it leaves a cluster without jobs and findings, where every node waits for work."""
+    yield
+    _is_well(frail)
+
+
+def _is_well(frail: Cluster) -> None:
+    frail.ssh("controller", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+    eventually(lambda: faults.findings(frail) == {}, seconds=60, what="a status without findings")
+    eventually(lambda: faults.all_idle(frail), seconds=60, what="every node's return")
+
+
+@pytest.mark.usefixtures("healed")
+class TestDaemons:
+    def test_jobs_outlive_the_controllers_machine(self, frail: Cluster):
+        jobs = [submit(frail), submit(frail, "--nodes=2", script=f'srun sh -c "{faults.WAITS}"')]
+        starts(frail, *jobs)
+        frail.cut_power("controller")
+        assert "does not answer SSH" in faults.findings(frail)["machine-unreachable"]["controller"]
+        frail.up()
+        for number in jobs:
+            assert (job(frail, number), job(frail, number, "Restarts")) == ("RUNNING", "0")
+        frail.ssh("controller", f"touch {GO}")
+        eventually(lambda: recorded(frail, jobs) == ["COMPLETED"] * 2, seconds=30, what="both jobs' end")
+
+    def test_killed_daemons_come_back_by_themselves_and_cost_no_job(self, frail: Cluster):
+        frail.ssh("controller", f"rm -f {GO} /tmp/*.said")
+        batch = submit(frail, "-w frail-cpu-1")
+        running, waiting = f"-w frail-cpu-0 sh -c '{faults.WAITS}; echo went on'", "-N3 --exclusive echo came"
+        for name, what in {"running": running, "waiting": waiting}.items():
+            start = f'nohup sh -c "srun {what}; echo code \\$?" > /tmp/{name}.said 2>&1 </dev/null &'
+            frail.ssh("controller", f"cd /tmp; {start}")
+        starts(frail, batch)
+        begun = frail.ssh("controller", "squeue --noheader --format=%T").split()
+        assert sorted(begun) == ["PENDING", "RUNNING", "RUNNING"]
+        kill = "systemctl kill --kill-whom=main --signal=KILL"
+        frail.ssh("controller", f"{kill} slurmctld mariadb; ! scontrol ping >/dev/null")
+        for node in ("cpu-0", "cpu-1"):
+            frail.ssh(node, f"{kill} slurmd munge; umount --lazy /opt/apps")
+        for machine, units in {
+            "controller": "slurmctld mariadb",
+            "cpu-0": "slurmd munge",
+            "cpu-1": "slurmd munge",
+        }.items():
+            active = f"systemctl is-active {units}; true"
+            eventually(
+                lambda m=machine, a=active: frail.ssh(m, a).split() == ["active"] * 2, seconds=30, what=f"{units}"
+            )
+        eventually(
+            lambda: frail.ssh("cpu-0", "mountpoint -q /opt/apps && echo yes; true") == "yes",
+            seconds=20,
+            what="/opt/apps",
+        )
+        frail.ssh("controller", f"touch {GO}")
+        eventually(lambda: "code" in frail.ssh("controller", "cat /tmp/waiting.said"), seconds=40, what="both sruns")
+        assert frail.ssh("controller", "cat /tmp/running.said").splitlines() == ["went on", "code 0"]
+        said = frail.ssh("controller", "cat /tmp/waiting.said").splitlines()
+        assert (said.count("came"), said[-1]) == (3, "code 0")
+        eventually(lambda: recorded(frail, [batch]) == ["COMPLETED"], seconds=30, what="the job's record")
+
+    @pytest.mark.parametrize("daemon", ["slurmdbd", "mariadb"])
+    def test_no_job_is_lost_while_there_is_no_accounting(self, frail: Cluster, daemon: str):
+        frail.ssh("controller", f"systemctl stop {daemon}")
+        try:
+            good = [submit(frail, script="true") for _ in range(2)]
+            bad = submit(frail, script="exit 3")
+            becomes(frail, bad, "FAILED")
+            found = faults.findings(frail)
+            # What it has not handed over is part of what slurmctld writes down when it is stopped.
+            frail.ssh("controller", "systemctl restart slurmctld")
+        finally:
+            frail.ssh("controller", f"systemctl start {daemon}")
+        assert set(found) == {f"{daemon}-down"}
+        wanted = ["COMPLETED", "COMPLETED", "FAILED"]
+        eventually(lambda: recorded(frail, [*good, bad]) == wanted, seconds=40, what="all three jobs' records")
+
+
+@dataclass
+class Struck:
+    """What was seen of three nodes, each of which was struck by something else."""
+
+    gone: str
+    """A job on the node that lost its power."""
+    lost: str
+    """One on the node that was cut off, which may not be run again."""
+    ends: tuple[str, str]
+    """What became of the two."""
+    down: dict[str, dict[str, str]]
+    """What status said when slurmctld had noticed."""
+    booted: dict[str, dict[str, str]]
+    """What it said when the machines had been started again, with a new slurm.conf at the controller."""
+    unmounted: str
+    """Whether slurmd ran on a node without its file systems."""
+
+
+@pytest.fixture(scope="class")
+def struck(frail: Cluster) -> Iterator[Struck]:
+    """cpu-0 loses its power, cpu-1 its controller and so a change of slurm.conf, cpu-2 power and file systems."""
+    gone, lost = submit(frail, "-w frail-cpu-0"), submit(frail, "-w frail-cpu-1", "--no-requeue")
+    starts(frail, gone, lost)
+    faults.hide_mounts(frail, "cpu-2", hide=True)
+    frail.cut_power("cpu-0")
+    frail.cut_power("cpu-2")
+    faults.cut(frail, "cpu-1")
+    try:
+        eventually(lambda: set(states(frail).values()) == {"down*"}, seconds=60, what="every node's being down")
+        ends, down = (job(frail, gone), job(frail, lost)), faults.findings(frail)
+        frail.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
+        with ThreadPoolExecutor() as pool:
+            up = pool.submit(frail.up)
+            try:
+                changed = f"grep -c MaxTime=02:00:00 {BOARD}; true"
+                eventually(lambda: frail.ssh("controller", changed) == "1", seconds=60, what="the new slurm.conf")
+                booted = faults.findings(frail)
+                unmounted = frail.ssh("cpu-2", "systemctl is-active slurmd; true")
+            finally:
+                faults.mend(frail, "cpu-1")
+                faults.hide_mounts(frail, "cpu-2", hide=False)
+            up.result()
+    finally:
+        faults.mend(frail, "cpu-1")
+    yield Struck(gone, lost, ends, down, booted, unmounted)
+    _is_well(frail)
+
+
+class TestMachines:
+    def test_a_dead_machine_is_told_from_one_that_is_cut_off(self, struck: Struck):
+        for node in ("cpu-0", "cpu-2"):
+            assert "does not answer SSH" in struck.down["node-down"][node]
+        assert "cpu-1" not in struck.down["node-down"]
+        assert "cannot reach the controller" in struck.down["network-cut"]["cpu-1"]
+
+    def test_their_jobs_wait_again_or_end_as_they_were_submitted(self, struck: Struck):
+        assert struck.ends == ("PENDING", "NODE_FAIL")
+
+    def test_a_missing_mount_is_named_and_keeps_jobs_away_until_it_is_there(self, struck: Struck):
+        assert "/opt/apps is not mounted" in struck.booted["mount-missing"]["cpu-2"]
+        assert struck.unmounted == "inactive"
+
+    def test_a_missed_change_is_named_and_made_good(self, frail: Cluster, struck: Struck):
+        assert "slurm.conf differs" in struck.booted["old-config"]["cpu-1"]
+        same = f"cmp {BOARD} /run/slurm/conf/slurm.conf && echo same; true"
+        for node in faults.NODES:
+            eventually(lambda n=node: frail.ssh(n, same) == "same", seconds=30, what=f"{node}'s new slurm.conf")
+
+    def test_all_take_jobs_again_without_a_hand(self, frail: Cluster, struck: Struck):
+        eventually(lambda: faults.all_idle(frail), seconds=30, what="nodes that no ghost of a job holds")
+        assert faults.ask_for(frail) == list(faults.NODES)
+        faults.elsewhere(frail, struck.gone, "cpu-2")
+        becomes(frail, struck.gone, "RUNNING")
+        assert job(frail, struck.gone, "Restarts") == "1"
+
+
+@dataclass
+class Ailing:
+    """What was seen of three nodes whose machines run, while something on each was wrong."""
+
+    found: dict[str, dict[str, str]]
+    """What status said."""
+    job: str
+    """A job that was sent to the full disk."""
+    waited: tuple[str, str]
+    """What had become of it, and why."""
+    refused: str
+    """How often slurmd said why it believed nobody."""
+
+
+@pytest.fixture(scope="class")
+def ailing(frail: Cluster) -> Iterator[Ailing]:
+    """cpu-0 has a wrong clock, cpu-1 another MUNGE key, and the disk below slurmd's spool on cpu-2 is full."""
+    with faults.full_spool(frail, "cpu-2") as filler, faults.wrong_clock(frail, "cpu-0", "-15m"):
+        frail.ssh("cpu-1", "head -c 128 /dev/urandom > /etc/munge/munge.key; systemctl restart munge")
+        number = submit(frail, "-w frail-cpu-2", script="true")
+        wanted = {"cpu-0": "down*", "cpu-1": "down*", "cpu-2": "drain"}
+        eventually(lambda: states(frail) == wanted, seconds=60, what="the loss of all three nodes")
+        found, waited = faults.findings(frail), (job(frail, number), job(frail, number, "Reason"))
+        refused = frail.ssh("cpu-0", "grep -c 'Rewound credential' /var/log/slurm/slurmd.log; true")
+        # What status advises; the key that the stack gave the machine is still there.
+        frail.ssh("cpu-1", "systemctl restart hpc-node")
+        frail.ssh("cpu-2", f"rm {filler}")
+        frail.command("nodes", "resume", "cpu-2")
+    yield Ailing(found, number, waited, refused)
+    _is_well(frail)
+
+
+class TestNodes:
+    def test_a_wrong_clock_is_named(self, ailing: Ailing):
+        assert "behind the controller's. Every credential between the two" in ailing.found["clock-skew"]["cpu-0"]
+        assert int(ailing.refused) > 0
+
+    def test_another_key_is_named(self, ailing: Ailing):
+        assert "another MUNGE key" in ailing.found["munge-key"]["cpu-1"]
+
+    def test_a_full_disk_is_named_drains_its_node_and_lets_the_job_wait(self, ailing: Ailing):
+        assert "/var/spool/slurmd is full" in ailing.found["disk-full"]["cpu-2"]
+        assert "SlurmdSpoolDir is full" in ailing.found["node-drained"]["cpu-2"]
+        assert ailing.waited == ("PENDING", "launch_failed_requeued_held")
+
+    def test_nothing_else_is_named(self, ailing: Ailing):
+        assert set(ailing.found) == {"clock-skew", "munge-key", "disk-full", "node-drained"}
+
+    def test_all_take_jobs_again(self, frail: Cluster, ailing: Ailing):
+        eventually(lambda: faults.all_idle(frail), seconds=60, what="all nodes' return")
+        assert faults.ask_for(frail) == list(faults.NODES)
+        faults.elsewhere(frail, ailing.job, "cpu-0")
+        becomes(frail, ailing.job, "COMPLETED")
