@@ -165,6 +165,7 @@ def _stop(design: Design, *, orderly: bool) -> None:
     """End the machine and everything of it that runs; its files stay."""
     process = Process.load(design.paths.run)
     if process and process.alive():
+        keeper = process.parent()
         if orderly:
             process.end(signal.SIGTERM, wait=ORDERLY_WAIT)
         for pid in process.children():
@@ -175,6 +176,9 @@ def _stop(design: Design, *, orderly: bool) -> None:
         if not process.end(signal.SIGTERM, wait=2) and not process.end(signal.SIGKILL, wait=5):
             msg = f"machine {design.name}: its process {process.pid} does not end, even when killed"
             raise HostError(msg)
+        # It has nothing left to keep, and ends by itself: only not to be found by who looks at once.
+        if keeper and str(_KEEP) in keeper.command():
+            keeper.end(signal.SIGTERM, wait=2)
     # A killed nspawn does not take the machine's processes along; their control group has them.
     cgroups.remove(design.host_id, design.root)
     bridge.remove_cable(names.interface_name(design.root, design.stack, design.name))

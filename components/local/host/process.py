@@ -97,6 +97,18 @@ class Process:
             time.sleep(0.01)
         return True
 
+    def parent(self) -> "Process | None":
+        """The process that it is a child of."""
+        stat = _stat(self.pid)
+        return Process.of(stat[2]) if stat else None
+
+    def command(self) -> list[str]:
+        """Its command line; empty once it has ended."""
+        try:
+            return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")
+        except OSError:
+            return []
+
     def children(self) -> list[int]:
         """The numbers of its direct children."""
         try:
@@ -105,11 +117,11 @@ class Process:
             return []
 
 
-def _stat(pid: int) -> tuple[str, int] | None:
-    """State letter and start time of a process: fields 3 and 22 of /proc/PID/stat (proc(5))."""
+def _stat(pid: int) -> tuple[str, int, int] | None:
+    """State letter, start time and parent of a process: fields 3, 22 and 4 of /proc/PID/stat (proc(5))."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    return fields[0], int(fields[19])
+    return fields[0], int(fields[19]), int(fields[1])
