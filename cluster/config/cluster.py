@@ -68,7 +68,7 @@ class ClusterConfig(Section):
     """The operating system of the machines."""
     controller: Controller
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
-    login: Login = Login()
+    login: Login = Field(default_factory=Login)
     """Machines where people log in and submit jobs."""
     nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, examples=[{"cpu": {"count": 2}}])
     """Compute nodes, by kind."""
@@ -80,9 +80,9 @@ class ClusterConfig(Section):
     """Groups that users share, with their number, e.g. {ml: 3001}."""
     users: tuple[User, ...] = ()
     """People who use the cluster."""
-    accounting: Accounting = Accounting()
+    accounting: Accounting = Field(default_factory=Accounting)
     """Who is charged, and within which limits."""
-    slurm: SlurmSettings = SlurmSettings()
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings)
     """Slurm's own settings; the defaults suit a cluster of any size here."""
     deletion_protection: Flag
     """Whether data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""

@@ -39,7 +39,7 @@ class SlurmSettings(Section):
 
     version: Literal["22.05", "23.11", "24.11", "25.05"] | None = None
     """Slurm's release. Default: what image.base comes with."""
-    timers: Timers = Timers()
+    timers: Timers = Field(default_factory=Timers)
     """How long Slurm waits; all in seconds."""
     consumable: Literal["core", "cpu"] = "core"
     """Smallest unit given to a job: a core with all its threads, or one hardware thread (CR_Core or CR_CPU)."""
