@@ -9,7 +9,8 @@ NODES = ("cpu-0", "cpu-1", "cpu-2")
 GO = "/home/alice/go"
 """Jobs that wait end when this file is there."""
 WAITS = f"while [ ! -e {GO} ]; do sleep 0.2; done"
-STATE = "/var/spool/slurmctld/job_state"
+STATE = "/var/spool/slurmctld/job_state.old"
+"""The state before the last one: a power cut may come while slurmctld writes a new one, and it takes this then."""
 
 # Under faketime munged alone reads another clock: a credential's time is the only one that machines ever compare.
 _CLOCK = """
