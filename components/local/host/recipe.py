@@ -21,6 +21,7 @@ PACKAGES = (
     "munge", "slurmctld", "slurmd", "slurm-client", "slurmdbd", "libpmix2",
     "mariadb-server",
     "python3",                              # the node's set-up is Python
+    "logrotate",                            # the daemons' logs grow, and those of prologs
     "lsb-release",                          # prologs of the field ask it which system they run on
     "libfaketime",                          # a machine's clock can be put wrong; it is the host's otherwise
     "bsd-mailx", "dma",                     # /usr/bin/mail, and an agent that delivers on the machine itself
