@@ -40,6 +40,20 @@ class _Threads(ThreadPoolExecutor):
         return future
 
 
+class _Inline(ThreadPoolExecutor):
+    """No thread at all: in a preview no call waits for anything, and an answer that is there at once saves the SDK from
+    looking through all its open futures again and again."""
+
+    def submit(self, fn: Callable[..., Value], /, *args: Value, **kwargs: Value) -> Future[Value]:
+        future: Future[Value] = Future()
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+            future.set_exception(error)
+        return future
+
+
 @contextmanager
 def importable(project: Project) -> Iterator[None]:
     """Let the program, and providers unpickled from the state, import from the project's folder, which is the
@@ -73,7 +87,7 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     # When a run fails, futures stay unobserved. That is harmless, and asyncio would complain of each.
     loop.set_exception_handler(lambda _loop, _context: None)
     asyncio.set_event_loop(loop)
-    loop.set_default_executor(_Threads())
+    loop.set_default_executor(_Inline() if run_.dry else _Threads())
     sys.argv = [str(project.main)]
     try:
         with _sources_as_read():

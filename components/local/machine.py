@@ -89,7 +89,9 @@ def design(props: Mapping[str, Any]) -> Design:
     )
 
 
-def _file(file: Mapping[str, Any]) -> File:
+def _file(file: str | Mapping[str, Any]) -> File:
+    if isinstance(file, str):
+        return File(content=file)
     if "link" in file:
         return File(link=file["link"])
     return File(
@@ -97,10 +99,12 @@ def _file(file: Mapping[str, Any]) -> File:
     )
 
 
-def _told(file: BootFile) -> dict[str, pulumi.Input[str]]:
-    """A file as an input: what is as usual is left out, since every machine has dozens of them."""
+def _told(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
+    """A file as an input: its text alone, where the rest is as usual, since every machine has dozens of them."""
     if file.link is not None:
         return {"link": file.link}
+    if (file.mode, file.owner) == (File.mode, File.owner):
+        return file.content
     told: dict[str, pulumi.Input[str]] = {"content": file.content}
     if file.mode != File.mode:
         told["mode"] = f"{file.mode:04o}"

@@ -144,6 +144,7 @@ def test_a_damaged_state_is_named_with_its_backup_and_left_alone(bench, how):
     assert f"{file}.bak" in str(caught.value)
     assert file.read_text() == damaged
     backup = caught.value.backup
+    assert backup is not None
     assert backup == file.with_name(file.name + ".bak")
     kept = backup.read_text()
     bench.stack().import_state(json.loads(kept))
