@@ -57,6 +57,7 @@ def version() -> str:
     return whole.hexdigest()[:16]
 
 
+@cache
 def packed() -> str:
     """The whole set-up as one text, line by line, so that a preview shows which lines of it change."""
     return json.dumps({name: text.splitlines() for name, text in files().items()}, indent=1) + "\n"
