@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from system import folder, write
+from pathlib import Path
 
+from system import folder, say, write
+
+DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 LOGROTATE = """\
 # Written by the cluster's set-up. The daemons reopen their logs on SIGUSR2.
 /var/log/slurm/*.log {
@@ -27,3 +30,9 @@ def keep() -> None:
     """Have the folder for them, and have them rotated."""
     folder("/var/log/slurm", owner="slurm")
     write("/etc/logrotate.d/hpc-slurm", LOGROTATE)
+    # Debian's packages bring a file each, by size and with a reload. logrotate refuses a log that two files name.
+    for unit in DAEMONS:
+        theirs = Path("/etc/logrotate.d") / unit
+        if theirs.exists():
+            theirs.unlink()
+            say(f"removed {theirs}")

@@ -9,10 +9,11 @@ from tests.e2e.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
-# What the daemons write when all is well: first start without a state, and a virtual machine's slow clock.
+# What the daemons write when all is well: first start without a state, a virtual machine's slow clock, and a client
+# that was done before the last answer.
 HARMLESS = re.compile(
     r"state file|Trying backup state save file|fed_mgr_state|High latency for 1000 calls to gettimeofday"
-    r"|slurm_receive_msg.*(Zero Bytes|Connection reset)"
+    r"|(slurm_receive_msg|_conn_readable).*(Zero Bytes|Connection reset)"
 )
 
 
@@ -79,6 +80,17 @@ class TestWorking:
     def test_mail_about_a_job_is_delivered(self, many: Cluster):
         many.run("sbatch", "--wait", "--mail-type=END", "--job-name=lettered", "--chdir=/tmp", "--wrap", "true")
         eventually(lambda: "lettered" in many.run("cat", "/var/mail/alice", check=False), seconds=20, what="the mail")
+
+    def test_logs_are_rotated_and_the_daemons_write_on(self, many: Cluster):
+        for machine, log in (("controller", "slurmctld"), ("cpu-0", "slurmd")):
+            assert many.ssh(machine, "logrotate --force /etc/logrotate.conf 2>&1") == ""
+            assert many.ssh(machine, f"ls /var/log/slurm/{log}.log.1")
+        many.run("srun", "-w", "many-cpu-0", "true")
+        for machine, log in (("controller", "slurmctld"), ("cpu-0", "slurmd")):
+            eventually(
+                lambda m=machine, name=log: "done" in many.ssh(m, f"cat /var/log/slurm/{name}.log"),
+                seconds=20, what=f"a line about the job in the new {log}.log",
+            )  # fmt: skip
 
     def test_one_machine_can_be_everything(self, one: Cluster):
         assert list(one.outputs()["machines"]) == ["one-controller"]
