@@ -26,8 +26,6 @@ def start(controller: str, epoch: str, *, at_boot: bool) -> None:
     """
     logfiles.keep()
     folder("/var/spool/slurmd")
-    if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
-        run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
     options = f"--conf-server {controller}"
     write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
     if write("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scontrol import rows
 from system import run, say, succeeds
 
 
@@ -42,8 +43,7 @@ def ghosts(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
 
 def _running() -> list[Job]:
     found: list[Job] = []
-    for line in run("scontrol", "--oneliner", "show", "job").splitlines():
-        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    for words in rows(run("scontrol", "--oneliner", "show", "job")):
         if words.get("JobState") == "RUNNING":
             nodes = run("scontrol", "show", "hostnames", words["NodeList"]).split()
             found.append(Job(words["JobId"], words["StartTime"], tuple(nodes), words.get("BatchFlag") == "1"))
@@ -52,8 +52,7 @@ def _running() -> list[Job]:
 
 def _boots() -> dict[str, str]:
     boots: dict[str, str] = {}
-    for line in run("scontrol", "--oneliner", "--all", "show", "node").splitlines():
-        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    for words in rows(run("scontrol", "--oneliner", "--all", "show", "node")):
         # A node that has not registered since slurmctld's start has no boot time: `None`.
         if words.get("BootTime", "None") != "None":
             boots[words["NodeName"]] = words["BootTime"]

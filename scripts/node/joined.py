@@ -11,6 +11,7 @@ from typing import TypedDict
 
 import board
 import ghosts
+from scontrol import rows
 from system import SetupError, run, say, succeeds, wait
 
 CLUSTER_KEY = Path("/root/.ssh/hpc_cluster")
@@ -126,16 +127,13 @@ def states() -> dict[str, State]:
 def parse(text: str) -> dict[str, State]:
     """The output of `scontrol --oneliner show node`. A pure function."""
     found: dict[str, State] = {}
-    for line in text.splitlines():
-        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    for words in rows(text):
         if "NodeName" not in words:
             continue
         # IDLE*+DRAIN: the star is slurmctld's mark for a node that does not answer.
         raw = words.get("State", "UNKNOWN")
-        reason = line.partition(" Reason=")[2].strip()
-        found[words["NodeName"]] = State(
-            states=set(raw.replace("*", "+NOT_RESPONDING").split("+")), reason=reason.partition(" [")[0]
-        )
+        reason = words.get("Reason", "").partition(" [")[0]
+        found[words["NodeName"]] = State(states=set(raw.replace("*", "+NOT_RESPONDING").split("+")), reason=reason)
     return found
 
 

@@ -1,10 +1,10 @@
-"""Slurm's logs on a machine: the daemons' own, and those of prologs and epilogs."""
+"""Where Slurm's daemons write on a machine: logs, with those of prologs and epilogs, and pid files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from system import folder, say, write
+from system import folder, run, say, write
 
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 LOGROTATE = """\
@@ -27,7 +27,10 @@ LOGROTATE = """\
 
 
 def keep() -> None:
-    """Have the folder for them, and have them rotated."""
+    """Have the folders for them, and have logs rotated."""
+    # /run is empty after every boot: tmpfiles.d makes the folder again, before the daemons start.
+    if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
+        run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
     folder("/var/log/slurm", owner="slurm")
     write("/etc/logrotate.d/hpc-slurm", LOGROTATE)
     # Debian's packages bring a file each, by size and with a reload. logrotate refuses a log that two files name.

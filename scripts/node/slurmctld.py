@@ -43,9 +43,6 @@ def prepare() -> None:
     written = [write(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text) for unit, text in DROP_INS.items()]
     if any(written):
         run("systemctl", "daemon-reload")
-    # /run is empty after every boot: tmpfiles.d makes the folder again, before the daemons start.
-    if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
-        run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
     logfiles.keep()
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
     # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.

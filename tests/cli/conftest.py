@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,16 @@ class Ended:
 
 
 Hpc = Callable[..., Ended]
+
+
+def stand_for_state(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) -> None:
+    """Let every stack have these outputs, as one that is up; who enters machines must ask for the secrets."""
+
+    def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:
+        assert show_secrets
+        return outputs
+
+    monkeypatch.setattr("cli.commands.outputs.read", read)
 
 
 @pytest.fixture

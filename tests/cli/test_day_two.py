@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cluster.live.backup import FIRST, LAST
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import Hpc, stand_for_state
 from tests.cli.test_reach import KEY
 
 Tool = Callable[[str, str], Path]
@@ -52,12 +52,7 @@ SACCT = """\
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stack `dev` is up, as far as its outputs tell."""
-
-    def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:
-        assert show_secrets
-        return OUTPUTS
-
-    monkeypatch.setattr("cli.commands.outputs.read", read)
+    stand_for_state(monkeypatch, OUTPUTS)
 
 
 @pytest.fixture

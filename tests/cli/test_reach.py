@@ -15,7 +15,7 @@ import pytest
 from cli.cluster import from_outputs
 from cli.errors import CliError
 from cli.remote import run as run_remote
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import Hpc, stand_for_state
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
 OUTPUTS: dict[str, Any] = {
@@ -48,12 +48,7 @@ exit 7
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stack `dev` is up, as far as its outputs tell."""
-
-    def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:
-        assert show_secrets
-        return OUTPUTS
-
-    monkeypatch.setattr("cli.commands.outputs.read", read)
+    stand_for_state(monkeypatch, OUTPUTS)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import ledger
 import look
 import pytest
 import scheduler
+import scontrol
 import slurmctld
 import storage
 from system import SetupError
@@ -107,7 +108,7 @@ def test_rows_of_scontrol_keep_what_a_person_typed():
         "NodeName=a OS=Linux 6.1 #1 SMP State=IDLE+DRAIN Partitions=cpu  "
         "Reason=disk = bad, see x=1 [root@2026-11-21T06:00:00]\n"
     )
-    (row,) = scheduler.rows(text)
+    (row,) = scontrol.rows(text)
     assert row["OS"] == "Linux 6.1 #1 SMP"
     assert row["State"] == "IDLE+DRAIN"
     assert row["Reason"] == "disk = bad, see x=1 [root@2026-11-21T06:00:00]"

@@ -10,8 +10,6 @@ import pytest
 
 from tests.cluster.stacks import ROOT
 
-pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="it is a bash script")
-
 
 class Tree:
     """A tree as scripts/node/prologs.py makes it, with scripts that say their name and exit as told."""
