@@ -19,13 +19,13 @@ class Job:
     number: str
     began: str
     nodes: tuple[str, ...]
-    batch: bool
 
 
 def lay_to_rest() -> None:
     """Requeue such jobs, or end those that cannot be: what ran of them ended with the machine."""
     for job in ghosts(_running(), _boots()):
-        if job.batch and succeeds("scontrol", "requeue", job.number):
+        # slurmctld requeues batch jobs alone, and refuses the others.
+        if succeeds("scontrol", "requeue", job.number):
             say(f"job {job.number} ended with its machine and waits again")
         else:
             run("scancel", job.number)
@@ -43,10 +43,10 @@ def ghosts(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
 
 def _running() -> list[Job]:
     found: list[Job] = []
-    for words in rows(run("scontrol", "--oneliner", "show", "job")):
-        if words.get("JobState") == "RUNNING":
-            nodes = run("scontrol", "show", "hostnames", words["NodeList"]).split()
-            found.append(Job(words["JobId"], words["StartTime"], tuple(nodes), words.get("BatchFlag") == "1"))
+    # Not `scontrol show job`: a job's name stands amid its rows, with what a user typed.
+    for line in run("squeue", "--all", "--noheader", "--states=running", "--format=%A %S %N").splitlines():
+        number, began, nodes = line.split()
+        found.append(Job(number, began, tuple(run("scontrol", "show", "hostnames", nodes).split())))
     return found
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Lines of `scontrol --oneliner`, NAME=VALUE words; values that hold blanks (Reason) are whole. A pure function."""
+    """Lines of `scontrol --oneliner show node` or `partition`, NAME=VALUE words; a Reason is whole. A pure function.
+
+    Not of `show job`: there a Reason stands in the middle, after the job's name.
+    """
     found: list[dict[str, str]] = []
     for line in text.splitlines():
         row: dict[str, str] = {}

@@ -6,14 +6,14 @@ BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T
 
 
 def test_a_job_from_before_a_boot_of_any_of_its_nodes_is_one():
-    job = Job("7", BEFORE, ("n0", "n1"), batch=True)
+    job = Job("7", BEFORE, ("n0", "n1"))
     assert ghosts([job], {"n0": BEFORE, "n1": BOOT}) == [job]
 
 
 def test_a_job_that_began_with_the_boot_or_later_lives():
-    jobs = [Job("7", BOOT, ("n0",), batch=True), Job("8", AFTER, ("n0",), batch=False)]
+    jobs = [Job("7", BOOT, ("n0",)), Job("8", AFTER, ("n0",))]
     assert ghosts(jobs, {"n0": BOOT}) == []
 
 
 def test_a_boot_elsewhere_or_an_unknown_one_means_nothing():
-    assert ghosts([Job("7", BEFORE, ("n0",), batch=True)], {"n1": BOOT}) == []
+    assert ghosts([Job("7", BEFORE, ("n0",))], {"n1": BOOT}) == []
