@@ -6,9 +6,9 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
+from components.dynamic import DynamicResource, changed, given, say
 from components.local.host import image
 from components.local.host.packages import require_host
-from components.local.resource import LocalResource, changed, given, say
 
 
 class ImageProvider(ResourceProvider):
@@ -41,7 +41,7 @@ class ImageProvider(ResourceProvider):
         """Keep it: images are a cache that stacks share (components.local.host.cache prunes it)."""
 
 
-class Image(LocalResource, module="local", name="Image"):
+class Image(DynamicResource, module="local", name="Image"):
     """A base image on this host."""
 
     def __init__(

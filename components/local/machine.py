@@ -7,11 +7,11 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
+from components.dynamic import DynamicResource, changed, given
 from components.local.host import machine
 from components.local.host.design import Design, Facts
 from components.local.host.layer import File
 from components.local.host.packages import require_host
-from components.local.resource import LocalResource, changed, given
 from components.machine import Boot, BootFile
 
 ANEW = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
@@ -113,7 +113,7 @@ def _told(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
     return told
 
 
-class LocalMachine(LocalResource, module="local", name="Machine"):
+class LocalMachine(DynamicResource, module="local", name="Machine"):
     """A systemd-nspawn machine with its own systemd, network and root file system."""
 
     instance_id: pulumi.Output[str]

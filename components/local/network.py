@@ -7,10 +7,10 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
+from components.dynamic import DynamicResource, changed, given, say
 from components.local.host import network
 from components.local.host.limits import allow_watches
 from components.local.host.packages import require_host
-from components.local.resource import LocalResource, changed, given, say
 
 
 class NetworkProvider(ResourceProvider):
@@ -56,7 +56,7 @@ def _network(props: Mapping[str, Any]) -> network.Network:
     )  # fmt: skip
 
 
-class Network(LocalResource, module="local", name="Network"):
+class Network(DynamicResource, module="local", name="Network"):
     """A stack's network on this host."""
 
     bridge: pulumi.Output[str]

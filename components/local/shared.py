@@ -6,9 +6,9 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
+from components.dynamic import DynamicResource, changed, given
 from components.local.host import network
 from components.local.host.paths import StackPaths
-from components.local.resource import LocalResource, changed, given
 
 
 class SharedFolderProvider(ResourceProvider):
@@ -48,7 +48,7 @@ def _paths(props: dict[str, Any]) -> StackPaths:
     return StackPaths(Path(props["root"]), props["stack"])
 
 
-class SharedFolder(LocalResource, module="local", name="SharedFolder"):
+class SharedFolder(DynamicResource, module="local", name="SharedFolder"):
     """A folder that every machine of the stack has at /srv/shared/<folder>."""
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What the rehearsal's dynamic resources have in common.
+"""What our dynamic resources have in common.
 
 Their providers are pickled into the state by reference, so they are classes of importable modules without state of
-their own, and everything they need is in their plain inputs, down to the folder that the stack lives in.
+their own, and everything they need is in their plain inputs, such as the folder that a rehearsal lives in.
 """
 
 import pickle
@@ -30,8 +30,8 @@ def changed(olds: Mapping[str, Any], news: Mapping[str, Any], names: Iterable[st
     return [name for name in names if olds.get(name) != news.get(name)]
 
 
-class LocalResource(Resource):
-    """A dynamic resource of the rehearsal."""
+class DynamicResource(Resource):
+    """A resource whose provider is Python of ours."""
 
     def __init__(
         self, provider: ResourceProvider, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None = None
