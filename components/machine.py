@@ -1,6 +1,6 @@
 """A machine as every platform yields it: what Slurm's set-up needs to reach it and to know it again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +32,36 @@ Boot = Mapping[str, BootFile]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Proxy:
+    """A machine between here and there, which root enters with the same key."""
+
+    host: pulumi.Input[str]
+    host_key: pulumi.Input[str]
+    """Public half of its SSH host key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """How a machine is reached that does not answer here at its own address."""
+
+    host: pulumi.Input[str] | None
+    """None: the program does not log in to it."""
+    port: int = 22
+    proxy: Callable[[], Proxy] | None = None
+    """Asked for once all machines are known: the one in between may be made after this one."""
+    via: Callable[[], Mapping[str, Any]] | None = None
+    """The same for who enters from outside of the program: {"jump": {...}} or {"iap": {...}}. None: at `host`."""
+    dial_error_limit: int = DIAL_ERROR_LIMIT
+    per_dial_timeout: int = PER_DIAL_TIMEOUT
+
+
+@dataclass(frozen=True, kw_only=True)
 class Machine:
     """One machine that answers SSH as root."""
 
     spec: MachineSpec
     address: pulumi.Input[str]
+    """Among the machines of its cluster."""
     instance_id: pulumi.Output[str]
     """New when the machine is made anew, and then only."""
     boot_id: pulumi.Output[str]
@@ -44,20 +69,59 @@ class Machine:
     resource: pulumi.Resource
     """What stands for it in the stack: things on the machine need not be undone when it goes itself."""
     host_key: pulumi.Output[str]
-    """Public half of its SSH host key, as known_hosts has it: there is no trust on first use."""
+    """Public half of its SSH host key, as known_hosts has it: there is no trust on first use. Empty where the machine
+    makes it by itself, and tells it on the cluster's board."""
+    reach: Reach | None = None
+    """None: it answers here at its address."""
 
     def connection(self, private_key: pulumi.Input[str]) -> remote.ConnectionArgs:
-        """How remote commands reach it, with the private half of the key that it was made with."""
+        """How remote commands reach it, with the private half of the key that it was made with.
+
+        Raises ValueError for a machine that the program does not log in to.
+        """
+        reach = self.reach
+        if reach is None:
+            return remote.ConnectionArgs(
+                host=self.address,
+                user="root",
+                private_key=private_key,
+                host_key=self.host_key,
+                dial_error_limit=DIAL_ERROR_LIMIT,
+                per_dial_timeout=PER_DIAL_TIMEOUT,
+            )
+        if reach.host is None:
+            raise ValueError(f"{self.spec.name}: the program does not log in to it")
         return remote.ConnectionArgs(
-            host=self.address,
+            host=reach.host,
+            port=reach.port,
             user="root",
             private_key=private_key,
             host_key=self.host_key,
-            dial_error_limit=DIAL_ERROR_LIMIT,
-            per_dial_timeout=PER_DIAL_TIMEOUT,
+            dial_error_limit=reach.dial_error_limit,
+            per_dial_timeout=reach.per_dial_timeout,
+            proxy=_proxy(reach, private_key),
         )
 
     @property
     def summary(self) -> Mapping[str, Any]:
         """What the stack's outputs say of it: enough to log in."""
-        return {"address": self.address, "roles": list(self.spec.roles), "host_key": self.host_key}
+        row = {"address": self.address, "roles": list(self.spec.roles), "host_key": self.host_key}
+        if self.reach is None:
+            return row
+        if self.reach.via is None:
+            return {**row, "address": self.reach.host, "internal": self.address}
+        return {**row, "via": self.reach.via()}
+
+
+def _proxy(reach: Reach, private_key: pulumi.Input[str]) -> remote.ProxyConnectionArgs | None:
+    if reach.proxy is None:
+        return None
+    proxy = reach.proxy()
+    return remote.ProxyConnectionArgs(
+        host=proxy.host,
+        user="root",
+        private_key=private_key,
+        host_key=proxy.host_key,
+        dial_error_limit=reach.dial_error_limit,
+        per_dial_timeout=reach.per_dial_timeout,
+    )
