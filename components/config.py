@@ -5,6 +5,7 @@ from pathlib import Path
 import pulumi
 
 from cluster.config import ClusterConfig, ConfigError, parse
+from cluster.config.place import KEYS
 from cluster.scripts import Tree, tree
 
 PROJECT = Path(__file__).parents[1]
@@ -15,9 +16,10 @@ def load() -> ClusterConfig:
 
     Raises RunError, which the engine shows without a traceback, with every error of the configuration at once.
     """
-    cluster = pulumi.Config("hpc").get_object("cluster")
+    cluster, google = pulumi.Config("hpc").get_object("cluster"), pulumi.Config("gcp")
+    provider = {f"gcp:{key}": value for key in (*KEYS, "region") if (value := google.get(key))}
     try:
-        return parse({} if cluster is None else {"hpc:cluster": cluster})
+        return parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None
 

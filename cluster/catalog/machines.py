@@ -122,6 +122,9 @@ _ROWS = (
     _gcp("e2-standard-8", (1, 4, 2), 32 * 1024, source="general-purpose-machines#e2-standard"),
     _gcp("n2-standard-2", (1, 1, 2), 8 * 1024, source="general-purpose-machines#n2-standard"),
     _gcp("n2-standard-4", (1, 2, 2), 16 * 1024, source="general-purpose-machines#n2-standard"),
+    _gcp("n2-standard-8", (1, 4, 2), 32 * 1024, source="general-purpose-machines#n2-standard"),
+    _gcp("n2-standard-16", (1, 8, 2), 64 * 1024, source="general-purpose-machines#n2-standard"),
+    _gcp("n2-standard-32", (1, 16, 2), 128 * 1024, source="general-purpose-machines#n2-standard"),
     # A single vCPU is one hardware thread, so Slurm sees one core with one thread, as `lscpu` shows there.
     _gcp(
         "n1-standard-1",

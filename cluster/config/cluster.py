@@ -7,50 +7,25 @@ from pydantic import Field, model_validator
 
 from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
+from cluster.config.gcp import GoogleCloud
+from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.network import Network
 from cluster.config.partitions import Partition
 from cluster.config.platforms import with_defaults
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
+from cluster.config.storage import Storage
 from cluster.config.types import (
-    ClusterCidr,
     ClusterName,
     Flag,
     GroupName,
-    ImageName,
-    MountPoint,
     NodesetName,
     PartitionName,
     PlatformName,
     RegularId,
-    SystemName,
 )
 from cluster.config.users import User
-
-
-class Network(Section):
-    """The cluster's own network."""
-
-    cidr: ClusterCidr
-    """Private IPv4 network for all machines; no other network in reach may overlap it. Default on local: 10.77.0.0/20.
-    """
-
-
-class Storage(Section):
-    """File systems that machines share."""
-
-    shared: tuple[MountPoint, ...] = ()
-    """Directories that every machine sees alike. Default on local: /home, /opt/apps, /var/mail."""
-
-
-class Image(Section):
-    """The operating system of the machines."""
-
-    base: ImageName
-    """Operating system of the catalog, which also says which Slurm it comes with. Default on local: debian-12."""
-    presents_as: SystemName | None = None
-    """On local only: the system that the machines say they are (os-release, lsb_release), so that scripts which ask
-    for it are rehearsed. Changing it makes the machines anew."""
 
 
 class ClusterConfig(Section):
@@ -60,6 +35,8 @@ class ClusterConfig(Section):
     """Where the cluster is made: local is the rehearsal on this machine."""
     name: ClusterName = Field(examples=["dev"])
     """Name of the cluster, in Slurm and in front of every host name; it can't be changed later."""
+    gcp: GoogleCloud | None = None
+    """On gcp: project and zone. Not written here: `gcp:project` and `gcp:zone` of the stack file say it."""
     network: Network
     """The cluster's own network."""
     storage: Storage

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from cluster.addresses import plan
-from cluster.config.models import unwrap
+from cluster.config.models import is_optional, unwrap
 from cluster.config.section import Section
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ NAMED = "*"
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """One field that differs; a nodeset, partition, user, account or QOS that came or went is one edit as a whole."""
+    """One field that differs; what came or went whole, such as a nodeset, a user or a file system, is one edit."""
 
     path: Path
     """Keys below hpc:cluster, such as (users, alice, uid): members of lists go by their name."""
@@ -35,8 +35,8 @@ class Edit:
 
     @property
     def dotted(self) -> str:
-        """The path as one text."""
-        return ".".join(self.path)
+        """The path as one text; the provider's own settings as the stack file has them: `gcp:zone`."""
+        return (":" if self.path[0] == "gcp" else ".").join(self.path)
 
     @property
     def name(self) -> str:
@@ -60,22 +60,25 @@ def edits(before: ClusterConfig, after: ClusterConfig) -> list[Edit]:
 
 def _differs(old: Any, new: Any) -> bool:  # noqa: ANN401 - a field may be anything
     """Sections that are on both sides are told of by their own fields."""
-    return old != new and not (isinstance(old, Section) and isinstance(new, Section))
+    told_by_fields = isinstance(old, Section) and isinstance(new, Section) and not old.one_value
+    return old != new and not told_by_fields
 
 
 def _leaves(section: Section, path: Path = (), pattern: Path = ()) -> Iterator[tuple[tuple[Path, str], Any]]:
-    """Path and pattern, and the value: of each field, of each section that has a name, of each key of a mapping."""
+    """Path and pattern, and the value: of each field, each section that can come and go, each key of a mapping."""
     for key, field in type(section).model_fields.items():
         value, at, like = getattr(section, key), (*path, key), (*pattern, key)
         named = _named(value, field.annotation)
-        if isinstance(value, Section):
+        if isinstance(value, Section) and not value.one_value:
+            if is_optional(field.annotation):
+                yield (at, ".".join(like)), value
             yield from _leaves(value, at, like)
         elif named is not None:
             for name, one in named.items():
                 yield ((*at, name), ".".join((*like, NAMED))), one
                 if isinstance(one, Section):
                     yield from _leaves(one, (*at, name), (*like, NAMED))
-        elif not (value is None and _is_section(field.annotation)) and not (key == "name" and pattern):
+        elif not (value is None and _is_section(field.annotation)) and not (key == "name" and pattern[-1:] == (NAMED,)):
             yield (at, ".".join(like)), value
 
 
@@ -90,9 +93,9 @@ def _named(value: Any, annotation: Any) -> Mapping[str, Any] | None:  # noqa: AN
 
 
 def _is_section(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
-    """Whether a field that says nothing would hold a section if it said something."""
+    """Whether a field that says nothing would hold a section with edits of its own if it said something."""
     kind = unwrap(annotation)
-    return isinstance(kind, type) and issubclass(kind, Section)
+    return isinstance(kind, type) and issubclass(kind, Section) and not kind.one_value
 
 
 def _moved(before: ClusterConfig, after: ClusterConfig, found: list[Edit]) -> list[Edit]:

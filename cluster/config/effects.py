@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cluster.config import verdicts
-from cluster.config.consequence import Consequence, Effect, nothing, reconfigure, refused, replace, restart
+from cluster.config import effects_google
+from cluster.config.consequence import Consequence, Effect, nothing, reconfigure, refused, restart
 from cluster.config.edits import Edit, edits
 from cluster.config.findings import show
 from cluster.config.section import Section
+from cluster.config.verdicts import image, machines, people, storage
+from cluster.config.verdicts.verdict import POSSIBLE, Verdict
 
 if TYPE_CHECKING:
     from cluster.config.cluster import ClusterConfig
@@ -28,30 +30,29 @@ _PEOPLE = nothing("every machine follows within seconds, without a daemon's rest
 _LAUNCH = restart("slurmctld and slurmd restart; jobs that run keep what they were started with")
 _SCRIPT = reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
 
-TABLE: Mapping[str, Consequence | verdicts.Verdict] = {
+TABLE: Mapping[str, Consequence | Verdict] = {
     "platform": refused("a cluster can't move from one platform to another"),
     "name": refused("every host name, Slurm's state and the accounting database carry the name"),
     "network.cidr": refused("machines are known by their addresses"),
-    "storage.shared": verdicts.shared,
-    "image.base": replace(f"every machine is made anew, and {verdicts.DATABASE_LOST}", verdicts.SAVE_RECORDS),
-    "image.presents_as": replace(
-        f"every machine is made anew as the other system, and {verdicts.DATABASE_LOST}", verdicts.SAVE_RECORDS
-    ),
-    "controller.machine_type": verdicts.controller_machine,
-    "login.on": verdicts.logins,
-    "login.count": verdicts.logins,
-    "login.machine_type": verdicts.login_machine,
-    "nodesets": verdicts.nodeset_order,
-    "nodesets.*": verdicts.nodeset,
-    "nodesets.*.on": verdicts.nodes_on,
-    "nodesets.*.count": verdicts.count,
-    "nodesets.*.machine_type": verdicts.node_machine,
-    "nodesets.*.gpus.type": verdicts.node_machine,
-    "nodesets.*.gpus.count": verdicts.node_machine,
+    "storage.shared": storage.shared,
+    "image.base": image.system,
+    "image.presents_as": image.presented,
+    "controller.machine_type": machines.controller_machine,
+    "login.on": machines.logins,
+    "login.count": machines.logins,
+    "login.machine_type": machines.login_machine,
+    "nodesets": machines.nodeset_order,
+    "nodesets.*": machines.nodeset,
+    "nodesets.*.on": machines.nodes_on,
+    "nodesets.*.count": machines.count,
+    "nodesets.*.machine_type": machines.node_machine,
+    "nodesets.*.gpus": machines.node_machine,
+    "nodesets.*.gpus.type": machines.node_machine,
+    "nodesets.*.gpus.count": machines.node_machine,
     "nodesets.*.features": restart("slurmctld and the nodeset's slurmd restart to know them; jobs run on"),
-    "nodesets.*.node_conf.*": verdicts.node_conf,
-    "nodesets.*.addresses": verdicts.addresses,
-    "partitions.*": verdicts.partition,
+    "nodesets.*.node_conf.*": machines.node_conf,
+    "nodesets.*.addresses": machines.addresses,
+    "partitions.*": machines.partition,
     **dict.fromkeys(
         (
             f"partitions.*.{key}"
@@ -63,21 +64,21 @@ TABLE: Mapping[str, Consequence | verdicts.Verdict] = {
         ),
         _PARTITION,
     ),
-    "groups.*": verdicts.group,
-    "users.*": verdicts.user,
+    "groups.*": people.group,
+    "users.*": people.user,
     "users.*.uid": refused("the user's files and running jobs belong to the number: put it back"),
-    "users.*.gid": verdicts.gid,
+    "users.*.gid": people.gid,
     "users.*.groups": _PEOPLE,
     "users.*.keys": _PEOPLE,
     "users.*.shell": _PEOPLE,
     "users.*.account": _DATABASE,
     "users.*.accounts": nothing("sacctmgr refuses to take away an account that has jobs of the user's running"),
     "users.*.qos": _DATABASE,
-    "accounting.accounts.*": verdicts.account,
+    "accounting.accounts.*": people.account,
     **dict.fromkeys(
         (f"accounting.accounts.*.{key}" for key in ("parent", "description", "organization", "fairshare")), _DATABASE
     ),
-    "accounting.qos.*": verdicts.qos,
+    "accounting.qos.*": people.qos,
     **dict.fromkeys(
         (
             f"accounting.qos.*.{key}"
@@ -91,10 +92,7 @@ TABLE: Mapping[str, Consequence | verdicts.Verdict] = {
     "accounting.qos.*.preempt": nothing("Slurm's database takes it over; jobs of the QOS named may be stopped then"),
     "accounting.enforce": reconfigure("holds for jobs that are submitted from then on"),
     "accounting.purge_after_months": nothing("slurmdbd restarts, and slurmctld keeps its records until it is back"),
-    "slurm.version": replace(
-        f"Slurm comes with the machines' image: every machine is made anew, and {verdicts.DATABASE_LOST}",
-        verdicts.SAVE_RECORDS,
-    ),
+    "slurm.version": image.slurm,
     **{
         f"slurm.timers.{key}": _TIMER
         for key in (
@@ -112,12 +110,14 @@ TABLE: Mapping[str, Consequence | verdicts.Verdict] = {
         for place in ("slurm.", "partitions.*.", "nodesets.*.")
         for key in ("", ".on", ".file", ".url", ".text", ".sha256")
     },
+    "slurm.rxdm": _SCRIPT,
     **{f"slurm.rxdm.{key}": _SCRIPT for key in ("partitions", "file", "url", "sha256")},
     "slurm.mpi_default": _LAUNCH,
     "slurm.prolog_flags": _LAUNCH,
     "slurm.job_account_gather": _LAUNCH,
-    "slurm.extra.*": verdicts.extra,
+    "slurm.extra.*": machines.extra,
     "deletion_protection": nothing("only `destroy` asks for it"),
+    **effects_google.TABLE,
 }  # fmt: skip
 """Consequence of a change, by pattern; `*` stands for a name, and a pattern that ends with one for its coming, going
 or, where it is a value, changing."""
@@ -168,7 +168,7 @@ def possible(pattern: str) -> tuple[Effect, ...]:
     verdict = TABLE.get(pattern)
     if verdict is None:
         return ()
-    return (verdict.effect,) if isinstance(verdict, Consequence) else verdicts.POSSIBLE[verdict]
+    return (verdict.effect,) if isinstance(verdict, Consequence) else POSSIBLE[verdict]
 
 
 def consequence(edit: Edit) -> Consequence:
@@ -191,4 +191,6 @@ def _judged(edit: Edit, stack: str) -> FieldChange:
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
     """A value as a stack file has it; a whole section stands there as written."""
-    return _THERE if isinstance(value, Section) else show(value)
+    if isinstance(value, Section):
+        return show(value.model_dump(exclude_none=True)) if value.one_value else _THERE
+    return show(value)

@@ -20,12 +20,7 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
     if isinstance(refused := context.get("error"), Refused):
         return Finding(where=dotted(at), given=show(given), allowed=refused.allowed, todo=refused.todo)
     if kind == "missing":
-        return Finding(
-            where=dotted(at),
-            given="nothing",
-            allowed=description(at) or "a value",
-            todo=f"add `{at[-1]}:` under {dotted(at[:-1])}",
-        )
+        return _missing(at)
     if kind == "extra_forbidden":
         return _unknown_key(at, given)
     if kind == "literal_error":
@@ -34,10 +29,17 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
     return Finding(where=dotted(at), given=show(given), allowed=allowed, todo=todo)
 
 
+def _missing(at: Location) -> Finding:
+    todo = f"add `{at[-1]}:` under {dotted(at[:-1])}"
+    if at[:-1] == ("gcp",):
+        todo = f"add `{dotted(at)}: ...` under `config:` of the stack file"
+    return Finding(where=dotted(at), given="nothing", allowed=description(at) or "a value", todo=todo)
+
+
 def _unknown_key(at: Location, given: object) -> Finding:
     key = str(at[-1])
     section = section_at(at[:-1])
-    known = list(section.model_fields) if section else []
+    known = [name for name in section.model_fields if len(at) > 1 or name != "gcp"] if section else []
     meant = nearest(key, known)
     todo = f"write `{meant}:`" if meant else "remove it"
     if key == "secure":

@@ -92,7 +92,13 @@ def flow(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
 
 
 def dotted(location: Iterable[str | int]) -> str:
-    """Write a path below the root: `("users", 0, "uid")` is `hpc:cluster.users[0].uid`."""
+    """Write a path below the root: `("users", 0, "uid")` is `hpc:cluster.users[0].uid`.
+
+    Of the provider's settings, `("gcp", "zone")`, the place is the stack file's own: `gcp:zone`.
+    """
+    location = tuple(location)
+    if location[:1] == ("gcp",) and len(location) == 2:
+        return f"gcp:{location[1]}"
     path = ROOT
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}"

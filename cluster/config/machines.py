@@ -5,10 +5,21 @@ from typing import Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from cluster.config.capacity import BasicCapacity, Capacity
 from cluster.config.findings import Refused
 from cluster.config.scripts import Script
 from cluster.config.section import Section
-from cluster.config.types import Cidr, Feature, MachineTypeName, Natural, NodeCount, NodeSettings, Positive
+from cluster.config.types import (
+    Cidr,
+    DiskTypeName,
+    Feature,
+    Flag,
+    MachineTypeName,
+    Natural,
+    NodeCount,
+    NodeSettings,
+    Positive,
+)
 
 
 class Gpus(Section):
@@ -20,11 +31,27 @@ class Gpus(Section):
     """GPUs in each machine."""
 
 
+class Disk(Section):
+    """A disk of a machine."""
+
+    type: DiskTypeName | None = None
+    """Disk type of the catalog. Default: pd-ssd for controller and nodes, pd-balanced for login machines."""
+    size_gb: Positive | None = Field(default=None, ge=10, le=65536)
+    """GB. Default: 200, and 100 for the controller's state."""
+
+
 class Controller(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
 
     machine_type: MachineTypeName
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
+    disk: Disk = Field(default_factory=Disk)
+    """On gcp: its boot disk."""
+    state_disk: Disk = Field(default_factory=Disk)
+    """On gcp: the disk for Slurm's state, the accounting database, /opt/apps and, where nothing else is mounted there,
+    /home. It outlives the machine."""
+    capacity: BasicCapacity | None = None
+    """On gcp: how the cloud is asked for it."""
 
 
 class Login(Section):
@@ -36,6 +63,13 @@ class Login(Section):
     """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
+    disk: Disk = Field(default_factory=Disk)
+    """On gcp: the boot disk of each."""
+    capacity: BasicCapacity | None = None
+    """On gcp: how the cloud is asked for them."""
+    public: Flag = False
+    """On gcp: whether they have public addresses, for those of network.admin_cidrs; the stack then logs in through the
+    first of them, else by Identity-Aware Proxy."""
 
     @model_validator(mode="after")
     def _on_excludes_machines(self) -> Self:
@@ -54,6 +88,10 @@ class Nodeset(Section):
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
     gpus: Gpus | None = None
     """GPUs to attach, on machine types that have none of their own."""
+    disk: Disk = Field(default_factory=Disk)
+    """On gcp: the boot disk of each."""
+    capacity: Capacity | None = None
+    """On gcp: how the cloud is asked for them."""
     features: tuple[Feature, ...] = ()
     """Node features that jobs can ask for with --constraint."""
     node_conf: NodeSettings = Field(default_factory=dict)
@@ -74,9 +112,9 @@ def refuse_machines_beside_on(section: Login | Nodeset) -> None:
     """A role on the controller has no machines of its own that could be counted, typed or addressed."""
     if section.on is None:
         return
-    beside = sorted({"count", "machine_type", "gpus", "addresses"} & section.model_fields_set)
+    beside = sorted({"count", "machine_type", "gpus", "addresses", "disk", "capacity"} & section.model_fields_set)
     if beside:
         raise Refused(
-            "`on: controller` without count, machine_type, gpus or addresses",
-            f"remove {' and '.join(beside)} here, or remove `on`; the machine's type is controller.machine_type",
+            "`on: controller` without count, machine_type, gpus, addresses, disk or capacity",
+            f"remove {' and '.join(beside)} here, or remove `on`; the section `controller` describes the machine",
         )

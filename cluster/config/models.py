@@ -34,6 +34,13 @@ def unwrap(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any typ
     return annotation
 
 
+def is_optional(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
+    """Whether a key may be left out, so that there is nothing of its kind."""
+    if get_origin(annotation) is Annotated:
+        return is_optional(get_args(annotation)[0])
+    return type(None) in get_args(annotation)
+
+
 def _member(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any type
     """What stands in a list or under a key of a mapping."""
     arguments = get_args(annotation)

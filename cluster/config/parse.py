@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from cluster.config.cluster import ClusterConfig
 from cluster.config.explain import explain
 from cluster.config.findings import ROOT, ConfigError, Finding, listing, nearest, show
+from cluster.config.place import place
 from cluster.config.platforms import PLATFORMS, built
 from cluster.config.rules import broken
 from cluster.config.salvage import salvage
@@ -18,11 +19,13 @@ from cluster.config.salvage import salvage
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
     """Read the settings of a stack, such as `{"hpc:cluster": {...}}`; the cluster may also be JSON text.
 
-    Raises ConfigError with every finding at once. Keys of other namespaces belong to providers and are left to them.
+    Raises ConfigError with every finding at once. Keys of other namespaces belong to providers and are left to them,
+    but for the project and zone of a stack on Google Cloud.
     """
     findings = _unknown_keys(stack_config)
     given = _cluster(stack_config, findings)
     _refuse_unbuilt(given)
+    given = {**given, "gcp": place(stack_config, given, findings)}
     try:
         config = ClusterConfig.model_validate(given)
     except ValidationError as error:
@@ -43,8 +46,9 @@ def _of_the_rest(given: Mapping[str, Any], error: ValidationError) -> list[Findi
     return [
         one.finding(saved.written(one.at))
         for one in broken(saved.config)
-        # What was taken out may be just what is missed now.
-        if not (one.missing and (saved.about_removed(one.missing) or (one.missing == "default" and at_fault)))
+        # What was taken out may be just what is missed now, and what stands in for it is not the file's.
+        if not (one.at[0] == "gcp" and any(place[0] == "gcp" for place in saved.removed))
+        and not (one.missing and (saved.about_removed(one.missing) or (one.missing == "default" and at_fault)))
     ]
 
 

@@ -40,9 +40,10 @@ PLATFORMS: dict[str, Platform] = {
         ),
         Platform(
             name="gcp",
-            built=False,
+            built=True,
             defaults={
-                "network": {"cidr": "172.16.0.0/20"},
+                "gcp": {},
+                "network": {"cidr": "172.16.0.0/20", "gpu_cidr": "10.0.0.0/17", "services_cidr": "10.128.0.0/20"},
                 "storage": {},
                 "image": {"base": "ubuntu-2204"},
                 "deletion_protection": True,

@@ -15,8 +15,8 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.findings import Location
 
 _ROUNDS = 8
-_STAND_INS = {"platform": "local", "name": "cluster"}
-"""Used where these two are missing or wrong, since nothing can be checked without them."""
+_STAND_INS = {"platform": "local", "name": "cluster", "gcp": {"project": "stand-in", "zone": "stand-in1-a"}}
+"""Used where these are missing or wrong, since nothing can be checked without them."""
 
 
 class _Hole:

@@ -34,6 +34,7 @@ _FILLED = {
     "Image": {"base"},
     "Controller": {"machine_type"},
 }
+_REGION = {"type": "string", "description": "On gcp: the zone's region; it need not be said."}
 
 
 class _Schema(GenerateJsonSchema):
@@ -49,6 +50,9 @@ def json_schema() -> dict[str, Any]:
     cluster = ClusterConfig.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = cluster.pop("$defs")
     definitions["ClusterConfig"] = cluster
+    # The provider reads these as well, so they stand beside the cluster.
+    del cluster["properties"]["gcp"]
+    provider = {f"gcp:{key}": one for key, one in definitions.pop("GoogleCloud")["properties"].items()}
     for definition in definitions.values():
         for key in definition["properties"].values():
             _tidy(key)
@@ -65,7 +69,7 @@ def json_schema() -> dict[str, Any]:
             "config": {
                 "type": "object",
                 "description": "Configuration of the stack.",
-                "properties": {ROOT: {"$ref": "#/$defs/ClusterConfig"}},
+                "properties": {ROOT: {"$ref": "#/$defs/ClusterConfig"}, **provider, "gcp:region": _REGION},
                 "required": [ROOT],
                 # Providers read keys of their own namespaces; in ours there is only one.
                 "patternProperties": {"^hpc:(?!cluster$)": False},

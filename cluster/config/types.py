@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
-from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
+from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.config.platforms import built
-from cluster.config.validators import choices, keys, names, places, scripts, settings
+from cluster.config.validators import choices, google, keys, names, places, scripts, settings
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -70,6 +70,16 @@ ScriptUrl = Annotated[str, AfterValidator(scripts.script_url), _schema(pattern="
 ScriptText = Annotated[str, AfterValidator(scripts.script_text), _schema(pattern="^#!/")]
 Sha256 = Annotated[str, AfterValidator(scripts.sha256), _schema(pattern="^[0-9a-f]{64}$")]
 SystemName = Annotated[str, AfterValidator(choices.system), _schema(enum=list(SYSTEMS))]
+DiskTypeName = Annotated[str, AfterValidator(google.disk_type), _schema(enum=list(DISK_TYPES))]
+ProjectId = Annotated[str, AfterValidator(google.project_id), _schema(examples=["my-project"])]
+ZoneName = Annotated[str, AfterValidator(google.zone), _schema(examples=["us-central1-a"])]
+ReservationName = Annotated[str, AfterValidator(google.reservation), _schema()]
+CalendarName = Annotated[str, AfterValidator(google.calendar), _schema()]
+ResourceName = Annotated[str, AfterValidator(google.resource), _schema()]
+ExistingImage = Annotated[str, AfterValidator(google.image), _schema()]
+BucketName = Annotated[str, AfterValidator(google.bucket), _schema()]
+FsName = Annotated[str, AfterValidator(google.fsname), _schema(pattern="^[A-Za-z0-9]{1,8}$")]
+PublicCidr = Annotated[str, AfterValidator(google.public_network), _CIDR]
 TresName = Annotated[str, AfterValidator(settings.tres_name), _schema(examples=["cpu", "gres/gpu"])]
 
 

@@ -109,7 +109,7 @@ SAMPLES: list[Sample] = [
     ("nodesets.*.machine_type", at("nodesets", "cpu", machine_type="local-4c"), Effect.DRAIN),
     ("nodesets.*.machine_type", at("nodesets", "cpu", machine_type="local-2c-2gpu"), Effect.REPLACE),
     ("nodesets.*.gpus.count", at("nodesets", "bare", "gpus", count=2), Effect.REPLACE),
-    ("nodesets.*.gpus.type", at("nodesets", "cpu", gpus={"type": "standin", "count": 1}), Effect.REPLACE),
+    ("nodesets.*.gpus", at("nodesets", "cpu", gpus={"type": "standin", "count": 1}), Effect.REPLACE),
     ("nodesets.*.features", at("nodesets", "cpu", features=["fast"]), Effect.RESTART),
     ("nodesets.*.node_conf.*", at("nodesets", "cpu", node_conf={"weight": 10}), Effect.RESTART),
     ("nodesets.*.node_conf.*", at("nodesets", "cpu", node_conf={"sockets": 2}), Effect.DRAIN),
@@ -196,5 +196,5 @@ SAMPLES: list[Sample] = [
     ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 1}), Effect.RESTART),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
-ONE_CHOICE = {"platform", "image.base", "slurm.version", *(one for one in TABLE if one.startswith("slurm.rxdm."))}
-"""Fields that have one value only, or none, until another platform is built."""
+ONE_CHOICE = {one for one in TABLE if one.startswith("slurm.rxdm")} | {"gcp"}
+"""The prolog of machines that a rehearsal is no such, and what comes and goes with the platform."""

@@ -14,14 +14,25 @@ from cluster.config import ClusterConfig, parse
 from cluster.config.consequence import Effect
 from cluster.config.edits import edits
 from cluster.config.effects import TABLE, consequence, effects, possible, worst
-from cluster.config.models import unwrap
+from cluster.config.models import is_optional, unwrap
 from cluster.config.section import Section
 from cluster.slurm import render
+from tests.cluster import samples_google as google
 from tests.cluster.samples import LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone
+
+ALL = [
+    (base, *sample)
+    for base, samples in ((LAB, SAMPLES), (google.CLOUD, google.SAMPLES), (google.MANAGED, google.MANAGED_SAMPLES))
+    for sample in samples
+]
+"""Each with the cluster that it changes."""
 
 
 def config(cluster: Cluster) -> ClusterConfig:
-    return parse({"hpc:cluster": cluster})
+    place = {f"gcp:{key}": value for key, value in (cluster.get("gcp") or {}).items()}
+    return parse(
+        {"hpc:cluster": {key: one for key, one in cluster.items() if key != "gcp" and one is not None}, **place}
+    )
 
 
 def edited(change: Callable[[Cluster], Any], cluster: Cluster = LAB) -> Cluster:
@@ -36,7 +47,9 @@ def patterns(section: type[Section], above: str = "") -> Iterator[str]:
         kind, here = unwrap(field.annotation), f"{above}{key}"
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         member = unwrap(arguments[-1 if origin is Mapping else 0]) if arguments and origin in (Mapping, tuple) else None
-        if isinstance(kind, type) and issubclass(kind, Section):
+        if isinstance(kind, type) and issubclass(kind, Section) and not kind.one_value:
+            if is_optional(field.annotation):
+                yield here
             yield from patterns(kind, f"{here}.")
         elif isinstance(member, type) and issubclass(member, Section):
             yield f"{here}.*"
@@ -52,7 +65,7 @@ def test_every_field_has_an_entry_and_every_entry_a_field():
 
 def test_what_may_come_of_a_change_is_what_comes_of_it():
     found: dict[str, set[Effect]] = {}
-    for pattern, _, effect in SAMPLES:
+    for _, pattern, _, effect in ALL:
         found.setdefault(pattern, set()).add(effect)
     for pattern, effects_ in found.items():
         assert effects_ <= set(possible(pattern)), pattern
@@ -60,17 +73,19 @@ def test_what_may_come_of_a_change_is_what_comes_of_it():
 
 
 def test_every_field_has_a_sample():
-    assert {pattern for pattern, _, _ in SAMPLES} | ONE_CHOICE == set(TABLE)
+    assert {pattern for _, pattern, _, _ in ALL} | ONE_CHOICE == set(TABLE)
 
 
-@pytest.mark.parametrize(("pattern", "change", "effect"), SAMPLES, ids=lambda one: one if isinstance(one, str) else "")
-def test_table_and_machine_agree(pattern: str, change: Callable[[Cluster], Any], effect: Effect):
+@pytest.mark.parametrize(
+    ("base", "pattern", "change", "effect"), ALL, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[Cluster], Any], effect: Effect):
     """What the machine needs for the new files is what the table told, where it told of jobs that run on."""
-    before, after = config(LAB), config(edited(change))
+    before, after = config(base), config(edited(change, base))
     found = {edit.pattern: consequence(edit) for edit in edits(before, after)}
     assert found[pattern].effect is effect, found[pattern].reason
     told = worst(effects(before, after, "lab"))
-    need = changes.need(*(render(one, plan(one).of) for one in (before, after)))
+    need = changes.need(*(render(one, plan(one).of if one.platform == "local" else None) for one in (before, after)))
     if "scripts" in pattern:
         # Only the first or the last script of a place changes slurm.conf, which names the one that runs them all.
         assert Effect(need.value).harm <= told.harm
@@ -129,9 +144,9 @@ class TestWords:
 
     @pytest.mark.parametrize("pattern", TABLE)
     def test_every_reason_says_something(self, pattern: str):
-        told = [c for p, change, _ in SAMPLES if p == pattern for c in _told(change, pattern)]
+        told = [c for base, p, change, _ in ALL if p == pattern for c in _told(base, change, pattern)]
         assert all(len(one.reason) > 20 and one.command for one in told)
 
 
-def _told(change: Callable[[Cluster], Any], pattern: str) -> list[Any]:
-    return [consequence(e) for e in edits(config(LAB), config(edited(change))) if e.pattern == pattern]
+def _told(base: Cluster, change: Callable[[Cluster], Any], pattern: str) -> list[Any]:
+    return [consequence(e) for e in edits(config(base), config(edited(change, base))) if e.pattern == pattern]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cluster import hostlist
 from cluster.addresses import plan
-from cluster.config import ClusterConfig
+from cluster.config import parse
 from cluster.slurm import digest, render, render_slurmdbd
 from tests.cluster.stacks import cluster, config, local
 from tests.cluster.test_slurm_versions import lines
@@ -49,8 +49,10 @@ def test_machines_of_their_own_are_confined_to_their_cores_and_a_rehearsals_are_
     """Machines of a rehearsal share the host's cores, and may claim more than it has."""
     given = local(platform="gcp", image={"base": "ubuntu-2204"}, nodesets={"a3": {"machine_type": "a3-megagpu-8g"}})
     given["partitions"]["cpu"]["nodesets"] = ["a3"]
+    place = {"gcp:project": "my-project", "gcp:zone": "us-central1-a"}
     files = {
-        platform: render(ClusterConfig.model_validate(given | {"platform": platform})) for platform in ("gcp", "local")
+        "gcp": render(parse({"hpc:cluster": given, **place})),
+        "local": render(cluster(nodesets=given["nodesets"], partitions=given["partitions"])),
     }
     differences = {
         "slurm.conf": ["TaskPlugin=task/affinity,task/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"],

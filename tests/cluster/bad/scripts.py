@@ -190,6 +190,6 @@ CASES = {
         "image.presents_as",
         "ubuntu-2604",
         "ubuntu-2204",
-        "write ubuntu-2204",
+        "write ubuntu-2",
     ),
 }

@@ -22,10 +22,10 @@ CASES = {
     "a list for a mapping": ({"nodesets": ["cpu"]}, "nodesets", "[cpu]", "a mapping", "Compute nodes"),
     "a mapping for a list": ({"users": {"alice": 2001}}, "users", "{alice: 2001}", "a list", "People"),
     "a platform that is to come": (
-        {"platform": "gcp"},
+        {"platform": "nebius"},
         "platform",
-        "gcp",
-        "local (platform 'gcp' is not built",
+        "nebius",
+        "local, gcp (platform 'nebius' is not built",
         "local",
     ),
     "a platform that is none": ({"platform": "lokal"}, "platform", "lokal", "local", "write local"),

@@ -1,40 +1,21 @@
-"""Effects that depend on what a field was and what it becomes. Pure functions from an edit to its consequence."""
+"""What becomes of machines, nodes and partitions, and of what Slurm knows of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from cluster import hostlist, roster
+from cluster import roster
 from cluster.addresses import block, plan
 from cluster.catalog.parameters import CONF, NODE, RECONFIGURED
 from cluster.config.consequence import Consequence, Effect, drain, nothing, reconfigure, refused, replace, restart
+from cluster.config.verdicts.verdict import among, controller_anew, names, who_is_there
 
 if TYPE_CHECKING:
     from cluster.config.edits import Edit
 
-Verdict = Callable[["Edit"], Consequence]
-POSSIBLE: dict[Verdict, tuple[Effect, ...]] = {}
-"""What each verdict may come to, for whoever reads before there is an edit."""
-
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 """Parameters of a NodeName line that running jobs are tied to: slurmctld ends those whose node has others when it
 starts (job_resources.c, valid_job_resources), so the set-up empties the node first (scripts/node/drain.py)."""
-DATABASE_LOST = (
-    "the controller is made anew, with Slurm's state and the accounting database: running jobs end, and job records "
-    "are lost unless they are saved first"
-)
-SAVE_RECORDS = "./hpc accounting backup {stack}"
-
-
-def among(*effects: Effect) -> Callable[[Verdict], Verdict]:
-    """Say what a verdict may come to."""
-
-    def note(verdict: Verdict) -> Verdict:
-        POSSIBLE[verdict] = effects
-        return verdict
-
-    return note
 
 
 @among(Effect.RESTART, Effect.DRAIN)
@@ -52,7 +33,7 @@ def count(edit: Edit) -> Consequence:
         return nodes_on(edit)
     old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
     if len(new) > len(old):
-        return restart(f"{_names(new[len(old) :])} joins; slurmctld restarts to know it, and jobs elsewhere run on")
+        return restart(f"{names(new[len(old) :])} joins; slurmctld restarts to know it, and jobs elsewhere run on")
     return _leave(old[len(new) :])
 
 
@@ -69,12 +50,12 @@ def node_machine(edit: Edit) -> Consequence:
         return nodes_on(edit)
     nodes = tuple(n for n in roster.node_names(edit.before, edit.name) if n in roster.node_names(edit.after, edit.name))
     old, new = (config.nodesets[edit.name] for config in (edit.before, edit.after))
-    names = _names(nodes)
+    anew = names(nodes)
     gpus = [roster.nodeset_gpu(config, one) for config, one in ((edit.before, old), (edit.after, new))]
     if edit.after.platform != "local" or gpus[0] != gpus[1]:
         return replace(
-            f"{names} is made anew; each node takes no new jobs until then, and its jobs finish before it goes",
-            _who_is_there(nodes),
+            f"{anew} is made anew; each node takes no new jobs until then, and its jobs finish before it goes",
+            who_is_there(nodes),
         )
     if roster.sizes(edit.before, old) != roster.sizes(edit.after, new):
         return _reshaped(nodes)
@@ -143,7 +124,7 @@ def controller_machine(edit: Edit) -> Consequence:
     hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
     kinds = [roster.machines(config)[0] for config in (edit.before, edit.after)]
     if edit.after.platform != "local" or kinds[0].gpu != kinds[1].gpu:
-        return replace(DATABASE_LOST, SAVE_RECORDS)
+        return controller_anew(edit)
     if hosted:
         return _reshaped(roster.node_names(edit.after, hosted[0]))
     return nothing("on this platform a machine type says what Slurm schedules by; the controller runs no jobs")
@@ -174,77 +155,6 @@ def login_machine(edit: Edit) -> Consequence:
     return _logins_go(anew, "is made anew")
 
 
-@among(Effect.NOTHING, Effect.REFUSED)
-def shared(edit: Edit) -> Consequence:
-    """Directories that machines share."""
-    gone = [path for path in edit.old if path not in edit.new]
-    come = [path for path in edit.new if path not in edit.old]
-    if gone:
-        return refused(
-            f"{', '.join(gone)} would be deleted with every file in it, while jobs may use it: put it back "
-            "(destroying the cluster deletes it too)"
-        )
-    if come:
-        return nothing(
-            f"nodes mount {', '.join(come)} at their next boot, or when their set-up runs again",
-            "./hpc ssh {stack} NODE -- systemctl restart hpc-node",
-        )
-    return nothing("the same directories in another order")
-
-
-@among(Effect.NOTHING)
-def user(edit: Edit) -> Consequence:
-    """A user who came or went."""
-    if edit.old is None:
-        return nothing("the user is made on every machine; nobody else notices")
-    return nothing(
-        "the account goes, the home folder stays; while the user has jobs, `up` fails before it changes anything",
-        f"./hpc ssh {{stack}} controller -- scancel --user={edit.name}",
-    )
-
-
-@among(Effect.NOTHING, Effect.REFUSED)
-def gid(edit: Edit) -> Consequence:
-    """Number of a user's primary group."""
-    old, new = (
-        next(user.primary_gid for user in config.users if user.name == edit.name)
-        for config in (edit.before, edit.after)
-    )
-    if old == new:
-        return nothing("the group's number stays")
-    return refused(f"files of {edit.name} and running jobs belong to the number {old}: put it back")
-
-
-@among(Effect.NOTHING, Effect.REFUSED)
-def group(edit: Edit) -> Consequence:
-    """A Unix group that came or went, or its number."""
-    if edit.old is None or edit.new is None:
-        return nothing("made on, or removed from, every machine; files keep their numbers")
-    return refused(f"files of the group belong to the number {edit.old}: put it back")
-
-
-@among(Effect.NOTHING)
-def account(edit: Edit) -> Consequence:
-    """An account that came or went."""
-    if edit.old is None:
-        return nothing("known to the database from then on")
-    return nothing(
-        "job records stay; sacctmgr refuses while jobs are charged to it, and `up` fails then",
-        f"./hpc ssh {{stack}} controller -- squeue --account={edit.name}",
-    )
-
-
-@among(Effect.NOTHING)
-def qos(edit: Edit) -> Consequence:
-    """A QOS that came or went."""
-    if edit.old is None:
-        return nothing("known to the database from then on")
-    return nothing(
-        "jobs that run with it run on; those that wait with it never start, so move them first",
-        f"./hpc ssh {{stack}} controller -- squeue --qos={edit.name}",
-    )
-
-
 def _moves(edit: Edit) -> bool:
     """Whether the nodeset moves to the controller, or away from it: then its other fields are told of with that."""
     return edit.before.nodesets[edit.name].on != edit.after.nodesets[edit.name].on
@@ -252,35 +162,27 @@ def _moves(edit: Edit) -> bool:
 
 def _leave(nodes: tuple[str, ...]) -> Consequence:
     return drain(
-        f"{_names(nodes)} leaves: no new jobs start there, and `up` waits for those that run before it removes the "
+        f"{names(nodes)} leaves: no new jobs start there, and `up` waits for those that run before it removes the "
         "machine",
-        _who_is_there(nodes),
+        who_is_there(nodes),
     )
 
 
 def _reshaped(nodes: tuple[str, ...]) -> Consequence:
     return drain(
-        f"{_names(nodes)} gets other sockets, cores, threads or GPUs: Slurm would end jobs there, so `up` lets them "
+        f"{names(nodes)} gets other sockets, cores, threads or GPUs: Slurm would end jobs there, so `up` lets them "
         "finish first and starts no new ones",
-        _who_is_there(nodes),
+        who_is_there(nodes),
     )
 
 
-def _logins_go(names: list[str], how: str) -> Consequence:
+def _logins_go(gone: list[str], how: str) -> Consequence:
     return replace(
-        f"{_names(names)} {how}: sessions there end, with the interactive jobs (srun, salloc) begun in them; batch "
+        f"{names(gone)} {how}: sessions there end, with the interactive jobs (srun, salloc) begun in them; batch "
         "jobs run on",
-        f"./hpc ssh {{stack}} {names[0]} -- who",
+        f"./hpc ssh {{stack}} {gone[0]} -- who",
     )
 
 
 def _keep_block(edit: Edit, name: str) -> str:
     return f"write `addresses: {block(edit.before, name)}` under nodesets.{name}"
-
-
-def _names(names: Iterable[str]) -> str:
-    return hostlist.compress(names)
-
-
-def _who_is_there(nodes: Iterable[str]) -> str:
-    return f"./hpc ssh {{stack}} controller -- squeue --nodelist='{_names(nodes)}'"

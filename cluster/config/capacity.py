@@ -1,0 +1,99 @@
+"""How a cloud is asked for a machine: exactly one way, with what that way alone can take."""
+
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from cluster.config.findings import Refused
+from cluster.config.section import Section
+from cluster.config.types import CalendarName, Positive, ReservationName, SlurmTime
+
+WAYS = ("on_demand", "spot", "reservation", "flex", "calendar")
+
+
+class Placement(Section):
+    """Machines close to each other."""
+
+    max_distance: Positive = Field(default=2, le=3)
+    """Network hops between two machines at most: 1 the same host rack, 2 neighbouring racks, 3 the same cluster."""
+
+
+class OnDemand(Section):
+    """Machines at the list price, for as long as they are wanted, if there are any."""
+
+    placement: Placement | None = None
+    """Machines close to each other; fewer of them may then be found."""
+
+
+class Spot(Section):
+    """Machines at a low price, which the cloud may take back at any time, with 30 seconds' notice."""
+
+    placement: Placement | None = None
+    """Machines close to each other; fewer of them may then be found."""
+
+
+class Flex(Section):
+    """Machines of Dynamic Workload Scheduler's flex start: waited for, then held for a time."""
+
+    max_run: SlurmTime = "7-00:00:00"
+    """How long they are held, at most seven days; then they are deleted."""
+
+
+class Capacity(Section):
+    """How the cloud is asked for these machines: exactly one of the keys. Default: on_demand."""
+
+    one_value: ClassVar[bool] = True
+
+    on_demand: OnDemand | None = None
+    """At the list price, for as long as wanted: `{on_demand: {}}`."""
+    spot: Spot | None = None
+    """At a low price, and taken back at any time: `{spot: {}}`."""
+    reservation: ReservationName | None = Field(default=None, examples=["my-reservation"])
+    """From a reservation: its name, or projects/PROJECT/reservations/NAME for one that another project shares. It
+    brings its own placement."""
+    flex: Flex | None = None
+    """By Dynamic Workload Scheduler's flex start: `{flex: {max_run: "7-00:00:00"}}`."""
+    calendar: CalendarName | None = None
+    """From a future reservation (calendar mode): its name."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = [way for way in WAYS if getattr(self, way) is not None]
+        if len(given) != 1:
+            raise Refused(
+                "exactly one of on_demand, spot, reservation, flex and calendar, e.g. {reservation: my-reservation}",
+                f"keep one of {' and '.join(given)}" if given else "name one, or remove `capacity` for on_demand",
+            )
+        return self
+
+    @property
+    def way(self) -> str:
+        """The key that is given."""
+        return next(way for way in WAYS if getattr(self, way) is not None)
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where machines close to each other are asked for; only two ways can."""
+        section = self.on_demand or self.spot
+        return section.placement if section else None
+
+
+class BasicCapacity(Section):
+    """How the cloud is asked for a machine that is to stay: exactly one of the keys. Default: on_demand."""
+
+    one_value: ClassVar[bool] = True
+
+    on_demand: OnDemand | None = None
+    """At the list price: `{on_demand: {}}`."""
+    spot: Spot | None = None
+    """At a low price, and taken back at any time: `{spot: {}}`. The cluster stands still until it is started again."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.on_demand is None) == (self.spot is None):
+            raise Refused(
+                "exactly one of on_demand and spot, e.g. {spot: {}}",
+                "keep one of them, or remove `capacity` for on_demand",
+            )
+        return self

@@ -1,0 +1,20 @@
+"""Where on Google Cloud: the settings that the stack file gives to the provider itself."""
+
+from pydantic import Field
+
+from cluster.config.section import Section
+from cluster.config.types import ProjectId, ZoneName
+
+
+class GoogleCloud(Section):
+    """Project and zone, from `gcp:project` and `gcp:zone` of the stack file."""
+
+    project: ProjectId = Field(examples=["my-project"])
+    """On gcp: id of the project that everything is made in."""
+    zone: ZoneName = Field(examples=["us-central1-a"])
+    """On gcp: zone of all machines."""
+
+    @property
+    def region(self) -> str:
+        """The zone's region: us-central1 of us-central1-a."""
+        return self.zone.rpartition("-")[0]

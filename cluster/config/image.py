@@ -1,0 +1,79 @@
+"""The operating system of the machines."""
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from cluster.config.findings import Refused
+from cluster.config.scripts import refuse_unpinned
+from cluster.config.section import Section
+from cluster.config.types import (
+    ExistingImage,
+    Flag,
+    ImageName,
+    MachineTypeName,
+    Positive,
+    ScriptFile,
+    ScriptName,
+    ScriptText,
+    ScriptUrl,
+    Sha256,
+    SystemName,
+)
+
+
+class Provision(Section):
+    """A step of one's own in making the image; exactly one of file, url and text says what is in it."""
+
+    name: ScriptName = Field(examples=["10-our-tools"])
+    """What it is called where progress and failures are told; steps run in the order of the list."""
+    file: ScriptFile | None = None
+    """Path of the script here, from the project's folder or from the root."""
+    url: ScriptUrl | None = None
+    """Where the builder downloads it from; needs sha256."""
+    text: ScriptText | None = None
+    """The script itself, with its #! line."""
+    sha256: Sha256 | None = None
+    """SHA-256 of what stands at url."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        refuse_unpinned(self.url, self.sha256)
+        given = [key for key in ("file", "url", "text") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise Refused(
+                "exactly one of file, url and text, e.g. {name: 10-our-tools, file: scripts/our-tools.sh}",
+                f"keep one of {' and '.join(given)}" if given else "say what is in it",
+            )
+        return self
+
+
+class Builder(Section):
+    """The machine that the image is made on, which is gone afterwards."""
+
+    machine_type: MachineTypeName = "c2-standard-8"
+    """Machine type of the catalog; no GPU is needed."""
+    size_gb: Positive = Field(default=200, ge=20, le=65536)
+    """GB of its disk, and of the image."""
+    minutes: Positive = Field(default=120, ge=10, le=1440)
+    """How long it may take; the builder deletes itself a little later, whoever waits."""
+
+
+class Image(Section):
+    """The operating system of the machines."""
+
+    base: ImageName
+    """Operating system of the catalog, which also says which Slurm it comes with. Default on local: debian-12, on gcp
+    ubuntu-2204."""
+    bake: Flag | None = None
+    """On gcp: whether the stack makes an image of its own, so that machines boot ready; otherwise each installs what
+    it needs at its first boot. Default: true for ubuntu-2204, false for ubuntu-2404."""
+    name: ExistingImage | None = Field(default=None, examples=["a3mega-0123456789ab"])
+    """On gcp: an image that is there already, made by such a bake; by name, or projects/PROJECT/global/images/NAME.
+    No family: what that means changes by itself."""
+    provision: tuple[Provision, ...] = ()
+    """On gcp: steps of one's own, run as root after all others of the bake, or of the first boot."""
+    builder: Builder = Field(default_factory=Builder)
+    """On gcp: the machine that the image is made on."""
+    presents_as: SystemName | None = None
+    """On local only: the system that the machines say they are (os-release, lsb_release), so that scripts which ask
+    for it are rehearsed. Changing it makes the machines anew."""

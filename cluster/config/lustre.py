@@ -1,0 +1,89 @@
+"""The Lustre file system: DDN EXAScaler on machines of the stack, or Google Cloud Managed Lustre."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cluster.config.findings import Refused
+from cluster.config.section import Section
+from cluster.config.types import DiskTypeName, FsName, MachineTypeName, MountPoint, Positive, Whole
+
+
+def _one_place(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    if isinstance(given, list):
+        raise Refused(
+            "one directory, e.g. /lustre: an EXAScaler file system is mounted at one place",
+            "keep one, and put data in a folder below it, e.g. mount: /home with data in /home/data",
+        )
+    return given
+
+
+class Targets(Section):
+    """The disks of one Lustre server: each is one target."""
+
+    type: DiskTypeName
+    """Disk type of the catalog."""
+    size_gb: Positive = Field(le=65536)
+    """GB of each disk."""
+    count: Positive = Field(default=1, le=128)
+    """Disks of each server."""
+    iops: Positive | None = None
+    """Provisioned I/O operations per second of each disk; hyperdisks only."""
+    mbps: Positive | None = None
+    """Provisioned MB/s of each disk; hyperdisks only."""
+
+
+class Mgs(Section):
+    """The management server, of which there is one."""
+
+    machine_type: MachineTypeName = "n2-standard-32"
+    """Machine type of the catalog."""
+    mgt: Targets = Field(default_factory=lambda: Targets(type="pd-standard", size_gb=128))
+    """Its management targets."""
+    mnt: Targets = Field(default_factory=lambda: Targets(type="pd-standard", size_gb=128))
+    """Its monitoring targets."""
+
+
+class Mds(Section):
+    """Metadata servers: names, owners, permissions."""
+
+    machine_type: MachineTypeName = "n2-standard-32"
+    """Machine type of the catalog."""
+    count: Positive = Field(default=1, le=32)
+    """Servers."""
+    mdt: Targets = Field(default_factory=lambda: Targets(type="pd-ssd", size_gb=3500))
+    """Metadata targets of each."""
+
+
+class Oss(Section):
+    """Object storage servers: the data, and most of the bandwidth."""
+
+    machine_type: MachineTypeName = "n2-standard-16"
+    """Machine type of the catalog."""
+    count: Positive = Field(default=3, le=2000)
+    """Servers."""
+    ost: Targets = Field(default_factory=lambda: Targets(type="pd-ssd", size_gb=3500))
+    """Object storage targets of each."""
+
+
+class Lustre(Section):
+    """A Lustre file system of the stack's own."""
+
+    kind: Literal["exascaler", "managed"] = Field(examples=["managed"])
+    """exascaler: DDN EXAScaler, on machines of the stack; managed: Google Cloud Managed Lustre."""
+    mount: Annotated[MountPoint, BeforeValidator(_one_place)] = "/lustre"
+    """Where every machine has it. /home puts home folders on it; data may then go to /home/data."""
+    fsname: FsName = "exacloud"
+    """Name of the file system in Lustre."""
+    image: str = "projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp"
+    """exascaler: image of the servers, from the Marketplace; its terms must have been accepted in the project."""
+    mgs: Mgs = Field(default_factory=Mgs)
+    """exascaler: the management server."""
+    mds: Mds = Field(default_factory=Mds)
+    """exascaler: metadata servers."""
+    oss: Oss = Field(default_factory=Oss)
+    """exascaler: object storage servers."""
+    size_gib: Positive = 36000
+    """managed: capacity in GiB."""
+    throughput: Whole = 500
+    """managed: MB/s for each TiB: 125, 250, 500 or 1000."""

@@ -1,0 +1,37 @@
+"""The cluster's networks."""
+
+from pydantic import Field
+
+from cluster.config.section import Section
+from cluster.config.types import Cidr, ClusterCidr, Flag, PublicCidr, ResourceName
+
+
+class ExistingNetwork(Section):
+    """A network that is there already, and stays."""
+
+    network: ResourceName = Field(examples=["shared-vpc"])
+    """Its name, or projects/PROJECT/global/networks/NAME."""
+    subnetwork: ResourceName = Field(examples=["hpc"])
+    """A subnetwork of it in the stack's region, by name or projects/PROJECT/regions/REGION/subnetworks/NAME; its range
+    is network.cidr."""
+
+
+class Network(Section):
+    """The cluster's own networks."""
+
+    cidr: ClusterCidr
+    """Private IPv4 network for all machines; no other network in reach may overlap it. Default on local: 10.77.0.0/20,
+    on gcp 172.16.0.0/20."""
+    gpu_cidr: Cidr | None = None
+    """On gcp: private network that the GPUs' eight networks are cut from, where nodes have any. Default: 10.0.0.0/17,
+    eight of /20."""
+    services_cidr: Cidr | None = None
+    """On gcp: private network for what Google runs for the stack (Managed Lustre, Filestore). Default: 10.128.0.0/20.
+    """
+    existing: ExistingNetwork | None = None
+    """On gcp: a network to use in place of one of the stack's own. It must have a way out (NAT) for first boots."""
+    nat: Flag = True
+    """On gcp: whether machines without a public address can reach the internet, for packages and container images."""
+    admin_cidrs: tuple[PublicCidr, ...] = ()
+    """On gcp: who may reach SSH of the login machines at their public addresses, e.g. [203.0.113.7/32]; Identity-Aware
+    Proxy reaches every machine in any case."""

@@ -1,0 +1,57 @@
+"""File systems that machines share."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cluster.config.findings import Refused
+from cluster.config.lustre import Lustre
+from cluster.config.section import Section
+from cluster.config.types import BucketName, Flag, MountPoint, Positive
+
+
+def _one_lustre(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    if isinstance(given, list):
+        raise Refused(
+            "one Lustre file system, e.g. {kind: exascaler, mount: /lustre}",
+            "keep one; its folders can hold what the others were for",
+        )
+    return given
+
+
+class Filestore(Section):
+    """A Filestore share, by NFS."""
+
+    mount: MountPoint = "/home"
+    """Where every machine has it."""
+    tier: Literal["BASIC_SSD", "ZONAL", "REGIONAL"] = "ZONAL"
+    """Service tier of Filestore."""
+    size_gb: Positive = Field(default=1024, le=102400)
+    """Capacity in GB; each tier has its own least."""
+
+
+class Bucket(Section):
+    """A bucket of Cloud Storage, mounted by GCS FUSE. It is there before the stack and stays after it."""
+
+    name: BucketName = Field(examples=["my-datasets"])
+    """Name of the bucket."""
+    mount: MountPoint = Field(examples=["/gcs"])
+    """Where every machine has it; not /home, which GCS FUSE is no file system for."""
+    read_only: Flag = False
+    """Whether machines can only read; they then keep names and attributes for an hour."""
+    cache: Flag = True
+    """Whether nodes keep files that were read on their local SSDs, where they have any."""
+
+
+class Storage(Section):
+    """File systems that machines share."""
+
+    shared: tuple[MountPoint, ...] = ()
+    """On local: directories that every machine sees alike. Default there: /home, /opt/apps, /var/mail."""
+    lustre: Annotated[Lustre | None, BeforeValidator(_one_lustre)] = None
+    """On gcp: a Lustre file system."""
+    filestore: Filestore | None = None
+    """On gcp: a Filestore share."""
+    buckets: tuple[Bucket, ...] = ()
+    """On gcp: buckets of Cloud Storage. /home and /opt/apps are the controller's where nothing else is mounted there.
+    """

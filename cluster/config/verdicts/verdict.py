@@ -1,0 +1,53 @@
+"""What a verdict is: a pure function from an edit to its consequence; and words that several share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from cluster import hostlist
+from cluster.config.consequence import Consequence, Effect, replace
+
+if TYPE_CHECKING:
+    from cluster.config.edits import Edit
+
+Verdict = Callable[["Edit"], Consequence]
+POSSIBLE: dict[Verdict, tuple[Effect, ...]] = {}
+"""What each verdict may come to, for whoever reads before there is an edit."""
+
+_DATABASE_LOST = (
+    "the controller is made anew, with Slurm's state and the accounting database: running jobs end, and job records "
+    "are lost unless they are saved first"
+)
+_RECORDS_STAY = (
+    "the controller is made anew; Slurm's state, job records, /opt/apps and home folders are on its state disk and "
+    "stay, and jobs on other machines run on, though they wait for files that are there"
+)
+_SAVE_RECORDS = "./hpc accounting backup {stack}"
+
+
+def among(*effects: Effect) -> Callable[[Verdict], Verdict]:
+    """Say what a verdict may come to."""
+
+    def note(verdict: Verdict) -> Verdict:
+        POSSIBLE[verdict] = effects
+        return verdict
+
+    return note
+
+
+def names(machines: Iterable[str]) -> str:
+    """Names of machines as Slurm writes them in one: lab-cpu-[0-3]."""
+    return hostlist.compress(machines)
+
+
+def who_is_there(nodes: Iterable[str]) -> str:
+    """The command that shows whose jobs run on nodes."""
+    return f"./hpc ssh {{stack}} controller -- squeue --nodelist='{names(nodes)}'"
+
+
+def controller_anew(edit: Edit, first: str = "") -> Consequence:
+    """What the controller takes with it when it is made anew; `first` is said before."""
+    if edit.after.platform == "local":
+        return replace(first + _DATABASE_LOST, _SAVE_RECORDS)
+    return replace(first + _RECORDS_STAY)

@@ -1,0 +1,121 @@
+"""One change of every field that only Google Cloud knows, and what it is to do to running jobs."""
+
+from typing import Any
+
+from cluster.config.consequence import Effect
+from tests.cluster.samples import Cluster, Sample, at, gone
+
+CLOUD: Cluster = {
+    "platform": "gcp",
+    "gcp": {"project": "my-project", "zone": "us-central1-a"},
+    "name": "cloud",
+    "storage": {
+        "lustre": {
+            "kind": "exascaler",
+            "mgs": {"mgt": {"type": "pd-standard", "size_gb": 128}, "mnt": {"type": "pd-standard", "size_gb": 128}},
+            "mds": {"mdt": {"type": "pd-ssd", "size_gb": 3500}},
+            "oss": {"ost": {"type": "pd-ssd", "size_gb": 3500}},
+        },
+        "buckets": [{"name": "data-one", "mount": "/gcs"}, {"name": "data-two", "mount": "/more"}],
+    },
+    "image": {"provision": [{"name": "ours", "text": "#!/bin/sh\n"}]},
+    "login": {"public": True},
+    "network": {"admin_cidrs": ["203.0.113.7/32"], "existing": {"network": "net", "subnetwork": "sub"}},
+    "nodesets": {"cpu": {"count": 2}, "gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}},
+    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+}
+MANAGED: Cluster = {
+    **CLOUD,
+    "storage": {"lustre": {"kind": "managed"}, "filestore": {"mount": "/home"}},
+}
+SHEBANG = "#!/bin/sh\nexit 0\n"
+HASH = "0" * 64
+URL = "https://example.org/a.sh"
+_REPLACE, _REFUSED, _NOTHING = Effect.REPLACE, Effect.REFUSED, Effect.NOTHING
+
+
+def provision(**values: str) -> Any:
+    return at("image", provision=[{"name": "ours", **values}])
+
+
+def lustre(*path: str, **values: Any) -> Sample:
+    return (".".join(("storage.lustre", *path, *values)), at("storage", "lustre", *path, **values), _REFUSED)
+
+
+SAMPLES: list[Sample] = [
+    ("platform", lambda c: c.update(platform="local", **dict.fromkeys(("gcp", "storage", "image", "login", "network"))),
+     _REFUSED),
+    ("image.base", at(image={"base": "ubuntu-2404"}), _REPLACE),
+    ("slurm.version", at("slurm", version="24.11"), _REPLACE),
+    ("gcp.project", at("gcp", project="other-project"), _REFUSED),
+    ("gcp.zone", at("gcp", zone="us-central1-b"), _REFUSED),
+    ("network.gpu_cidr", at("network", gpu_cidr="10.64.0.0/17"), _REFUSED),
+    ("network.services_cidr", at("network", services_cidr="10.65.0.0/20"), _REFUSED),
+    ("network.existing", gone("network", "existing"), _REFUSED),
+    ("network.existing.network", at("network", "existing", network="other"), _REFUSED),
+    ("network.existing.subnetwork", at("network", "existing", subnetwork="other"), _REFUSED),
+    ("network.nat", at("network", nat=False), _NOTHING),
+    ("network.admin_cidrs", at("network", admin_cidrs=["198.51.100.0/24"]), _NOTHING),
+    ("storage.lustre", gone("storage", "lustre"), _REFUSED),
+    lustre(mount="/work"),
+    lustre(fsname="other"),
+    lustre(image="projects/ddn-public/global/images/family/exascaler-cloud-6-2-rocky-linux-8-optimized-gcp"),
+    lustre("mgs", machine_type="n2-standard-16"),
+    lustre("mds", machine_type="n2-standard-16"),
+    lustre("mds", count=2),
+    lustre("oss", machine_type="n2-standard-32"),
+    lustre("oss", count=4),
+    *(
+        lustre(*place, **values)
+        for place in (("mgs", "mgt"), ("mgs", "mnt"), ("mds", "mdt"), ("oss", "ost"))
+        for values in ({"type": "pd-balanced"}, {"size_gb": 300}, {"count": 2})
+    ),
+    *(
+        (f"storage.lustre.{'.'.join(place)}.{key}",
+         at("storage", "lustre", *place, type="hyperdisk-balanced", **{key: value}), _REFUSED)
+        for place in (("mgs", "mgt"), ("mgs", "mnt"), ("mds", "mdt"), ("oss", "ost"))
+        for key, value in (("iops", 6000), ("mbps", 400))
+    ),
+    ("storage.buckets.*", lambda c: c["storage"]["buckets"].append({"name": "data-three", "mount": "/3"}), _NOTHING),
+    ("storage.buckets.*", gone("storage", "buckets", "data-two"), _NOTHING),
+    ("storage.buckets.*.mount", at("storage", "buckets", "data-one", mount="/other"), _NOTHING),
+    ("storage.buckets.*.read_only", at("storage", "buckets", "data-one", read_only=True), _NOTHING),
+    ("storage.buckets.*.cache", at("storage", "buckets", "data-one", cache=False), _NOTHING),
+    ("storage.filestore", at("storage", filestore={"mount": "/home"}), _NOTHING),
+    ("image.bake", at("image", bake=False), _REPLACE),
+    ("image.name", at(image={"name": "a3mega-0123456789ab"}), _REPLACE),
+    ("image.provision.*", gone("image", "provision", "ours"), _REPLACE),
+    ("image.provision.*.text", provision(text=SHEBANG), _REPLACE),
+    ("image.provision.*.file", provision(file="README.md"), _REPLACE),
+    ("image.provision.*.url", provision(url=URL, sha256=HASH), _REPLACE),
+    ("image.provision.*.sha256", provision(url=URL, sha256=HASH), _REPLACE),
+    ("image.builder.machine_type", at("image", "builder", machine_type="c2-standard-4"), _NOTHING),
+    ("image.builder.size_gb", at("image", "builder", size_gb=100), _NOTHING),
+    ("image.builder.minutes", at("image", "builder", minutes=60), _NOTHING),
+    ("controller.machine_type", at("controller", machine_type="c2-standard-4"), _REPLACE),
+    ("controller.disk.type", at("controller", "disk", type="pd-balanced"), _REPLACE),
+    ("controller.disk.size_gb", at("controller", "disk", size_gb=300), _REPLACE),
+    ("controller.capacity", at("controller", capacity={"spot": {}}), _REPLACE),
+    ("controller.state_disk.type", at("controller", "state_disk", type="pd-balanced"), _REFUSED),
+    ("controller.state_disk.size_gb", at("controller", "state_disk", size_gb=200), _NOTHING),
+    ("controller.state_disk.size_gb", at("controller", "state_disk", size_gb=50), _REFUSED),
+    ("login.disk.type", at("login", "disk", type="pd-ssd"), _REPLACE),
+    ("login.disk.size_gb", at("login", "disk", size_gb=300), _REPLACE),
+    ("login.capacity", at("login", capacity={"spot": {}}), _REPLACE),
+    ("login.public", lambda c: [at("login", public=False)(c), at("network", admin_cidrs=[])(c)], _NOTHING),
+    ("nodesets.*.disk.type", at("nodesets", "cpu", "disk", type="pd-balanced"), _REPLACE),
+    ("nodesets.*.disk.size_gb", at("nodesets", "cpu", "disk", size_gb=300), _REPLACE),
+    ("nodesets.*.capacity", at("nodesets", "cpu", capacity={"spot": {}}), _REPLACE),
+    ("nodesets.*.gpus.type", at("nodesets", "gpu", "gpus", type="v100"), _REPLACE),
+    ("nodesets.*.gpus", at("nodesets", "cpu", machine_type="n1-standard-1", gpus={"type": "t4", "count": 1}), _REPLACE),
+]  # fmt: skip
+MANAGED_SAMPLES: list[Sample] = [
+    ("storage.lustre.kind", at("storage", lustre={"kind": "exascaler"}), _REFUSED),
+    ("storage.lustre.size_gib", at("storage", "lustre", size_gib=72000), _NOTHING),
+    ("storage.lustre.size_gib", at("storage", "lustre", size_gib=18000), _REFUSED),
+    lustre(throughput=1000),
+    ("storage.filestore", gone("storage", "filestore"), _REFUSED),
+    ("storage.filestore.mount", at("storage", "filestore", mount="/share"), _REFUSED),
+    ("storage.filestore.tier", at("storage", "filestore", tier="REGIONAL"), _REFUSED),
+    ("storage.filestore.size_gb", at("storage", "filestore", size_gb=2048), _NOTHING),
+]
