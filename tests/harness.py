@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pulumi
 import yaml
@@ -84,6 +85,8 @@ class Recording:
     shown_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The same without what is marked secret."""
     logs: list[str] = field(default_factory=list)
+    tunnels: list[tuple[Any, int]] = field(default_factory=list)
+    """Instance and local port of every tunnel that a real run would have opened."""
 
     def all(self, type_: str) -> list[Registered]:
         """Every resource of a type."""
@@ -94,6 +97,10 @@ class Recording:
         found = [r for r in self.resources if r.name == name]
         assert len(found) == 1, f"{len(found)} resources are called {name}: {sorted(r.name for r in self.resources)}"
         return found[0]
+
+    async def opened(self, instance: Any, port: int) -> None:
+        """Stands for a tunnel to a machine that is not there."""
+        self.tunnels.append((instance, port))
 
     def waits_for(self, later: Registered, earlier: Registered) -> bool:
         """Whether `later` depends on `earlier`, directly or through others."""
@@ -195,7 +202,8 @@ def deploy(
     try:
         pulumi.runtime.set_all_config(config)
         settings.ROOT.set(None)  # set_mocks made an empty one; the program gets one of its own
-        loop.run_until_complete(run_in_stack(run))
+        with mock.patch("components.gcp.tunnels.opened", recording.opened):
+            loop.run_until_complete(run_in_stack(run))
         recording.outputs = next((v for k, v in recording.registered_outputs.items() if "pulumi:pulumi:Stack" in k), {})
     finally:
         settings.reset_options()
