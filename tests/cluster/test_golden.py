@@ -18,7 +18,7 @@ def rendered(cluster: ClusterConfig) -> dict[str, str]:
     # On a cloud, names resolve, and addresses are not known beforehand.
     addresses = plan(cluster).of if cluster.platform == "local" else {}
     roster = "".join(
-        f"{one.name:24} {addresses.get(one.name, "-"):16} {one.machine_type.name:16} {','.join(one.roles)}\n"
+        f"{one.name:24} {addresses.get(one.name, '-'):16} {one.machine_type.name:16} {','.join(one.roles)}\n"
         for one in machines(cluster)
     )
     return {
