@@ -1,6 +1,7 @@
-"""Disk types of Compute Engine: what each can be, and what it gives."""
+"""Disk types of Compute Engine: what each can be, what it gives, and which machines take it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -10,24 +11,35 @@ class DiskType:
     name: str
     smallest_gb: int
     largest_gb: int
-    mbps_per_gb: float
-    """MB/s of reading for each GB, sustained; 0 where bandwidth is provisioned apart from the size."""
-    most_mbps: int
-    """MB/s of one disk at most, however large."""
-    provisioned: bool = False
-    """Whether iops and mbps can be given."""
+    mbps_per_gb: float = 0
+    """MB/s for each GB, sustained; 0 where bandwidth is provisioned apart from the size."""
+    read_mbps: int
+    """MB/s of reading from one disk at most, however large."""
+    write_mbps: int
+    """MB/s of writing to one disk at most."""
+    iops: tuple[int, int] | None = None
+    """Least and most I/O operations per second that can be provisioned; None where they follow from the size."""
+    mbps: tuple[int, int] | None = None
+    """Least and most MB/s that can be provisioned; None where they follow from the size."""
+    bootable: bool = True
+    families: Mapping[str, int] = field(default_factory=dict)
+    """Machine families that take it, each with the least vCPUs that it needs for that."""
     source: str
 
 
 _DOCS = "cloud.google.com/compute/docs/disks"
+_OLD = {"c2": 1, "e2": 1, "n1": 1, "n2": 1}
 
+# Limits of one machine are in cluster/catalog/bandwidth.py. Sizes and rates: the tables of the page named with each.
 _ROWS = (
     DiskType(
         name="pd-standard",
         smallest_gb=10,
         largest_gb=65536,
         mbps_per_gb=0.12,
-        most_mbps=1200,
+        read_mbps=1200,
+        write_mbps=400,
+        families=_OLD,
         source=f"{_DOCS}/performance",
     ),
     DiskType(
@@ -35,7 +47,9 @@ _ROWS = (
         smallest_gb=10,
         largest_gb=65536,
         mbps_per_gb=0.28,
-        most_mbps=1200,
+        read_mbps=1200,
+        write_mbps=1200,
+        families={**_OLD, "a3": 1},
         source=f"{_DOCS}/performance",
     ),
     DiskType(
@@ -43,17 +57,54 @@ _ROWS = (
         smallest_gb=10,
         largest_gb=65536,
         mbps_per_gb=0.48,
-        most_mbps=1200,
+        read_mbps=1200,
+        write_mbps=1200,
+        families={**_OLD, "a3": 1},
         source=f"{_DOCS}/performance",
+    ),
+    DiskType(
+        name="pd-extreme",
+        smallest_gb=500,
+        largest_gb=65536,
+        read_mbps=4000,
+        write_mbps=3000,
+        iops=(10_000, 120_000),
+        bootable=False,
+        families={"n2": 64},
+        source=f"{_DOCS}/extreme-persistent-disk",
     ),
     DiskType(
         name="hyperdisk-balanced",
         smallest_gb=4,
         largest_gb=65536,
-        mbps_per_gb=0,
-        most_mbps=2400,
-        provisioned=True,
-        source=f"{_DOCS}/hyperdisks",
+        read_mbps=2400,
+        write_mbps=2400,
+        iops=(3000, 160_000),
+        mbps=(140, 2400),
+        families={"a3": 1},
+        source=f"{_DOCS}/hd-types/hyperdisk-balanced",
+    ),
+    DiskType(
+        name="hyperdisk-extreme",
+        smallest_gb=64,
+        largest_gb=65536,
+        read_mbps=5000,
+        write_mbps=5000,
+        iops=(2, 350_000),
+        bootable=False,
+        families={"a3": 1, "n2": 80},
+        source=f"{_DOCS}/hd-types/hyperdisk-extreme",
+    ),
+    DiskType(
+        name="hyperdisk-throughput",
+        smallest_gb=2048,
+        largest_gb=32768,
+        read_mbps=600,
+        write_mbps=600,
+        mbps=(10, 600),
+        bootable=False,
+        families={"a3": 1, "n2": 4},
+        source=f"{_DOCS}/hd-types/hyperdisk-throughput",
     ),
 )
 

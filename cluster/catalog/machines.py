@@ -41,6 +41,11 @@ class MachineType:
         """Logical processors, hardware threads included."""
         return self.sockets * self.cores_per_socket * self.threads_per_core
 
+    @property
+    def family(self) -> str:
+        """First part of the name, such as n2: machines of a family take the same disks."""
+        return self.name.partition("-")[0]
+
 
 GCP_DOCS = "cloud.google.com/compute/docs"
 
@@ -117,6 +122,9 @@ _ROWS = (
     ),
     _gcp("c2-standard-4", (1, 2, 2), 16 * 1024, source="compute-optimized-machines#c2_machine_types"),
     _gcp("c2-standard-8", (1, 4, 2), 32 * 1024, source="compute-optimized-machines#c2_machine_types"),
+    _gcp("c2-standard-16", (1, 8, 2), 64 * 1024, source="compute-optimized-machines#c2_machine_types"),
+    _gcp("c2-standard-30", (1, 15, 2), 120 * 1024, source="compute-optimized-machines#c2_machine_types"),
+    _gcp("c2-standard-60", (2, 15, 2), 240 * 1024, source="compute-optimized-machines#c2_machine_types"),
     _gcp("e2-standard-2", (1, 1, 2), 8 * 1024, source="general-purpose-machines#e2-standard"),
     _gcp("e2-standard-4", (1, 2, 2), 16 * 1024, source="general-purpose-machines#e2-standard"),
     _gcp("e2-standard-8", (1, 4, 2), 32 * 1024, source="general-purpose-machines#e2-standard"),
@@ -125,6 +133,9 @@ _ROWS = (
     _gcp("n2-standard-8", (1, 4, 2), 32 * 1024, source="general-purpose-machines#n2-standard"),
     _gcp("n2-standard-16", (1, 8, 2), 64 * 1024, source="general-purpose-machines#n2-standard"),
     _gcp("n2-standard-32", (1, 16, 2), 128 * 1024, source="general-purpose-machines#n2-standard"),
+    _gcp("n2-standard-48", (1, 24, 2), 192 * 1024, source="general-purpose-machines#n2-standard"),
+    _gcp("n2-standard-64", (2, 16, 2), 256 * 1024, source="general-purpose-machines#n2-standard"),
+    _gcp("n2-standard-80", (2, 20, 2), 320 * 1024, source="general-purpose-machines#n2-standard"),
     # A single vCPU is one hardware thread, so Slurm sees one core with one thread, as `lscpu` shows there.
     _gcp(
         "n1-standard-1",
