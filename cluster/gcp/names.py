@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cluster.config.cluster import ClusterConfig
+    from cluster.config.gcp import GoogleCloud
 
 LONGEST = 63
 """Characters of a name (RFC 1035) or of a label's value."""
@@ -20,6 +21,14 @@ ACCOUNTS: Mapping[str, str] = {
     "lustre": "lustre",
 }
 """Ending of each role's service account: its id may have 30 characters, and a cluster's name has 20 of them."""
+
+
+def place(config: ClusterConfig) -> GoogleCloud:
+    """Project, zone and region: every stack of the platform gcp was parsed with them."""
+    if config.gcp is None:
+        msg = f"the cluster {config.name} is not one on Google Cloud"
+        raise TypeError(msg)
+    return config.gcp
 
 
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:

@@ -1,0 +1,56 @@
+#!/bin/bash
+# Waits until a Lustre file system answers: its management server on LNet's port and, with --packages, the web server
+# from which clients take their packages, which EXAScaler starts last. Says what is missing when the time is over.
+#
+#   ready.sh ADDRESS SECONDS [--packages]
+#
+# Nothing but bash: it runs on machines that have no Lustre client yet. LNET_PORT and HTTP_PORT are for tests.
+set -u
+
+address=$1
+seconds=$2
+packages=${3:-}
+lnet=${LNET_PORT:-988}
+http=${HTTP_PORT:-80}
+end=$((SECONDS + seconds))
+
+answers() {
+    timeout 5 bash -c "exec 3<>/dev/tcp/$address/$1" 2>/dev/null
+}
+
+serves_packages() {
+    local status
+    status=$(timeout 10 bash -c "
+        exec 3<>/dev/tcp/$address/$http
+        printf 'GET /client-packages/ HTTP/1.0\r\nHost: $address\r\n\r\n' >&3
+        head -n 1 <&3
+    " 2>/dev/null)
+    [[ $status == HTTP/1.*" 200"* || $status == HTTP/1.*" 30"* ]]
+}
+
+missing() {
+    answers "$lnet" || { echo "its management server does not answer at $address:$lnet (LNet)"; return; }
+    [[ -z $packages ]] || serves_packages || echo "$address has no client packages at port $http (/client-packages)"
+}
+
+told=
+while true; do
+    what=$(missing)
+    if [[ -z $what ]]; then
+        echo "the Lustre file system at $address answers"
+        exit 0
+    fi
+    if ((SECONDS >= end)); then
+        {
+            echo "the Lustre file system at $address is not ready after $seconds s: $what"
+            echo "to do: look at its servers' consoles (gcloud compute instances get-serial-port-output NAME), where"
+            echo "       loci says what it waits for; then run up again: nothing that is done is done twice"
+        } >&2
+        exit 1
+    fi
+    if [[ $what != "$told" ]]; then
+        echo "waiting: $what"
+        told=$what
+    fi
+    sleep 2
+done

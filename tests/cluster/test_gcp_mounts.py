@@ -1,0 +1,99 @@
+"""Every machine mounts what it shares with others, once, and a parent before what lies inside it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.config import ClusterConfig
+from cluster.gcp.mounts import LOCAL_SSDS, Mount, exports, mounts, targets
+from cluster.roster import machines
+from tests.cluster import stacks
+from tests.google import A3, EXASCALER, MANAGED, google
+
+BUCKET = {"name": "my-datasets", "mount": "/gcs"}
+
+
+def on(config: ClusterConfig, name: str) -> dict[str, Mount]:
+    """A machine's mounts, by the end of its name."""
+    (spec,) = [one for one in machines(config) if one.name == f"{config.name}-{name}"]
+    return {one.target: one for one in mounts(config, spec)}
+
+
+class TestHome:
+    def test_it_is_the_controllers_unless_another_file_system_is_there(self):
+        config = google(storage={"lustre": EXASCALER})
+        assert exports(config) == ("/home", "/opt/apps")
+        assert on(config, "cpu-0")["/home"].source == "cloud-controller:/home"
+        assert on(config, "cpu-0")["/home"].fs_type == "nfs"
+
+    @pytest.mark.parametrize(
+        ("storage", "fs_type"),
+        [
+            ({"lustre": {**EXASCALER, "mount": "/home"}}, "lustre"),
+            ({"lustre": {**MANAGED, "mount": "/home"}}, "lustre"),
+            ({"filestore": {"mount": "/home"}}, "nfs"),
+        ],
+        ids=["exascaler", "managed", "filestore"],
+    )
+    def test_another_file_system_there_takes_its_place(self, storage, fs_type):
+        config = google(storage=storage)
+        assert exports(config) == ("/opt/apps",)
+        for name in ("controller", "login-0", "cpu-0"):
+            home = on(config, name)["/home"]
+            assert (home.fs_type, home.source) == (fs_type, None)
+
+    def test_the_controller_does_not_mount_what_it_exports(self):
+        assert on(google(), "controller") == {}
+        assert set(on(google(storage={"lustre": EXASCALER}), "controller")) == {"/lustre"}
+        assert set(on(google(), "login-0")) == {"/home", "/opt/apps"}
+
+
+class TestBuckets:
+    def test_a_cache_is_where_local_disks_are(self):
+        config = google(storage={"buckets": [BUCKET]}, nodesets={"gpu": A3, "cpu": {}})
+        cached = on(config, "gpu-0")["/gcs"].options.split(",")
+        assert f"cache_dir={LOCAL_SSDS}/gcsfuse/my-datasets" in cached
+        assert f"x-systemd.requires-mounts-for={LOCAL_SSDS}" in cached
+        assert "file_cache_enable_parallel_downloads=true" in cached
+        for name in ("controller", "login-0", "cpu-0"):
+            assert LOCAL_SSDS not in on(config, name)["/gcs"].options
+            assert "file_cache" not in on(config, name)["/gcs"].options
+
+    def test_no_cache_is_no_cache(self):
+        config = google(storage={"buckets": [{**BUCKET, "cache": False}]}, nodesets={"gpu": A3})
+        assert LOCAL_SSDS not in on(config, "gpu-0")["/gcs"].options
+
+    def test_reading_alone_keeps_names_for_an_hour(self):
+        config = google(storage={"buckets": [{**BUCKET, "read_only": True}]})
+        options = on(config, "cpu-0")["/gcs"].options.split(",")
+        assert {"ro", "metadata_cache_ttl_secs=3600", "file_mode=444", "dir_mode=555"} <= set(options)
+        assert "rw" not in options
+
+    def test_others_see_it_soon_where_somebody_writes(self):
+        options = on(google(storage={"buckets": [BUCKET]}), "cpu-0")["/gcs"].options.split(",")
+        assert {"rw", "metadata_cache_ttl_secs=60", "allow_other", "implicit_dirs", "_netdev"} <= set(options)
+        assert "ro" not in options
+
+
+@given(st.lists(st.sampled_from(["/a", "/a/b", "/data", "/data/x", "/x/y/z", "/gcs"]), unique=True))
+def test_parents_come_first(places):
+    names = [{"name": f"bucket-{number}", "mount": place} for number, place in enumerate(places)]
+    config = google(storage={"buckets": names})
+    for spec in machines(config):
+        order = [one.target for one in mounts(config, spec)]
+        assert len(order) == len(set(order))
+        for outer in order:
+            assert all(order.index(outer) < order.index(one) for one in order if one.startswith(f"{outer}/"))
+
+
+@pytest.mark.parametrize("stack", [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"])
+def test_what_is_shared_is_what_all_but_the_controller_mount(stack):
+    config = stacks.config(stack)
+    for spec in machines(config):
+        mounted = {one.target for one in mounts(config, spec)}
+        missing = set(targets(config)) - mounted
+        assert missing == (set(exports(config)) if "controller" in spec.roles else set())
+
+
+def test_on_local_the_shared_folders_are_the_stack_files():
+    assert targets(stacks.config("dev")) == stacks.config("dev").storage.shared

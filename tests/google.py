@@ -1,0 +1,26 @@
+"""Small clusters on Google Cloud for tests to vary."""
+
+from typing import Any
+
+from cluster.config import ClusterConfig, parse
+
+A3 = {"machine_type": "a3-megagpu-8g", "count": 2}
+EXASCALER = {"kind": "exascaler"}
+MANAGED = {"kind": "managed", "size_gib": 36000, "throughput": 500}
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    """Settings of a stack, with some keys of its cluster replaced."""
+    cluster = {
+        "platform": "gcp",
+        "name": "cloud",
+        "nodesets": {"cpu": {"count": 2}},
+        "partitions": {"main": {"nodesets": [*changes.get("nodesets", {"cpu": {}})], "default": True}},
+        **changes,
+    }
+    return {"gcp:project": "my-project", "gcp:zone": "us-central1-a", "hpc:cluster": cluster}
+
+
+def google(**changes: Any) -> ClusterConfig:
+    """A cluster of a controller, a login machine and two CPU nodes, with some of its keys replaced."""
+    return parse(settings(**changes))
