@@ -144,9 +144,10 @@ def _settled_in_turn() -> Iterator[None]:
     a preview nothing takes its time, so the order says nothing.
     """
     from pulumi.runtime import stack  # noqa: PLC0415
+    from pulumi.runtime.settings import SETTINGS  # noqa: PLC0415
 
     wait_for_rpcs = stack.wait_for_rpcs
-    settings: Value = stack.SETTINGS
+    settings: Value = SETTINGS
 
     async def settle(await_all_outstanding_tasks: bool = True) -> None:  # noqa: FBT001, FBT002 - the SDK's signature
         outputs: set[asyncio.Task[Value]] = settings.outputs

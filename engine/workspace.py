@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -222,6 +223,17 @@ class Stack:
         """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLocked."""
         with self._locks().hold():
             yield
+
+    def forget(self) -> None:
+        """Remove all that is kept of a stack that has no resources: state, copies, history. Raises EngineError,
+        StackLocked."""
+        with self._locks().hold():
+            if self.file.exists() and State.read(self.file).get("resources"):
+                raise EngineError(f"stack {self.name} still has resources: destroy it first")
+            for file in (self.file, self.file.with_name(self.file.name + ".bak")):
+                file.unlink(missing_ok=True)
+            for kept in ("history", "backups"):
+                shutil.rmtree(self._workspace.folder / kept / self._project.name / self.name, ignore_errors=True)
 
     def unlock(self) -> list[Holder]:
         """Remove the stack's locks, whoever holds them; who that was."""
