@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from cluster.config import ClusterConfig
 from cluster.gcp.mounts import LOCAL_SSDS, Mount, exports, mounts, targets
 from cluster.roster import machines
+from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.cluster import stacks
-from tests.google import A3, EXASCALER, MANAGED, google
 
 BUCKET = {"name": "my-datasets", "mount": "/gcs"}
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.gcp.plan import Plan, crowded, plan, room, table
+from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.cluster import stacks
-from tests.google import A3, EXASCALER, MANAGED, google
 
 PREFIXES = st.integers(min_value=12, max_value=26)
 FEW = st.integers(min_value=1, max_value=40)

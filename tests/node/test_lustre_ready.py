@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.gcp.ready import probe
-from tests.google import EXASCALER, MANAGED, google
+from tests.clouds import EXASCALER, MANAGED, google
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre" / "ready.sh"
 
