@@ -97,19 +97,20 @@ def _scope(at: Location) -> str:
 def _source(script: Script, at: Location, folder: Path, findings: list[Finding]) -> Source:
     if script.url:
         return {"url": script.url, "sha256": script.sha256}
-    text = script.text if script.text is not None else _read(str(script.file), (*at, "file"), folder, findings)
+    text = script.text if script.text is not None else read_script(str(script.file), (*at, "file"), folder, findings)
     # Split so that joining gives the very same text, whether its last line ends or not.
     return {"lines": text.split("\n")}
 
 
 def _rxdm(rxdm: Rxdm, folder: Path, findings: list[Finding]) -> Source:
     if rxdm.file:
-        text = _read(rxdm.file, ("slurm", "rxdm", "file"), folder, findings)
+        text = read_script(rxdm.file, ("slurm", "rxdm", "file"), folder, findings)
         return {"lines": text.split("\n"), "sha256": hashlib.sha256(text.encode()).hexdigest()}
     return {"url": rxdm.url or NEWEST.url, "sha256": rxdm.sha256 or NEWEST.sha256}
 
 
-def _read(name: str, at: Location, folder: Path, findings: list[Finding]) -> str:
+def read_script(name: str, at: Location, folder: Path, findings: list[Finding]) -> str:
+    """The text of a script that stands beside the project in `folder`; what is wrong with it is added to `findings`."""
     path = folder / name
     try:
         text = _text(path)

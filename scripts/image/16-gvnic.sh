@@ -1,0 +1,31 @@
+#!/bin/bash
+# The network driver for gVNIC with large frames: newer than the one that this kernel has.
+# shellcheck source=library.sh
+. "$HPC_LIBRARY"
+needs GVE_URL GVE_VERSION GVE_COMMIT
+
+if [[ $(modinfo -k "$(kernel)" -F version gve 2>/dev/null) != "$GVE_VERSION"* ]] ||
+    ! dkms status -m gve -v "$GVE_VERSION" -k "$(kernel)" 2>/dev/null | grep -q installed; then
+    packages coccinelle
+    checkout "$GVE_URL" "$GVE_COMMIT" "$BUILD/gve"
+    (cd "$BUILD/gve" && ./build_src.sh --target=oot --version="$GVE_VERSION")
+    source=/usr/src/gve-$GVE_VERSION
+    rm -rf "$source"
+    cp -a "$BUILD/gve/build" "$source"
+    put "$source/dkms.conf" <<END
+PACKAGE_NAME="gve"
+PACKAGE_VERSION="$GVE_VERSION"
+BUILT_MODULE_NAME[0]="gve"
+DEST_MODULE_LOCATION[0]="/updates/dkms"
+MAKE[0]="make -C /lib/modules/\${kernelver}/build M=\${dkms_tree}/gve/$GVE_VERSION/build modules"
+CLEAN="make -C /lib/modules/\${kernelver}/build M=\${dkms_tree}/gve/$GVE_VERSION/build clean"
+AUTOINSTALL="yes"
+END
+    dkms remove -m gve -v "$GVE_VERSION" --all >/dev/null 2>&1 || true
+    dkms add -m gve -v "$GVE_VERSION"
+    dkms install -m gve -v "$GVE_VERSION" -k "$(kernel)" --force
+fi
+module_for gve
+put /etc/modules-load.d/hpc-gve.conf <<<gve
+# The driver is also what an image boots its network with.
+update-initramfs -u -k "$(kernel)"

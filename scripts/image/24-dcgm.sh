@@ -1,0 +1,12 @@
+#!/bin/bash
+# DCGM, which checks and measures GPUs. Newer builds of 4.5 came and went within weeks: pinned and held.
+# shellcheck source=library.sh
+. "$HPC_LIBRARY"
+needs DCGM CUDA
+
+nvidia_repository
+names=("datacenter-gpu-manager-4-cuda${CUDA%%.*}" datacenter-gpu-manager-4-dev datacenter-gpu-manager-4-core)
+packages "${names[@]/%/=$DCGM}"
+hold "${names[@]}"
+# hpc-gpu starts it on machines that have GPUs.
+off nvidia-dcgm.service

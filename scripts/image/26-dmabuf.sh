@@ -1,0 +1,15 @@
+#!/bin/bash
+# The kernel module through which GPUDirect-TCPXO lends GPU memory to the network.
+# shellcheck source=library.sh
+. "$HPC_LIBRARY"
+
+google_repository transport apt-transport-artifact-registry-stable
+packages apt-transport-artifact-registry
+repository tcpxo "$REGISTRY_KEY" "$GOOGLE_FINGERPRINT" \
+    'deb [arch=all signed-by=@key@] ar+https://us-apt.pkg.dev/projects/gce-ai-infra gpudirect-tcpxo-apt main'
+packages dmabuf-import-helper
+hold dmabuf-import-helper
+dkms autoinstall -k "$(kernel)"
+dkms status -k "$(kernel)" | grep -q 'import-helper.*installed' ||
+    die "dmabuf's import-helper was not built for $(kernel): $(dkms status)"
+put /etc/modules-load.d/hpc-import-helper.conf <<<import-helper

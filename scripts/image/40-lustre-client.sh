@@ -1,0 +1,29 @@
+#!/bin/bash
+# The Lustre client for EXAScaler, built for the image's kernel: the modules that Whamcloud has built are for others.
+# shellcheck source=library.sh
+. "$HPC_LIBRARY"
+needs LUSTRE_URL LUSTRE_VERSION LUSTRE_COMMIT KERNEL
+
+names=("lustre-client-modules-$KERNEL" lustre-client-utils)
+if [[ $(installed "${names[0]}") != "$LUSTRE_VERSION"* || $(installed "${names[1]}") != "$LUSTRE_VERSION"* ]]; then
+    packages git automake libtool pkg-config module-assistant debhelper quilt rsync ed swig bison flex bzip2 \
+        libreadline-dev libyaml-dev libnl-genl-3-dev libselinux1-dev libsnmp-dev mpi-default-dev libssl-dev \
+        libpython3-dev libmount-dev libkeyutils-dev zlib1g-dev
+    checkout "$LUSTRE_URL" "$LUSTRE_COMMIT" "$BUILD/lustre/lustre"
+    cd "$BUILD/lustre/lustre"
+    sh autogen.sh
+    ./configure --disable-server --disable-tests --with-linux="/usr/src/linux-headers-$KERNEL" \
+        --with-linux-obj="/usr/src/linux-headers-$KERNEL"
+    make -j "$(nproc)" debs
+    files=()
+    for name in "${names[@]}"; do
+        file=$(compgen -G "debs/${name}_*.deb") || die "Lustre's build made no package $name"
+        files+=("$PWD/$file")
+    done
+    packages "${files[@]}"
+    cd /
+fi
+hold "${names[@]}"
+depmod "$KERNEL"
+module_for lustre
+lustre_network

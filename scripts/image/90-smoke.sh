@@ -1,0 +1,55 @@
+#!/bin/bash
+# Whether all is there that the steps before were for; each line that is not true is told, then the step fails.
+# shellcheck source=library.sh
+. "$HPC_LIBRARY"
+
+wrong=0
+# check WHAT COMMAND...: the command must succeed.
+check() {
+    local what=$1 said
+    shift
+    if said=$("$@" 2>&1); then
+        say "ok: $what"
+    else
+        say "wrong: $what: $(tail -n 3 <<<"$said" | tr '\n' ' ')"
+        wrong=$((wrong + 1))
+    fi
+}
+one_kernel() { [[ $(echo /boot/vmlinuz-*) == "/boot/vmlinuz-$KERNEL" ]]; }
+built() { dkms status -k "$(kernel)" | grep -q "^$1.*installed"; }
+version() { [[ "$("${@:2}" 2>&1)" == *"$1"* ]]; }
+holds() { [[ -n $(apt-mark showhold) ]]; }
+linked() { [[ -f $1 ]] && ! ldd "$1" | grep 'not found'; }
+loads() {
+    if [[ $(uname -r) == "$(kernel)" ]]; then modprobe "$1"; else modprobe --dry-run --set-version="$(kernel)" "$1"; fi
+}
+
+check "packages are held" holds
+check "python3 is 3.8 or newer" python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'
+check "the slurm user has uid 64030" version 64030 id -u slurm
+check "slurmd" slurmd -V
+check "slurmctld" slurmctld -V
+check "slurmdbd" slurmdbd -V
+check "munged" munged --version
+check "NFS" command -v mount.nfs
+if [[ -n ${KERNEL:-} ]]; then
+    check "one kernel, $KERNEL" one_kernel
+    check "the network settings" test -s /etc/netplan/90-hpc.yaml
+fi
+[[ -z ${SLURM_VERSION:-} ]] || check "Slurm $SLURM_VERSION" version "slurm $SLURM_VERSION" slurmd -V
+[[ -z ${GVE_VERSION:-} ]] || check "gVNIC $GVE_VERSION for $(kernel)" version "$GVE_VERSION" modinfo -k "$(kernel)" -F version gve
+[[ -z ${DRIVER_PACKAGE:-} ]] ||
+    check "driver $DRIVER_VERSION for $(kernel)" version "$DRIVER_VERSION" modinfo -k "$(kernel)" -F version nvidia
+[[ -z ${DRIVER_PACKAGE:-} ]] || check "the driver is built" built nvidia
+[[ -z ${CONTAINER_TOOLKIT:-} ]] || check "container toolkit" version "${CONTAINER_TOOLKIT%-*}" nvidia-ctk --version
+[[ -z ${CONTAINER_TOOLKIT:-} ]] || check "Docker" dockerd --validate
+[[ -z ${DCGM:-} ]] || check "DCGM" dcgmi --version
+[[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper is built" built import-helper
+[[ -z ${TCPXO:-} ]] || check "the rule for aperture devices" test -s /etc/udev/rules.d/00-hpc-aperture.rules
+[[ -z ${ENROOT_VERSION:-} ]] || check "enroot $ENROOT_VERSION" version "$ENROOT_VERSION" env HOME=/root enroot version
+[[ -z ${PYXIS_VERSION:-} ]] || check "pyxis" linked /usr/local/lib/slurm/spank_pyxis.so
+[[ -z ${APPTAINER_VERSION:-} ]] || check "apptainer $APPTAINER_VERSION" version "$APPTAINER_VERSION" apptainer --version
+[[ ${LUSTRE:-none} == none ]] || check "lustre.ko for $(kernel)" loads lustre
+[[ ${LUSTRE:-none} == none ]] || check "Lustre's tools" lctl --version
+[[ -z ${GCSFUSE:-} ]] || check "GCS FUSE $GCSFUSE" version "$GCSFUSE" gcsfuse --version
+[[ $wrong == 0 ]] || die "$wrong of the checks above failed: this image would not work"
