@@ -2,6 +2,7 @@
 direction is a cycle in the making, and one of a heavy package in the wrong place a second at every start."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OURS = {"bench", "cli", "cluster", "components", "engine", "scripts", "tests"}
 
+GOOGLE = {"google": "gcp/bake", "requests": "gcp/bake", "pulumi_gcp": "gcp"}
+"""What is for Google Cloud, and the folder of `components` that may import it."""
+
 # Top-level packages that each of ours may import, besides the standard library and itself.
 ALLOWED = {
     "cluster": {"pydantic", "pydantic_core", "typing_extensions", "yaml"},
-    "components": {"cluster", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls"},
+    "components": {"cluster", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls", *GOOGLE},
     "engine": {"cryptography", "dill", "google", "grpc", "pulumi", "yaml"},  # dill, google and grpc are the SDK's own
     "bench": {"cluster", "components", "engine", "pulumi", "pulumi_command", "yaml"},
     "cli": {"bench", "cluster", "components", "engine", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
@@ -51,6 +55,33 @@ def test_packages_import_what_they_may(package: str) -> None:
         if name not in allowed
     ]
     assert not strangers
+
+
+def test_what_is_for_google_cloud_is_imported_there_only() -> None:
+    folder = ROOT / "components"
+    strangers = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for file in folder.rglob("*.py")
+        for line, name in imports(file)
+        if name in GOOGLE and folder / GOOGLE[name] not in file.parents
+    ]
+    assert not strangers
+
+
+@pytest.mark.parametrize(
+    "doing",
+    [
+        "import cli.app",
+        "from tests.harness import deploy; deploy('dev', preview=True)",
+        "import components.gcp.bake.resource, components.dynamic",
+    ],
+)
+def test_nothing_of_google_cloud_is_loaded_by_who_needs_none(doing: str) -> None:
+    program = (
+        f"{doing}; import sys; print(*{{'pulumi_gcp', 'google.cloud', 'google.auth', 'requests'}} & {{*sys.modules}})"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == ""
 
 
 def test_scripts_are_for_bare_machines() -> None:

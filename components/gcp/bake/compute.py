@@ -1,0 +1,201 @@
+"""Compute Engine, as far as a bake needs it: each call tried again where that can help, each operation waited for."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from components.gcp.bake.builder import image_labels
+from components.gcp.bake.credentials import TODO, credentials, host
+from components.gcp.bake.errors import LATER, of_answer, of_operation, refused, told
+
+if TYPE_CHECKING:
+    from google.cloud import compute_v1
+
+    from components.gcp.bake.design import Bake
+
+REQUEST_SECONDS = 60.0
+"""For one answer."""
+CONSOLE_PAGES = 8
+"""Of a megabyte at most each: Google keeps one (instances.getSerialPortOutput)."""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Compute:
+    """The calls of one bake. All raise BakeError where Google refuses or does not answer."""
+
+    def __init__(self, bake: Bake) -> None:
+        """Raises BakeError where there are no credentials."""
+        from google.api_core.client_options import ClientOptions
+        from google.cloud import compute_v1
+
+        self.bake = bake
+        endpoint = host(bake.endpoint) if bake.endpoint else None
+        given: dict[str, Any] = {
+            "credentials": credentials(bake.endpoint),
+            "client_options": ClientOptions(api_endpoint=endpoint),
+        }
+        self.types = compute_v1
+        self._instances = compute_v1.InstancesClient(**given)
+        self._images = compute_v1.ImagesClient(**given)
+        self._zonal = compute_v1.ZoneOperationsClient(**given)
+        self._global = compute_v1.GlobalOperationsClient(**given)
+        self._zone = {"project": bake.project, "zone": bake.zone}
+        self._builder = {**self._zone, "instance": bake.builder}
+        self._image = {"project": bake.project, "image": bake.image}
+
+    # -- the builder -----------------------------------------------------------------------------------------------
+
+    def builder(self) -> compute_v1.Instance | None:
+        """The builder, if there is one."""
+        return self._found(f"look for the builder {self.bake.builder}", self._instances.get, self._builder)
+
+    def make_builder(self, instance: compute_v1.Instance) -> None:
+        """Make the builder, and wait until it starts."""
+        doing = f"make the builder {self.bake.builder}"
+        request = {**self._zone, "instance_resource": instance, **_once()}
+        self._finish(doing, self._ask(doing, self._instances.insert_unary, request))
+
+    def stop_builder(self) -> None:
+        """Stop the builder, and wait until it has."""
+        doing = f"stop the builder {self.bake.builder}"
+        self._finish(doing, self._ask(doing, self._instances.stop_unary, {**self._builder, **_once()}))
+
+    def delete_builder(self) -> None:
+        """Delete the builder with its disk, and wait until it is gone; none is fine."""
+        doing = f"delete the builder {self.bake.builder}"
+        operation = self._found(doing, self._instances.delete_unary, {**self._builder, **_once()})
+        if operation is not None:
+            self._finish(doing, operation)
+
+    def progress(self) -> str | None:
+        """What the builder said last: the guest attribute hpc/bake, or None until it is set, or without a builder."""
+        request = {**self._builder, "query_path": "hpc/bake"}
+        found = self._found("ask how far the builder is", self._instances.get_guest_attributes, request)
+        return next((item.value for item in found.query_value.items), None) if found else None
+
+    def console(self) -> list[str]:
+        """The lines that the builder wrote to its serial port, as far as they are kept."""
+        text, start = "", 0
+        for _ in range(CONSOLE_PAGES):
+            request = {**self._builder, "port": 1, "start": start}
+            page = self._found("read the builder's console", self._instances.get_serial_port_output, request)
+            if page is None or not page.contents:
+                break
+            text, start = text + page.contents, page.next_
+        lines = _COLOURS.sub("", text).splitlines()
+        return ["".join(c for c in line if c.isprintable() or c == "\t").rstrip() for line in lines]
+
+    # -- the image -------------------------------------------------------------------------------------------------
+
+    def image(self) -> compute_v1.Image | None:
+        """The image, if there is one, whole or not."""
+        return self._found(f"look for the image {self.bake.image}", self._images.get, self._image)
+
+    def make_image(self, image: compute_v1.Image) -> None:
+        """Write the image, and wait until it is written."""
+        doing = f"write the image {self.bake.image}"
+        request = {"project": self.bake.project, "image_resource": image, **_once()}
+        self._finish(doing, self._ask(doing, self._images.insert_unary, request), seconds=self.bake.pace.image)
+
+    def label_image(self, image: compute_v1.Image) -> None:
+        """Give an image that is there the labels that it should have."""
+        doing = f"label the image {self.bake.image}"
+        labels = self.types.GlobalSetLabelsRequest(
+            labels=image_labels(self.bake), label_fingerprint=image.label_fingerprint
+        )
+        request = {
+            "project": self.bake.project,
+            "resource": self.bake.image,
+            "global_set_labels_request_resource": labels,
+        }
+        self._finish(doing, self._ask(doing, self._images.set_labels_unary, request))
+
+    def delete_image(self) -> None:
+        """Delete the image, and wait until it is gone; none is fine."""
+        doing = f"delete the image {self.bake.image}"
+        operation = self._found(doing, self._images.delete_unary, {**self._image, **_once()})
+        if operation is not None:
+            self._finish(doing, operation)
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _ask(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
+        from google.api_core.exceptions import NotFound
+
+        try:
+            return self._send(doing, method, request)
+        except NotFound as error:
+            raise refused(self.bake, doing, of_answer(error)) from error
+
+    def _found(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
+        from google.api_core.exceptions import NotFound
+
+        try:
+            return self._send(doing, method, request)
+        except NotFound:
+            return None
+
+    def _send(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
+        from google.api_core import exceptions
+        from google.auth.exceptions import GoogleAuthError
+        from requests.exceptions import RequestException
+
+        try:
+            return method(request=request, retry=self._retry(), timeout=REQUEST_SECONDS)
+        except exceptions.NotFound:
+            raise
+        except exceptions.RetryError as error:
+            raise refused(self.bake, doing, of_answer(error.cause or error)) from error
+        except (exceptions.GoogleAPICallError, RequestException) as error:
+            raise refused(self.bake, doing, of_answer(error)) from error
+        except GoogleAuthError as error:
+            raise told(f"could not {doing}: Google does not take the credentials: {error}", TODO) from error
+
+    def _retry(self) -> Any:  # noqa: ANN401 - Google's own class, which is imported late
+        from google.api_core.retry import Retry
+
+        pace = self.bake.pace
+        return Retry(predicate=_transient, initial=min(1.0, pace.poll), maximum=30.0, timeout=pace.patience)
+
+    def _finish(self, doing: str, operation: compute_v1.Operation, *, seconds: float | None = None) -> None:
+        pace, done = self.bake.pace, self.types.Operation.Status.DONE
+        limit = pace.operation if seconds is None else seconds
+        ends = time.monotonic() + limit
+        while operation.status != done:
+            if time.monotonic() > ends:
+                raise told(
+                    f"could not {doing}: Google's operation {operation.name} was not done in {limit / 60:g} minutes",
+                    f"look at https://console.cloud.google.com/compute/operations?project={self.bake.project}, "
+                    "then run again",
+                )
+            time.sleep(pace.poll)
+            operation = self._poll(doing, operation)
+        if operation.error.errors:
+            raise refused(self.bake, doing, of_operation(operation.error))
+
+    def _poll(self, doing: str, operation: compute_v1.Operation) -> compute_v1.Operation:
+        if operation.zone:
+            return self._ask(doing, self._zonal.get, {**self._zone, "operation": operation.name})
+        return self._ask(doing, self._global.get, {"project": self.bake.project, "operation": operation.name})
+
+
+def _once() -> dict[str, str]:
+    """Makes a request one that may be sent again: Google knows by its id that it has it already."""
+    return {"request_id": str(uuid.uuid4())}
+
+
+def _transient(error: BaseException) -> bool:
+    from google.api_core import exceptions
+    from google.auth.exceptions import TransportError
+    from requests.exceptions import ConnectionError as NoConnection
+    from requests.exceptions import Timeout
+
+    if isinstance(error, exceptions.ClientError) and any(row.code in LATER for row in of_answer(error)):
+        return True
+    later = (exceptions.TooManyRequests, exceptions.ServerError, NoConnection, Timeout, TransportError)
+    return isinstance(error, later)

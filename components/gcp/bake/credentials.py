@@ -1,0 +1,69 @@
+"""Who asks Google: the same as the provider of the other resources, found in the same places."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+from components.gcp.bake.errors import told
+
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
+"""Variables in which the provider takes credentials, as text or as a path (pulumi-gcp, installation)."""
+TODO = "run `gcloud auth application-default login`, or name a key file in GOOGLE_APPLICATION_CREDENTIALS"
+
+
+def host(endpoint: str) -> str:
+    """Scheme and host of an endpoint, without the path that the provider's setting has and the client adds itself.
+
+    Raises BakeError for one to which credentials would travel in the clear.
+    """
+    parts = urllib.parse.urlsplit(endpoint)
+    if parts.scheme == "https" or _is_loopback(endpoint):
+        return f"{parts.scheme}://{parts.netloc}"
+    raise told(
+        f"gcp:computeCustomEndpoint is {endpoint}, which would get credentials unencrypted",
+        "write an endpoint that begins with https://, or remove it for Google's own",
+    )
+
+
+def _is_loopback(endpoint: str) -> bool:
+    parts = urllib.parse.urlsplit(endpoint)
+    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def credentials(endpoint: str) -> Any:  # noqa: ANN401 - google.auth's own class, which is imported late
+    """Credentials for that endpoint; none at all for one on this machine.
+
+    Raises BakeError where there are none to be found.
+    """
+    import google.auth
+    import google.auth.credentials
+    import google.auth.exceptions
+    import google.oauth2.credentials
+
+    if endpoint and _is_loopback(endpoint):
+        return google.auth.credentials.AnonymousCredentials()
+    if token := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
+        return google.oauth2.credentials.Credentials(token=token)
+    try:
+        for key in KEYS:
+            if given := os.environ.get(key):
+                return _given(key, given)
+        return google.auth.default(scopes=SCOPES)[0]
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise told(f"no credentials for Google Cloud: {' '.join(str(error).split())}", TODO) from error
+
+
+def _given(key: str, given: str) -> Any:  # noqa: ANN401
+    import google.auth
+
+    try:
+        text = given if given.lstrip().startswith("{") else Path(given).expanduser().read_text(encoding="utf-8")
+        info = json.loads(text)
+    except (OSError, ValueError):
+        raise told(f"{key} is neither a key nor the path of one", TODO) from None
+    return google.auth.load_credentials_from_dict(info, scopes=SCOPES)[0]

@@ -1,0 +1,110 @@
+"""What is to be baked, and on what."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DIGEST_LABEL = "hpc-digest"
+"""Label of image and builder: the digest of all that went in, so that each is known again."""
+GRACE_MINUTES = 20
+"""What the builder may live beyond the bake itself, for its start and its stop."""
+SHOWN_LINES = 40
+"""Lines of the builder's console that an error shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How often Google is asked, and how long it may take, in seconds."""
+
+    poll: float = 5.0
+    operation: float = 900.0
+    """For an operation on the builder. Most end within one minute."""
+    image: float = 3600.0
+    """For writing the image: minutes for a disk of 200 GB, more where a region is busy."""
+    patience: float = 300.0
+    """For a request that is answered with "later" or not at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bake:
+    """One bake."""
+
+    project: str
+    zone: str
+    image: str
+    """Name of the image; the builder's is made from it."""
+    digest: str
+    labels: Mapping[str, str]
+    """Labels of the image."""
+    builder_labels: Mapping[str, str]
+    description: str
+    source_image: str
+    """projects/PROJECT/global/images/NAME."""
+    machine_type: str
+    size_gb: int
+    minutes: float
+    """How long the installation may take."""
+    subnetwork: str
+    """Self link."""
+    tag: str
+    """Network tag."""
+    service_account: str
+    """Its email, or nothing for none."""
+    script: str
+    """Start-up script: installs, tests, and tells how far it is by the guest attribute hpc/bake."""
+    storage_location: str
+    """Region that keeps the image, or nothing for Google's choice."""
+    endpoint: str = ""
+    """Of the Compute Engine API, where it isn't Google's."""
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def builder(self) -> str:
+        """Name of the builder, and of its disk."""
+        return f"{self.image}-builder"
+
+    @property
+    def link(self) -> str:
+        """The image, as every other resource takes it."""
+        return image_link(self.project, self.image)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that makes the builder what it is: one of the same can be gone on with."""
+        text = json.dumps(
+            [
+                self.project, self.zone, self.digest, self.source_image, self.machine_type, self.size_gb, self.minutes,
+                self.subnetwork, self.tag, self.service_account, self.script,
+            ]
+        )  # fmt: skip
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def image_link(project: str, image: str) -> str:
+    """An image of a project, as every resource of Google's takes it."""
+    return f"projects/{project}/global/images/{image}"
+
+
+def bake_of(props: Mapping[str, Any]) -> Bake:
+    """The bake that a resource's inputs describe; numbers come as Pulumi's floats."""
+    names = {name: props[name] for name in TEXTS}
+    return Bake(
+        **names,
+        labels=dict(props["labels"]),
+        builder_labels=dict(props["builder_labels"]),
+        size_gb=int(props["size_gb"]),
+        minutes=float(props["minutes"]),
+        # A state that came back from a read or an update is without it.
+        script=props.get("script") or "",
+        pace=Pace(**{name: float(value) for name, value in (props.get("pace") or {}).items()}),
+    )
+
+
+TEXTS = (
+    "project", "zone", "image", "digest", "description", "source_image", "machine_type", "subnetwork", "tag",
+    "service_account", "storage_location", "endpoint",
+)  # fmt: skip

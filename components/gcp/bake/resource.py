@@ -1,0 +1,92 @@
+"""The bake as a resource: an image of Google Cloud that is whole, or not there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+
+from components.dynamic import DynamicResource, changed, given, say
+from components.gcp.bake.bake import bake, there
+from components.gcp.bake.compute import Compute
+from components.gcp.bake.design import bake_of
+
+ANEW = ("project", "image", "digest")
+"""Inputs that make it another image. The others say how it is made: they matter when one is."""
+KEPT_BACK = ("script",)
+"""Inputs that the state does not repeat among the outputs."""
+
+
+class BakeProvider(ResourceProvider):
+    """Baked images."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Bake, or take over what an interrupted bake left."""
+        compute = Compute(bake_of(props))
+        bake(compute, say)
+        return CreateResult(compute.bake.link, _outputs(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another content is another image, which is there before the old one goes."""
+        replaces = changed(_olds, _news, ANEW)
+        labels = bool(changed(_olds, _news, ("labels",)))
+        return DiffResult(
+            changes=bool(replaces or labels), replaces=replaces, stables=[] if replaces else ["self_link"]
+        )
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Label it anew; one that somebody deleted is made again."""
+        compute = Compute(bake_of(_news))
+        bake(compute, say)
+        if (image := there(compute)) is not None:
+            compute.label_image(image)
+        return UpdateResult(_outputs(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """The image, if it is there."""
+        return ReadResult(id_ if there(Compute(bake_of(props))) else "", _outputs(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Delete the image. Machines that were made from it have their own disks."""
+        Compute(bake_of(_props)).delete_image()
+
+
+def _outputs(props: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in given(props).items() if name not in KEPT_BACK}
+    return {**kept, "self_link": bake_of(props).link}
+
+
+class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
+    """An image that the stack makes itself."""
+
+    self_link: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, *, project: str, zone: str, image: str, digest: str, labels: Mapping[str, str],
+        builder_labels: Mapping[str, str], description: str, source_image: str, machine_type: str, size_gb: int,
+        minutes: float, subnetwork: pulumi.Input[str], tag: pulumi.Input[str], service_account: pulumi.Input[str],
+        script: str, storage_location: str = "", endpoint: str = "", pace: Mapping[str, float] | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        props = {
+            "project": project,
+            "zone": zone,
+            "image": image,
+            "digest": digest,
+            "labels": dict(labels),
+            "builder_labels": dict(builder_labels),
+            "description": description,
+            "source_image": source_image,
+            "machine_type": machine_type,
+            "size_gb": size_gb,
+            "minutes": minutes,
+            "subnetwork": subnetwork,
+            "tag": tag,
+            "service_account": service_account,
+            "script": script,
+            "storage_location": storage_location,
+            "endpoint": endpoint,
+            **({"pace": dict(pace)} if pace else {}),
+            "self_link": None,
+        }
+        super().__init__(BakeProvider(), name, props, opts)

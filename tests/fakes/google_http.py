@@ -1,0 +1,135 @@
+"""The outside of a fake of one of Google's APIs: an HTTP server on this machine that answers in Google's JSON, keeps
+every call, and misbehaves on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+Answer = tuple[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request as it came."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: dict[str, Any]
+    headers: dict[str, str] = field(repr=False)
+
+
+class Dropped(Exception):  # noqa: N818 - what the client sees, not what went wrong here
+    """Raised in place of an answer: the connection is closed without one."""
+
+
+class Refusal(Exception):  # noqa: N818
+    """Raised in place of an answer: an error, as Google words it."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        row = {"message": message, "domain": "global", "reason": reason}
+        self.answer: Answer = (status, {"error": {"code": status, "message": message, "errors": [row]}})
+
+
+class GoogleHttp:
+    """Serves `handle` until the end of a `with`. Requests are handled one at a time, whoever sends them."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.before: Callable[[int, Call], None] = lambda _number, _call: None
+        """Called with each request's number, from 1, before anything is done with it; may raise Refusal or Dropped."""
+        self.after: Callable[[int, Call], None] = lambda _number, _call: None
+        """Called when it was done, and not answered yet."""
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.fake = self
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    @property
+    def endpoint(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def handle(self, call: Call) -> Answer:
+        """Answer a request; raises Refusal for an error."""
+        raise NotImplementedError
+
+    def answer(self, call: Call) -> Answer:
+        """What a client gets."""
+        with self._lock:
+            self.calls.append(call)
+            number = len(self.calls)
+            try:
+                self.before(number, call)
+                answer = self.handle(call)
+            except Refusal as refusal:
+                answer = refusal.answer
+            self.after(number, call)
+            return answer
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    fake: GoogleHttp
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def _serve(self) -> None:
+        parts = urllib.parse.urlsplit(self.path)
+        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        call = Call(
+            self.command,
+            urllib.parse.unquote(parts.path),
+            dict(urllib.parse.parse_qsl(parts.query)),
+            json.loads(text) if text else {},
+            dict(self.headers.items()),
+        )
+        self.close_connection = False
+        try:
+            status, payload = cast("_Server", self.server).fake.answer(call)
+        except Dropped:
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        body = json.dumps(payload).encode()
+        # A client that was killed doesn't wait for its answer.
+        with contextlib.suppress(OSError):
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json; charset=UTF-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - the server's own names
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            super().handle()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing: the calls are kept."""
