@@ -18,6 +18,7 @@ from cli.commands import (
     nodes,
     outputs,
     reach,
+    rehearse,
     schema,
     stacks,
     state,
@@ -71,6 +72,14 @@ _add(update.preview, _CHANGE, "./hpc preview dev", "./hpc preview a3mega --json"
 _add(update.up, _CHANGE, "./hpc up dev", "./hpc up dev --engine embedded --parallel 8")
 _add(update.destroy, _CHANGE, "./hpc destroy dev", "./hpc destroy a3mega --yes")
 _add(update.refresh, _CHANGE, "./hpc refresh dev")
+_add(
+    rehearse.rehearse,
+    _CHANGE,
+    "./hpc rehearse a3mega",
+    "./hpc rehearse a3mega --nodes 16",
+    "./hpc run a3mega-rehearsal -- srun -N2 hostname",
+    "./hpc rehearse a3mega --destroy",
+)
 _add(
     reach.run,
     _USE,

@@ -14,12 +14,12 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     """The Pulumi CLI to run this with, or None for the embedded engine.
 
     Without a wish, the CLI on PATH; without one there, the embedded engine as far as it goes: it keeps state in files,
-    and makes machines on this host only (a preview makes none).
+    and makes machines on this host only (a preview makes none). What `./hpc rehearse` made is always the latter's.
 
     Raises:
         CliError: the CLI is needed, not there, and not wanted.
     """
-    if wanted is EngineName.EMBEDDED:
+    if wanted is EngineName.EMBEDDED or file.rehearses:
         return None
     on_path = shutil.which("pulumi")
     if on_path:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli import rehearsals
 from cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -41,6 +42,18 @@ class StackFile:
         return self.platform == "local"
 
     @property
+    def network(self) -> str | None:
+        """The cluster's network as written."""
+        network = self._cluster.get("network")
+        cidr = network.get("cidr") if isinstance(network, Mapping) else None
+        return cidr if isinstance(cidr, str) else None
+
+    @property
+    def rehearses(self) -> str | None:
+        """The stack whose rehearsal this is, where `./hpc rehearse` wrote it."""
+        return rehearsals.of(self.path)
+
+    @property
     def protected(self) -> bool:
         """Whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
         return bool(self._cluster.get("deletion_protection", not self.local)) or not self.local
@@ -60,13 +73,14 @@ class StackFile:
 
 
 def named(root: Path) -> list[str]:
-    """The stacks that have a file in `root`."""
-    files = (re.fullmatch(r"Pulumi\.(.+)\.ya?ml", path.name) for path in root.glob("Pulumi.*.y*ml"))
+    """The stacks that have a file in `root`, and rehearsals."""
+    paths = [*root.glob("Pulumi.*.y*ml"), *rehearsals.folder().glob("Pulumi.*.yaml")]
+    files = (re.fullmatch(r"Pulumi\.(.+)\.ya?ml", path.name) for path in paths)
     return sorted({match[1] for match in files if match})
 
 
 def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
-    """The file of a stack, with `settings` None if there is none.
+    """The file of a stack or of a rehearsal, with `settings` None if there is none.
 
     Raises:
         CliError: the name can't be one, or the file is not YAML or not a stack file.
@@ -74,6 +88,8 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
     if not _NAME.fullmatch(stack):
         raise CliError(f"{stack!r} is no stack name: 1 to 100 letters, digits, '.', '_' and '-' are allowed.")
     path = config_file.absolute() if config_file else root / f"Pulumi.{stack}.yaml"
+    if not config_file and not path.exists() and rehearsals.file(stack).exists():
+        path = rehearsals.file(stack)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,8 +1,9 @@
 """preview, up, destroy, refresh."""
 
 import json as jsonlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from typer import Exit
 
@@ -25,7 +26,7 @@ def preview(
 
     Needs neither root nor credentials. Exit code 0 also when there are changes, or some that `up` would refuse.
     """
-    _run("preview", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=False)
+    raise Exit(run("preview", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=False))
 
 
 def up(
@@ -42,7 +43,7 @@ def up(
     Safe to repeat: what is right already is left alone, and an `up` that was stopped half-way goes on where it was.
     On this machine it needs root, and installs the host's missing packages after saying so.
     """
-    _run("up", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes)
+    raise Exit(run("up", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes))
 
 
 def destroy(
@@ -58,7 +59,7 @@ def destroy(
 
     Asks first if the stack has deletion_protection or is not a rehearsal on this machine.
     """
-    _run("destroy", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes)
+    raise Exit(run("destroy", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes))
 
 
 def refresh(
@@ -74,10 +75,10 @@ def refresh(
 
     Changes nothing else: the next `up` mends what has drifted.
     """
-    _run("refresh", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes)
+    raise Exit(run("refresh", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes))
 
 
-def _run(
+def run(
     kind: Kind,
     stack: str,
     *,
@@ -86,7 +87,9 @@ def _run(
     parallel: int | None,
     config_file: Path | None,
     yes: bool,
-) -> None:
+    more: Mapping[str, Any] | None = None,
+) -> int:
+    """Do one of the four, and show it; the exit code. `more` goes into the JSON document."""
     config = None
     if kind in ("preview", "up"):
         file = project.require_file(stack, config_file)
@@ -114,12 +117,12 @@ def _run(
             pulumi, kind, file, json=json, parallel=parallel, config_file=config_file, yes=yes, told=told
         )
     else:
-        code = _embedded(kind, file, json=json, parallel=parallel, told=told)
+        code = _embedded(kind, file, json=json, parallel=parallel, told=told, more=more)
     if code == 0 and earlier:
         unfinished.settle(stack, outputs.read(stack, show_secrets=True), quiet=json)
     elif code == 0 and kind in ("up", "destroy"):
         unfinished.end(stack)
-    raise Exit(code)
+    return code
 
 
 def _warn(told: effects.Effects, *, json: bool) -> None:
@@ -149,27 +152,27 @@ def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool)
 
 
 def _embedded(
-    kind: Kind, file: stackfile.StackFile, *, json: bool, parallel: int | None, told: effects.Effects | None
+    kind: Kind,
+    file: stackfile.StackFile,
+    *,
+    json: bool,
+    parallel: int | None,
+    told: effects.Effects | None,
+    more: Mapping[str, Any] | None,
 ) -> int:
     """Run on the embedded engine; the exit code."""
     from cli import display
     from cli.display.summary import interrupted
     from engine import EngineError, NotRunnable, Result
-    from engine.events import Started
 
     if kind in ("destroy", "refresh") and file.stack not in project.workspace().stacks():
         if file.settings is None:
             project.require_state(file.stack)  # says which stacks there are
-        if json:
-            view = display.choose(json=True)
-            view.on_event(Started(kind, file.stack, project.workspace().project.name))
-            view.close(Result(kind, ok=True))
-        else:
-            console.note(f"Nothing to do: stack {file.stack} has not been brought up.")
+        nothing(kind, file.stack, json=json)
         return 0
     stack = project.workspace().stack(file.stack, file.path)
     with display.choose(json=json) as view:
-        view.effects = told
+        view.effects, view.more = told, more or {}
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=parallel)
         except EngineError as error:
@@ -185,3 +188,17 @@ def _embedded(
     if kind == "up" and result.ok and file.local and not json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
     return guard.INTERRUPTED if interrupted(result) else 0 if result.ok else 1
+
+
+def nothing(kind: Kind, stack: str, *, json: bool) -> None:
+    """Show that there was nothing to do for a stack that has no state."""
+    if not json:
+        console.note(f"Nothing to do: stack {stack} has not been brought up.")
+        return
+    from cli import display
+    from engine import Result
+    from engine.events import Started
+
+    view = display.choose(json=True)
+    view.on_event(Started(kind, stack, project.workspace().project.name))
+    view.close(Result(kind, ok=True))

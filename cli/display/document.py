@@ -4,7 +4,8 @@ stack, kind, ok, seconds, counts {op: number}, steps [{urn, type, name, op, reas
 changes [{path, kind, old, new, replaces}]}], failures [{urn, op, message}], messages [{severity, message, urn}],
 outputs (of `up`), effects (of `preview` and `up`, where it is known what the cluster runs with: {worst, sentence,
 fields [{path, old, new, effect, reason, command}]}; effects in order of harm are nothing, reconfigure, restart, drain,
-replace, refused), error (a text, where there is no result). Secrets are "[secret]", what is not yet known
+replace, refused), rehearsal (of `rehearse`: {of, file, differences [{file, line, name, production, here, why,
+text}], stood_in [text]}), error (a text, where there is no result). Secrets are "[secret]", what is not yet known
 is "[unknown]".
 """
 
@@ -72,6 +73,7 @@ class DocumentView(Lines):
         document = self._document | {"messages": self._messages}
         if self.effects:
             document["effects"] = self.effects.document()
+        document |= self.more
         print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 

@@ -1,6 +1,7 @@
 """What every view has in common: the lines for each event. How they reach the user is each view's own."""
 
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +28,8 @@ class View(Protocol):
 
     effects: "Effects | None"
     """What the edit does to running jobs, where that is known and there is something to say of it."""
+    more: Mapping[str, Any]
+    """Further keys of a JSON document."""
 
     def __enter__(self) -> Self: ...
 
@@ -53,6 +56,7 @@ class Lines:
         self.stack = ""
         self.preview = False
         self.effects: Effects | None = None
+        self.more: Mapping[str, Any] = {}
 
     def event_lines(self, event: "Event") -> list[changes.Line]:
         """The lines for one event, after it went into the model."""

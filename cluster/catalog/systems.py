@@ -14,5 +14,16 @@ SYSTEMS: Mapping[str, Mapping[str, str]] = {
         "ID_LIKE": "debian",
         "UBUNTU_CODENAME": "jammy",
     },
+    # base-files 13ubuntu10.3 of Ubuntu 24.04, likewise.
+    "ubuntu-2404": {
+        "PRETTY_NAME": "Ubuntu 24.04.3 LTS",
+        "NAME": "Ubuntu",
+        "VERSION_ID": "24.04",
+        "VERSION": "24.04.3 LTS (Noble Numbat)",
+        "VERSION_CODENAME": "noble",
+        "ID": "ubuntu",
+        "ID_LIKE": "debian",
+        "UBUNTU_CODENAME": "noble",
+    },
 }
 """Fields of os-release(5) by the name of the system."""

@@ -1,5 +1,6 @@
 """The platform `local`: a cluster's machines, network and shared folders on this host."""
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from components.machine import Boot, Machine
 
 GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-guide/devices.txt): no driver answers
 MAIL_GID = 8  # group `mail` (Debian's base-passwd)
+LONGEST_FOLDER = 50
+"""Characters of a folder's name, without the digest that some have: a folder's name has at most 63."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
 
@@ -137,8 +140,15 @@ def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
 
 
 def folder_name(target: str) -> str:
-    """Name of the shared folder that is mounted at `target`: /opt/apps is `opt-apps`."""
-    return target.strip("/").replace("/", "-").lower()
+    """Name of the shared folder that is mounted at `target`: /opt/apps is `opt-apps`.
+
+    What a folder's name can't tell apart, such as /opt-apps or /Data, gets a digest of the path at its end.
+    """
+    path = target.strip("/")
+    if re.fullmatch("[a-z0-9]+(/[a-z0-9]+)*", path) and len(path) <= LONGEST_FOLDER:
+        return path.replace("/", "-")
+    plain = re.sub("[^a-z0-9]+", "-", path.lower()).strip("-")[:LONGEST_FOLDER].rstrip("-")
+    return f"{plain}-{hashlib.sha256(target.encode()).hexdigest()[:8]}".lstrip("-")
 
 
 def devices(spec: MachineSpec) -> list[dict[str, object]]:

@@ -17,6 +17,7 @@ from tests.cli.conftest import Hpc
 COMMANDS = [
     "preview", "up", "destroy", "refresh", "run", "ssh", "outputs", "stacks", "state", "state export", "state import",
     "state unlock", "install-pulumi", "version", "test", "bench", "schema",
+    "rehearse",
 ]  # fmt: skip
 
 

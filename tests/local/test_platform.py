@@ -8,6 +8,7 @@ import pytest
 
 from cluster.config import parse
 from cluster.roster import MachineSpec, machines
+from components.local.host.paths import checked_name
 from components.local.platform import LocalPlatform, LocalPlatformArgs, devices, folder_name
 from components.machine import Boot, BootFile
 from tests.harness import Recording, deploy
@@ -122,6 +123,13 @@ def test_only_the_database_is_shut_down_in_order(recording: Recording) -> None:
 
 def test_folders_are_named_after_where_they_are_mounted() -> None:
     assert [folder_name(target) for target in ("/home", "/opt/apps", "/var/mail")] == ["home", "opt-apps", "var-mail"]
+
+
+def test_folders_of_different_places_are_different_and_can_be_made() -> None:
+    places = ["/opt/apps", "/opt-apps", "/opt.apps", "/Opt/apps", "/my_data", "/my-data", "/___", "/" + "d" * 200]
+    names = {folder_name(place) for place in places}
+    assert len(names) == len(places)
+    assert {checked_name(name, "shared folder") for name in names} == names
 
 
 def test_it_presents_itself_as_another_system() -> None:

@@ -114,10 +114,11 @@ def _check_owner(network: Network) -> None:
         raise HostError(msg)
 
 
-def _check_free(network: Network, cidr: ipaddress.IPv4Network) -> None:
-    taken = bridge.taken_by(cidr, but=network.bridge)
-    for record in (network.root / "stacks").glob("*/network.json"):
-        if record.parent.name == network.stack:
+def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:
+    """Who but the stack itself has addresses of `cidr` on this host, up or not; None if nobody has."""
+    taken = bridge.taken_by(cidr, but=names.bridge_name(root, stack))
+    for record in (root / "stacks").glob("*/network.json"):
+        if record.parent.name == stack:
             continue
         try:
             other = json.loads(record.read_text())
@@ -125,6 +126,11 @@ def _check_free(network: Network, cidr: ipaddress.IPv4Network) -> None:
                 taken = f"the local cluster {record.parent.name} ({other['cidr']}, made by {other['owner']})"
         except (FileNotFoundError, ValueError, KeyError):
             continue
+    return taken
+
+
+def _check_free(network: Network, cidr: ipaddress.IPv4Network) -> None:
+    taken = taken_by(network.root, network.stack, cidr)
     if taken:
         msg = (
             f"network.cidr: {cidr} is in use on this host by {taken}; "

@@ -1,0 +1,228 @@
+"""rehearse."""
+
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Exit, Option
+
+from cli import console, options, project, rehearsals, stackfile
+from cli.commands import update
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from cluster.config import ClusterConfig
+
+_EMBEDDED = options.EngineName.EMBEDDED
+
+
+def rehearse(
+    stack: options.Stack,
+    *,
+    nodes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Nodes of each nodeset, also more than the stack has. Default: the stack's, up to 4.",
+            show_default=False,
+        ),
+    ] = None,
+    cidr: Annotated[
+        str | None,
+        Option(
+            metavar="NETWORK",
+            help="Private network for the machines. Default: the last time's, else a free one, e.g. 10.78.0.0/20.",
+            show_default=False,
+        ),
+    ] = None,
+    real_prolog: Annotated[
+        bool,
+        Option(
+            "--real-prolog", help="Stage the file of slurm.rxdm itself, not its stand-in: patched, not run to its end."
+        ),
+    ] = False,
+    preview: Annotated[bool, Option("--preview", help="Show what would happen, and do nothing.")] = False,
+    destroy: Annotated[bool, Option("--destroy", help="Remove the rehearsal, with all that is on it.")] = False,
+    json: options.Json = False,
+    parallel: options.Parallel = None,
+    config_file: options.ConfigFile = None,
+    yes: options.Yes = False,
+) -> None:
+    """Bring up a cloud stack's own Slurm cluster on this machine.
+
+    The same host names, partitions, users, accounts, limits, prologs and mount points, with production's slurm.conf but
+    for lines that are listed. No account, credential or network is needed. The rehearsal of `a3mega` is the stack
+    `a3mega-rehearsal` for all other commands. Run it again after an edit of the stack file: it takes the edit over as
+    `up` does.
+
+    On this machine it needs root, and installs the host's missing packages after saying so.
+    """
+    if preview and destroy:
+        raise CliError("--preview shows what would be made, --destroy removes it: leave out one of them.")
+    _refuse_rehearsal(stack)
+    name = rehearsals.name(stack)
+    if destroy:
+        raise Exit(_destroy(stack, name, config_file, json=json, parallel=parallel, yes=yes))
+    file = project.require_file(stack, config_file)
+    config = file.parse()
+    if file.local:
+        raise CliError(f"stack {stack} is on this machine as it is, and needs no rehearsal: ./hpc up {stack}")
+    if (project.ROOT / f"Pulumi.{name}.yaml").exists():
+        raise CliError(f"Pulumi.{name}.yaml is a stack file of its own: rename it, so that {name} is this rehearsal.")
+    _refuse_download(file.path, config, real_prolog=real_prolog)
+    section = _section(name, config, nodes=nodes, cidr=cidr, real_prolog=real_prolog)
+    local = _parsed(stack, section)
+    text = _text(file.path, section)
+    told = _told(file, config, local, nodes=nodes, real_prolog=real_prolog)
+    if not json:
+        _say(stack, told)
+    if preview:
+        raise Exit(_preview(name, text, told, json=json, parallel=parallel))
+    rehearsals.write(rehearsals.file(name), text)
+    code = update.run(
+        "up", name, engine=_EMBEDDED, json=json, parallel=parallel, config_file=None, yes=True, more={"rehearsal": told}
+    )
+    if code == 0 and not json:
+        console.line(f"     ./hpc run {name} -- sinfo")
+        console.line(f"     ./hpc ssh {name} controller")
+        console.line(f"     ./hpc status {name}")
+        console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}; to remove it: --destroy")
+    raise Exit(code)
+
+
+def _refuse_rehearsal(stack: str) -> None:
+    of = rehearsals.of(rehearsals.file(stack))
+    if of and rehearsals.file(stack).exists():
+        raise CliError(f"{stack} is the rehearsal of {of}, which is what to name: ./hpc rehearse {of}")
+
+
+def _refuse_download(path: Path, config: "ClusterConfig", *, real_prolog: bool) -> None:
+    rxdm = config.slurm.rxdm
+    if real_prolog and rxdm and not rxdm.file:
+        raise CliError(
+            f"{path}: slurm.rxdm names no file, and a rehearsal has no way out to download its script. Leave out "
+            "--real-prolog for its stand-in; or download the script, and name it there: rxdm: {file: ..., ...}"
+        )
+
+
+def _section(
+    name: str, config: "ClusterConfig", *, nodes: int | None, cidr: str | None, real_prolog: bool
+) -> dict[str, Any]:
+    """The rehearsal's cluster, on the network that is asked for, that it has, or that is free."""
+    from cluster.config.findings import Refused
+    from cluster.config.validators.places import cluster_cidr
+    from cluster.rehearsal import rehearsed, room
+
+    if cidr is None:
+        kept = stackfile.read(project.ROOT, name).network
+        cidr = _free(config.name, room(config, nodes=nodes), kept)
+    try:
+        cluster_cidr(cidr)
+    except Refused as error:
+        raise CliError(f"--cidr {cidr}: allowed is {error.allowed}; {error.todo}.") from None
+    return rehearsed(config, nodes=nodes, cidr=cidr, real_prolog=real_prolog)
+
+
+def _free(cluster: str, prefix: int, kept: str | None) -> str:
+    """A network with room for the machines: `kept`, if it is large enough, else one that nobody on this host uses."""
+    import ipaddress
+
+    from cluster.rehearsal import candidates
+    from components.local.host.errors import HostError
+    from components.local.host.network import taken_by
+    from components.local.host.paths import host_root
+
+    if kept and ipaddress.IPv4Network(kept).prefixlen <= prefix:
+        return kept
+    for one in candidates(prefix):
+        try:
+            if taken_by(host_root(), cluster, ipaddress.IPv4Network(one)) is None:
+                return one
+        except HostError:
+            return one  # a host that can't say, such as one that only previews; making the network would tell
+    raise CliError(f"no private network of /{prefix} is free on this machine: give --nodes a smaller N, or --cidr.")
+
+
+def _parsed(stack: str, section: dict[str, Any]) -> "ClusterConfig":
+    from cluster.config import ConfigError, parse
+
+    try:
+        return parse({"hpc:cluster": section})
+    except ConfigError as error:
+        raise CliError(f"the rehearsal of {stack} can't be made on this machine: {error}") from None
+
+
+def _text(source: Path, section: dict[str, Any]) -> str:
+    """The stack file."""
+    import yaml
+
+    head = [
+        f"Written by `./hpc rehearse` from {source} at {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.",
+        "It is written anew each time: change that file, and not this one.",
+    ]
+    body = yaml.safe_dump(
+        {"config": {"hpc:cluster": section}}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
+    return "".join(f"# {line}\n" for line in head) + body
+
+
+def _told(
+    file: stackfile.StackFile, config: "ClusterConfig", local: "ClusterConfig", *, nodes: int | None, real_prolog: bool
+) -> dict[str, Any]:
+    """What differs from the stack, as programs read it."""
+    from cluster.rehearsal import differences, stood_in
+
+    return {
+        "of": file.stack,
+        "file": str(file.path),
+        "differences": [
+            {**{name: value for name, value in asdict(one).items() if name != "key"}, "text": str(one)}
+            for one in differences(config, local)
+        ],
+        "stood_in": stood_in(config, nodes=nodes, real_prolog=real_prolog),
+    }
+
+
+def _say(stack: str, told: dict[str, Any]) -> None:
+    from cluster.rehearsal import COUNT
+
+    counted = [one for one in told["differences"] if one["why"] == COUNT]
+    others = [one for one in told["differences"] if one["why"] != COUNT]
+    lines = [one["text"] for one in others]
+    lines += [f"{len(counted)} names of nodes that follow from their number"] if counted else []
+    console.line(f"Rehearses {stack} on this machine. Slurm's files are production's but for:", style="bold")
+    for line in lines:
+        console.line(f"  {line}")
+    if told["stood_in"]:
+        console.line("What else is not as in production:", style="bold")
+    for line in told["stood_in"]:
+        console.line(f"  {line}")
+
+
+def _preview(name: str, text: str, told: dict[str, Any], *, json: bool, parallel: int | None) -> int:
+    """Preview the stack file that would be written, without writing it where it would be found."""
+    with tempfile.TemporaryDirectory(prefix="hpc-rehearsal-") as folder:
+        file = Path(folder) / f"Pulumi.{name}.yaml"
+        file.write_text(text, encoding="utf-8")
+        return update.run(
+            "preview", name, engine=_EMBEDDED, json=json, parallel=parallel, config_file=file, yes=False,
+            more={"rehearsal": told},
+        )  # fmt: skip
+
+
+def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
+    there = name in project.workspace().stacks()
+    if not there and not rehearsals.file(name).exists():
+        if not config_file:
+            project.require_file(stack)  # says which stacks there are
+        update.nothing("destroy", name, json=json)
+        return 0
+    code = update.run("destroy", name, engine=_EMBEDDED, json=json, parallel=parallel, config_file=None, yes=yes)
+    if code == 0:
+        rehearsals.remove(name)
+        project.workspace().stack(name).forget()
+    return code

@@ -1,0 +1,234 @@
+"""`./hpc rehearse` at the command line: what it writes, shows and refuses. No machine is made here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli import rehearsals
+from engine import crypter
+from tests.cli.conftest import Hpc
+
+MEGA = """\
+config:
+  gcp:project: my-project
+  gcp:zone: us-central1-a
+  hpc:cluster:
+    platform: gcp
+    name: a3mega
+    storage: {buckets: [{name: my-datasets, mount: /gcs}]}
+    nodesets:
+      a3mega: {machine_type: a3-megagpu-8g, count: 9}
+    partitions:
+      a3mega: {nodesets: [a3mega], default: true, exclusive: true}
+    users: [{name: alice, uid: 2001}]
+    slurm: {rxdm: {partitions: [a3mega]}}
+"""
+PROGRAM = "import pulumi\npulumi.export('cluster', pulumi.Config('hpc').get_object('cluster'))\n"
+
+
+@pytest.fixture(autouse=True)
+def mega(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stack on Google Cloud in the project, whose program makes nothing but says what it was given."""
+    monkeypatch.setattr(crypter, "ROUNDS", 10)
+    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+    monkeypatch.setattr("components.local.host.network.taken_by", lambda *_: None)
+    monkeypatch.setenv("HPC_LOCAL_ROOT", str(root.parent / "machines"))
+    (root / "__main__.py").write_text(PROGRAM)
+    file = root / "Pulumi.mega.yaml"
+    file.write_text(MEGA)
+    return file
+
+
+def written(root: Path) -> dict[str, Any]:
+    """The cluster in the stack file that was written."""
+    text = (root.parent / "home/rehearsals/Pulumi.mega-rehearsal.yaml").read_text()
+    return yaml.safe_load(text)["config"]["hpc:cluster"]
+
+
+def test_it_brings_up_a_stack_of_its_own_and_says_how_to_use_it(hpc: Hpc, root: Path, mega: Path) -> None:
+    ended = hpc("rehearse", "mega")
+    assert ended.code == 0, ended.err
+    cluster = written(root)
+    assert (cluster["platform"], cluster["name"]) == ("local", "a3mega")
+    assert cluster["nodesets"] == {"a3mega": {"machine_type": "a3-megagpu-8g", "count": 4}}
+    assert "/gcs" in cluster["storage"]["shared"]
+    assert json.loads(hpc("outputs", "mega-rehearsal", "cluster").out) == cluster
+    for said in (
+        "  slurm.conf: TaskPlugin=task/cgroup, where production has task/affinity,task/cgroup: ",
+        "  nodeset a3mega: 4 of 9 nodes\n",
+        "  rxdm: scripts/rehearsal/rxdm.sh stands for the prolog",
+        "Updating stack mega-rehearsal",
+        "./hpc run mega-rehearsal -- sinfo",
+        "./hpc ssh mega-rehearsal controller",
+        "./hpc status mega-rehearsal",
+        "After an edit of Pulumi.mega.yaml: ./hpc rehearse mega; to remove it: --destroy",
+    ):
+        assert said in ended.out
+    head = (root.parent / "home/rehearsals/Pulumi.mega-rehearsal.yaml").read_text().splitlines()[:2]
+    assert head[0].startswith(f"# Written by `./hpc rehearse` from {mega} at 20")
+
+
+def test_again_there_is_nothing_to_do_and_an_edit_is_taken_over(hpc: Hpc, root: Path, mega: Path) -> None:
+    assert hpc("rehearse", "mega", "--nodes", "2").code == 0
+    assert "Nothing to do" in hpc("rehearse", "mega", "--nodes", "2").out
+    mega.write_text(MEGA.replace("uid: 2001", "uid: 2002"))
+    assert hpc("rehearse", "mega", "--nodes", "2").code == 0
+    assert written(root)["users"] == [{"name": "alice", "uid": 2002}]
+
+
+def test_it_needs_no_pulumi_cli_and_uses_none(hpc: Hpc, tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool("pulumi", "echo called; exit 3")
+    monkeypatch.setenv("HPC_ENGINE", "pulumi")
+    assert hpc("rehearse", "mega").code == 0
+    assert hpc("up", "mega-rehearsal").code == 0
+
+
+def test_destroy_leaves_nothing_and_knows_when_there_is_nothing(hpc: Hpc, root: Path) -> None:
+    hpc("rehearse", "mega")
+    assert hpc("rehearse", "mega", "--destroy").code == 0
+    left = [path for path in (root.parent / "home").rglob("*mega*") if path.is_file()]
+    assert left == []
+    assert not (root.parent / "home/rehearsals").exists()
+    ended = hpc("rehearse", "mega", "--destroy")
+    assert (ended.code, ended.err) == (0, "Nothing to do: stack mega-rehearsal has not been brought up.\n")
+    assert json.loads(hpc("rehearse", "mega", "--destroy", "--json").out)["ok"] is True
+    assert hpc("rehearse", "nope", "--destroy").code == 1
+
+
+def test_destroy_needs_no_stack_file(hpc: Hpc, mega: Path) -> None:
+    hpc("rehearse", "mega")
+    mega.unlink()
+    assert hpc("rehearse", "mega", "--destroy").code == 0
+    assert "mega-rehearsal" not in hpc("stacks").out
+
+
+def test_the_plain_destroy_leaves_the_file_so_that_up_goes_on(hpc: Hpc) -> None:
+    hpc("rehearse", "mega")
+    assert hpc("destroy", "mega-rehearsal").code == 0
+    assert hpc("up", "mega-rehearsal").code == 0
+
+
+def test_preview_shows_and_writes_nothing(hpc: Hpc, root: Path) -> None:
+    ended = hpc("rehearse", "mega", "--preview")
+    assert ended.code == 0
+    assert "nodeset a3mega: 4 of 9 nodes" in ended.out
+    assert not (root.parent / "home/rehearsals").exists()
+    assert "mega-rehearsal" not in hpc("stacks").out
+
+
+def test_json_is_one_document_that_has_the_differences(hpc: Hpc, mega: Path) -> None:
+    document = json.loads(hpc("rehearse", "mega", "--json").out)
+    assert (document["kind"], document["ok"], document["stack"]) == ("up", True, "mega-rehearsal")
+    told = document["rehearsal"]
+    assert (told["of"], told["file"]) == ("mega", str(mega))
+    assert "nodeset a3mega: 4 of 9 nodes" in told["stood_in"]
+    (one,) = [one for one in told["differences"] if one["name"] == "TaskPlugin"]
+    assert (one["file"], one["production"], one["here"]) == (
+        "slurm.conf",
+        "task/affinity,task/cgroup",
+        "task/cgroup",
+    )
+    assert one["text"].startswith("slurm.conf: TaskPlugin=task/cgroup")
+
+
+def test_stacks_tells_whose_rehearsal_it_is(hpc: Hpc) -> None:
+    hpc("rehearse", "mega")
+    assert "mega-rehearsal  local, rehearses mega" in hpc("stacks").out
+    rows = {row["stack"]: row for row in json.loads(hpc("stacks", "--json").out)}
+    assert (rows["mega-rehearsal"]["platform"], rows["mega-rehearsal"]["rehearses"]) == ("local", "mega")
+    assert rows["dev"]["rehearses"] == ""
+
+
+class TestNetwork:
+    def test_it_is_free_and_stays(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        taken = {"10.78.0.0/20", "10.78.16.0/20"}
+        monkeypatch.setattr(
+            "components.local.host.network.taken_by", lambda _root, _stack, cidr: str(cidr) in taken or None
+        )
+        hpc("rehearse", "mega")
+        assert written(root)["network"] == {"cidr": "10.78.32.0/20"}
+        taken.clear()
+        hpc("rehearse", "mega")
+        assert written(root)["network"] == {"cidr": "10.78.32.0/20"}
+
+    def test_it_can_be_chosen(self, hpc: Hpc, root: Path) -> None:
+        assert hpc("rehearse", "mega", "--cidr", "192.168.64.0/24").code == 0
+        assert written(root)["network"] == {"cidr": "192.168.64.0/24"}
+
+    def test_one_that_is_too_small_is_refused_with_what_would_do(self, hpc: Hpc) -> None:
+        ended = hpc("rehearse", "mega", "--cidr", "192.168.64.0/26", "--nodes", "12")
+        assert ended.code == 1
+        assert "the rehearsal of mega can't be made on this machine" in ended.err
+        assert "allowed: 1 to 6, as the nodeset's addresses are 192.168.64.8/29" in ended.err
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            (["dev"], "stack dev is on this machine as it is, and needs no rehearsal: ./hpc up dev"),
+            (["nope"], "there is no stack 'nope': Pulumi.nope.yaml does not exist. There are: dev, mega."),
+            (["mega", "--preview", "--destroy"], "leave out one of them"),
+            (["mega", "--cidr", "8.8.8.0/24"], "--cidr 8.8.8.0/24: allowed is a network inside 10.0.0.0/8"),
+            (["mega", "--real-prolog"], "slurm.rxdm names no file, and a rehearsal has no way out"),
+        ],
+    )
+    def test_in_words(self, hpc: Hpc, root: Path, line: list[str], said: str) -> None:
+        ended = hpc("rehearse", *line)
+        assert (ended.code, ended.out) == (1, "")
+        assert said in ended.err
+        assert not (root.parent / "home/rehearsals").exists()
+
+    def test_no_nodes(self, hpc: Hpc) -> None:
+        ended = hpc("rehearse", "mega", "--nodes", "0")
+        assert ended.code == 2
+        assert "--nodes" in ended.err
+
+    def test_every_error_of_the_stack_file_at_once(self, hpc: Hpc, mega: Path) -> None:
+        mega.write_text(MEGA.replace("uid: 2001", "uid: 1").replace("count: 9", "count: 0"))
+        ended = hpc("rehearse", "mega")
+        assert ended.code == 1
+        assert ended.err.startswith(f"error: {mega}: 2 errors in the stack configuration:")
+
+    def test_a_rehearsal_of_a_rehearsal(self, hpc: Hpc) -> None:
+        hpc("rehearse", "mega")
+        ended = hpc("rehearse", "mega-rehearsal")
+        assert ended.code == 1
+        assert "mega-rehearsal is the rehearsal of mega, which is what to name: ./hpc rehearse mega" in ended.err
+
+    def test_a_stack_file_that_has_the_name(self, hpc: Hpc, root: Path, mega: Path) -> None:
+        (root / "Pulumi.mega-rehearsal.yaml").write_text(MEGA)
+        ended = hpc("rehearse", "mega")
+        assert ended.code == 1
+        assert "Pulumi.mega-rehearsal.yaml is a stack file of its own" in ended.err
+
+
+def test_the_real_prolog_is_a_file_of_the_stacks_own(hpc: Hpc, root: Path, mega: Path) -> None:
+    mega.write_text(MEGA.replace("partitions: [a3mega]}}", "partitions: [a3mega], file: mine.sh}}"))
+    assert hpc("rehearse", "mega", "--real-prolog").code == 0
+    assert written(root)["slurm"]["rxdm"]["file"] == "mine.sh"
+
+
+def test_a_stack_that_has_resources_is_not_forgotten(hpc: Hpc, root: Path) -> None:
+    from cli import project  # noqa: PLC0415 - after `root` has moved it
+    from engine import EngineError  # noqa: PLC0415
+
+    hpc("rehearse", "mega")
+    with pytest.raises(EngineError, match="still has resources: destroy it first"):
+        project.workspace().stack("mega-rehearsal").forget()
+    assert rehearsals.of(rehearsals.file("mega-rehearsal")) == "mega"
+
+
+def test_no_cloud_is_loaded(root: Path, mega: Path) -> None:
+    program = (
+        "import sys; from cluster.config import parse; from cluster.rehearsal import rehearsed; import yaml;"
+        f"rehearsed(parse(yaml.safe_load(open({str(mega)!r}))['config']));"
+        "sys.exit(any(name.startswith(('pulumi', 'google.cloud')) for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == 0

@@ -1,0 +1,262 @@
+"""The rehearsal of a cloud's stack: nothing of Slurm's side is lost on the way, and what differs is told."""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from cluster.addresses import plan
+from cluster.catalog.parameters import CONF
+from cluster.config import ClusterConfig, ConfigError, parse
+from cluster.config.people import accounts
+from cluster.config.rules.scripts import places
+from cluster.gcp.mounts import targets
+from cluster.rehearsal import AT_MOST, COUNT, STAND_IN, candidates, differences, rehearsed, room, stood_in
+from cluster.rehearsal.differences import lines
+from cluster.roster import machines
+from cluster.slurm import render
+from cluster.slurm.accounting import desired
+from components.slurm import payload
+from tests.cluster import stacks
+
+CLOUD = [name for name in stacks.STACKS if stacks.load(name)["hpc:cluster"]["platform"] == "gcp"]
+PLACE = {"gcp:project": "my-project", "gcp:zone": "us-central1-a"}
+SMALL: dict[str, Any] = {
+    "platform": "gcp",
+    "name": "lab",
+    "nodesets": {"a3mega": {"machine_type": "a3-megagpu-8g", "count": 9}, "cpu": {"machine_type": "n2-standard-2"}},
+    "partitions": {"a3mega": {"nodesets": ["a3mega"], "default": True}, "cpu": {"nodesets": ["cpu"]}},
+    "users": [{"name": "alice", "uid": 2001}],
+}
+
+
+def cloud(**changes: Any) -> ClusterConfig:
+    return parse({**PLACE, "hpc:cluster": {**SMALL, **changes}})
+
+
+def local(config: ClusterConfig, **options: Any) -> ClusterConfig:
+    """The rehearsal, as the program would read it from its stack file."""
+    return parse({"hpc:cluster": rehearsed(config, **options)})
+
+
+def told(production: ClusterConfig, rehearsal: ClusterConfig) -> dict[str, dict[str, dict[str, str]]]:
+    """Production's files with every difference that is told put into them."""
+    files = {name: lines(text) for name, text in render(production).items()}
+    for one in differences(production, rehearsal):
+        settings_of = files[one.file].setdefault(one.key, {})
+        if one.here is None:
+            del settings_of[one.name]
+        else:
+            settings_of[one.name] = one.here
+    return {name: {key: value for key, value in found.items() if value} for name, found in files.items()}
+
+
+def check(production: ClusterConfig, rehearsal: ClusterConfig) -> None:
+    """What must hold of every rehearsal."""
+    assert rehearsal.platform == "local"
+    assert (rehearsal.name, rehearsal.login.on) == (production.name, production.login.on)
+    assert list(rehearsal.nodesets) == list(production.nodesets)
+    assert list(rehearsal.partitions) == list(production.partitions)
+    for name, part in production.partitions.items():
+        there = rehearsal.partitions[name].model_dump(exclude={"min_nodes", "max_nodes", "scripts", "conf"})
+        assert there == part.model_dump(exclude={"min_nodes", "max_nodes", "scripts", "conf"})
+    assert payload.users(rehearsal) == payload.users(production)
+    assert payload.groups(rehearsal) == payload.groups(production)
+    assert desired(rehearsal) == desired(production)
+    assert accounts(rehearsal) == accounts(production)
+    assert set(rehearsal.storage.shared) == {*targets(production), "/var/mail"}
+    assert [s.name for _, s in places(rehearsal)] == [s.name for _, s in places(production)]
+    assert not any(script.url for _, script in places(rehearsal))
+    assert not rehearsal.deletion_protection
+    kinds = [
+        {(m.nodeset, m.roles, m.machine_type.name, m.gpu) for m in machines(config)}
+        for config in (production, rehearsal)
+    ]
+    assert kinds[0] == kinds[1]
+    here = {name: lines(text) for name, text in render(rehearsal, plan(rehearsal).of).items()}
+    assert told(production, rehearsal) == here
+
+
+@pytest.mark.parametrize("nodes", [None, 1, 16, 600])
+@pytest.mark.parametrize("name", CLOUD)
+def test_of_every_stack_here_nothing_of_slurm_is_lost(name: str, nodes: int | None):
+    production = stacks.config(name)
+    check(production, local(production, nodes=nodes))
+
+
+def test_host_names_are_productions():
+    production = cloud(login={"count": 2})
+    names = [one.name for one in machines(local(production, nodes=9))]
+    assert names == [
+        "lab-controller", "lab-login-0", "lab-login-1", *(f"lab-a3mega-{n}" for n in range(9)),
+        *(f"lab-cpu-{n}" for n in range(9)),
+    ]  # fmt: skip
+
+
+def test_without_a_number_a_large_nodeset_is_cut_and_that_is_told():
+    production = cloud()
+    rehearsal = local(production)
+    assert {name: one.count for name, one in rehearsal.nodesets.items()} == {"a3mega": AT_MOST, "cpu": 1}
+    assert stood_in(production) == ["nodeset a3mega: 4 of 9 nodes"]
+    assert stood_in(production, nodes=16) == [
+        "nodeset a3mega: 16 nodes, where the stack has 9",
+        "nodeset cpu: 16 nodes, where the stack has 1",
+    ]
+
+
+def test_a_partition_asks_for_no_more_nodes_than_there_are():
+    partitions = {"a3mega": {"nodesets": ["a3mega", "cpu"], "default": True, "min_nodes": 8, "max_nodes": 10}}
+    part = local(cloud(partitions=partitions), nodes=2).partitions["a3mega"]
+    assert (part.min_nodes, part.max_nodes) == (4, 4)
+
+
+def test_what_is_told_is_what_it_is():
+    production = cloud()
+    found = [str(one) for one in differences(production, local(production, cidr="10.99.0.0/20"))]
+    assert found[0] == (
+        "slurm.conf: SlurmctldHost=lab-controller(10.99.0.2), where production has lab-controller: local machines have "
+        "fixed addresses"
+    )
+    assert (
+        "slurm.conf: NodeAddr=10.99.4.1 of NodeName=lab-cpu-0, where production has none: local machines have fixed "
+        "addresses"
+    ) in found
+    assert (
+        "slurm.conf: NodeName=lab-a3mega-[0-3], where production has lab-a3mega-[0-8]: the rehearsal has another "
+        "number of nodes"
+    ) in found
+    names = {one.name for one in differences(production, local(production)) if one.why != COUNT}
+    assert names == {
+        "SlurmctldHost", "SlurmdParameters", "TaskPlugin", "JobAcctGatherType", "NodeAddr", "ConstrainCores"
+    }  # fmt: skip
+
+
+def test_a_parameter_of_a_newer_slurm_is_left_out_and_told():
+    newer = next(name for name in CONF.names("25.05") if "22.05" not in CONF.versions(name))
+    production = cloud(slurm={"extra": {newer: "1", "KillOnBadExit": 1}, "version": "25.05"})
+    rehearsal = local(production)
+    assert dict(rehearsal.slurm.extra) == {"KillOnBadExit": 1}
+    assert rehearsal.slurm_version == "22.05"
+    (one,) = [one for one in differences(production, rehearsal) if one.name == newer]
+    assert str(one) == (
+        f"slurm.conf: {newer} not set, where production has 1: Slurm 22.05, which local machines run, does not know it"
+    )
+
+
+def test_rxdm_is_its_stand_in_unless_its_own_file_is_asked_for():
+    production = cloud(slurm={"rxdm": {"partitions": ["a3mega"], "file": "mine.sh"}})
+    stand_in, real = local(production).slurm.rxdm, local(production, real_prolog=True).slurm.rxdm
+    assert stand_in
+    assert real
+    assert (stand_in.file, real.file) == (STAND_IN, "mine.sh")
+    assert stood_in(production, nodes=1)[-1].startswith("rxdm: scripts/rehearsal/rxdm.sh stands for the prolog")
+    assert not [line for line in stood_in(production, nodes=1, real_prolog=True) if "rxdm" in line]
+
+
+def test_a_script_by_url_does_nothing_and_keeps_its_place():
+    url = {"name": "site", "on": ["prolog", "epilog"], "url": "https://example.org/site.sh", "sha256": "0" * 64}
+    production = cloud(slurm={"scripts": [url]}, nodesets={**SMALL["nodesets"], "cpu": {"scripts": [url]}})
+    (first, second) = [script for _, script in places(local(production))]
+    assert first == second
+    assert first.on == ("prolog", "epilog")
+    assert (
+        first.text
+        == "#!/bin/sh\n# Stands for https://example.org/site.sh, which a rehearsal has no way out to.\nexit 0\n"
+    )
+    assert "script site: does nothing; a rehearsal has no way out to https://example.org/site.sh" in stood_in(
+        production
+    )
+
+
+class TestNetwork:
+    def test_candidates_are_apart_and_leave_dev_alone(self):
+        found = [ipaddress.IPv4Network(one) for one, _ in zip(candidates(20), range(300), strict=False)]
+        assert found[0] == ipaddress.IPv4Network("10.78.0.0/20")
+        assert len(set(found)) == 300
+        assert not any(one.overlaps(ipaddress.IPv4Network("10.77.0.0/20")) for one in found)
+
+    def test_none_is_larger_than_the_private_ones(self):
+        assert list(candidates(8)) == ["10.0.0.0/8"]
+        assert list(candidates(7)) == []
+
+    @pytest.mark.parametrize(
+        ("nodes", "logins", "wanted"),
+        [(None, 1, 20), (510, 1, 20), (511, 1, 19), (1, 508, 20), (1, 509, 19), (5000, 1, 16)],
+    )
+    def test_it_is_as_large_as_it_must_be(self, nodes: int | None, logins: int, wanted: int):
+        production = cloud(login={"count": logins}, network={"cidr": "172.16.0.0/12"})
+        assert room(production, nodes=nodes) == wanted
+        local(production, nodes=nodes)
+
+
+MOUNTS = st.lists(
+    st.sampled_from(["/gcs", "/data", "/Data", "/my_data", "/opt-apps", "/mnt/sets", "/scratch.1"]),
+    max_size=4, unique=True,
+)  # fmt: skip
+MACHINES = st.sampled_from(
+    [
+        {"machine_type": "n2-standard-2"},
+        {"machine_type": "a3-megagpu-8g"},
+        {"machine_type": "n1-standard-1", "gpus": {"type": "t4", "count": 2}},
+        {"machine_type": "n2-standard-4", "features": ["fast"], "node_conf": {"Weight": 7}},
+        {"machine_type": "n2-standard-2", "scripts": [{"name": "own", "text": "#!/bin/sh\n"}]},
+    ]
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Mapping[str, Any]:
+    names = draw(st.lists(st.sampled_from([f"set{n}" for n in range(14)]), min_size=1, max_size=12, unique=True))
+    nodesets = {name: {**draw(MACHINES), "count": draw(st.integers(1, 600))} for name in names}
+    if draw(st.booleans()):
+        nodesets[names[0]] = {"on": "controller"}
+    partitions: dict[str, dict[str, Any]] = {}
+    for number, name in enumerate(names):
+        part: dict[str, Any] = {"nodesets": names[: number + 1], "default": number == 0}
+        there = sum(nodesets[one].get("count", 1) for one in part["nodesets"])
+        if draw(st.booleans()):
+            part["min_nodes"] = draw(st.integers(0, there))
+        if draw(st.booleans()):
+            part["max_nodes"] = draw(st.integers(max(1, part.get("min_nodes", 1)), there))
+        if draw(st.booleans()):
+            part |= {"exclusive": True, "max_time": "12:00:00", "allow_groups": ["ml"]}
+        partitions[name] = part
+    mounts = draw(MOUNTS)
+    storage: dict[str, Any] = {"buckets": [{"name": f"my-bucket-{n}", "mount": at} for n, at in enumerate(mounts)]}
+    if draw(st.booleans()):
+        storage["filestore"] = {"mount": draw(st.sampled_from(["/home", "/shared", "/opt/apps"]))}
+    if draw(st.booleans()):
+        storage["lustre"] = {"kind": "managed", "mount": "/lustre"}
+    slurm: dict[str, Any] = {}
+    if draw(st.booleans()):
+        slurm["extra"] = {"DebugFlags": "Gres", "PriorityWeightAge": 7}
+    if draw(st.booleans()):
+        slurm |= {"job_account_gather": draw(st.sampled_from(["cgroup", "linux"])), "consumable": "cpu"}
+    if draw(st.booleans()):
+        slurm["rxdm"] = {"partitions": [names[-1]]}
+    return {
+        "platform": "gcp",
+        "name": "lab",
+        "network": {"cidr": "172.16.0.0/12"},
+        "storage": storage,
+        "login": draw(st.sampled_from([{}, {"on": "controller"}, {"count": 0}, {"count": 40}])),
+        "nodesets": nodesets,
+        "partitions": partitions,
+        "groups": {"ml": 3001},
+        "users": [{"name": "alice", "uid": 2001, "groups": ["ml"], "account": "research"}],
+        "slurm": slurm,
+    }  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(clusters(), st.one_of(st.none(), st.integers(1, 600)))
+def test_of_any_stack_nothing_of_slurm_is_lost(section: Mapping[str, Any], nodes: int | None):
+    try:
+        production = parse({**PLACE, "hpc:cluster": section})
+    except ConfigError:
+        assume(False)
+        raise
+    check(production, local(production, nodes=nodes))
