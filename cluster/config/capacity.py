@@ -1,6 +1,7 @@
 """How a cloud is asked for a machine: exactly one way, with what that way alone can take."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -57,13 +58,27 @@ class Capacity(Section):
     calendar: CalendarName | None = None
     """From a future reservation (calendar mode): its name."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _placement_within(cls, given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+        if isinstance(given, Mapping) and "placement" in given:
+            raise Refused(
+                "placement within on_demand or spot, e.g. {on_demand: {placement: {max_distance: 2}}}",
+                "remove placement: a reservation brings its own"
+                if {"reservation", "calendar"} & given.keys()
+                else "write it one level further down",
+            )
+        return given
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         given = [way for way in WAYS if getattr(self, way) is not None]
         if len(given) != 1:
             raise Refused(
                 "exactly one of on_demand, spot, reservation, flex and calendar, e.g. {reservation: my-reservation}",
-                f"keep one of {' and '.join(given)}" if given else "name one, or remove `capacity` for on_demand",
+                f"keep one of {' and '.join(given)}: a machine is bought in one way"
+                if given
+                else "name one, or remove `capacity` for on_demand",
             )
         return self
 

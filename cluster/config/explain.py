@@ -32,7 +32,8 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
 def _missing(at: Location) -> Finding:
     todo = f"add `{at[-1]}:` under {dotted(at[:-1])}"
     if at[:-1] == ("gcp",):
-        todo = f"add `{dotted(at)}: ...` under `config:` of the stack file"
+        example = description(at).rpartition("e.g. ")[2]
+        todo = f"add `{dotted(at)}: {example}` under `config:`, or `pulumi config set {dotted(at)} {example}`"
     return Finding(where=dotted(at), given="nothing", allowed=description(at) or "a value", todo=todo)
 
 

@@ -10,9 +10,9 @@ class GoogleCloud(Section):
     """Project and zone, from `gcp:project` and `gcp:zone` of the stack file."""
 
     project: ProjectId = Field(examples=["my-project"])
-    """On gcp: id of the project that everything is made in."""
+    """Id of the project that everything is made in."""
     zone: ZoneName = Field(examples=["us-central1-a"])
-    """On gcp: zone of all machines."""
+    """Zone of all machines."""
 
     @property
     def region(self) -> str:

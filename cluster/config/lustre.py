@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from cluster.config.findings import Refused
 from cluster.config.section import Section
-from cluster.config.types import DiskTypeName, FsName, MachineTypeName, MountPoint, Positive, Whole
+from cluster.config.types import DiskTypeName, FsName, MachineTypeName, MountPoint, Positive, ServerImage, Whole
 
 
 def _one_place(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
@@ -75,7 +75,7 @@ class Lustre(Section):
     """Where every machine has it. /home puts home folders on it; data may then go to /home/data."""
     fsname: FsName = "exacloud"
     """Name of the file system in Lustre."""
-    image: str = "projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp"
+    image: ServerImage = "projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp"
     """exascaler: image of the servers, from the Marketplace; its terms must have been accepted in the project."""
     mgs: Mgs = Field(default_factory=Mgs)
     """exascaler: the management server."""

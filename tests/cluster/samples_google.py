@@ -42,10 +42,21 @@ def lustre(*path: str, **values: Any) -> Sample:
     return (".".join(("storage.lustre", *path, *values)), at("storage", "lustre", *path, **values), _REFUSED)
 
 
+def provisioned(server: str, part: str, **value: int) -> Any:
+    """Disks that have what is paid for, on servers that take them."""
+    kind = {"iops": {"type": "pd-extreme", "size_gb": 3500}, "mbps": {"type": "hyperdisk-throughput", "size_gb": 3500}}
+
+    def change(cluster: Cluster) -> None:
+        at("storage", "lustre", server, machine_type="n2-standard-64")(cluster)
+        at("storage", "lustre", server, part, **kind[next(iter(value))], **value)(cluster)
+
+    return change
+
+
 SAMPLES: list[Sample] = [
     ("platform", lambda c: c.update(platform="local", **dict.fromkeys(("gcp", "storage", "image", "login", "network"))),
      _REFUSED),
-    ("image.base", at(image={"base": "ubuntu-2404"}), _REPLACE),
+    ("image.base", lambda c: [at(image={"base": "ubuntu-2404"})(c), gone("storage", "lustre")(c)], _REPLACE),
     ("slurm.version", at("slurm", version="24.11"), _REPLACE),
     ("gcp.project", at("gcp", project="other-project"), _REFUSED),
     ("gcp.zone", at("gcp", zone="us-central1-b"), _REFUSED),
@@ -71,10 +82,9 @@ SAMPLES: list[Sample] = [
         for values in ({"type": "pd-balanced"}, {"size_gb": 300}, {"count": 2})
     ),
     *(
-        (f"storage.lustre.{'.'.join(place)}.{key}",
-         at("storage", "lustre", *place, type="hyperdisk-balanced", **{key: value}), _REFUSED)
+        (f"storage.lustre.{'.'.join(place)}.{key}", provisioned(*place, **{key: value}), _REFUSED)
         for place in (("mgs", "mgt"), ("mgs", "mnt"), ("mds", "mdt"), ("oss", "ost"))
-        for key, value in (("iops", 6000), ("mbps", 400))
+        for key, value in (("iops", 20_000), ("mbps", 400))
     ),
     ("storage.buckets.*", lambda c: c["storage"]["buckets"].append({"name": "data-three", "mount": "/3"}), _NOTHING),
     ("storage.buckets.*", gone("storage", "buckets", "data-two"), _NOTHING),

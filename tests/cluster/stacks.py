@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from cluster.config import ClusterConfig, ConfigError, Finding, parse
+from tests.clouds import settings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(__file__).parent / "examples"
@@ -45,8 +46,20 @@ def cluster(**changes: Any) -> ClusterConfig:
 
 def findings(**changes: Any) -> dict[str, Finding]:
     """What is wrong with a small cluster whose keys were replaced, by place."""
+    return told({"hpc:cluster": local(**changes)})
+
+
+def cloud_findings(changes: dict[str, Any]) -> dict[str, Finding]:
+    """The same of a small cluster on Google Cloud; `gcp:zone` and its like are the stack's, and None takes one out."""
+    given = settings(**{key: value for key, value in changes.items() if not key.startswith("gcp:")})
+    given |= {key: value for key, value in changes.items() if key.startswith("gcp:")}
+    return told({key: value for key, value in given.items() if value is not None})
+
+
+def told(stack: dict[str, Any]) -> dict[str, Finding]:
+    """What is wrong with a stack, by place below hpc:cluster."""
     try:
-        parse({"hpc:cluster": local(**changes)})
+        parse(stack)
     except ConfigError as error:
         return {one.where.removeprefix("hpc:cluster").removeprefix("."): one for one in error.findings}
     return {}

@@ -3,14 +3,27 @@
 import pytest
 
 from cluster.config import ConfigError, parse
-from tests.cluster.bad import accounting, machines, partitions, people, places, scripts, settings, shape
-from tests.cluster.stacks import findings, local
+from tests.cluster.bad import (
+    accounting,
+    google_machines,
+    google_places,
+    machines,
+    partitions,
+    people,
+    places,
+    scripts,
+    settings,
+    shape,
+)
+from tests.cluster.stacks import cloud_findings, findings, local
 
 BAD = {
     name: case
     for area in (shape, machines, places, partitions, people, accounting, settings, scripts)
     for name, case in area.CASES.items()
 }
+
+CLOUD = {name: case for area in (google_places, google_machines) for name, case in area.CASES.items()}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -29,6 +42,17 @@ def test_one_mistake_is_told_once(case):
     """A second finding would send its reader to look for a second mistake; a circle has two ends to break it at."""
     circles = ("accounts in a circle", "QOS that preempt each other")
     assert len(findings(**BAD[case][0])) == (2 if case in circles else 1)
+
+
+@pytest.mark.parametrize("case", CLOUD)
+def test_bad_input_on_google_cloud_is_refused_in_words_and_told_once(case):
+    changes, where, given, allowed, todo = CLOUD[case]
+    found = cloud_findings(changes)
+    assert [*found] == [where]
+    finding = found[where]
+    assert (given in finding.given, allowed in finding.allowed, todo in finding.todo) == (True, True, True), str(
+        finding
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.gcp.plan import Plan, crowded, plan, room, table
-from tests.clouds import A3, EXASCALER, MANAGED, google
+from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster import stacks
 
 PREFIXES = st.integers(min_value=12, max_value=26)
@@ -20,7 +20,7 @@ def system(prefix: int) -> str:
 
 def made(*, prefix: int = 20, logins: int = 1, oss: int = 3, mds: int = 1, nodes: int = 2) -> Plan | None:
     """The plan of such a cluster; None where it does not fit."""
-    config = google(
+    config = unchecked(
         network={"cidr": system(prefix)},
         login={"count": logins},
         nodesets={"cpu": {"count": nodes}},
@@ -70,7 +70,7 @@ class TestAddresses:
         assert crowded(config) == []
 
     def test_what_does_not_fit_is_said_with_both_figures(self):
-        tight = google(network={"cidr": "10.64.0.0/26"}, login={"count": 4}, nodesets={"cpu": {"count": 29}})
+        tight = unchecked(network={"cidr": "10.64.0.0/26"}, login={"count": 4}, nodesets={"cpu": {"count": 29}})
         assert crowded(tight) == ["4 login machines, for 3 addresses", "29 nodes, for 28 addresses"]
         assert all(have <= fits for have, fits in room(google()).values())
 

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.config.rules import accounting, machines, network, partitions, scripts, settings, users
+from cluster.config.rules import (
+    accounting,
+    foreign,
+    google_capacity,
+    google_disks,
+    google_image,
+    google_network,
+    google_place,
+    google_storage,
+    machines,
+    network,
+    partitions,
+    scripts,
+    settings,
+    users,
+)
 
 if TYPE_CHECKING:
     from cluster.config.cluster import ClusterConfig
@@ -13,5 +28,6 @@ if TYPE_CHECKING:
 
 def broken(config: ClusterConfig) -> list[Broken]:
     """Every rule that does not hold, in the order of the file."""
-    rules = (network, machines, partitions, users, accounting, settings, scripts)
+    google = (google_place, google_network, google_storage, google_image, google_disks, google_capacity)
+    rules = (*google, foreign, network, machines, partitions, users, accounting, settings, scripts)
     return [found for rule in rules for found in rule.broken(config)]

@@ -66,6 +66,10 @@ def _types(config: ClusterConfig) -> Iterator[Broken]:
         ("login", "machine_type"): config.login.machine_type,
         **{("nodesets", name, "machine_type"): one.machine_type for name, one in config.nodesets.items()},
     }
+    lustre = config.storage.lustre
+    if lustre and lustre.kind == "exascaler" and config.platform == "gcp":
+        servers = {"mgs": lustre.mgs, "mds": lustre.mds, "oss": lustre.oss}
+        given |= {("storage", "lustre", key, "machine_type"): one.machine_type for key, one in servers.items()}
     for at, name in given.items():
         # A rehearsal may claim to be any machine; a cloud has only its own.
         if name is None or config.platform in ("local", MACHINE_TYPES[name].platform):

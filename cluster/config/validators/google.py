@@ -70,6 +70,16 @@ def image(value: str) -> str:
     return _named(value, "images", rf"projects/{_PROJECT}/global/images/{_NAME}", "a3mega-0123456789ab")
 
 
+def server_image(value: str) -> str:
+    """An image of Lustre servers; a family as well, since the Marketplace publishes families."""
+    if not re.fullmatch(rf"projects/{_PROJECT}/global/images/(family/)?{_NAME}", value):
+        raise Refused(
+            "projects/PROJECT/global/images/NAME, or projects/PROJECT/global/images/family/NAME",
+            "copy it from the Marketplace solution, or remove it for DDN's newest known",
+        )
+    return value
+
+
 def bucket(value: str) -> str:
     """A bucket's name."""
     if not re.fullmatch(r"[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]", value) or value.startswith("goog"):
