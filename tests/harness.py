@@ -45,6 +45,23 @@ FAKES: dict[str, Fake] = {
         "boot_id": f"boot-{i['name']}",
         "host_key": f"ssh-ed25519 host-key-of-{i['name']}",
     },
+    "pulumi-python:dynamic/gcp:BakedImage": lambda i: {
+        **i,
+        "self_link": f"projects/{i['project']}/global/images/{i['image']}",
+    },
+    "gcp:compute/address:Address": lambda i: {**i, "address": i.get("address", "192.0.2.9"), "selfLink": i["name"]},
+    "gcp:compute/disk:Disk": lambda i: {**i, "selfLink": f"disks/{i['name']}"},
+    "gcp:filestore/instance:Instance": lambda i: {
+        **i,
+        "networks": [{**i["networks"][0], "ipAddresses": ["10.128.0.2"]}],
+    },
+    "gcp:lustre/instance:Instance": lambda i: {**i, "mountPoint": f"10.128.0.2@tcp:/{i['filesystem']}"},
+    "gcp:projects/iAMCustomRole:IAMCustomRole": lambda i: {**i, "name": f"projects/my-project/roles/{i['roleId']}"},
+    "gcp:serviceaccount/account:Account": lambda i: {
+        **i,
+        "email": f"{i['accountId']}@my-project.iam.gserviceaccount.com",
+        "member": f"serviceAccount:{i['accountId']}@my-project.iam.gserviceaccount.com",
+    },
     "command:local:Command": lambda i: {**i, "stdout": "", "stderr": ""},
     "command:remote:Command": lambda i: {**i, "stdout": "", "stderr": ""},
 }

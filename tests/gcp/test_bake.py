@@ -181,6 +181,7 @@ class TestFailure:
             (Refusal(403, "accessNotConfigured", "API has not been used in project p"), "services enable compute"),
             (Refusal(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0"), "iam-admin/quotas?project=p"),
             (Refusal(404, "notFound", "The resource 'projects/x/global/images/y' was not found"), "was withdrawn"),
+            (Refusal(403, "forbidden", "Guest attributes endpoint access is disabled"), "disableGuestAttributesAccess"),
             (Refusal(400, "invalid", "Machine type with name 'c2-standard-9' does not exist"), "does not exist"),
         ],
     )

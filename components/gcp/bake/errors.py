@@ -88,6 +88,8 @@ def _todo(bake: Bake, row: Complaint) -> str:
         )
     if "has not been used in project" in row.message or code == "ACCESSNOTCONFIGURED":
         return f"gcloud services enable compute.googleapis.com --project {bake.project}"
+    if "guest attributes" in row.message.lower():
+        return f"lift the policy compute.disableGuestAttributesAccess for {bake.project}: the builder tells by them"
     if code in ("FORBIDDEN", "REQUIREDPERMISSIONDENIED", "PERMISSIONSERROR"):
         account = f" on {bake.service_account}" if bake.service_account else ""
         return (

@@ -1,0 +1,124 @@
+"""Images: named after what is in them, so that another content is another image and an equal one is not made twice."""
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from cluster.config import ClusterConfig
+from components.gcp.image import Image, ImageArgs
+from components.gcp.network import Network, NetworkArgs
+from tests.clouds import A3, EXASCALER, google
+from tests.harness import Recording, deploy
+
+BAKED = "pulumi-python:dynamic/gcp:BakedImage"
+EMAIL = "cloud-bake@my-project.iam.gserviceaccount.com"
+JAMMY = {"base": "ubuntu-2204"}
+
+
+def made(config: ClusterConfig, **options: bool) -> Recording:
+    def program() -> None:
+        network = Network("cloud-network", NetworkArgs(config=config))
+        image = Image(
+            "cloud-image",
+            ImageArgs(config=config, network=network, service_account_email=EMAIL, after=network.ready),
+        )
+        pulumi.export("image", image.self_link)
+        pulumi.export("baked", image.baked)
+
+    return deploy(program, **options)
+
+
+def bake_of(**changes: Any) -> dict[str, Any]:
+    (one,) = made(google(**{"image": JAMMY, **changes})).all(BAKED)
+    return one.inputs
+
+
+class TestThreeWays:
+    def test_baked_by_the_stack(self):
+        recording = made(google(image=JAMMY))
+        (one,) = recording.all(BAKED)
+        assert recording.outputs["image"] == f"projects/my-project/global/images/{one.inputs['image']}"
+        assert recording.outputs["baked"] is True
+
+    @pytest.mark.parametrize("named", ["ours-0123456789ab", "projects/shared/global/images/ours-0123456789ab"])
+    def test_there_already(self, named: str):
+        recording = made(google(image={**JAMMY, "name": named}))
+        project = "shared" if "/" in named else "my-project"
+        assert recording.outputs["image"] == f"projects/{project}/global/images/ours-0123456789ab"
+        assert recording.outputs["baked"] is False
+        assert recording.all(BAKED) == []
+
+    def test_the_public_one_where_machines_install_at_their_first_boot(self):
+        recording = made(google(image={**JAMMY, "bake": False}))
+        assert recording.outputs["image"].startswith("projects/ubuntu-os-cloud/global/images/ubuntu-2204-jammy-v")
+        assert recording.all(BAKED) == []
+
+
+class TestBake:
+    def test_it_is_made_from_what_the_recipe_pins(self):
+        inputs = bake_of()
+        assert inputs["source_image"].startswith("projects/ubuntu-os-cloud/global/images/ubuntu-2204-jammy-v")
+        assert inputs["script"].startswith("#!/bin/bash\n")
+        assert (inputs["project"], inputs["zone"], inputs["storage_location"]) == (
+            "my-project",
+            "us-central1-a",
+            "us-central1",
+        )
+        assert inputs["service_account"] == EMAIL
+        assert inputs["tag"] == "cloud"
+
+    def test_its_labels_say_what_is_in_it(self):
+        labels = bake_of(nodesets={"gpu": A3}, storage={"lustre": EXASCALER})["labels"]
+        assert {"kernel", "driver", "cuda", "slurm", "lustre", "hpc-cluster"} <= set(labels)
+        assert [value for value in labels.values() if not value or not set(value) <= set(LABEL)] == []
+
+    def test_names_are_short_enough_for_the_longest_cluster(self):
+        inputs = bake_of(name="a" * 20)
+        assert inputs["image"] == f"{'a' * 20}-{inputs['digest']}"
+        assert len(f"{inputs['image']}-builder") <= 63
+
+    def test_the_builder_waits_for_the_way_out(self):
+        recording = made(google(image=JAMMY))
+        (one,) = recording.all(BAKED)
+        (nat,) = recording.all("gcp:compute/routerNat:RouterNat")
+        assert recording.waits_for(one, nat)
+
+    def test_an_image_is_no_data(self):
+        (one,) = made(google(image=JAMMY, deletion_protection=True)).all(BAKED)
+        assert not one.request.protect
+        # Nodes are made from it until the next one is there.
+        assert not one.request.deleteBeforeReplace
+
+    @pytest.mark.parametrize("options", [{"preview": True}, {"unknown": True}])
+    def test_a_preview_asks_nobody(self, options: dict[str, bool], monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent")
+        (one,) = made(google(image=JAMMY), **options).all(BAKED)
+        assert one.inputs["digest"] in one.inputs["image"]
+
+
+LABEL = "abcdefghijklmnopqrstuvwxyz0123456789_-"
+
+SAME: dict[str, dict[str, Any]] = {
+    "a partition": {"partitions": {"other": {"nodesets": ["cpu"], "default": True}}},
+    "more nodes": {"nodesets": {"cpu": {"count": 7}}},
+    "a user": {"users": [{"name": "alice", "uid": 2001}]},
+    "another builder": {"image": {**JAMMY, "builder": {"machine_type": "c2-standard-4", "minutes": 200}}},
+}
+OTHER: dict[str, dict[str, Any]] = {
+    "an own step": {"image": {**JAMMY, "provision": [{"name": "10-tools", "text": "#!/bin/bash\ntrue\n"}]}},
+    "a smaller disk": {"image": {**JAMMY, "builder": {"size_gb": 100}}},
+    "another Slurm": {"slurm": {"version": "24.11"}},
+    "a Lustre client": {"storage": {"lustre": EXASCALER}},
+    "GPUs": {"nodesets": {"cpu": A3}},
+}
+
+
+class TestName:
+    @pytest.mark.parametrize("change", SAME)
+    def test_what_is_not_in_it_leaves_it(self, change: str):
+        assert bake_of(**SAME[change])["image"] == bake_of()["image"]
+
+    @pytest.mark.parametrize("change", OTHER)
+    def test_another_content_is_another_image(self, change: str):
+        assert bake_of(**OTHER[change])["image"] != bake_of()["image"]

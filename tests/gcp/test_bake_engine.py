@@ -1,0 +1,124 @@
+"""The bake as a resource of a stack: what the engine and the Pulumi CLI do with it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pulumi.dynamic.dynamic import serialize_provider
+
+from components.gcp.bake.resource import BakeProvider
+from engine import Workspace, events
+from tests.fakes.compute import QUOTA, FakeCompute, Fault
+from tests.gcp.baking import IMAGE, no_machine_is_left, props, the_image_is_whole
+from tests.harness import ROOT
+
+PROGRAM = """
+import json, pathlib, pulumi
+from components.gcp.bake.resource import BakedImage
+image = BakedImage("image", **json.loads(pathlib.Path("inputs.json").read_text()))
+pulumi.export("image", image.self_link)
+"""
+OTHER = IMAGE.replace("0123456789ab", "ba9876543210")
+
+Run = Callable[..., list[events.Event]]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCompute]:
+    with FakeCompute() as server:
+        yield server
+
+
+@pytest.fixture
+def run(fake: FakeCompute, tmp_path: Path) -> Run:
+    """Runs the engine on a stack with an image: `run("up", digest=...)`."""
+    (tmp_path / "Pulumi.yaml").write_text("name: bake\nruntime: python\n")
+    (tmp_path / "__main__.py").write_text(PROGRAM)
+
+    def once(kind: str, *, ok: bool = True, **changes: Any) -> list[events.Event]:
+        inputs = props(fake, **changes)
+        (tmp_path / "inputs.json").write_text(json.dumps(inputs))
+        workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
+        seen: list[events.Event] = []
+        result = getattr(workspace.stack("test"), kind)(seen.append)
+        assert result.ok is ok, seen
+        return seen
+
+    return once
+
+
+def changing(fake: FakeCompute) -> list[str]:
+    return [f"{c.method} {c.path.rpartition('/')[2]}" for c in fake.calls if c.method in ("POST", "DELETE")]
+
+
+class TestLife:
+    def test_a_preview_asks_nobody(self, fake: FakeCompute, run: Run) -> None:
+        run("preview")
+        assert fake.calls == []
+
+    def test_up_makes_it_and_another_up_asks_nobody(self, fake: FakeCompute, run: Run) -> None:
+        told = [event.message for event in run("up") if isinstance(event, events.Log)]
+        assert "a3mega-0123456789ab: step 1 of 2: packages" in told
+        the_image_is_whole(fake)
+        no_machine_is_left(fake)
+        fake.calls.clear()
+        run("up")
+        run("up", minutes=30.0, machine_type="n2-standard-8", script="#!/bin/bash\n# said otherwise\n")
+        assert fake.calls == []
+
+    def test_another_content_is_there_before_the_old_one_goes(self, fake: FakeCompute, run: Run) -> None:
+        run("up")
+        fake.calls.clear()
+        run("up", digest="ba9876543210", image="a3mega-ba9876543210")
+        assert set(fake.world.images) == {OTHER}
+        assert changing(fake)[-1] == f"DELETE {IMAGE.rpartition('/')[2]}"
+
+    def test_labels_are_changed_in_place(self, fake: FakeCompute, run: Run) -> None:
+        run("up")
+        fake.calls.clear()
+        run("up", labels={"hpc-cluster": "a3mega", "slurm": "25-05-9"})
+        assert changing(fake) == ["POST setLabels"]
+
+    def test_one_that_somebody_deleted_is_made_again_after_a_refresh(self, fake: FakeCompute, run: Run) -> None:
+        run("up")
+        fake.world.images.clear()
+        run("refresh")
+        run("up")
+        the_image_is_whole(fake)
+
+    def test_destroy_leaves_nothing(self, fake: FakeCompute, run: Run) -> None:
+        run("up")
+        run("destroy")
+        assert fake.world.images == fake.world.machines == {}
+
+    def test_a_failure_is_told_in_words_and_the_next_up_goes_on(self, fake: FakeCompute, run: Run) -> None:
+        fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
+        (failed,) = [e for e in run("up", ok=False) if isinstance(e, events.StepFailed)]
+        assert failed.message.startswith("could not make the builder a3mega-0123456789ab-builder:\n")
+        no_machine_is_left(fake)
+        fake.faults = {}
+        run("up")
+        the_image_is_whole(fake)
+
+
+def test_the_provider_unpickles_where_nothing_was_imported(fake: FakeCompute) -> None:
+    program = """
+import base64, dill, json, sys
+given = json.load(sys.stdin)
+provider = dill.loads(base64.b64decode(given["provider"]))
+found = provider.diff("id", given["old"], given["new"])
+print(json.dumps([type(provider).__module__, found.changes, found.replaces, "google.cloud" in sys.modules]))
+"""
+    given = {
+        "provider": serialize_provider(BakeProvider()),
+        "old": props(fake),
+        "new": props(fake, digest="ba9876543210"),
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True
+    )
+    assert json.loads(ran.stdout) == ["components.gcp.bake.resource", True, ["digest"], False]
