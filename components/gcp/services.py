@@ -1,0 +1,36 @@
+"""The services of Google Cloud that a stack uses, enabled in its project."""
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_gcp import projects
+
+from cluster.config import ClusterConfig
+from cluster.gcp.services import services
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicesArgs:
+    """Whose services."""
+
+    config: ClusterConfig
+
+
+class Services(pulumi.ComponentResource):
+    """Enabled services. They stay enabled when the stack goes: others in the project may use them."""
+
+    ready: list[pulumi.Resource]
+    """What everything else depends on."""
+
+    def __init__(self, name: str, args: ServicesArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:Services", name, {}, opts)
+        self.ready = [
+            projects.Service(
+                f"{name}-{service.partition('.')[0]}",
+                service=service,
+                disable_on_destroy=False,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for service in services(args.config)
+        ]
+        self.register_outputs({"services": list(services(args.config))})
