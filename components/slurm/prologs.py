@@ -16,7 +16,13 @@ PATCH, UNPATCH = "rxdm", "no-rxdm"
 """Phases of the set-up: what makes something, and what undoes it."""
 
 
-def staged(config: ClusterConfig, tree: Tree, *, mounts: Sequence[Mapping[str, Any]]) -> str:
+def staged(
+    config: ClusterConfig,
+    tree: Tree,
+    *,
+    mounts: Sequence[Mapping[str, Any]],
+    state: Mapping[str, Any] | None = None,
+) -> str:
     """Standard input of `prologs`: the whole tree, and what has to be mounted for it."""
     controller = controller_name(config)
     hosted = [name for name in config.nodesets if node_names(config, name) == (controller,)]
@@ -29,6 +35,7 @@ def staged(config: ClusterConfig, tree: Tree, *, mounts: Sequence[Mapping[str, A
             "rxdm": tree.rxdm,
             "links": tree.links,
             "setup": setup.version(),
+            **({"state": state} if state else {}),
         }
     )
 

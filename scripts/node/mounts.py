@@ -7,11 +7,18 @@ are looked for.
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import socket
 from pathlib import Path
 from typing import TypedDict
 
 from system import SetupError, run, say, succeeds, wait, write
 from textblock import with_block
+
+HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
+"""Kinds of file systems that need a program of their own, /sbin/mount.KIND, and the package that has it."""
+PORTS = {"nfs": 2049, "lustre": 988}
 
 
 class Mount(TypedDict):
@@ -26,8 +33,11 @@ class Mount(TypedDict):
 def mount_all(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds: float = 120) -> bool:
     """Have every mount in fstab and mounted; True when anything had to change.
 
-    A server that is not there yet is waited for, up to `seconds` each. Raises SetupError with the mount's own message.
+    A server that is not there yet is waited for, up to `seconds` each. Raises SetupError for one that does not come,
+    with the mount's own message and what can be seen of the server from here, and for a kind of file system that this
+    machine can't mount.
     """
+    refuse_unknown(mounts)
     changed = write(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
     if changed:
         run("systemctl", "daemon-reload")
@@ -44,7 +54,10 @@ def mount_all(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds:
             try:
                 wait(f"the mount of {target}", lambda t=target: succeeds("mount", t), seconds=seconds, interval=1)
             except SetupError:
-                run("mount", target)  # once more, for its own words
+                try:
+                    run("mount", target)  # once more, for its own words
+                except SetupError as error:
+                    raise SetupError(f"{error}{seen(mount)}") from None
         say(f"mounted {mount['source']} on {target}")
         changed = True
     return changed
@@ -60,3 +73,28 @@ def fstab_lines(mounts: list[Mount]) -> list[str]:
         + " 0 0"
         for m in mounts
     ]
+
+
+def refuse_unknown(mounts: list[Mount]) -> None:
+    """Raises SetupError where a mount needs a program that is not installed, which no waiting would bring."""
+    for kind in {m["fs_type"] for m in mounts} & set(HELPERS):
+        if not shutil.which(f"mount.{kind}", path="/sbin:/usr/sbin:/bin:/usr/bin"):
+            targets = ", ".join(sorted(m["target"] for m in mounts if m["fs_type"] == kind))
+            raise SetupError(
+                f"{targets} can't be mounted: this machine has no mount.{kind}; install the package {HELPERS[kind]}, "
+                "or make the machine with an image that has it"
+            )
+
+
+def seen(mount: Mount) -> str:
+    """What can be seen of a mount's server from this machine, as a line to add; nothing where it has none."""
+    port = PORTS.get(mount["fs_type"])
+    host = re.split("[@:]", mount["source"])[0]
+    if port is None or not host:
+        return ""
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError as error:
+        why = "does not answer" if isinstance(error, socket.timeout) else f"can't be reached ({error})"
+        return f"\n{host}:{port} {why}: is the server up, the address right, and a firewall or peering in the way?"
+    return f"\n{host}:{port} answers: the server is up, but does not give {mount['source']} to this machine"

@@ -17,7 +17,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import installed
 import mounts
+import state
 from sources import file_digest, obtain
 from system import SetupError, folder, link, say, write
 
@@ -38,6 +40,8 @@ def stage(payload: dict[str, Any]) -> None:
     Everything is obtained and looked at before anything is replaced. Raises SetupError for a script that is not what
     it should be, and for files of others in the places of ours.
     """
+    installed.wait_for()
+    state.keep(payload.get("state"))
     mounts.mount_all(payload["mounts"])
     files = {"slurm_mux": MUX.read_bytes(), CONF: _conf(payload).encode()}
     for name, source in payload["scripts"].items():

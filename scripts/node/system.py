@@ -30,10 +30,11 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def run(*command: str, stdin: str | None = None, timeout: float = 120) -> str:
+def run(*command: str, stdin: str | None = None, timeout: float = 120, accept: tuple[int, ...] = (0,)) -> str:
     """Run `command` and return its output.
 
-    Raises SetupError with the end of its output when it fails or takes longer than `timeout` seconds.
+    Raises SetupError with the end of its output when it takes longer than `timeout` seconds, or ends with an exit code
+    that is not among those to `accept`.
     """
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
@@ -41,7 +42,7 @@ def run(*command: str, stdin: str | None = None, timeout: float = 120) -> str:
         raise SetupError(f"`{' '.join(command)}` did not end within {timeout:.0f} s") from None
     except FileNotFoundError:
         raise SetupError(f"`{command[0]}` is not installed on this machine") from None
-    if done.returncode:
+    if done.returncode not in accept:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
         raise SetupError(f"`{' '.join(command)}` failed with exit code {done.returncode}:\n{tail}")
     return done.stdout

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-BEGIN, END = "# hpc: begin", "# hpc: end"
+MARK = "hpc"  # a file may have a second block of ours, under another mark
 
 
-def with_block(text: str, lines: list[str]) -> str:
+def _ends(mark: str) -> tuple[str, str]:
+    return f"# {mark}: begin", f"# {mark}: end"
+
+
+BEGIN, END = _ends(MARK)
+
+
+def with_block(text: str, lines: list[str], *, mark: str = MARK) -> str:
     """`text` with our marked block replaced by `lines`, everything else kept; no lines, no block.
 
     Applying it twice is applying it once. A block whose end mark was lost reaches to the end of the file.
     """
+    begin, end = _ends(mark)
     kept: list[str] = []
     ours = False
     for line in text.splitlines():
-        if line == BEGIN:
+        if line == begin:
             ours = True
-        elif line == END:
+        elif line == end:
             ours = False
         elif not ours:
             kept.append(line)
-    return "".join(line + "\n" for line in [*kept, *([BEGIN, *lines, END] if lines else [])])
+    return "".join(line + "\n" for line in [*kept, *([begin, *lines, end] if lines else [])])
 
 
-def block(text: str) -> list[str]:
+def block(text: str, *, mark: str = MARK) -> list[str]:
     """The lines of our block in `text`."""
+    begin, end = _ends(mark)
     ours = False
     found: list[str] = []
     for line in text.splitlines():
-        if line in (BEGIN, END):
-            ours = line == BEGIN
+        if line in (begin, end):
+            ours = line == begin
         elif ours:
             found.append(line)
     return found

@@ -1,12 +1,25 @@
 #!/bin/sh
-# Joins again when the controller's orders are no longer those that this machine follows, or can no longer be read, and
-# starts slurmd anew when it missed a change of slurm.conf: slurmctld hands new files only to nodes that answer just then.
+# Joins again when the controller's orders are no longer those that this machine follows, or can no longer be read; when,
+# on Google Cloud, the stack has told it something else; and starts slurmd anew when it missed a change of slurm.conf:
+# slurmctld hands new files only to nodes that answer just then.
 # A shell loop: it costs next to nothing on hundreds of machines, and no notification crosses a network file system.
 board=/opt/apps/adm/hpc
 fetched=/run/slurm/conf/slurm.conf
+refresh=/usr/local/lib/hpc/refresh
+news=10 # its exit code where the stack has told this machine something else
 late=0
 tried=
+turn=0
 while sleep 2; do
+    turn=$(((turn + 1) % 30))
+    if [ "$turn" = 0 ] && [ -x "$refresh" ]; then
+        code=0
+        "$refresh" || code=$?
+        if [ "$code" = "$news" ]; then
+            systemctl restart hpc-node.service
+            continue
+        fi
+    fi
     if ! cmp -s "$board/cluster.json" /etc/hpc/orders.json; then
         systemctl restart hpc-node.service
         continue

@@ -24,6 +24,7 @@ def watch(tmp_path):
         "/opt/apps/adm/hpc": "board",
         "/etc/hpc/orders.json": "node/orders.json",
         "/run/slurm/conf": "fetched",
+        "/usr/local/lib/hpc/refresh": "bin/refresh",
     }.items():
         assert path in script
         script = script.replace(path, str(tmp_path / there))
@@ -71,3 +72,27 @@ def test_slurmd_with_old_files_is_started_anew_once_for_each_difference(watch, t
 def test_a_node_without_files_of_slurms_is_left_alone(watch, tmp_path):
     (tmp_path / "fetched/slurm.conf").unlink()
     assert watch(20) == []
+
+
+class TestNews:
+    """On Google Cloud: what the stack tells a machine that runs."""
+
+    @pytest.fixture
+    def refresh(self, tmp_path):
+        """Has the machine look for news, with this exit code."""
+
+        def code(number: int) -> None:
+            (tmp_path / "bin/refresh").write_text(f"#!/bin/sh\necho >> {tmp_path}/looked\nexit {number}\n")
+            (tmp_path / "bin/refresh").chmod(0o755)
+
+        return code
+
+    def test_it_joins_again_when_something_was_new(self, watch, refresh):
+        refresh(10)
+        assert watch(60) == [JOIN, JOIN]
+
+    @pytest.mark.parametrize("code", [0, 1])
+    def test_it_does_not_when_nothing_was_or_nobody_answered(self, watch, refresh, tmp_path, code):
+        refresh(code)
+        assert watch(60) == []
+        assert len((tmp_path / "looked").read_text().splitlines()) == 2

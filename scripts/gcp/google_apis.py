@@ -1,0 +1,138 @@
+"""What a machine on Google Cloud asks for: its metadata, secrets and objects, with the words for what goes wrong."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+METADATA = "http://169.254.169.254/computeMetadata/v1/instance/"  # by number: there before any name is
+ENDPOINTS = {
+    "secretmanager": "https://secretmanager.googleapis.com",
+    "storage": "https://storage.googleapis.com",
+}
+
+
+class BootError(Exception):
+    """Why it can't go on now; the text says what is wrong and what to do. It is tried again."""
+
+
+class ApiError(Exception):
+    """An API's error: HTTP status, Google's word for it, its message."""
+
+    def __init__(self, code: int, status: str = "", message: str = "") -> None:
+        super().__init__(f"{code} {status}: {message}" if message else str(code))
+        self.code, self.status = code, status
+
+
+def answer(url: str, headers: dict[str, str], *, seconds: float = 30) -> tuple[int, Any, bytes]:
+    """An answer's status, headers and body, whatever its status. Raises OSError where there is none."""
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - http and https, by the constants above
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would be given the token
+    try:
+        with opener.open(request, timeout=seconds) as reply:
+            return reply.status, reply.headers, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"broken answer: {error!r}") from None
+
+
+def metadata(path: str) -> str:
+    """What the metadata server says of this machine. Raises KeyError where it has no such thing, else BootError."""
+    said = ""
+    for pause in (1, 2, 4, 0):
+        try:
+            status, headers, body = answer(METADATA + path, {"Metadata-Flavor": "Google"}, seconds=5)
+        except OSError as error:
+            said = f"does not answer ({error})"
+        else:
+            if headers.get("Metadata-Flavor") != "Google":
+                raise BootError("169.254.169.254 answers without `Metadata-Flavor: Google`: not the metadata server")
+            if status == 404:
+                raise KeyError(path)
+            if status == 200:
+                return body.decode()
+            said = f"answers {status}"
+        time.sleep(pause)
+    raise BootError(f"the metadata server {said}, asked for instance/{path}")
+
+
+class Cloud:
+    """Google's APIs, as the machine's own service account may use them."""
+
+    def __init__(self, endpoints: dict[str, str]) -> None:
+        self.endpoints = {**ENDPOINTS, **endpoints}
+        self._token = ""
+
+    def secret(self, version: str) -> bytes:
+        """The text of a secret's version, such as projects/P/secrets/S/versions/1. Raises BootError."""
+        try:
+            body = self._ask(f"{self.endpoints['secretmanager']}/v1/{version}:access")
+        except ApiError as error:
+            if error.code == 404:
+                raise BootError(f"{version} is not there yet ({error})") from None
+            if error.status == "FAILED_PRECONDITION":
+                raise BootError(f"{version} is disabled or destroyed: enable it, or run `up` ({error})") from None
+            if error.code == 403:
+                raise BootError(
+                    f"service account {account()} may not read {version.partition('/versions/')[0]}: it lacks "
+                    f"roles/secretmanager.secretAccessor there, or the machine the scope cloud-platform ({error})"
+                ) from None
+            raise BootError(f"{version} can't be read: Secret Manager answers {error}") from None
+        try:
+            data = base64.b64decode(json.loads(body)["payload"]["data"], validate=True)
+        except (ValueError, KeyError, TypeError):
+            # Without the answer itself: it may be the secret.
+            raise BootError(f"{version} can't be read: Secret Manager answers 200 with something else") from None
+        return data.rstrip(b"\n") + b"\n"
+
+    def fetch(self, what: str, wanted: dict[str, str]) -> bytes:
+        """An object, {url: gs://BUCKET/OBJECT, sha256}. Raises BootError, also where it is not what its hash says."""
+        bucket, _, name = wanted["url"][len("gs://") :].partition("/")
+        path = f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}?alt=media"
+        try:
+            body = self._ask(self.endpoints["storage"] + path)
+        except ApiError as error:
+            hint = f"; give service account {account()} roles/storage.objectViewer there" if error.code == 403 else ""
+            raise BootError(f"{what} can't be fetched from {wanted['url']}: {error}{hint}") from None
+        found = hashlib.sha256(body).hexdigest()
+        if found != wanted["sha256"]:
+            raise BootError(
+                f"{what} at {wanted['url']} is not what the stack put there, and is not used: "
+                f"its sha256 is {found}, not {wanted['sha256']}; run `up`"
+            )
+        return body
+
+    def _ask(self, url: str) -> bytes:
+        try:
+            self._token = self._token or json.loads(metadata("service-accounts/default/token"))["access_token"]
+        except KeyError:
+            raise BootError("this machine has no service account: make it with one") from None
+        try:
+            status, _, body = answer(url, {"Authorization": f"Bearer {self._token}"})
+        except OSError as error:
+            host = urllib.parse.urlsplit(url).netloc
+            raise BootError(f"{host} does not answer ({error}): is there a way out of this network?") from None
+        if status == 200:
+            return body
+        try:
+            said = json.loads(body)["error"]
+            refused = ApiError(status, said.get("status", ""), said["message"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            refused = ApiError(status)
+        raise refused
+
+
+def account() -> str:
+    """The machine's service account, for words."""
+    try:
+        return metadata("service-accounts/default/email")
+    except (BootError, KeyError):
+        return "of this machine"

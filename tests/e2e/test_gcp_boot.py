@@ -1,0 +1,172 @@
+"""A machine that Google Cloud would start becomes a member of the cluster by itself, from its start-up script on:
+against a metadata server, a Secret Manager and a bucket that speak Google's protocol, and misbehave."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from components.gcp.setup_archive import archive
+from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.googled import MUNGE, SECRETS, CloudNode
+
+pytestmark = pytest.mark.e2e
+
+INSTALL = b"""#!/bin/sh
+echo 'running 10-tools' > /var/lib/hpc/install/state
+while [ ! -e /tmp/go ]; do sleep 0.1; done
+echo 'done' > /var/lib/hpc/install/state
+"""
+
+
+@pytest.fixture(scope="module")
+def node(clusters: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudNode]:
+    """The one node of a cluster, made anew without any file but those of the image."""
+    cluster = clusters(
+        "cloud",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 1}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
+        users=[{"name": "carol", "uid": 2001}],
+    )
+    cluster.up()
+    made = CloudNode(cluster, "cpu-0", tmp_path_factory.mktemp("cloud-node"))
+    yield made
+    made.close()
+    cluster.hpc("destroy", check=False)
+
+
+@pytest.fixture
+def member(node: CloudNode) -> CloudNode:
+    """The node as a member of its cluster, with nothing wrong about Google."""
+    if not node.fake.asked:
+        node.make()
+    node.fake.flavor, node.fake.refused = "Google", set()
+    node.tell()
+    node.again()
+    node.works()
+    return node
+
+
+class TestFirstBoot:
+    """From the start-up script to a job."""
+
+    def test_a_machine_joins_as_soon_as_it_is_given_what_it_lacks(self, node: CloudNode):
+        google = node.fake
+        google.slow, google.overloaded = 0.2, 2
+        google.refused = {MUNGE}
+        payload = google.secrets.pop(MUNGE)
+        node.tell(install=node.store("install.sh", INSTALL))
+        node.make()
+
+        # Its key is refused: it says whose account lacks what, and lets root in to see.
+        node.says("may not read projects/rehearsal/secrets/munge")
+        assert f"service account {google.account} " in node.state()
+        assert "roles/secretmanager.secretAccessor" in node.state()
+        assert node.ssh("hostname") == node.name
+        assert "WARNING: every user of this machine can reach the metadata server" in node.journal()
+
+        google.refused = set()
+        node.says("is not there yet (404 NOT_FOUND")
+        google.secrets[MUNGE] = payload
+
+        eventually(lambda: "installing: running 10-tools" in node.journal(), seconds=20, what="the installation")
+        assert not node.joined()
+        assert node.inside("ls /etc/systemd/system/hpc-node.service 2>&1 || true").endswith("No such file or directory")
+        node.inside("touch /tmp/go")
+        node.says("done")
+        node.works()
+
+    def test_its_secrets_are_roots_alone_and_told_to_nobody(self, member: CloudNode):
+        assert member.inside("stat -c '%a %U' /etc/hpc/munge.key /etc/ssh/hpc_host_key").split("\n") == ["600 root"] * 2
+        words = [member.munge.decode().strip(), base64.b64encode(member.munge).decode()]
+        told = member.journal() + json.dumps(member.fake.attributes) + member.design.paths.console.read_text()
+        assert not any(word in told for word in words)
+        assert member.inside("grep -rlF ya29. /var/lib/hpc /etc/hpc /run/hpc /var/log /tmp 2>/dev/null || true") == ""
+
+
+class TestLaterBoots:
+    def test_a_second_run_changes_nothing(self, member: CloudNode):
+        slurmd = member.inside("systemctl show -p MainPID slurmd")
+        del member.fake.asked[:]
+        assert member.again().splitlines()[-1] == "nothing to change"
+        assert member.refresh() == (0, "")
+        assert not any("secrets" in path or "storage" in path for path in member.fake.asked)
+        assert member.inside("systemctl show -p MainPID slurmd") == slurmd
+
+    def test_a_reboot_joins_again_and_needs_no_secret_manager(self, member: CloudNode):
+        before = member.pid
+        boot = member.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
+        member.fake.refused = set(member.secrets.values())
+        member.inside("systemctl reboot")
+        eventually(lambda: _rebooted(member, before), seconds=40, what="the reboot")
+        member.listen()
+        report = f"cat /opt/apps/adm/hpc/nodes/{member.name}.json"
+        eventually(lambda: member.cluster.ssh("controller", report) != boot, seconds=40, what="a new report")
+        member.works()
+        member.says("done")
+
+
+class TestNews:
+    """What the stack tells a machine that runs is taken over, without a boot, if it can be believed."""
+
+    def test_a_new_set_up_is_taken_over(self, member: CloudNode):
+        files = json.loads(archive()[0])
+        files["quick_acks.sh"].append("# newer")
+        member.tell(setup=member.store("setup.json", json.dumps(files).encode()))
+        code, said = member.refresh()
+        assert (code, "wrote /usr/local/lib/hpc/node/quick_acks.sh" in said) == (10, True)
+        assert member.inside("tail -n 1 /usr/local/lib/hpc/node/quick_acks.sh") == "# newer"
+
+    def test_another_text_than_the_stack_put_there_is_refused(self, member: CloudNode):
+        other = {**member.store("setup.json", b"{}"), "sha256": "0" * 64}
+        member.tell(setup=other)
+        code, said = member.refresh()
+        assert (code, "is not what the stack put there, and is not used" in said) == (1, True)
+        assert member.inside("ls -p /usr/local/lib/hpc/node | grep -vc /") == str(len(json.loads(archive()[0])))
+
+    def test_another_server_at_that_address_is_not_believed(self, member: CloudNode):
+        member.fake.flavor = None
+        member.fake.attributes["hpc-boot"] = "{}"
+        code, said = member.refresh()
+        assert (code, "answers without `Metadata-Flavor: Google`" in said) == (1, True)
+        assert member.joined()
+
+    def test_a_new_version_that_is_refused_stops_nothing(self, member: CloudNode):
+        newer = f"{SECRETS}/munge/versions/2"
+        member.fake.secrets[newer], member.fake.refused = member.munge, {newer}
+        member.tell(secrets={**member.secrets, "/etc/hpc/munge.key": newer})
+        code, said = member.refresh()
+        assert (code, f"service account {member.fake.account} may not read" in said) == (1, True)
+        member.works()
+        member.fake.refused = set()
+        assert member.refresh()[0] == 10
+
+    def test_a_mount_that_never_comes_is_told_with_its_server(self, member: CloudNode):
+        server = member.node["mounts"][0]["source"].partition("@")[0]
+        nowhere = {"source": f"{server}@tcp:/nowhere", "target": "/data", "fs_type": "lustre", "options": "_netdev"}
+        files = json.loads(archive()[0])
+        at = next(n for n, line in enumerate(files["mounts.py"]) if "seconds: float = 120" in line)
+        files["mounts.py"][at] = files["mounts.py"][at].replace("120", "1")
+        node = {**member.node, "mounts": [*member.node["mounts"], nowhere]}
+        member.tell(setup=member.store("setup.json", json.dumps(files).encode()), node=node)
+        member.again()
+        words = f"this cluster has no shared folder nowhere\n{server}:988 can't be reached"
+        eventually(lambda: words in member.journal(), seconds=20, what="the mount's words")
+        report = member.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
+        assert json.loads(report)["state"] == "failed"
+        member.tell()
+        member.again()
+        eventually(lambda: _report(member)["state"] == "configured", seconds=30, what="the node's joining again")
+
+
+def _report(node: CloudNode) -> dict[str, str]:
+    return json.loads(node.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{node.name}.json"))
+
+
+def _rebooted(node: CloudNode, before: int) -> bool:
+    try:
+        return node.pid != before and node.inside("systemctl is-active ssh", check=False) == "active"
+    except (AssertionError, IndexError):
+        return False

@@ -1,0 +1,198 @@
+"""What a machine on Google Cloud talks to: metadata server, Secret Manager and Cloud Storage, in Google's own protocol.
+
+One server plays all three, and listens where a test wants it: also inside a machine's own network, at the address that
+the real metadata server has there.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import json
+import os
+import socket
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
+
+ADDRESS = "169.254.169.254"
+CLONE_NEWNET = 0x40000000  # sched.h
+TOKEN = "ya29.token-of-the-tests"
+METADATA = "/computeMetadata/v1/"
+
+Answer = tuple[int, str, bytes]
+"""Status, content type, body."""
+
+
+@dataclass
+class FakeGoogle:
+    """What it knows, and how it misbehaves; a test changes both while it runs."""
+
+    attributes: dict[str, str] = field(default_factory=dict)
+    """Custom metadata of the instance."""
+    secrets: dict[str, bytes] = field(default_factory=dict)
+    """Payload of each version, such as projects/p/secrets/s/versions/1."""
+    refused: set[str] = field(default_factory=set)
+    """Versions that the service account may not read."""
+    disabled: set[str] = field(default_factory=set)
+    """Versions that nobody may read any more."""
+    objects: dict[str, bytes] = field(default_factory=dict)
+    """What stands in the bucket: bucket/name."""
+    account: str | None = "node@project.iam.gserviceaccount.com"
+    flavor: str | None = "Google"
+    """The Metadata-Flavor that answers carry."""
+    overloaded: int = 0
+    """So many requests more are answered 503."""
+    slow: float = 0
+    """Seconds before each answer."""
+    asked: list[str] = field(default_factory=list)
+    """Paths as they were asked for."""
+
+    def answer(self, path: str, query: dict[str, str], headers: Callable[[str], str | None]) -> Answer:
+        """What a client gets."""
+        self.asked.append(path)
+        time.sleep(self.slow)
+        if self.overloaded > 0:
+            self.overloaded -= 1
+            return 503, "text/html", b"<html>503 Service Unavailable</html>"
+        if path.startswith(METADATA):
+            return self._metadata(path[len(METADATA) :], query, headers)
+        if headers("Authorization") != f"Bearer {TOKEN}":
+            return _error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+        if path.startswith("/storage/v1/b/"):
+            return self._object(path)
+        return self._secret(path[len("/v1/") :])
+
+    def _metadata(self, path: str, query: dict[str, str], headers: Callable[[str], str | None]) -> Answer:
+        if headers("X-Forwarded-For") or headers("Metadata-Flavor") != "Google":
+            return 403, "text/html", b"<html>Missing Metadata-Flavor:Google header.</html>"
+        found: Any = self._tree()
+        for part in path.rstrip("/").split("/"):
+            if not isinstance(found, dict) or part not in found:
+                return 404, "text/html", b"<html>The requested URL was not found on this server.</html>"
+            found = found[part]
+        if not isinstance(found, dict):
+            if query.get("alt") == "json":
+                return 200, "application/json", json.dumps(found).encode()
+            return 200, "application/text", str(found).encode()
+        if set(found) >= {"access_token"} or query.get("recursive", "").lower() == "true":
+            return 200, "application/json", json.dumps(found).encode()
+        listing = "".join(f"{name}/\n" if isinstance(value, dict) else f"{name}\n" for name, value in found.items())
+        return 200, "application/text", listing.encode()
+
+    def _tree(self) -> dict[str, Any]:
+        token = {"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}
+        accounts = {"default": {"aliases": "default", "email": self.account, "token": token}} if self.account else {}
+        return {"instance": {"attributes": dict(self.attributes), "service-accounts": accounts}}
+
+    def _secret(self, path: str) -> Answer:
+        version, colon, verb = path.partition(":")
+        if (colon, verb) != (":", "access"):
+            return _error(404, "NOT_FOUND", f"Method not found: {path}")
+        name = version.partition("/versions/")[0]
+        if version in self.refused:
+            words = f"Permission 'secretmanager.versions.access' denied for resource '{version}' (or it may not exist)."
+            return _error(403, "PERMISSION_DENIED", words)
+        if version in self.disabled:
+            return _error(400, "FAILED_PRECONDITION", f"Secret Version [{version}] is in DISABLED state.")
+        if version not in self.secrets:
+            return _error(404, "NOT_FOUND", f"Secret [{name}] not found or has no versions.")
+        payload = {"data": base64.b64encode(self.secrets[version]).decode()}
+        return 200, "application/json", json.dumps({"name": version, "payload": payload}).encode()
+
+    def _object(self, path: str) -> Answer:
+        bucket, _, name = path[len("/storage/v1/b/") :].partition("/o/")
+        name = urllib.parse.unquote(name)
+        if f"{bucket}/{name}" not in self.objects:
+            return _error(404, "", f"No such object: {bucket}/{name}")
+        return 200, "application/octet-stream", self.objects[f"{bucket}/{name}"]
+
+    def listen(self, address: str = "127.0.0.1", port: int = 0, *, namespace: Path | None = None) -> Listener:
+        """Serve until the listener is closed, in another network namespace if one is given (/proc/PID/ns/net)."""
+        return Listener(self, address, port, namespace)
+
+
+class Listener:
+    """A place where the server answers."""
+
+    def __init__(self, fake: FakeGoogle, address: str, port: int, namespace: Path | None) -> None:
+        self._server = _Server((address, port), _Handler, bind_and_activate=False)
+        self._server.fake = fake
+        # A socket stays in the network that it was made in, whichever thread uses it: so a thread of its own makes it.
+        maker = _Maker(self._server, namespace)
+        maker.start()
+        maker.join()
+        if maker.error:
+            raise maker.error
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host}:{port}"
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Maker(threading.Thread):
+    def __init__(self, server: _Server, namespace: Path | None) -> None:
+        super().__init__()
+        self.server, self.namespace, self.error = server, namespace, None
+
+    def run(self) -> None:
+        try:
+            if self.namespace:
+                handle = os.open(self.namespace, os.O_RDONLY)
+                try:
+                    libc = ctypes.CDLL(None, use_errno=True)
+                    if libc.setns(handle, CLONE_NEWNET):
+                        raise OSError(ctypes.get_errno(), f"setns {self.namespace}")
+                finally:
+                    os.close(handle)
+                self.server.socket.close()
+                self.server.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self.server.server_bind()
+            self.server.server_activate()
+        except OSError as error:
+            self.error = error
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    fake: FakeGoogle
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        fake = cast("_Server", self.server).fake
+        parts = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(parts.query))
+        status, kind, body = fake.answer(parts.path, query, self.headers.get)
+        with contextlib.suppress(OSError):
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            if parts.path.startswith(METADATA) and fake.flavor:
+                self.send_header("Metadata-Flavor", fake.flavor)
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's own name
+        """Say nothing: what was asked is kept."""
+
+
+def _error(code: int, status: str, message: str) -> Answer:
+    error = {"code": code, "message": message, **({"status": status} if status else {})}
+    return code, "application/json", json.dumps({"error": error}).encode()

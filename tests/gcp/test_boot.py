@@ -1,0 +1,107 @@
+"""What instances are told: enough to join by themselves, nothing that is secret, and the same for a whole nodeset."""
+
+import json
+
+import pulumi
+import pytest
+
+from cluster.config import ClusterConfig, parse
+from cluster.roster import MachineSpec, machines
+from components.gcp.boot import FIXED, BootArgs, metadata
+from components.gcp.setup_archive import archive
+from components.gcp.setup_bucket import StoredObject
+from components.slurm import setup
+from components.slurm.keys import ClusterKeys
+from tests.harness import FAKE_SECRETS, deploy
+
+CLUSTER = {
+    "platform": "gcp",
+    "name": "small",
+    "login": {"count": 1},
+    "nodesets": {"cpu": {"machine_type": "n2-standard-2", "count": 2}},
+    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+}
+VERSION = "projects/p/secrets/small-munge/versions/1"
+
+
+def config() -> ClusterConfig:
+    """A cluster with one machine of each role, and a node more."""
+    return parse({"gcp:project": "my-project", "gcp:zone": "us-central1-a", "hpc:cluster": CLUSTER})
+
+
+def told(spec: MachineSpec, *, install: bool = False) -> dict[str, str]:
+    """Metadata of a machine, as the provider gets it."""
+    seen: dict[str, str] = {}
+
+    def program() -> None:
+        keys = ClusterKeys("small")
+        stored = StoredObject(url=pulumi.Output.from_input("gs://b/setup.json"), sha256="ab" * 32)
+        args = BootArgs(
+            admin_key=keys.admin.public_key_openssh,
+            cluster_key=pulumi.Output.from_input("ssh-ed25519 controllers-own\n"),
+            secrets={"/etc/hpc/munge.key": pulumi.Output.from_input(VERSION)},
+            setup=stored,
+            install=stored if install else None,
+            mounts=[
+                {
+                    "source": pulumi.Output.concat("small-controller", ":/home"),
+                    "target": "/home",
+                    "fs_type": "nfs",
+                    "options": "hard",
+                }
+            ],
+        )
+        pulumi.Output.all(**metadata(config(), spec, args)).apply(seen.update)
+
+    deploy(program)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def node() -> MachineSpec:
+    return next(spec for spec in machines(config()) if spec.roles == ("node",))
+
+
+def test_a_node_is_told_how_it_joins(node):
+    boot = json.loads(told(node)["hpc-boot"])
+    assert boot["secrets"] == {"/etc/hpc/munge.key": VERSION}
+    assert boot["setup"] == {"url": "gs://b/setup.json", "sha256": "ab" * 32}
+    assert boot["node"]["conf_server"] == "small-controller:6817"
+    assert boot["node"]["mounts"][0]["source"] == "small-controller:/home"
+    assert boot["install"] is None
+    keys = boot["files"]["/root/.ssh/authorized_keys"]
+    assert (keys["mode"], keys["content"].count("\n")) == ("0600", 2)
+    assert keys["content"].endswith("ssh-ed25519 controllers-own\n")
+
+
+def test_machines_that_are_set_up_over_ssh_are_told_to_let_the_operator_in():
+    for spec in machines(config())[:2]:
+        boot = json.loads(told(spec, install=True)["hpc-boot"])
+        assert (boot["setup"], boot["node"]) == (None, None)
+        assert boot["install"]["url"] == "gs://b/setup.json"
+        assert boot["files"]["/root/.ssh/authorized_keys"]["content"].count("\n") == 1
+
+
+def test_nothing_secret_is_told(node):
+    for spec in (*machines(config())[:2], node):
+        text = json.dumps(told(spec))
+        assert not [secret for secret in FAKE_SECRETS if secret in text]
+
+
+def test_one_nodeset_is_told_one_thing(node):
+    other = next(spec for spec in machines(config()) if spec.roles == ("node",) and spec != node)
+    assert told(node) == told(other)
+
+
+def test_users_are_the_stacks_and_not_the_projects(node):
+    found = told(node)
+    assert (found["enable-oslogin"], found["block-project-ssh-keys"]) == ("FALSE", "TRUE")
+    assert FIXED.items() <= found.items()
+    assert len(found["hpc-boot"]) < 4096
+
+
+class TestArchive:
+    def test_is_the_set_up_as_the_start_up_script_takes_it(self):
+        content, sha256 = archive()
+        assert {name: "\n".join(lines) + "\n" for name, lines in json.loads(content).items()} == setup.files()
+        assert len(sha256) == 64

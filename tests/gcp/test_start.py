@@ -1,0 +1,165 @@
+"""The start-up script: one text for old Pythons too, which tries on, keeps secrets, and shields the metadata server."""
+
+import ast
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import start
+from google_apis import BootError, Cloud
+
+from components.gcp.boot import HOST_KEY, startup_script
+
+SHIELD = Path(__file__).parents[2] / "scripts/gcp/shield.sh"
+
+
+class TestText:
+    """What metadata carries."""
+
+    def test_is_one_program_for_the_oldest_python_that_images_have(self):
+        tree = ast.parse(startup_script(), feature_version=(3, 8))
+        imported = {
+            name.name if isinstance(node, ast.Import) else node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in node.names
+        }
+        assert "google_apis" not in imported
+        assert startup_script().startswith("#!/usr/bin/env python3\n")
+
+    def test_has_all_parts_in_it(self):
+        defined: dict[str, object] = {"__name__": "not main"}
+        exec(compile(startup_script(), "startup-script", "exec"), defined)  # noqa: S102
+        assert defined["SHIELD"] == SHIELD.read_text()
+        assert {"Cloud", "metadata", "main", "Machine"} <= set(defined)
+
+    def test_fits_into_metadata(self):
+        # 256 KB a value (cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations).
+        assert len(startup_script()) < 64 << 10
+
+    def test_the_host_key_is_where_the_stack_puts_it(self):
+        assert str(start.HOST_KEY) == HOST_KEY
+
+
+class TestWrite:
+    def test_says_what_changed_once(self, tmp_path):
+        machine = start.Machine()
+        for _ in range(2):
+            machine.write(tmp_path / "a" / "key", b"x", 0o600)
+        assert machine.changed == [f"wrote {tmp_path}/a/key"]
+        assert (tmp_path / "a" / "key").stat().st_mode & 0o777 == 0o600
+
+    def test_a_mode_that_is_not_right_is_made_so(self, tmp_path):
+        (tmp_path / "key").write_bytes(b"x")
+        (tmp_path / "key").chmod(0o644)
+        machine = start.Machine()
+        machine.write(tmp_path / "key", b"x", 0o600)
+        assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+
+
+class TestSecrets:
+    @pytest.fixture
+    def asked(self, tmp_path, monkeypatch) -> list[str]:
+        """Versions that were asked for, by a machine of which the rest is left out."""
+        asked: list[str] = []
+        monkeypatch.setattr(start, "KEPT", tmp_path / "kept")
+        monkeypatch.setattr(start, "HOST_KEY", tmp_path / "host")
+        monkeypatch.setattr(start, "admit", lambda _: asked.append("admitted"))
+        monkeypatch.setattr(Cloud, "secret", lambda _, version: asked.append(version) or f"{version}\n".encode())
+        return asked
+
+    def test_who_is_to_mend_the_rest_gets_in_first(self, asked, tmp_path):
+        wanted = {str(tmp_path / "a-key"): "a/1", str(tmp_path / "host"): "host/1"}
+        start.keep_secrets(start.Machine(), Cloud({}), wanted)
+        assert asked == ["host/1", "admitted", "a/1"]
+
+    def test_a_version_that_is_there_is_not_asked_for_again(self, asked, tmp_path):
+        key = tmp_path / "key"
+        for version in ("a/1", "a/1", "a/2"):
+            start.keep_secrets(start.Machine(), Cloud({}), {str(key): version})
+        assert asked == ["a/1", "a/2"]
+        assert key.read_text() == "a/2\n"
+
+    def test_one_that_somebody_changed_is(self, asked, tmp_path):
+        key = tmp_path / "key"
+        start.keep_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
+        key.write_text("other\n")
+        start.keep_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
+        assert (asked, key.read_text()) == (["a/1", "a/1"], "a/1\n")
+
+    def test_the_record_holds_none(self, asked, tmp_path):
+        start.keep_secrets(start.Machine(), Cloud({}), {str(tmp_path / "key"): "a/1"})
+        record = tmp_path / "kept/secrets.json"
+        assert json.loads(record.read_text())[str(tmp_path / "key")][0] == "a/1"
+        assert record.stat().st_mode & 0o777 == 0o600
+
+
+class TestTrying:
+    def test_goes_on_ever_more_slowly_and_says_it_once(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setattr(start, "KEPT", tmp_path)
+        pauses: list[float] = []
+        monkeypatch.setattr(start.time, "sleep", pauses.append)
+        left = iter([BootError("no key")] * 6 + [BootError("no set-up")] + [None])
+
+        def attempt(*_: object, **__: object) -> None:
+            if error := next(left):
+                raise error
+
+        monkeypatch.setattr(start, "attempt", attempt)
+        start.go_on(start.Machine())
+        assert pauses == [1, 2, 4, 8, 16, 32, 60]
+        said = capsys.readouterr().out.splitlines()
+        assert [line.partition(": ")[2] for line in said] == [
+            "no key; it is tried again",
+            "no set-up; it is tried again",
+        ]
+        assert (tmp_path / "state").read_text() == "failed: no set-up\n"
+
+    def test_what_nobody_thought_of_is_tried_again_too(self, monkeypatch):
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(start, "make", full)
+        with pytest.raises(BootError, match="No space left on device"):
+            start.attempt(start.Machine(), once=False)
+
+
+class TestShield:
+    """Users reach names and times there, and nothing else."""
+
+    @pytest.fixture
+    def shield(self, tmp_path):
+        """Runs it on a machine that has the programs given, each of which keeps what it is told."""
+
+        def run(*programs: str) -> subprocess.CompletedProcess[str]:
+            for name in ("sh", "id", "sed", "cat"):
+                (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+            for name in programs:
+                text = f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n'
+                (tmp_path / name).write_text(text + (f"cat >> {tmp_path}/told\n" if "-C" not in name else ""))
+                (tmp_path / name).chmod(0o755)
+            return subprocess.run(
+                ["/bin/sh", str(SHIELD)], env={"PATH": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True,
+                text=True, check=False,
+            )  # fmt: skip
+
+        return run
+
+    def test_nftables_gets_a_table_of_its_own(self, shield, tmp_path):
+        assert shield("nft", "iptables", "iptables-restore").returncode == 0
+        told = (tmp_path / "told").read_text()
+        assert "delete table inet hpc-metadata" in told
+        apt = subprocess.run(["id", "-u", "_apt"], capture_output=True, text=True, check=False).stdout.strip()
+        allowed = f"{{ 0, {apt} }}" if apt else "{ 0 }"
+        assert f"ip daddr 169.254.169.254 tcp dport != 53 meta skuid != {allowed} reject" in told
+
+    def test_iptables_will_do(self, shield, tmp_path):
+        assert shield("iptables", "iptables-restore").returncode == 0
+        assert "-A HPC-METADATA -m owner --uid-owner 0 -j RETURN" in (tmp_path / "told").read_text()
+        assert "-C OUTPUT -d 169.254.169.254/32 -p tcp ! --dport 53" in (tmp_path / "called").read_text()
+
+    def test_a_machine_that_has_neither_says_it_loudly(self, shield):
+        done = shield()
+        assert done.returncode == 1
+        assert done.stderr.startswith("WARNING: every user of this machine can reach the metadata server")

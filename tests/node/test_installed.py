@@ -1,0 +1,49 @@
+"""A machine that installs at its first boot is waited for, with its own words."""
+
+import installed
+import pytest
+from system import SetupError
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """State, log and start-up state of a machine made of a folder."""
+    for name in ("STATE", "LOG", "BOOT"):
+        monkeypatch.setattr(installed, name, tmp_path / name.lower())
+    return tmp_path
+
+
+def test_a_machine_from_an_image_is_not_waited_for(machine):
+    installed.wait_for(seconds=0)
+
+
+def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
+    words = iter(["running 10-a", "running 10-a", "running 20-b", "done"])
+
+    def pause(_: float) -> None:
+        (machine / "state").write_text(next(words) + "\n")
+
+    monkeypatch.setattr(installed.time, "sleep", pause)
+    pause(0)
+    installed.wait_for(seconds=60)
+    assert capsys.readouterr().out.splitlines() == [
+        "the machine is being installed: 10-a",
+        "the machine is being installed: 20-b",
+    ]
+
+
+def test_a_step_that_failed_is_named_with_the_end_of_the_log(machine):
+    (machine / "state").write_text("failed 20-b\n")
+    (machine / "log").write_text("".join(f"line {n}\n" for n in range(50)))
+    with pytest.raises(SetupError, match="failed to install 20-b") as told:
+        installed.wait_for()
+    assert str(told.value).endswith("line 49")
+    assert "line 29\n" not in str(told.value)
+
+
+def test_one_that_cannot_even_begin_says_why(machine, capsys):
+    (machine / "state").write_text("running boot\n")
+    (machine / "boot").write_text("failed: no key\n")
+    with pytest.raises(SetupError, match="still at `boot` after 0 s"):
+        installed.wait_for(seconds=0, interval=0.01)
+    assert "its start-up script says: failed: no key" in capsys.readouterr().out

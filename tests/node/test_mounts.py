@@ -1,0 +1,54 @@
+"""A file system that does not come is told with what stands in its way."""
+
+import socket
+
+import mounts
+import pytest
+from mounts import Mount
+from system import SetupError
+
+
+def mount(source: str, kind: str = "lustre") -> Mount:
+    """A mount at /data."""
+    return Mount(source=source, target="/data", fs_type=kind, options="")
+
+
+class TestSeen:
+    def test_a_server_that_is_not_there(self):
+        told = mounts.seen(mount("127.0.0.1@tcp:/fs"))
+        assert told.startswith("\n127.0.0.1:988 can't be reached ([Errno 111] Connection refused): is the server up")
+
+    def test_one_that_answers(self, monkeypatch):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            monkeypatch.setitem(mounts.PORTS, "nfs", server.getsockname()[1])
+            assert "answers: the server is up, but does not give" in mounts.seen(mount("127.0.0.1:/home", "nfs"))
+
+    def test_one_that_swallows_everything(self, monkeypatch):
+        def never(*_: object, **__: object) -> None:
+            raise TimeoutError
+
+        monkeypatch.setattr(mounts.socket, "create_connection", never)
+        assert "10.9.9.9:2049 does not answer: is the server up" in mounts.seen(mount("10.9.9.9:/home", "nfs"))
+
+    def test_a_bucket_has_none(self):
+        assert mounts.seen(mount("my-bucket", "gcsfuse")) == ""
+
+
+def test_what_this_machine_cannot_mount_is_not_waited_for(tmp_path):
+    with pytest.raises(SetupError, match=r"/data can't be mounted.*install the package gcsfuse"):
+        mounts.mount_all([mount("my-bucket", "gcsfuse")], fstab=tmp_path / "fstab")
+    assert not (tmp_path / "fstab").exists()
+
+
+def test_a_mount_that_never_comes_names_its_server(tmp_path, monkeypatch):
+    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
+    monkeypatch.setattr(mounts, "write", lambda *_: False)
+    monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
+    monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
+
+    def refuse(*_: object) -> str:
+        raise SetupError("`mount /data` failed: no such device")
+
+    monkeypatch.setattr(mounts, "run", refuse)
+    with pytest.raises(SetupError, match=r"no such device\n127.0.0.1:988 can't be reached"):
+        mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
