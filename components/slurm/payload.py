@@ -50,8 +50,13 @@ def configure(
     mounts: Sequence[Mapping[str, Any]],
     addresses: Mapping[str, str],
     controller: str,
+    state: Mapping[str, Any] | None = None,
+    exports: Mapping[str, Any] | None = None,
 ) -> str:
-    """Standard input of `configure` on the controller or a login machine."""
+    """Standard input of `configure` on the controller or a login machine.
+
+    `state` and `exports` are the controller's, as scripts/node/state.py and exports.py take them.
+    """
     payload: Json = {
         "cluster": config.name,
         "roles": list(machine.roles),
@@ -66,6 +71,7 @@ def configure(
         payload["drain_seconds"] = config.slurm.drain_seconds
         payload["qos"] = partition_qos(config)
         payload["files"] = {name: text.splitlines() for name, text in files.items()}
+        payload.update({key: value for key, value in (("state", state), ("exports", exports)) if value})
     return _text(payload)
 
 
