@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.errors import CliError
+from cluster.gcp.iap import Instance
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One machine, and how to know that it is the one."""
+    """One machine, how to reach it, and how to know that it is the one."""
 
     name: str
     address: str
     host_key: str
-    """Its public SSH host key, as a line of known_hosts has it after the address."""
+    """Its public SSH host key, as a line of known_hosts has it after the name. Empty where the machine has told it to
+    `jump` alone."""
     roles: tuple[str, ...] = ()
     """What it does: controller, login, node."""
+    jump: "Machine | None" = None
+    """The machine that leads to it, if it does not answer here."""
+    iap: Instance | None = None
+    """What Google's proxy knows it by, if that leads to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +89,8 @@ def from_outputs(stack: str, outputs: Mapping[str, Any]) -> Cluster:
             f"stack {stack} has no output {', '.join(missing)}, so its machines can't be entered from here. "
             f"If its last `up` did not end well, repeat it: ./hpc up {stack}"
         )
-    machines = {
-        name: Machine(
-            name=name,
-            address=str(row["address"]),
-            host_key=str(row["host_key"]).strip(),
-            roles=tuple(row.get("roles") or ()),
-        )
-        for name, row in outputs["machines"].items()
-    }
+    rows = outputs["machines"]
+    machines = {name: _machine(name, rows) for name in rows}
     return Cluster(
         name=str(outputs.get("cluster") or stack),
         machines=machines,
@@ -99,3 +98,21 @@ def from_outputs(stack: str, outputs: Mapping[str, Any]) -> Cluster:
         users=tuple(outputs.get("users") or ()),
         admin_key=str(outputs["admin_key"]),
     )
+
+
+def _machine(name: str, rows: Mapping[str, Any]) -> Machine:
+    """A machine as its row of the outputs describes it, with those that lead to it."""
+    row = rows[name]
+    via = row.get("via") or {}
+    return Machine(
+        name=name,
+        address=str(row["address"]),
+        host_key=str(row["host_key"] or "").strip(),
+        roles=tuple(row.get("roles") or ()),
+        jump=_machine(via["jump"]["name"], rows) if "jump" in via else None,
+        iap=_instance(via["iap"]) if "iap" in via else None,
+    )
+
+
+def _instance(row: Mapping[str, Any]) -> Instance:
+    return Instance(name=str(row["instance"]), project=str(row["project"]), zone=str(row["zone"]))

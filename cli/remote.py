@@ -1,28 +1,22 @@
 """Runs a command on a machine over the system's ssh, with a pinned host key and without a trace on disk."""
 
-import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from cli import console
 from cli.cluster import Machine
-from cli.errors import CliError
 from cli.interrupts import left_to_child, unwound
+from cli.way import CONNECT_SECONDS, UNREACHED, slack, ways, words
 
-UNREACHED = 255
-"""ssh's own exit code, which a command there may have as well."""
-_CONNECT_SECONDS = 15
+__all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "on_terminal", "remote_line", "run"]
 _AT_ONCE = 128
 """Machines that are asked side by side: each costs a process of ssh."""
 _LINE = re.compile(r"[\s|&;<>()$`*?]")
@@ -68,21 +62,18 @@ def run(machine: Machine, admin_key: str, user: str, command: Sequence[str]) -> 
     Raises:
         CliError: there is no ssh here.
     """
-    ssh = _ssh()
     terminal = on_terminal()
-    key = admin_key if admin_key.endswith("\n") else f"{admin_key}\n"
-    known = f"{machine.address} {machine.host_key}\n"
-    with unwound(), _private(key) as key_file, _private(known) as known_hosts:
+    with unwound(), ways([machine], admin_key) as argv:
         line = remote_line(user, command, terminal=terminal)
-        argv = [ssh, *_options(key_file, known_hosts), "-t" if terminal else "-T", f"root@{machine.address}"]
-        with left_to_child(), subprocess.Popen([*argv, *([line] if line else [])]) as process:
+        there = ["-t" if terminal else "-T", f"root@{machine.address}", *([line] if line else [])]
+        with left_to_child(), subprocess.Popen(argv(machine, there)) as process:
             try:
                 code = process.wait()
             except BaseException:
                 process.terminate()
                 raise
-    if code == UNREACHED and not _answers(machine.address):
-        console.note(f"{machine.name} ({machine.address}) does not answer. If it is not running, `./hpc up` starts it.")
+    if code == UNREACHED and (why := _deaf(machine, admin_key)):
+        console.note(why)
     return code
 
 
@@ -125,17 +116,17 @@ def gather(
     with connected(every, admin_key, seconds=seconds) as argv:
 
         def one(machine: Machine) -> Done:
-            asked = time.time()
+            asked, allowed = time.time(), seconds + slack(machine)
             try:
                 done = subprocess.run(
                     argv(machine, line), input=stdin, capture_output=True, text=True, errors="replace",
-                    timeout=seconds, check=False,
+                    timeout=allowed, check=False,
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
-                return Done(code=UNREACHED, out="", err=f"no answer within {seconds:.0f} s")
-            return Done(
-                code=done.returncode, out=done.stdout, err=done.stderr, asked=asked, answered=time.time()
-            )  # fmt: skip
+                return Done(code=UNREACHED, out="", err=f"no answer within {allowed:.0f} s")
+            unreached = done.returncode == UNREACHED and (machine.iap or machine.jump)
+            err = words(machine, done.stderr) if unreached else done.stderr
+            return Done(code=done.returncode, out=done.stdout, err=err, asked=asked, answered=time.time())
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             return dict(zip((machine.name for machine in every), pool.map(one, every), strict=True))
@@ -143,28 +134,27 @@ def gather(
 
 @contextmanager
 def connected(
-    machines: Iterable[Machine], admin_key: str, *, seconds: float = _CONNECT_SECONDS
+    machines: Iterable[Machine], admin_key: str, *, seconds: float = CONNECT_SECONDS
 ) -> Generator[Callable[[Machine, str], list[str]]]:
     """The command that runs a line as root on one of these machines, while its keys are there.
 
-    It gives a machine up that does not answer within `seconds`, 15 at most.
+    It gives a machine up that does not answer within `seconds`, 15 at most, and what the way there takes.
 
     Raises:
         CliError: there is no ssh here.
     """
-    ssh = _ssh()
-    key = admin_key if admin_key.endswith("\n") else f"{admin_key}\n"
-    known = "".join(f"{machine.address} {machine.host_key}\n" for machine in machines)
-    with unwound(), _private(key) as key_file, _private(known) as known_hosts:
-        options = _options(key_file, known_hosts, connect=min(_CONNECT_SECONDS, seconds))
-        yield lambda machine, line: [ssh, *options, "-T", f"root@{machine.address}", line]
+    with unwound(), ways(machines, admin_key, seconds=seconds) as argv:
+        yield lambda machine, line: argv(machine, ["-T", f"root@{machine.address}", line])
 
 
-def _ssh() -> str:
-    ssh = shutil.which("ssh")
-    if not ssh:
-        raise CliError("there is no ssh here. Install it (on Debian and Ubuntu: apt-get install openssh-client).")
-    return ssh
+def _deaf(machine: Machine, admin_key: str) -> str:
+    """Why a machine does not answer, and what to do; empty if it does, so that the exit code was the command's own."""
+    if not machine.jump and not machine.iap:
+        if _answers(machine.address):
+            return ""
+        return f"{machine.name} ({machine.address}) does not answer. If it is not running, `./hpc up` starts it."
+    done = capture(machine, admin_key, "true", seconds=CONNECT_SECONDS)
+    return f"{machine.name} does not answer: {done.err}" if done.code == UNREACHED else ""
 
 
 def _answers(address: str) -> bool:
@@ -174,43 +164,3 @@ def _answers(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _options(key: str, known_hosts: str, *, connect: float = _CONNECT_SECONDS) -> list[str]:
-    """Options of ssh. The user's own configuration and agent are left out: they know nothing of these machines."""
-    settings = {
-        "IdentitiesOnly": "yes",
-        "IdentityAgent": "none",
-        "PreferredAuthentications": "publickey",
-        "StrictHostKeyChecking": "yes",
-        "UserKnownHostsFile": known_hosts,
-        "GlobalKnownHostsFile": "/dev/null",
-        "UpdateHostKeys": "no",
-        "ConnectTimeout": f"{connect:.0f}",
-        "ServerAliveInterval": "15",
-        "LogLevel": "ERROR",  # no farewell after every command; errors are still said
-    }
-    return ["-F", "none", "-i", key, *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
-
-
-@contextmanager
-def _private(text: str) -> Generator[str]:
-    """A path that holds the text for the owner alone, while it is needed.
-
-    Where the system can, it is a file in memory that is gone with this process, however that ends.
-    """
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("hpc")
-        try:
-            os.fchmod(descriptor, 0o600)
-            os.write(descriptor, text.encode())
-            # ssh closes what it inherits, but may open what this process holds.
-            yield f"/proc/{os.getpid()}/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-        return
-    with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
-        file = Path(folder) / "private"
-        file.touch(mode=0o600)
-        file.write_text(text, encoding="utf-8")
-        yield str(file)

@@ -11,6 +11,7 @@
     python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back
     python3 FOLDER backup      < JSON   controller: the accounting database on standard output, as `restore` takes it
     python3 FOLDER restore     < JSON   controller: put an uploaded backup in the place of the accounting database
+    python3 FOLDER host-keys            controller: SSH host keys that machines told on the board, as JSON
     python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
@@ -155,7 +156,7 @@ def take(lock: IO[str], phase: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
-    if len(arguments) != 1 or arguments[0] not in {*PHASES, "boot", "look"}:
+    if len(arguments) != 1 or arguments[0] not in {*PHASES, "boot", "look", "host-keys"}:
         sys.stderr.write(str(__doc__))
         return 2
     if os.geteuid() != 0:
@@ -164,6 +165,9 @@ def main(arguments: list[str]) -> int:
     phase = arguments[0]
     if phase == "look":
         look.show()
+        return 0
+    if phase == "host-keys":
+        print(json.dumps(board.host_keys()))
         return 0
     Path("/run/hpc").mkdir(exist_ok=True)
     try:

@@ -19,6 +19,7 @@ BOARD = Path("/opt/apps/adm/hpc")
 ORDERS = BOARD / "cluster.json"  # the controller's word: users, groups, what makes slurmd restart
 CLIENT = BOARD / "etc"  # slurm.conf for machines that have client tools only
 REPORTS = BOARD / "nodes"  # one file a machine
+HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 
 
 def publish(orders: dict[str, Any], client: dict[str, str]) -> bool:
@@ -43,15 +44,28 @@ def orders(*, seconds: float = 900) -> dict[str, Any]:
 
 
 def report(state: str, order: str, message: str = "") -> None:
-    """Tell what this machine did: `state` is configured or failed, `order` the digest of the orders it followed."""
+    """Tell what this machine did: `state` is configured or failed, `order` the digest of the orders it followed.
+
+    And by which key it is known to who logs in: a node that makes its own has nobody else to tell it to.
+    """
     folder(REPORTS)
-    found = {"state": state, "digest": order, "message": message, "boot": boot_id()}
+    found = {"state": state, "digest": order, "message": message, "boot": boot_id(), "host_key": host_key()}
     write(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
 
 
 def reports() -> dict[str, dict[str, str]]:
     """What every machine reported last, by its name."""
     return {p.stem: json.loads(p.read_text()) for p in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
+
+
+def host_key() -> str:
+    """Public half of this machine's SSH host key without its comment, as known_hosts has it; empty if it has none."""
+    return " ".join(HOST_KEY.read_text().split()[:2]) if HOST_KEY.exists() else ""
+
+
+def host_keys() -> dict[str, str]:
+    """The SSH host keys of all machines that told theirs, by name."""
+    return {name: key for name, report in sorted(reports().items()) if (key := report.get("host_key", ""))}
 
 
 def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -37,7 +37,7 @@ OURS = (LEAVES, RESHAPED, REMADE)
 
 
 class Node(TypedDict):
-    """A node to wait for; `host_key` is its public SSH host key, or empty where it is not known."""
+    """A node to wait for; `host_key` is its public SSH host key, or empty where only the node itself knows it."""
 
     name: str
     address: str
@@ -158,15 +158,16 @@ def lament(pending: dict[str, Node], why: dict[str, str], seconds: float) -> str
 
 
 def tail(node: Node) -> str:
-    """The last lines of the node's set-up and of slurmd, over SSH with its pinned host key."""
-    if not node["host_key"] or not CLUSTER_KEY.exists():
-        return "(its logs cannot be read from here: no host key is known for it)"
+    """The last lines of the node's set-up and of slurmd, over SSH with its pinned host key, or the one that it told."""
+    host_key = node["host_key"] or board.host_keys().get(node["name"], "")
+    if not host_key or not CLUSTER_KEY.exists():
+        return "(its logs cannot be read from here: its host key is not known, it has told nothing on the board yet)"
     script = (
         f"journalctl --no-pager -o cat -n {LOG_LINES} -u hpc-node -u hpc-watch -u slurmd; "
         f"tail -n {LOG_LINES} /var/log/slurm/slurmd.log 2>/dev/null"
     )
     with tempfile.NamedTemporaryFile("w", prefix="hpc-known-hosts-") as known:
-        known.write(f"{node['address']} {node['host_key']}\n")
+        known.write(f"{node['address']} {host_key}\n")
         known.flush()
         options = ["BatchMode=yes", "ConnectTimeout=5", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known.name}"]
         flags = [word for option in options for word in ("-o", option)]

@@ -35,7 +35,7 @@ def test_every_host_key_is_pinned(tool: Callable[[str, str], Path], tmp_path: Pa
     log = tmp_path / "known"
     tool("ssh", f'for word; do case $word in UserKnownHostsFile=*) cat "${{word#*=}}" >{log} ;; esac; done')
     capture(CLUSTER.machine("controller"), CLUSTER.admin_key, "true")
-    assert log.read_text() == "10.77.0.2 ssh-ed25519 AAA1\n"
+    assert log.read_text() == "dev-controller ssh-ed25519 AAA1\n"
 
 
 @pytest.mark.parametrize("code", [0, UNREACHED])

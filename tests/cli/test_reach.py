@@ -94,7 +94,8 @@ class TestCommands:
     def test_the_host_key_is_pinned_and_the_private_key_private(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "controller")
         assert "StrictHostKeyChecking=yes" in said(log, "word")
-        assert said(log, "known") == ["10.77.0.2 ssh-ed25519 AAA1"]
+        assert "HostKeyAlias=dev-controller" in said(log, "word")
+        assert said(log, "known") == ["dev-controller ssh-ed25519 AAA1"]
         assert "\n".join(said(log, "key")) + "\n" == KEY
         assert said(log, "mode") == ["600"]
 

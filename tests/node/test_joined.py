@@ -1,5 +1,8 @@
 """A node counts as there exactly when it follows the newest orders and can take jobs; else the reason is in words."""
 
+import json
+
+import board
 import joined
 import pytest
 
@@ -46,3 +49,41 @@ class TestMissing:
 
     def test_a_node_that_slurmctld_does_not_know(self):
         assert joined.missing(["n"], {}, {}, "new") == {"n": "slurmctld does not know it"}
+
+
+class TestHostKeys:
+    @pytest.fixture
+    def told(self, tmp_path, monkeypatch):
+        """A board of the test's own, and an `ssh` that shows what it was given to know the machine by."""
+        for name, path in (("BOARD", tmp_path), ("REPORTS", tmp_path / "nodes"), ("HOST_KEY", tmp_path / "key.pub")):
+            monkeypatch.setattr(board, name, path)
+        key = tmp_path / "cluster"
+        key.write_text("")
+        monkeypatch.setattr(joined, "CLUSTER_KEY", key)
+        monkeypatch.setattr(board, "boot_id", lambda: "b")
+        tool = tmp_path / "bin/ssh"
+        tool.parent.mkdir()
+        tool.write_text('#!/bin/sh\nfor word; do case $word in UserKnownHostsFile=*) cat "${word#*=}" ;; esac; done\n')
+        tool.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+        monkeypatch.setattr(board.socket, "gethostname", lambda: "dev-cpu-0")
+        return tmp_path
+
+    def test_a_node_tells_its_own_without_the_comment(self, told):
+        (told / "key.pub").write_text("ssh-ed25519 AAAA root@dev-cpu-0\n")
+        board.report("configured", "new")
+        assert board.host_keys() == {"dev-cpu-0": "ssh-ed25519 AAAA"}
+
+    def test_one_that_has_none_yet_and_an_older_report_tell_none(self, told):
+        board.report("configured", "new")
+        (told / "nodes/dev-cpu-1.json").write_text(json.dumps(CONFIGURED))
+        assert board.host_keys() == {}
+
+    @pytest.mark.parametrize(("pinned", "known"), [("", "ssh-ed25519 TOLD"), ("ssh-ed25519 MINE", "ssh-ed25519 MINE")])
+    def test_the_logs_of_a_node_are_fetched_by_the_pinned_key_or_else_the_one_it_told(self, told, pinned, known):
+        (told / "key.pub").write_text("ssh-ed25519 TOLD\n")
+        board.report("failed", "", "no key")
+        assert joined.tail({"name": "dev-cpu-0", "address": "10.0.0.9", "host_key": pinned}) == f"10.0.0.9 {known}"
+
+    def test_without_any_key_nobody_logs_in(self, told):
+        assert "its host key is not known" in joined.tail({"name": "dev-cpu-0", "address": "a", "host_key": ""})

@@ -1,0 +1,41 @@
+"""Ways to machines, as tests of access find them: SSH servers with host keys of their own, and a gcloud that relays."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.gcp import tunnels
+from tests.gcp.doors import Cloud, Door, fake_gcloud, free_port, sshd, wait_for
+
+JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("doors")
+
+
+@pytest.fixture(scope="module")
+def doors(folder: Path) -> Iterator[dict[str, Door]]:
+    """A login machine, the controller behind it, a node behind that; all on one port, as machines are."""
+    port = free_port()
+    with (
+        # As few sessions as can be: connections that go on from there are none.
+        sshd(folder, "jump", JUMP, port, MaxSessions="1") as jump,
+        sshd(folder, "target", TARGET, port) as target,
+        sshd(folder, "node", NODE, port) as node,
+    ):
+        yield {"jump": jump, "target": target, "node": node}
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, folder: Path, doors: dict[str, Door], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """A fake gcloud on PATH."""
+    tools = tmp_path / "bin"
+    made = fake_gcloud(tools)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("FAKE_GCLOUD", str(made.file))
+    yield made
+    tunnels.end_all()
+    wait_for(lambda: not made.running, "the end of every gcloud")

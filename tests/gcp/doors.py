@@ -1,0 +1,116 @@
+"""What tests of access need: SSH servers on the loopback, each with a host key of its own, and a fake gcloud."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+FAKE = Path(__file__).with_name("fake_gcloud.py")
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 10) -> None:
+    """Wait until something is so."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, f"{what}: not within {seconds} s"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether something listens there."""
+    try:
+        socket.create_connection((host, port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be seen out does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Door:
+    """One SSH server of a machine."""
+
+    address: str
+    port: int
+    host_key: str
+
+    @property
+    def at(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self.address, self.port
+
+
+@contextmanager
+def sshd(folder: Path, name: str, address: str, port: int, **more: str) -> Iterator[Door]:
+    """An SSH server that lets in who has `folder`/user; commands there find its name in DOOR."""
+    for key in (name, "user"):
+        if not (folder / key).exists():
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / key], check=True)
+    # sshd wants a folder that only root may write to, and its own to be there.
+    Path("/run/sshd").mkdir(exist_ok=True)
+    options = {
+        "ListenAddress": f"{address}:{port}", "HostKey": folder / name, "AuthorizedKeysFile": folder / "user.pub",
+        "PidFile": "none", "StrictModes": "no", "UsePAM": "no", "PermitRootLogin": "prohibit-password",
+        "SetEnv": f"DOOR={name}", **more,
+    }  # fmt: skip
+    argv = [SSHD, "-D", "-e", "-f", "/dev/null", *(w for k, v in options.items() for w in ("-o", f"{k}={v}"))]
+    with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: answers(address, port), f"sshd {name}")
+            yield Door(address, port, (folder / f"{name}.pub").read_text().strip())
+        finally:
+            process.terminate()
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """The fake gcloud on PATH, and what it was called with."""
+
+    file: Path
+
+    def tell(self, **told: object) -> None:
+        """What it shall do from now on."""
+        self.file.write_text(json.dumps({"ports": {}, "mood": None, "boots": 0, **told}))
+
+    @property
+    def calls(self) -> list[dict[str, object]]:
+        """Process id and arguments of every call."""
+        log = Path(f"{self.file}.log")
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    @property
+    def running(self) -> list[int]:
+        """Those of its processes that run."""
+        return [pid for call in self.calls if lives(pid := int(str(call["pid"])))]
+
+
+def fake_gcloud(tools: Path) -> Cloud:
+    """Put it into a folder; who sets PATH and FAKE_GCLOUD (the file within) gets it."""
+    tools.mkdir(exist_ok=True)
+    wrapper = tools / "gcloud"
+    wrapper.write_text(f'#!/bin/sh\n"{sys.executable}" -I "{FAKE}" "$@"\n')  # no exec: gcloud's own is a script too
+    wrapper.chmod(0o755)
+    cloud = Cloud(tools / "told.json")
+    cloud.tell()
+    return cloud

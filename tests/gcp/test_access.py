@@ -1,0 +1,181 @@
+"""How machines without a public address are reached: by what, in which words where it fails, the same in each run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi_command import remote
+
+from cluster.config import ClusterConfig, parse
+from cluster.gcp import iap
+from cluster.roster import machines
+from components.gcp.access import Access
+from components.machine import Machine
+from tests.gcp.fake_gcloud import WORDS
+from tests.harness import Recording, deploy
+
+INSTANCE = iap.Instance(name="gone", project="my-project", zone="us-central1-a")
+
+
+def config(name: str = "small", **sections: Any) -> ClusterConfig:
+    """A cluster on Google Cloud with one node."""
+    cluster = {
+        "platform": "gcp", "name": name, "nodesets": {"cpu": {"count": 1}},
+        "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}}, **sections,
+    }  # fmt: skip
+    return parse({"gcp:project": "my-project", "gcp:zone": "us-central1-a", "hpc:cluster": cluster})
+
+
+PUBLIC = {"login": {"public": True, "count": 2}, "network": {"admin_cidrs": ["203.0.113.7/32"]}}
+
+
+def reached(of: ClusterConfig) -> list[Machine]:
+    """Its machines, each with an address of its own, and a public one where it asked for it."""
+    access = Access(of)
+    made = []
+    for number, spec in enumerate(machines(of)):
+        resource = pulumi.ComponentResource("test:Machine", spec.name)
+        node, public = spec.roles == ("node",), of.login.public and "login" in spec.roles
+        key = pulumi.Output.from_input("" if node else f"ssh-ed25519 key-of-{spec.name}")
+        address, identity = f"172.16.0.{number}", pulumi.Output.from_input(f"id-{number}")
+        way = access.reach(
+            spec, address=address, public=f"198.51.100.{number}" if public else None, instance_id=identity,
+            name=spec.name, host_key=key,
+        )  # fmt: skip
+        made.append(
+            Machine(
+                spec=spec, address=address, instance_id=identity, boot_id=identity, resource=resource, host_key=key,
+                reach=way,
+            )
+        )  # fmt: skip
+    return made
+
+
+def recorded(of: ClusterConfig, *, preview: bool = False) -> tuple[Recording, Mapping[str, Any], dict[str, Any]]:
+    """What a program registers that runs a command on each machine but the nodes: connections and summaries too."""
+
+    def program() -> None:
+        every = reached(of)
+        for machine in every:
+            if machine.spec.roles != ("node",):
+                remote.Command(f"on-{machine.spec.name}", connection=machine.connection("secret-key"), create="true")
+        pulumi.export("machines", {machine.spec.name: machine.summary for machine in every})
+
+    recording = deploy(program, preview=preview)
+    connections = {r.name: r.inputs["connection"] for r in recording.all("command:remote:Command")}
+    return recording, connections, recording.outputs["machines"]
+
+
+class TestWithoutPublicAddress:
+    def test_controller_and_login_machines_have_tunnels_of_their_own(self) -> None:
+        recording, connections, _ = recorded(config(login={"count": 2}))
+        tunnels = {instance.name: port for instance, port in recording.tunnels}
+        assert sorted(tunnels) == ["small-controller", "small-login-0", "small-login-1"]
+        assert {name: (c["host"], c["port"]) for name, c in connections.items()} == {
+            f"on-{name}": ("127.0.0.1", port) for name, port in tunnels.items()
+        }
+        assert all(c["hostKey"] == f"ssh-ed25519 key-of-{name[3:]}" for name, c in connections.items())
+        assert not any("proxy" in c for c in connections.values())
+
+    def test_a_preview_opens_none_and_shows_the_same_connection(self) -> None:
+        run, connections, _ = recorded(config())
+        preview, shown, _ = recorded(config(), preview=True)
+        assert run.tunnels
+        assert preview.tunnels == []
+        assert shown == connections
+
+    def test_first_boots_are_outlasted(self) -> None:
+        _, connections, _ = recorded(config())
+        # The provider waits 0.1 s after the first refusal, half as much again after each, 5 s at most.
+        for connection in connections.values():
+            pauses = [min(5.0, 0.1 * 1.5**n) for n in range(connection["dialErrorLimit"])]
+            assert sum(pauses) > 540
+            assert sum(pauses) + len(pauses) * connection["perDialTimeout"] < 1900
+
+    def test_outputs_say_the_way(self) -> None:
+        _, _, rows = recorded(config())
+        assert rows["small-controller"] == {
+            "address": "172.16.0.0",
+            "roles": ["controller"],
+            "host_key": "ssh-ed25519 key-of-small-controller",
+            "via": {"iap": {"instance": "small-controller", "project": "my-project", "zone": "us-central1-a"}},
+        }
+        assert rows["small-cpu-0"]["via"]["jump"]["name"] == "small-controller"
+
+    def test_ports_are_the_clusters_own_and_stay(self) -> None:
+        ports = {(name, index): iap.port(config(name), index) for name in ("small", "other") for index in range(4)}
+        assert len(set(ports.values())) == len(ports)
+        assert all(20000 <= port < 30000 for port in ports.values())
+        # Written down: another one would run every command of every cluster anew.
+        assert ports["small", 0] == 27860
+
+
+class TestPublicLogin:
+    def test_login_machines_are_reached_there_and_the_rest_through_the_first(self) -> None:
+        recording, connections, rows = recorded(config(**PUBLIC))
+        assert recording.tunnels == []
+        assert connections["on-small-login-1"]["host"] == "198.51.100.2"
+        through = connections["on-small-controller"]
+        assert (through["host"], through["hostKey"]) == ("172.16.0.0", "ssh-ed25519 key-of-small-controller")
+        proxy = through["proxy"]
+        assert (proxy["host"], proxy["user"]) == ("198.51.100.1", "root")
+        assert proxy["hostKey"] == "ssh-ed25519 key-of-small-login-0"
+        assert proxy["privateKey"] == "secret-key"
+        assert rows["small-login-0"]["address"] == "198.51.100.1"
+        assert rows["small-login-0"]["internal"] == "172.16.0.1"
+        assert "via" not in rows["small-login-0"]
+        assert rows["small-controller"]["via"] == {
+            "jump": {
+                "name": "small-login-0", "address": "198.51.100.1", "host_key": "ssh-ed25519 key-of-small-login-0",
+            }
+        }  # fmt: skip
+
+    def test_a_controller_that_is_the_login_machine_is_the_entrance(self) -> None:
+        alone = {**PUBLIC, "login": {"on": "controller", "public": True}}
+        _, connections, rows = recorded(config(**alone))
+        assert list(connections) == ["on-small-controller"]
+        assert connections["on-small-controller"]["host"] == "198.51.100.0"
+        assert rows["small-cpu-0"]["via"]["jump"]["name"] == "small-controller"
+
+
+def test_the_program_logs_in_to_no_node() -> None:
+    def program() -> None:
+        node = next(m for m in reached(config()) if m.spec.roles == ("node",))
+        with pytest.raises(ValueError, match="does not log in"):
+            node.connection("secret-key")
+        pulumi.export("tried", True)
+
+    assert deploy(program).outputs == {"tried": True}
+
+
+def test_local_machines_have_the_connections_that_they_had() -> None:
+    recording = deploy("dev")
+    connection = recording.one("dev-controller-configure").inputs["connection"]
+    assert sorted(connection) == ["dialErrorLimit", "host", "hostKey", "perDialTimeout", "port", "privateKey", "user"]
+    assert (connection["host"], connection["port"], connection["dialErrorLimit"]) == ("10.77.0.2", 22, 10)
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("mood", "todo"),
+        [
+            ("login", "Log in with: gcloud auth login"),
+            ("denied", "Needed in project my-project: roles/iap.tunnelResourceAccessor"),
+            ("missing", "project my-project has no such machine in us-central1-a"),
+            ("booting", "a firewall does not let 35.235.240.0/20 in at tcp:22"),
+        ],
+    )
+    def test_what_gcloud_says_becomes_what_to_do(self, mood: str, todo: str) -> None:
+        words = iap.explain(WORDS[mood], INSTANCE)
+        assert words.startswith("gone: ")
+        assert todo in words
+        assert "\n" not in words
+        assert "(gcloud." not in words
+
+    def test_only_a_machine_that_boots_is_waited_for(self) -> None:
+        assert [mood for mood, words in WORDS.items() if iap.being_made(words)] == ["booting"]
+
+    def test_what_nobody_foresaw_is_passed_on(self) -> None:
+        assert iap.explain("ERROR: (gcloud.x) A new one.\n", INSTANCE) == "gone: gcloud opened no tunnel: A new one."
+        assert iap.explain("", INSTANCE).endswith("it said nothing")

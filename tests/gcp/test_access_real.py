@@ -1,0 +1,169 @@
+"""Access for real: SSH servers with host keys of their own behind a login machine, and behind a gcloud that relays."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import remote
+from cli.cluster import Cluster, from_outputs
+from cluster.gcp import iap
+from tests.gcp.doors import Cloud, Door
+
+INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def entered(folder: Path, doors: dict[str, Door], cloud: Cloud) -> Callable[..., Cluster]:
+    """Makes the cluster as its outputs describe it, with these differences in rows.
+
+    Its machines listen at another port than 22, which may be taken here.
+    """
+    ssh = cloud.file.with_name("ssh")
+    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -o Port={doors["jump"].port} "$@"\n')
+    ssh.chmod(0o755)
+
+    def make(*, proxied: bool = False, **other: dict[str, Any]) -> Cluster:
+        through: dict[str, Any] = {"jump": {"name": "small-login-0"}}
+        if proxied:
+            through = {"iap": {"instance": INSTANCE.name, "project": INSTANCE.project, "zone": INSTANCE.zone}}
+        rows = {
+            "small-login-0": {"address": doors["jump"].address, "roles": ["login"], "host_key": doors["jump"].host_key},
+            "small-controller": {
+                "address": doors["target"].address, "roles": ["controller"], "host_key": doors["target"].host_key,
+                "via": through,
+            },
+            "small-cpu-0": {
+                "address": doors["node"].address, "roles": ["node"], "host_key": "",
+                "via": {"jump": {"name": "small-controller"}},
+            },
+        }  # fmt: skip
+        for name, changes in other.items():
+            rows[f"small-{name}"] |= changes
+        key = (folder / "user").read_text()
+        outputs = {"cluster": "small", "machines": rows, "admin_key": key, "users": [], "login": "small-login-0"}
+        return from_outputs("small", outputs)
+
+    return make
+
+
+def ask(cluster: Cluster, *names: str, line: str = "echo $DOOR", seconds: float = 10) -> dict[str, tuple[int, str]]:
+    """Exit code and words of a line on these machines."""
+    asked = [cluster.machines[f"small-{name}"] for name in names]
+    answers = remote.gather(asked, cluster.admin_key, line, seconds=seconds)
+    return {name.removeprefix("small-"): (done.code, done.out + done.err) for name, done in answers.items()}
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str, str]], None]:
+    """Has the controller tell these host keys of nodes, as its set-up does."""
+
+    def tell(keys: dict[str, str]) -> None:
+        told = tmp_path / "told-keys"
+        told.write_text(json.dumps(keys))
+        monkeypatch.setattr("cli.way._HOST_KEYS", f"test $DOOR = target && cat {told}")
+
+    return tell
+
+
+class TestThroughALoginMachine:
+    def test_each_answers_for_itself(self, entered: Callable[..., Cluster]) -> None:
+        found = ask(entered(), "login-0", "controller")
+        assert found == {"login-0": (0, "jump\n"), "controller": (0, "target\n")}
+
+    def test_another_key_of_the_machine_is_refused(self, entered: Callable[..., Cluster], doors: dict) -> None:
+        code, words = ask(entered(controller={"host_key": doors["jump"].host_key}), "controller")["controller"]
+        assert code == remote.UNREACHED
+        assert "Host key verification failed" in words
+
+    def test_another_key_of_the_login_machine_is_refused(self, entered: Callable[..., Cluster], doors: dict) -> None:
+        found = ask(entered(**{"login-0": {"host_key": doors["target"].host_key}}), "controller", "cpu-0")
+        assert {code for code, _ in found.values()} == {remote.UNREACHED}
+        assert found["controller"][1] == "small-login-0, which leads there: Host key verification failed."
+        assert "small-controller does not tell its host key" in found["cpu-0"][1]
+
+    def test_one_connection_serves_many_and_none_is_left(self, entered: Callable[..., Cluster]) -> None:
+        cluster = entered()
+        machine = cluster.machines["small-controller"]
+        with remote.connected([machine], cluster.admin_key) as argv:
+            came = [
+                subprocess.Popen(
+                    argv(machine, "echo $DOOR; exec cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                )
+                for _ in range(3)
+            ]
+            firsts = [process.stdout.readline() for process in came if process.stdout]
+            for process in came:
+                process.communicate()
+        assert firsts == ["target\n"] * 3
+        assert list(Path("/tmp").glob(f"hpc-gate-{os.getpid()}-*")) == []  # noqa: S108
+
+    def test_a_machine_that_is_down_is_told_from_one_that_leads_to_it(self, entered: Callable[..., Cluster]) -> None:
+        code, words = ask(entered(controller={"address": "127.85.0.9"}), "controller")["controller"]
+        assert code == remote.UNREACHED
+        assert words == "small-login-0 gets no connection to it at 127.85.0.9"
+
+
+class TestNodes:
+    def test_the_key_that_a_node_told_is_pinned(
+        self, entered: Callable[..., Cluster], board: Callable, doors: dict
+    ) -> None:
+        board({"small-cpu-0": doors["node"].host_key})
+        assert ask(entered(), "cpu-0") == {"cpu-0": (0, "node\n")}
+        board({"small-cpu-0": doors["jump"].host_key})
+        code, words = ask(entered(), "cpu-0")["cpu-0"]
+        assert code == remote.UNREACHED
+        assert "Host key verification failed" in words
+
+    def test_one_that_told_none_is_not_entered(self, entered: Callable[..., Cluster], board: Callable) -> None:
+        board({})
+        assert ask(entered(), "cpu-0")["cpu-0"] == (
+            remote.UNREACHED,
+            "its host key is not known: it has told nothing on the board, so it has not joined",
+        )
+
+
+class TestThroughGoogle:
+    def test_machines_and_nodes_behind_them(
+        self, entered: Callable[..., Cluster], cloud: Cloud, board: Callable, doors: dict
+    ) -> None:
+        cloud.tell(ports={INSTANCE.name: doors["target"].at})
+        board({"small-cpu-0": doors["node"].host_key})
+        found = ask(entered(proxied=True), "controller", "cpu-0")
+        assert found == {"controller": (0, "target\n"), "cpu-0": (0, "node\n")}
+        assert len(cloud.calls) == 2, "one for the controller itself, one for all that lie behind it"
+
+    @pytest.mark.parametrize(
+        ("mood", "todo"),
+        [
+            ("login", "gcloud auth login"),
+            ("denied", iap.ROLE),
+            ("missing", "no such machine"),
+            ("booting", iap.SOURCES),
+        ],
+    )
+    def test_where_gcloud_opens_none_it_says_what_to_do(
+        self, entered: Callable[..., Cluster], cloud: Cloud, mood: str, todo: str
+    ) -> None:
+        cloud.tell(mood=mood, boots=9)
+        code, words = ask(entered(proxied=True), "controller")["controller"]
+        assert code == remote.UNREACHED
+        assert todo in words
+
+    def test_without_gcloud_it_says_what_to_install(
+        self, entered: Callable[..., Cluster], cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        cluster, alone = entered(proxied=True), tmp_path / "alone"
+        alone.mkdir()
+        for name in ("ssh", "sh"):
+            (alone / name).symlink_to(str(shutil.which(name)))
+        monkeypatch.setenv("PATH", str(alone))
+        code, words = ask(cluster, "controller")["controller"]
+        assert code == remote.UNREACHED
+        assert words.startswith("there is no gcloud here")
