@@ -1,5 +1,6 @@
 """The way out for machines without a public address."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -20,6 +21,7 @@ class NatArgs:
 
     config: ClusterConfig
     network: pulumi.Input[str]
+    after: Sequence[pulumi.Resource] = ()
 
 
 class Nat(pulumi.ComponentResource):
@@ -32,7 +34,7 @@ class Nat(pulumi.ComponentResource):
         super().__init__("hpc:gcp:Nat", name, {}, opts)
         config = args.config
         region = place(config).region
-        child = pulumi.ResourceOptions(parent=self)
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
         public = [
             compute.Address(
                 f"{name}-address-{index}",

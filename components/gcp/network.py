@@ -98,7 +98,7 @@ class Network(pulumi.ComponentResource):
         if self._config.network.nat:
             nat = Nat(
                 f"{self._name}-nat",
-                NatArgs(config=self._config, network=network.id),
+                NatArgs(config=self._config, network=network.id, after=self._after),
                 opts=pulumi.ResourceOptions(parent=self),
             )
             self.ready += nat.ready

@@ -16,7 +16,11 @@ def graph(recording: Recording) -> str:
             "parent": names.get(one.parent, ""),
             **({"protect": True} if one.request.protect else {}),
             **({"ignore_changes": sorted(one.request.ignoreChanges)} if one.request.ignoreChanges else {}),
-            **({"after": sorted(names[urn] for urn in one.request.dependencies)} if one.request.dependencies else {}),
+            **(
+                {"after": sorted(urn.rpartition("::")[2] for urn in one.request.dependencies)}
+                if one.request.dependencies
+                else {}
+            ),
             "inputs": one.inputs,
         }
         for one in recording.resources

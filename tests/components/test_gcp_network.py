@@ -162,9 +162,7 @@ class TestServices:
         service = recording.one("compute")
         made_after = [one for one in recording.resources if one.custom and one is not service]
         assert made_after
-        assert all(
-            recording.waits_for(one, service) for one in made_after if not one.name.startswith("cloud-network-nat-addr")
-        )
+        assert all(recording.waits_for(one, service) for one in made_after)
 
 
 class TestExisting:
