@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cluster.config.consequence import Consequence, nothing, refused
-from cluster.config.verdicts import image, machines, storage
+from cluster.config.verdicts import asking, image, storage
 from cluster.config.verdicts.verdict import Verdict
 
 _PLACE = refused("everything that the stack made is there, with its data")
@@ -44,24 +44,25 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     "storage.filestore.mount": refused("jobs, and links between files, know the share by its place: put it back"),
     "storage.filestore.tier": refused("the share would be deleted with every file in it, and made anew: put it back"),
     "storage.filestore.size_gb": storage.capacity,
-    "storage.buckets.*": storage.bucket,
+    "storage.buckets.*": image.or_image(storage.bucket),
     **{f"storage.buckets.*.{key}": storage.bucket for key in ("mount", "read_only", "cache")},
     "image.bake": image.system,
     "image.name": image.system,
     "image.provision.*": image.system,
     **{f"image.provision.*.{key}": image.system for key in ("file", "url", "text", "sha256")},
-    **{f"image.builder.{key}": _BUILDER for key in ("machine_type", "size_gb", "minutes")},
-    "controller.disk.type": machines.controller_machine,
-    "controller.disk.size_gb": machines.controller_machine,
-    "controller.capacity": machines.controller_machine,
+    **{f"image.builder.{key}": _BUILDER for key in ("machine_type", "minutes")},
+    "image.builder.size_gb": image.system,
+    "controller.disk.type": asking.controller,
+    "controller.disk.size_gb": asking.controller,
+    "controller.capacity": asking.controller,
     "controller.state_disk.type": refused("Slurm's state, job records and home folders are on it: put it back"),
     "controller.state_disk.size_gb": storage.state_disk,
-    "login.disk.type": machines.login_machine,
-    "login.disk.size_gb": machines.login_machine,
-    "login.capacity": machines.login_machine,
+    "login.disk.type": asking.login,
+    "login.disk.size_gb": asking.login,
+    "login.capacity": asking.login,
     "login.public": nothing("addresses come or go while the machines run; sessions through them end"),
-    "nodesets.*.disk.type": machines.node_machine,
-    "nodesets.*.disk.size_gb": machines.node_machine,
-    "nodesets.*.capacity": machines.node_machine,
+    "nodesets.*.disk.type": asking.node,
+    "nodesets.*.disk.size_gb": asking.node,
+    "nodesets.*.capacity": asking.node,
 }  # fmt: skip
 """By pattern, as `cluster.config.effects.TABLE`, which takes it in."""

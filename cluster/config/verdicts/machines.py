@@ -48,15 +48,11 @@ def node_machine(edit: Edit) -> Consequence:
     """Another machine type, or other GPUs: a nodeset's machines."""
     if _moves(edit):
         return nodes_on(edit)
-    nodes = tuple(n for n in roster.node_names(edit.before, edit.name) if n in roster.node_names(edit.after, edit.name))
+    nodes = staying(edit)
     old, new = (config.nodesets[edit.name] for config in (edit.before, edit.after))
-    anew = names(nodes)
     gpus = [roster.nodeset_gpu(config, one) for config, one in ((edit.before, old), (edit.after, new))]
     if edit.after.platform != "local" or gpus[0] != gpus[1]:
-        return replace(
-            f"{anew} is made anew; each node takes no new jobs until then, and its jobs finish before it goes",
-            who_is_there(nodes),
-        )
+        return nodes_anew(nodes)
     if roster.sizes(edit.before, old) != roster.sizes(edit.after, new):
         return _reshaped(nodes)
     return nothing("the machines are of the same size")
@@ -123,7 +119,9 @@ def controller_machine(edit: Edit) -> Consequence:
     """The controller's machine type."""
     hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
     kinds = [roster.machines(config)[0] for config in (edit.before, edit.after)]
-    if edit.after.platform != "local" or kinds[0].gpu != kinds[1].gpu:
+    if edit.after.platform != "local":
+        return controller_anew(edit, "the controller is stopped, and started as the other type")
+    if kinds[0].gpu != kinds[1].gpu:
         return controller_anew(edit)
     if hosted:
         return _reshaped(roster.node_names(edit.after, hosted[0]))
@@ -139,7 +137,7 @@ def logins(edit: Edit) -> Consequence:
     gone = sorted(old - new)
     if not gone:
         return nothing("jobs and people who are logged in are left alone")
-    return _logins_go(gone, "is removed")
+    return logins_go(gone, "is removed")
 
 
 @among(Effect.NOTHING, Effect.REPLACE)
@@ -152,7 +150,8 @@ def login_machine(edit: Edit) -> Consequence:
     anew = [n for n in old if n in new and (edit.after.platform != "local" or old[n].gpu != new[n].gpu)]
     if not anew:
         return nothing("on this platform a machine type says what Slurm schedules by; login machines run no jobs")
-    return _logins_go(anew, "is made anew")
+    # A cloud's machine is stopped and started, and keeps its disk.
+    return logins_go(anew, "is made anew" if edit.after.platform == "local" else "is stopped and started")
 
 
 def _moves(edit: Edit) -> bool:
@@ -176,7 +175,21 @@ def _reshaped(nodes: tuple[str, ...]) -> Consequence:
     )
 
 
-def _logins_go(gone: list[str], how: str) -> Consequence:
+def staying(edit: Edit) -> tuple[str, ...]:
+    """Nodes of the nodeset that are there before and after."""
+    return tuple(n for n in roster.node_names(edit.before, edit.name) if n in roster.node_names(edit.after, edit.name))
+
+
+def nodes_anew(nodes: tuple[str, ...]) -> Consequence:
+    """Nodes whose machines can't be changed into what they are to be."""
+    return replace(
+        f"{names(nodes)} is made anew; each node takes no new jobs until then, and its jobs finish before it goes",
+        who_is_there(nodes),
+    )
+
+
+def logins_go(gone: list[str], how: str) -> Consequence:
+    """Login machines that people may be on."""
     return replace(
         f"{names(gone)} {how}: sessions there end, with the interactive jobs (srun, salloc) begun in them; batch "
         "jobs run on",

@@ -20,8 +20,8 @@ _DATABASE_LOST = (
     "are lost unless they are saved first"
 )
 _RECORDS_STAY = (
-    "the controller is made anew; Slurm's state, job records, /opt/apps and home folders are on its state disk and "
-    "stay, and jobs on other machines run on, though they wait for files that are there"
+    "Slurm's state, job records, /opt/apps and home folders are on its state disk and stay; jobs on other machines run "
+    "on, and wait for files that are there"
 )
 _SAVE_RECORDS = "./hpc accounting backup {stack}"
 
@@ -46,8 +46,10 @@ def who_is_there(nodes: Iterable[str]) -> str:
     return f"./hpc ssh {{stack}} controller -- squeue --nodelist='{names(nodes)}'"
 
 
-def controller_anew(edit: Edit, first: str = "") -> Consequence:
-    """What the controller takes with it when it is made anew; `first` is said before."""
+def controller_anew(edit: Edit, how: str = "the controller is made anew") -> Consequence:
+    """What the controller takes with it when it goes, and what stays."""
     if edit.after.platform == "local":
-        return replace(first + _DATABASE_LOST, _SAVE_RECORDS)
-    return replace(first + _RECORDS_STAY)
+        return replace(_DATABASE_LOST, _SAVE_RECORDS)
+    hosted = any(section.on for section in edit.before.nodesets.values())
+    own = "; jobs on the controller itself end" if hosted else ""
+    return replace(f"{how}: {_RECORDS_STAY}{own}")

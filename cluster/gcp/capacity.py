@@ -1,0 +1,155 @@
+"""How Compute Engine is asked for machines: one class for each way, and what each way means in the API's own words.
+
+A way is one of five classes, each with what it alone can take, so that a mixture (spot machines from a reservation, a
+placement beside one) can't be written down, let alone sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cluster.config.rules.partitions import minutes
+
+if TYPE_CHECKING:
+    from cluster.config.capacity import BasicCapacity, Capacity
+
+Model = Literal["STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"]
+Maintenance = Literal["MIGRATE", "TERMINATE"]
+End = Literal["STOP", "DELETE"]
+
+RESERVATION_KEY = "compute.googleapis.com/reservation-name"
+"""Key by which a machine names its reservation (cloud.google.com/compute/docs/instances/reservations-consume)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affinity:
+    """Which reservation a machine takes its capacity from."""
+
+    type: Literal["SPECIFIC_RESERVATION", "NO_RESERVATION"]
+    values: tuple[str, ...] = ()
+    """The reservation's name, with its project where that is another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduling:
+    """What Compute Engine is told of a machine's life, in its own words."""
+
+    model: Model
+    on_host_maintenance: Maintenance
+    automatic_restart: bool
+    """Whether a machine that Compute Engine itself ended (not a preemption) is started again."""
+    end: End | None = None
+    """What becomes of it when Compute Engine takes it back."""
+    seconds: int | None = None
+    """How long it may run."""
+    affinity: Affinity | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDemand:
+    """At the list price, for as long as wanted."""
+
+    max_distance: int | None = None
+    """Network hops between two machines at most, where they are to be close; None: wherever there is room."""
+
+    def scheduling(self, *, migrates: bool) -> Scheduling:
+        """`migrates`: whether the machine can move to another host while it runs."""
+        # Machines of a compact placement can't move: they would leave it.
+        moves = migrates and self.max_distance is None
+        return Scheduling(
+            model="STANDARD", on_host_maintenance="MIGRATE" if moves else "TERMINATE", automatic_restart=True
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """At a low price, and taken back at any time, with 30 seconds' notice."""
+
+    max_distance: int | None = None
+    """As for OnDemand."""
+
+    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - the same for every machine
+        """`migrates` is without meaning: these never move."""
+        # Stopped, not deleted: a static node keeps its name, disk and place in the state, is DOWN in Slurm while it is
+        # away, and joins again by itself once it is started.
+        return Scheduling(model="SPOT", on_host_maintenance="TERMINATE", automatic_restart=False, end="STOP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reserved:
+    """From a reservation, which brings its own placement."""
+
+    name: str
+    """Name, or projects/PROJECT/reservations/NAME where another project shares it."""
+
+    def scheduling(self, *, migrates: bool) -> Scheduling:
+        """`migrates`: whether the machine can move to another host while it runs."""
+        return Scheduling(
+            model="STANDARD",
+            on_host_maintenance="MIGRATE" if migrates else "TERMINATE",
+            automatic_restart=True,
+            affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flex:
+    """By Dynamic Workload Scheduler's flex start: waited for, then held for a time."""
+
+    seconds: int
+
+    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - the same for every machine
+        """`migrates` is without meaning: these never move."""
+        return Scheduling(
+            model="FLEX_START",
+            on_host_maintenance="TERMINATE",
+            automatic_restart=False,
+            end="DELETE",
+            seconds=self.seconds,
+            # Its capacity is the scheduler's: a request that could also take a reservation's is refused.
+            affinity=Affinity(type="NO_RESERVATION"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calendar:
+    """From a future reservation in calendar mode; the machines end with it."""
+
+    name: str
+    """Name of the reservation that it becomes."""
+
+    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - the same for every machine
+        """`migrates` is without meaning: these never move."""
+        return Scheduling(
+            model="RESERVATION_BOUND",
+            on_host_maintenance="TERMINATE",
+            automatic_restart=True,
+            end="DELETE",
+            affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
+        )
+
+
+Way = OnDemand | Spot | Reserved | Flex | Calendar
+"""One way of asking for machines."""
+
+
+def of_machine(capacity: BasicCapacity | None) -> OnDemand | Spot:
+    """How the controller or a login machine is asked for."""
+    return Spot() if capacity is not None and capacity.spot else OnDemand()
+
+
+def of_nodes(capacity: Capacity | None) -> Way:
+    """How the nodes of a nodeset are asked for; they were parsed, so exactly one way is given."""
+    if capacity is None:
+        return OnDemand()
+    hops = capacity.placement.max_distance if capacity.placement else None
+    if capacity.spot:
+        return Spot(max_distance=hops)
+    if capacity.reservation:
+        return Reserved(name=capacity.reservation)
+    if capacity.flex:
+        return Flex(seconds=int(minutes(capacity.flex.max_run) * 60))
+    if capacity.calendar:
+        return Calendar(name=capacity.calendar)
+    return OnDemand(max_distance=hops)
