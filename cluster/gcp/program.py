@@ -39,7 +39,19 @@ class Step:
 
 def step(name: str, parameters: Mapping[str, str]) -> Step:
     """The step of that name in scripts/image."""
-    return _step(name, _read(f"{name}.sh"), parameters)
+    return of_text(name, _read(f"{name}.sh"), parameters)
+
+
+def of_text(name: str, text: str, parameters: Mapping[str, str]) -> Step:
+    """A step with this text, which begins with #!."""
+    whole = hashlib.sha256()
+    library = _read("library.sh")
+    for part in (text, library):
+        whole.update(part.encode() + b"\0")
+    named = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text + library))
+    for key in sorted(named & set(parameters)):
+        whole.update(f"{key}={parameters[key]}\0".encode())
+    return Step(name=name, text=text, hash=whole.hexdigest()[:16])
 
 
 def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]) -> list[Step]:
@@ -56,7 +68,7 @@ def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]
             text = one.text
         else:
             text = read_script(str(one.file), ("image", "provision", index, "file"), folder, findings)
-        found.append(_step(f"70.{index:02d}-{one.name}", text, parameters))
+        found.append(of_text(f"70.{index:02d}-{one.name}", text, parameters))
     if findings:
         raise ConfigError(findings)
     return found
@@ -99,17 +111,6 @@ def check_size(text: str) -> None:
                 )
             ]
         )
-
-
-def _step(name: str, text: str, parameters: Mapping[str, str]) -> Step:
-    whole = hashlib.sha256()
-    library = _read("library.sh")
-    for part in (text, library):
-        whole.update(part.encode() + b"\0")
-    named = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text + library))
-    for key in sorted(named & set(parameters)):
-        whole.update(f"{key}={parameters[key]}\0".encode())
-    return Step(name=name, text=text, hash=whole.hexdigest()[:16])
 
 
 def _fetching(url: str, sha256: str) -> str:

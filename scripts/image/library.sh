@@ -50,24 +50,21 @@ apt_get() {
 # refresh: fetch the lists of packages, once for each set of sources and boot.
 refresh() {
     local mark=/run/hpc-apt-lists wanted
-    wanted=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | sha256sum)
+    wanted=$(find /etc/apt/sources.list /etc/apt/sources.list.d -type f -exec cat {} + 2>/dev/null | sha256sum || true)
     [[ -f $mark && $(<"$mark") == "$wanted" ]] && return 0
     apt_get update
     printf '%s' "$wanted" >"$mark"
 }
 
-# packages [--recommends] NAME[=VERSION]...: have them installed. Nothing that they bring is started: a daemon of an image
-# has neither its settings nor its key, and one that ran on the builder would leave its state to every machine.
+# packages NAME[=VERSION]...: have them installed, and nothing removed for it.
+# Nothing that they bring is started: a daemon of an image has neither its settings nor its key, and one that ran on the
+# builder would leave its state to every machine.
 packages() {
-    local recommends=--no-install-recommends status=0
-    if [[ $1 == --recommends ]]; then
-        recommends=--install-recommends
-        shift
-    fi
+    local status=0
     refresh
     put /usr/sbin/policy-rc.d 0755 <<<$'#!/bin/sh\nexit 101'
     dpkg --force-confdef --force-confold --configure -a || status=$?
-    apt_get install --allow-downgrades --allow-change-held-packages "$recommends" "$@" || status=$?
+    apt_get install --no-remove --no-install-recommends --allow-downgrades --allow-change-held-packages "$@" || status=$?
     rm -f /usr/sbin/policy-rc.d
     [[ $status == 0 ]] || die "apt-get could not install $*"
 }

@@ -1,0 +1,175 @@
+"""Steps of an image on a real machine, twice: those whose packages a machine without a way out can be given.
+
+Its apt has one source: a folder with packages made here, empty but for a daemon that would start if it were let to.
+"""
+
+import base64
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.gcp.program import LOG, ROOT, program, step
+from tests.local.real import RealStack
+
+pytestmark = pytest.mark.e2e
+
+STEPS = ("10-updates", "18-nfs", "28-aperture", "50-localssd", "52-limits", "54-network", "56-hostname")
+PACKAGES = r"""
+set -eu
+mkdir -p /root/repository
+for name in google-guest-agent mdadm nfs-common nfs-kernel-server; do
+    folder=/root/made/$name
+    mkdir -p "$folder/DEBIAN" "$folder/lib/systemd/system" "$folder/usr/lib/hpc-test"
+    touch "$folder/usr/lib/hpc-test/$name"
+    printf 'Package: %s\nVersion: 9:1.0\nArchitecture: all\nMaintainer: Tests <tests@localhost>\nDescription: a test\n' \
+        "$name" >"$folder/DEBIAN/control"
+    if [ "$name" = nfs-kernel-server ]; then
+        printf '[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' \
+            >"$folder/lib/systemd/system/$name.service"
+        printf '#!/bin/sh\ndeb-systemd-helper enable %s.service\ndeb-systemd-invoke start %s.service\n' "$name" \
+            "$name" >"$folder/DEBIAN/postinst"
+        chmod 755 "$folder/DEBIAN/postinst"
+    fi
+    dpkg-deb --build --root-owner-group "$folder" /root/repository >/dev/null
+    file=${name}_1.0_all.deb
+    printf '%s\nFilename: ./%s\nSize: %s\nSHA256: %s\n\n' "$(cat "$folder/DEBIAN/control")" "$file" \
+        "$(stat -c %s "/root/repository/$file")" "$(sha256sum "/root/repository/$file" | cut -d' ' -f1)" \
+        >>/root/repository/Packages
+done
+printf 'SHA256:\n %s %s Packages\n' "$(sha256sum /root/repository/Packages | cut -d' ' -f1)" \
+    "$(stat -c %s /root/repository/Packages)" >/root/repository/Release
+# A rehearsal's image lacks what no machine of it needs, and apt would take away what depends on that.
+sed -i -E '/^(Pre-)?Depends:/d' /var/lib/dpkg/status
+rm -f /etc/apt/sources.list.d/*
+echo 'deb [trusted=yes] file:/root/repository ./' >/etc/apt/sources.list
+apt-get -qq update
+apt-get -qq install google-guest-agent >/dev/null
+apt-mark manual $(dpkg-query --show --showformat='${Package} ') >/dev/null
+"""
+SEEN = "find /etc /usr/local/lib/hpc -type f -newermt 2000-01-01 -exec stat -c '%n %a %Y' {} + | sort | sha256sum"
+
+
+@pytest.fixture(scope="module")
+def stack(
+    real_root: Path,
+    real_images: Path,
+    digest: str,
+    free_networks: Iterator[ipaddress.IPv4Network],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RealStack]:
+    """A machine on which the steps have been run once."""
+    made = RealStack(
+        real_root, real_images, digest, "tj", next(free_networks), RealStack.keygen(tmp_path_factory.mktemp("key"))
+    )
+    made.up(made.machine("m0"))
+    made.ssh("m0", PACKAGES)
+    give(made, *STEPS)
+    made.ssh("m0", "bash /root/install")
+    yield made
+    made.down()
+
+
+def give(stack: RealStack, *names: str) -> None:
+    """Put a program of these steps on the machine."""
+    known = {"BAKE": "1"}
+    text = base64.b64encode(program("test", [step(name, known) for name in names], known).encode()).decode()
+    stack.ssh("m0", f"echo {text} | base64 -d >/root/install")
+
+
+def test_all_ran_and_a_second_time_changes_nothing(stack: RealStack) -> None:
+    assert stack.ssh("m0", f"cat {ROOT}/state") == "done"
+    before = stack.ssh("m0", SEEN)
+    stack.ssh("m0", f"rm -r {ROOT}/done {LOG} && bash /root/install")
+    assert "step 7 of 7: hostname" in stack.ssh("m0", f"cat {LOG}")
+    assert "wrote" not in stack.ssh("m0", f"grep -v policy-rc.d {LOG}")
+    assert stack.ssh("m0", SEEN) == before
+
+
+def test_nothing_is_updated_by_itself(stack: RealStack) -> None:
+    assert stack.ssh("m0", "apt-mark showhold").split() == ["google-guest-agent"]
+    assert stack.ssh("m0", "systemctl is-enabled apt-daily.timer apt-daily-upgrade.timer || true").split() == [
+        "masked",
+        "masked",
+    ]
+    assert 'Unattended-Upgrade "0"' in stack.ssh("m0", "apt-config dump APT::Periodic")
+
+
+def test_daemons_of_packages_are_neither_started_nor_left_forbidden(stack: RealStack) -> None:
+    assert stack.ssh("m0", "dpkg-query -W -f '${db:Status-Status}' nfs-kernel-server") == "installed"
+    assert stack.ssh("m0", "systemctl is-active nfs-kernel-server; systemctl is-enabled nfs-kernel-server; true") == (
+        "inactive\ndisabled"
+    )
+    assert stack.ssh("m0", "ls /usr/sbin/policy-rc.d 2>/dev/null || true") == ""
+
+
+def test_the_name_is_written_at_a_boot(stack: RealStack) -> None:
+    stack.ssh("m0", "echo builder >/etc/hostname; systemctl restart hpc-hostname")
+    assert stack.ssh("m0", "cat /etc/hostname") == "m0"
+
+
+class TestLocalSsd:
+    def test_a_machine_without_any_boots_and_points_nowhere(self, stack: RealStack) -> None:
+        stack.ssh("m0", "mkdir -p /etc/enroot/enroot.conf.d; echo x >/etc/enroot/enroot.conf.d/50-localssd.conf")
+        stack.ssh("m0", "systemctl restart hpc-localssd")
+        assert stack.ssh("m0", "systemctl is-active hpc-localssd") == "active"
+        assert stack.ssh("m0", "cat /etc/enroot/enroot.conf.d/50* /run/hpc/docker.env 2>/dev/null || true") == ""
+
+    def test_disks_are_joined_mounted_for_everybody_and_used(self, stack: RealStack) -> None:
+        # mdadm, mkfs and mount as they are called: the machine has no disk of its own, but a file system in memory.
+        stand_ins = r"""
+            mkdir -p /root/bin /dev/md
+            printf '#!/bin/sh\necho mdadm "$@" >>/root/calls\n[ "$1" = --create ] && touch "$2"\n' >/root/bin/mdadm
+            printf '#!/bin/sh\necho mkfs "$@" >>/root/calls\n' >/root/bin/mkfs.ext4
+            printf '#!/bin/sh\necho mount "$@" >>/root/calls\nexec /bin/mount -t tmpfs hpc "$4"\n' >/root/bin/mount
+            chmod +x /root/bin/*
+            export PATH=/root/bin:$PATH HPC_SSDS='/dev/zero /dev/null'
+            /usr/local/lib/hpc/image/localssd && /usr/local/lib/hpc/image/localssd"""
+        stack.ssh("m0", stand_ins)
+        array = "--name=localssd --homehost=any --level=0 --raid-devices=2 --force --run"
+        assert stack.ssh("m0", "cat /root/calls").splitlines() == [
+            "mdadm --assemble --quiet /dev/md/localssd /dev/zero /dev/null",
+            f"mdadm --create /dev/md/localssd {array} /dev/zero /dev/null",
+            "mkfs -q -F -m 0 /dev/md/localssd",
+            "mount -o discard,defaults /dev/md/localssd /mnt/localssd",
+        ]
+        assert stack.ssh("m0", "stat -c %a /mnt/localssd; cat /run/hpc/docker.env") == (
+            "1777\nHPC_DOCKER=--data-root=/mnt/localssd/docker"
+        )
+        assert "ENROOT_DATA_PATH /mnt/localssd/${UID}/enroot/data" in stack.ssh("m0", "cat /etc/enroot/enroot.conf.d/*")
+
+
+class TestApertures:
+    DEVICES = r"""
+        rm -rf /root/pci /root/shown; mkdir -p /root/shown
+        for n in 1 2; do
+            mkdir -p /root/pci/$n; echo 0x1ae0 >/root/pci/$n/vendor; echo 0x0084 >/root/pci/$n/device
+        done
+        mkdir -p /root/pci/9; echo 0x10de >/root/pci/9/vendor; echo 0x2330 >/root/pci/9/device
+        for n in {}; do mkdir -p /root/shown/$n; touch /root/shown/$n/resource0; done
+        export HPC_PCI=/root/pci HPC_APERTURES=/root/shown HPC_SECONDS=0
+        /usr/local/lib/hpc/image/wait-for-apertures 2>&1; echo $?"""
+
+    def test_slurmd_starts_at_once_where_there_are_none_and_where_all_are_shown(self, stack: RealStack) -> None:
+        assert stack.ssh("m0", "/usr/local/lib/hpc/image/wait-for-apertures; echo $?") == "0"
+        assert stack.ssh("m0", self.DEVICES.format("1 2")) == "0"
+
+    def test_it_fails_in_a_way_that_systemd_tries_again_where_one_is_not(self, stack: RealStack) -> None:
+        assert stack.ssh("m0", self.DEVICES.format("1")).splitlines() == [
+            "1 of 2 aperture devices are in /root/shown: jobs on several nodes would run slowly over plain TCP",
+            "255",
+        ]
+
+
+def test_the_clean_up_leaves_nothing_that_clones_would_share(stack: RealStack) -> None:
+    give(stack, "95-clean-up")
+    keys = "mkdir -p /root/kept && cp -p /etc/ssh/ssh_host_* /etc/machine-id /root/.ssh/authorized_keys /root/kept"
+    back = "cd /root/kept && cp -p ssh_host_* /etc/ssh && cp machine-id /etc && cp -p authorized_keys /root/.ssh"
+    looked = (
+        "bash /root/install; ls /etc/ssh/ssh_host_* /etc/hostname /etc/munge/munge.key /root/.ssh/authorized_keys "
+        "/var/tmp/hpc 2>/dev/null; stat -c %s /etc/machine-id; find /var/lib/apt/lists -type f | wc -l"
+    )
+    # The keys by which we got in are put back before this login ends.
+    assert stack.ssh("m0", f"{keys}; {looked}; {back}").split() == ["0", "0"]
+    assert stack.ssh("m0", f"cat {ROOT}/state") == "done"
