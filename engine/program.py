@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 import linecache
 import os
 import re
@@ -17,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from engine.errors import EngineError, ProgramError
+from engine.hurried import hurried, replaced
 from engine.project import Project
 from engine.run import Run
 from engine.values import Value
@@ -91,7 +91,7 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     loop.set_default_executor(_Inline() if run_.dry else _Threads())
     sys.argv = [str(project.main)]
     try:
-        with _hurried() if run_.dry else _sources_as_read():
+        with hurried() if run_.dry else _sources_as_read():
             loop.run_until_complete(run_in_stack(lambda: _main(project)))
     except EngineError:
         raise
@@ -110,65 +110,8 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
 def _sources_as_read() -> Iterator[None]:
     """Let nobody look whether source files have changed: the SDK takes a stack trace for each resource, twice, which
     asks for every file on the stack."""
-    with _replaced(linecache, "checkcache", lambda filename=None: None):  # noqa: ARG005
+    with replaced(linecache, "checkcache", lambda filename=None: None):  # noqa: ARG005
         yield
-
-
-@contextmanager
-def _hurried() -> Iterator[None]:
-    """What makes a preview of hundreds of machines twice as fast, and could not be told from its absence."""
-    from pulumi.runtime import resource  # noqa: PLC0415
-    from pulumi.runtime.proto import source_pb2  # noqa: PLC0415
-
-    # Where in the program a resource stands goes into the state alone, which a preview does not write.
-    with _replaced(resource, "_get_stack_trace", source_pb2.StackTrace), _settled_in_turn(), _seldom_collected():
-        yield
-
-
-@contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Look seldom for garbage: nearly all that a program makes is held until its end."""
-    kept = gc.get_threshold()
-    gc.set_threshold(200_000, *kept[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*kept)
-
-
-@contextmanager
-def _settled_in_turn() -> Iterator[None]:
-    """Let the program's end wait for its values one after the other.
-
-    The SDK waits for whichever comes first, and then for all the others anew: with thousands, a third of a preview. In
-    a preview nothing takes its time, so the order says nothing.
-    """
-    from pulumi.runtime import stack  # noqa: PLC0415
-    from pulumi.runtime.settings import SETTINGS  # noqa: PLC0415
-
-    wait_for_rpcs = stack.wait_for_rpcs
-    settings: Value = SETTINGS
-
-    async def settle(await_all_outstanding_tasks: bool = True) -> None:  # noqa: FBT001, FBT002 - the SDK's signature
-        outputs: set[asyncio.Task[Value]] = settings.outputs
-        while True:
-            await wait_for_rpcs(await_all_outstanding_tasks=False)
-            if not (outputs and await_all_outstanding_tasks):
-                return
-            await outputs.pop()
-
-    with _replaced(stack, "wait_for_rpcs", settle):
-        yield
-
-
-@contextmanager
-def _replaced(module: Value, name: str, value: Value) -> Iterator[None]:
-    kept = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, kept)
 
 
 def _main(project: Project) -> None:

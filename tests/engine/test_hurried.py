@@ -1,0 +1,66 @@
+"""A preview takes short cuts through the SDK. It must show what it would show without, and refuse what would be."""
+
+from contextlib import nullcontext
+
+import pytest
+
+from engine import EngineError, program
+
+GRAPH = [
+    "a",
+    ("b", {"refs": ["a"], "props": {"value": "x"}}),
+    ("c", {"refs": ["a", "b"], "props": {"generation": 1}}),
+    ("d", {"refs": ["c"]}),
+]
+CIRCLE = """
+import pulumi
+from living import Living
+class Group(pulumi.ComponentResource):
+    def __init__(self):
+        super().__init__('test:index:Group', 'group')
+group = Group()
+after = Living('after', pulumi.ResourceOptions(depends_on=[group]))
+Living('within', pulumi.ResourceOptions(parent=group, depends_on=[after]))
+"""
+FAILS = """
+import pulumi
+from living import Living
+made = Living('a', refs=[pulumi.Output.from_input(1).apply(lambda _: 1 / 0)])
+pulumi.export('stamp', made.stamp)
+"""
+
+
+def unhurried(monkeypatch):
+    monkeypatch.setattr(program, "hurried", nullcontext)
+
+
+def shown(bench):
+    result = bench.preview()
+    return result.ok, result.outputs, [(c.name, c.op, c.changes) for c in result.changes], bench.ops()
+
+
+def test_the_same_is_shown(bench, monkeypatch):
+    bench.up(*GRAPH[:3])
+    bench.graph(("a", {"props": {"value": "new"}}), *GRAPH[1:])
+    hurried = shown(bench)
+    unhurried(monkeypatch)
+    assert shown(bench) == hurried
+    assert hurried[3]["d"] == "create"
+
+
+@pytest.mark.parametrize("hurried", [True, False], ids=["hurried", "not"])
+def test_a_circle_is_told_and_not_waited_for(bench, monkeypatch, hurried):
+    if not hurried:
+        unhurried(monkeypatch)
+    bench.program(CIRCLE)
+    with pytest.raises(EngineError, match="circular dependency"):
+        bench.preview()
+
+
+@pytest.mark.parametrize("hurried", [True, False], ids=["hurried", "not"])
+def test_a_value_that_fails_fails_the_program(bench, monkeypatch, hurried):
+    if not hurried:
+        unhurried(monkeypatch)
+    bench.program(FAILS)
+    with pytest.raises(EngineError, match="division by zero"):
+        bench.preview()
