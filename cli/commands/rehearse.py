@@ -127,7 +127,7 @@ def _section(
     return rehearsed(config, nodes=nodes, cidr=cidr, real_prolog=real_prolog)
 
 
-def _free(cluster: str, prefix: int, kept: str | None) -> str:
+def _free(cluster: str, room: int, kept: str | None) -> str:
     """A network with room for the machines: `kept`, if it is large enough, else one that nobody on this host uses."""
     import ipaddress
 
@@ -136,15 +136,15 @@ def _free(cluster: str, prefix: int, kept: str | None) -> str:
     from components.local.host.network import taken_by
     from components.local.host.paths import host_root
 
-    if kept and ipaddress.IPv4Network(kept).prefixlen <= prefix:
+    if kept and ipaddress.IPv4Network(kept).prefixlen <= room:
         return kept
-    for one in candidates(prefix):
+    for one in candidates(room):
         try:
             if taken_by(host_root(), cluster, ipaddress.IPv4Network(one)) is None:
                 return one
         except HostError:
             return one  # a host that can't say, such as one that only previews; making the network would tell
-    raise CliError(f"no private network of /{prefix} is free on this machine: give --nodes a smaller N, or --cidr.")
+    raise CliError(f"no private network of /{room} is free on this machine: give --nodes a smaller N, or --cidr.")
 
 
 def _parsed(stack: str, section: dict[str, Any]) -> "ClusterConfig":

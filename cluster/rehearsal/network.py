@@ -14,8 +14,10 @@ USUAL = 20
 """Prefix length that a rehearsal has unless it needs more room: 510 nodes in each of seven nodesets."""
 
 
-def candidates(prefix: int) -> Iterator[str]:
-    """Private networks of that prefix length, always in the same order; none where no network is that large."""
+def candidates(room: int) -> Iterator[str]:
+    """Private networks of the usual size, or of the prefix length `room` if that is larger, always in the same order;
+    none where no network is that large."""
+    prefix = min(USUAL, room)
     if prefix < PRIVATE.prefixlen:
         return
     start = ipaddress.IPv4Network((FIRST, prefix), strict=False)
@@ -25,13 +27,13 @@ def candidates(prefix: int) -> Iterator[str]:
 
 
 def prefix(counts: Mapping[str, int], logins: int) -> int:
-    """Prefix length of a network for nodesets with so many nodes, 0 for one on the controller."""
+    """Longest prefix of a network for nodesets with so many nodes, 0 for one on the controller."""
     # A block's first and last address stay free; the first block has the network's own, the host and the controller.
     block = max(*(count + 2 for count in counts.values()), logins + 4, 1)
     bits = (block - 1).bit_length()
     while len(counts) >= BLOCKS and len(counts) > ((BLOCKS - 1) << (bits - _bits(block))):
         bits += 1
-    return min(USUAL, 32 - 3 - bits)
+    return 32 - 3 - bits
 
 
 def blocks(cidr: str, counts: Mapping[str, int]) -> dict[str, str]:

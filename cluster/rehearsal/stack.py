@@ -59,7 +59,7 @@ def rehearsed(
 
 
 def room(config: ClusterConfig, *, nodes: int | None = None) -> int:
-    """Prefix length of a network that the rehearsal's machines fit into."""
+    """Longest prefix of a network that the rehearsal's machines fit into."""
     return network.prefix(_counts(config, nodes), 0 if config.login.on else config.login.count)
 
 

@@ -159,6 +159,9 @@ class TestNetwork:
     def test_it_can_be_chosen(self, hpc: Hpc, root: Path) -> None:
         assert hpc("rehearse", "mega", "--cidr", "192.168.64.0/24").code == 0
         assert written(root)["network"] == {"cidr": "192.168.64.0/24"}
+        assert "Nothing to do" in hpc("rehearse", "mega").out
+        assert hpc("rehearse", "mega", "--nodes", "100").code == 0
+        assert written(root)["network"] == {"cidr": "10.78.0.0/20"}
 
     def test_one_that_is_too_small_is_refused_with_what_would_do(self, hpc: Hpc) -> None:
         ended = hpc("rehearse", "mega", "--cidr", "192.168.64.0/26", "--nodes", "12")

@@ -21,6 +21,7 @@ from cluster.slurm import render
 from cluster.slurm.accounting import desired
 from components.slurm import payload
 from tests.cluster import stacks
+from tests.cluster.told import told
 
 CLOUD = [name for name in stacks.STACKS if stacks.load(name)["hpc:cluster"]["platform"] == "gcp"]
 PLACE = {"gcp:project": "my-project", "gcp:zone": "us-central1-a"}
@@ -40,18 +41,6 @@ def cloud(**changes: Any) -> ClusterConfig:
 def local(config: ClusterConfig, **options: Any) -> ClusterConfig:
     """The rehearsal, as the program would read it from its stack file."""
     return parse({"hpc:cluster": rehearsed(config, **options)})
-
-
-def told(production: ClusterConfig, rehearsal: ClusterConfig) -> dict[str, dict[str, dict[str, str]]]:
-    """Production's files with every difference that is told put into them."""
-    files = {name: lines(text) for name, text in render(production).items()}
-    for one in differences(production, rehearsal):
-        settings_of = files[one.file].setdefault(one.key, {})
-        if one.here is None:
-            del settings_of[one.name]
-        else:
-            settings_of[one.name] = one.here
-    return {name: {key: value for key, value in found.items() if value} for name, found in files.items()}
 
 
 def check(production: ClusterConfig, rehearsal: ClusterConfig) -> None:
@@ -184,12 +173,13 @@ class TestNetwork:
 
     @pytest.mark.parametrize(
         ("nodes", "logins", "wanted"),
-        [(None, 1, 20), (510, 1, 20), (511, 1, 19), (1, 508, 20), (1, 509, 19), (5000, 1, 16)],
+        [(None, 1, 26), (6, 1, 26), (7, 1, 25), (510, 1, 20), (511, 1, 19), (1, 508, 20), (1, 509, 19), (5000, 1, 16)],
     )
     def test_it_is_as_large_as_it_must_be(self, nodes: int | None, logins: int, wanted: int):
         production = cloud(login={"count": logins}, network={"cidr": "172.16.0.0/12"})
         assert room(production, nodes=nodes) == wanted
         local(production, nodes=nodes)
+        local(production, nodes=nodes, cidr=f"10.0.0.0/{wanted}")
 
 
 MOUNTS = st.lists(

@@ -25,7 +25,7 @@ class Cluster:
         self.name = name
         self.root = root
         self.file = home / f"Pulumi.{name}.yaml"
-        self.config: dict[str, Any] = {"platform": "local", "name": name, "network": {"cidr": _free(name)}, **sections}
+        self.config: dict[str, Any] = {"platform": "local", "name": name, "network": {"cidr": free(name)}, **sections}
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "HPC_"))}
         self.env = {
             **inherited,
@@ -144,7 +144,7 @@ def eventually(test: Callable[[], bool], *, seconds: float, what: str) -> None:
         time.sleep(0.3)
 
 
-def _free(name: str) -> str:
+def free(name: str) -> str:
     """A network that nobody on this host uses, another one for each name."""
     import ipaddress  # noqa: PLC0415
 

@@ -1,0 +1,119 @@
+"""The clouds' stacks of this project, rehearsed: their own Slurm side, on local machines."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import yaml
+
+from cluster.config import parse
+from cluster.rehearsal.differences import lines
+from tests.cluster import stacks
+from tests.cluster.told import told
+from tests.e2e.cluster import ROOT, Cluster, eventually, free
+
+pytestmark = pytest.mark.e2e
+
+PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
+EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
+GPUS = 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" $(ls /dev/nvidia[0-9] | wc -l)'
+STACKS = ("a3mega", "classic")
+
+
+@pytest.fixture(scope="module")
+def rehearsals(clusters) -> Iterator[dict[str, Cluster]]:
+    """Both stacks' rehearsals, brought up side by side; `run` and `ssh` name them as their users do."""
+    named = {stack: clusters(f"{stack}-rehearsal") for stack in STACKS}
+    with ThreadPoolExecutor() as pool:
+        # One says its network, as two that look for one at the same moment may find the same; the other finds its own.
+        networks = {"a3mega": ["--cidr", free("a3mega")], "classic": []}
+        ups = pool.map(lambda stack: named[stack].call("rehearse", stack, *networks[stack]), STACKS)
+        for done in ups:
+            assert done.returncode == 0, done.stdout + done.stderr
+    yield named
+    for stack, cluster in named.items():
+        cluster.call("rehearse", stack, "--destroy")
+
+
+@pytest.fixture
+def mega(rehearsals: dict[str, Cluster]) -> Cluster:
+    return rehearsals["a3mega"]
+
+
+@pytest.fixture
+def classic(rehearsals: dict[str, Cluster]) -> Cluster:
+    return rehearsals["classic"]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_slurms_files_on_the_controller_are_productions_but_for_what_is_told(
+    rehearsals: dict[str, Cluster], stack: str
+):
+    cluster = rehearsals[stack]
+    file = cluster.file.parent / f"rehearsals/Pulumi.{stack}-rehearsal.yaml"
+    local = parse(yaml.safe_load(file.read_text())["config"])
+    expected = told(stacks.config(stack), local)
+    read = cluster.ssh("controller", f"cd /etc/slurm && for name in {' '.join(expected)}; do cat $name; echo %%; done")
+    assert dict(zip(expected, map(lines, read.split("%%")), strict=False)) == expected
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_again_there_is_nothing_to_do_and_all_is_well(rehearsals: dict[str, Cluster], stack: str):
+    document = json.loads(rehearsals[stack].call("rehearse", stack, "--json").stdout)
+    assert document["ok"], document
+    assert set(document["counts"]) == {"same"}
+    assert rehearsals[stack].findings() == {}
+    assert rehearsals[stack].call("drift", f"{stack}-rehearsal").returncode == 0
+
+
+def test_users_and_directories_are_where_the_stack_has_them(mega: Cluster):
+    look = "id -u alice; for at in /home /opt/apps /lustre; do findmnt --noheadings --output TARGET $at; done"
+    found = ["2001", "/home", "/opt/apps", "/lustre"]
+    assert mega.ssh("controller", look).splitlines() == found
+    assert mega.run("sh", "-c", f"echo seen > ~/word; {look}").splitlines() == found
+    assert mega.run("srun", "-N2", "sh", "-c", look).splitlines().count("/lustre") == 2
+    assert mega.run("srun", "-p", "debug", "sh", "-c", f"{look}; cat ~/word").splitlines() == [*found, "seen"]
+
+
+def test_a_job_gets_eight_gpus_on_each_of_two_nodes(mega: Cluster):
+    found = mega.run("srun", "-N2", "--gpus-per-node=8", "sh", "-c", GPUS).splitlines()
+    assert sorted(found) == [f"a3mega-a3mega-{node} 0,1,2,3,4,5,6,7 8" for node in (0, 1)]
+
+
+def test_rxdm_runs_for_jobs_on_two_nodes_with_the_exports_of_ubuntu(mega: Cluster):
+    manager = "pgrep -f '[s]tands-for-rxdm' >/dev/null && echo there || echo gone"
+    seen = mega.run("srun", "-N2", "sh", "-c", f"grep -c '^{EXPORT}$' {PROFILE}; {manager}")
+    assert sorted(seen.split()) == ["1", "1", "there", "there"]
+    eventually(lambda: mega.ssh("a3mega-0", manager) == "gone", seconds=10, what="the end of the stand-in")
+    mega.ssh("a3mega-0", f"rm {PROFILE}")
+    assert mega.run("srun", "-N1", "-w", "a3mega-a3mega-0", "sh", "-c", manager) == "gone"
+    assert mega.ssh("a3mega-0", f"test ! -e {PROFILE} && echo none") == "none"
+
+
+def test_classic_is_one_machine_with_all_roles_and_two_with_gpus(classic: Cluster):
+    assert {name: row["roles"] for name, row in classic.outputs()["machines"].items()} == {
+        "classic-controller": ["controller", "login", "node"],
+        "classic-gpu-0": ["node"],
+        "classic-gpu-1": ["node"],
+    }
+    assert classic.run("srun", "sh", "-c", ". /etc/os-release; hostname; echo $PRETTY_NAME").splitlines() == [
+        "classic-controller",
+        "Ubuntu 24.04.3 LTS",
+    ]
+    found = classic.run("srun", "-p", "gpu", "-N2", "--gpus-per-node=2", "sh", "-c", GPUS).splitlines()
+    assert sorted(found) == [f"classic-gpu-{node} 0,1 2" for node in (0, 1)]
+    assert classic.run("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "user=alice", "format=account") == (
+        "acc-sub-group"
+    )
+
+
+def test_destroy_leaves_nothing(rehearsals: dict[str, Cluster], nothing_left):
+    with ThreadPoolExecutor() as pool:
+        ended = pool.map(lambda stack: rehearsals[stack].call("rehearse", stack, "--destroy"), STACKS)
+        assert [done.returncode for done in ended] == [0, 0]
+    for stack, cluster in rehearsals.items():
+        assert nothing_left(stack) == []
+        assert not (cluster.file.parent / "rehearsals").exists()
+        assert f"{stack}-rehearsal" not in cluster.call("stacks").stdout
+    assert (ROOT / "Pulumi.a3mega.yaml").exists()
