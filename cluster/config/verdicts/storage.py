@@ -74,6 +74,6 @@ def state_disk(edit: Edit) -> Consequence:
     if new == old:
         return nothing("that is the size which the disk has")
     return nothing(
-        "the disk grows at once, its file system at the controller's next boot",
-        "./hpc ssh {stack} controller -- reboot",
+        "the disk grows at once, its file system when the controller is next set up, or by this command after `up`",
+        "./hpc ssh {stack} controller -- resize2fs /dev/disk/by-id/google-hpc-state",
     )
