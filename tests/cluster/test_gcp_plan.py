@@ -3,9 +3,11 @@
 import ipaddress
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.config import ConfigError
 from cluster.gcp.plan import Plan, crowded, plan, room, table
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster import stacks
@@ -97,6 +99,12 @@ class TestRanges:
         assert plan(google(storage={"lustre": EXASCALER})).managed is None
         assert plan(google(storage={"lustre": MANAGED})).managed == "10.128.0.0/21"
         assert plan(google(storage={"filestore": {"tier": "ZONAL"}})).managed == "10.128.0.0/21"
+
+    def test_half_of_the_range_is_enough_for_managed_lustre(self):
+        found = plan(google(network={"services_cidr": "10.90.0.0/22"}, storage={"lustre": MANAGED}))
+        assert found.managed == "10.90.0.0/23"
+        with pytest.raises(ConfigError, match="services_cidr"):
+            google(network={"services_cidr": "10.90.0.0/23"}, storage={"lustre": MANAGED})
 
     def test_a_basic_filestore_does_not_meet_the_peered_range(self):
         both = plan(google(storage={"lustre": MANAGED, "filestore": {"tier": "BASIC_SSD", "size_gb": 2560}}))

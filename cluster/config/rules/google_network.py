@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from cluster.config.cluster import ClusterConfig
 
-LARGEST_SERVICES = 23
-"""Prefix length: half of it is a /24, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
+LARGEST_SERVICES = 22
+"""Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
 TAKEN = 4
 """Addresses of each subnetwork that Google keeps (cloud.google.com/vpc/docs/subnets)."""
 

@@ -1,0 +1,42 @@
+"""docs/gcp.md shows tables that the code makes: here they are made again."""
+
+import re
+from typing import Any
+
+import yaml
+
+from cluster.config.lustre import Lustre
+from cluster.gcp.bandwidth import expected
+from cluster.gcp.exascaler import servers
+from cluster.gcp.plan import plan, table
+from tests.cluster import stacks
+
+PAGE = (stacks.ROOT / "docs" / "gcp.md").read_text()
+
+
+def test_the_address_table_is_that_of_the_stack():
+    assert f"```\n{table(plan(stacks.config('a3mega')))}```" in PAGE
+
+
+def test_sizes_are_what_the_catalog_gives():
+    rows: list[tuple[dict[str, Any], list[int]]] = [
+        (yaml.safe_load(oss), [int(one) for one in figures.split("|")])
+        for oss, figures in re.findall(r"^\| `(\{count.*?)` \| (.*) \|$", PAGE, re.MULTILINE)
+    ]
+    assert len(rows) > 3
+    for oss, figures in rows:
+        found = expected(Lustre.model_validate({"kind": "exascaler", "oss": oss}))
+        assert [found.capacity_gib, found.read_mbps, found.write_mbps] == figures, oss
+
+
+def test_the_quota_is_what_the_servers_of_the_stack_take():
+    found = servers(stacks.config("a3mega"))
+    cpus = sum(one.machine_type.cpus for one in found)
+    ssd = sum(disk.targets.size_gb for one in found for disk in one.disks if disk.targets.type == "pd-ssd")
+    assert f"need {cpus} N2 CPUs, {ssd // 1000} TB of SSD" in PAGE
+
+
+def test_the_managed_stack_is_what_its_sentence_says():
+    lustre = stacks.config("a3mega-managed").storage.lustre
+    assert lustre
+    assert f"{lustre.size_gib} GiB at {lustre.throughput} are {expected(lustre).read_mbps} MB/s" in PAGE
