@@ -7,7 +7,8 @@ or `gcloud compute accelerator-types list --filter zone:ZONE` (GPUs that are att
 from collections.abc import Mapping
 
 ZONES: Mapping[str, tuple[str, ...]] = {
-    # cloud.google.com/compute/docs/gpus/gpu-regions-zones, and the prices by zone of skypilot-catalog (v8/gcp/vms.csv).
+    # What Google has a price for: skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a; Google's own page is
+    # cloud.google.com/compute/docs/gpus/gpu-regions-zones.
     "a3-megagpu-8g": (
         "asia-east1-c",
         "asia-northeast1-b",
@@ -64,11 +65,13 @@ ZONES: Mapping[str, tuple[str, ...]] = {
         "me-west1-c",
         "northamerica-northeast1-c",
         "southamerica-east1-a",
+        "southamerica-east1-b",
         "southamerica-east1-c",
         "us-central1-a",
         "us-central1-b",
         "us-central1-c",
         "us-central1-f",
+        "us-east1-b",
         "us-east1-c",
         "us-east1-d",
         "us-east4-a",
@@ -81,6 +84,25 @@ ZONES: Mapping[str, tuple[str, ...]] = {
         "us-west3-b",
         "us-west4-a",
         "us-west4-b",
+    ),
+    "p4": (
+        "asia-southeast1-a",
+        "asia-southeast1-b",
+        "asia-southeast1-c",
+        "australia-southeast1-a",
+        "australia-southeast1-b",
+        "europe-west4-b",
+        "europe-west4-c",
+        "northamerica-northeast1-a",
+        "northamerica-northeast1-b",
+        "northamerica-northeast1-c",
+        "us-central1-a",
+        "us-central1-c",
+        "us-east4-a",
+        "us-east4-b",
+        "us-east4-c",
+        "us-west2-b",
+        "us-west2-c",
     ),
 }
 """Zones by machine type, or by the type of GPUs that are attached. What has no row is not looked up."""
