@@ -5,6 +5,7 @@ their own, and everything they need is in their plain inputs, such as the folder
 """
 
 import pickle
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,21 @@ def given(props: Mapping[str, Any]) -> dict[str, Any]:
 def changed(olds: Mapping[str, Any], news: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     """Which of the inputs called `names` differ."""
     return [name for name in names if olds.get(name) != news.get(name)]
+
+
+@contextmanager
+def told_in_words(kind: type[Exception]) -> Iterator[None]:
+    """Let an error of that kind be told by its text alone.
+
+    The Pulumi CLI runs providers in a process that hands on the traceback of whatever they raise, the tracebacks of
+    what that came from included.
+    """
+    try:
+        yield
+    except kind as error:
+        if hasattr(sys.modules["__main__"], "DynamicResourceProviderServicer"):
+            sys.tracebacklimit = 0
+        raise kind(str(error)) from None
 
 
 class DynamicResource(Resource):

@@ -117,7 +117,7 @@ FAILURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "stock-out": (
         {"fault": ("instances.insert", Fault(errors=[STOCK_OUT]))},
-        ("ZONE_RESOURCE_POOL_EXHAUSTED", "image.builder.machine_type", "another family"),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", "image.builder.machine_type", "another family, e.g. e2-standard-8"),
     ),
     "image": (
         {"fault": ("images.insert", Fault(errors=[{"code": "INTERNAL_ERROR", "message": "Internal error."}]))},
@@ -165,7 +165,7 @@ class TestFailure:
     @pytest.mark.parametrize("kind", ["images.insert", "instances.delete"])
     def test_what_google_does_not_finish_is_named_and_ends_by_itself(self, fake: FakeCompute, kind: str) -> None:
         fake.faults = {kind: Fault(never=True)}
-        with pytest.raises(BakeError, match=r"was not done in.*[\s\S]*left over: perhaps a3mega-0123456789ab-builder"):
+        with pytest.raises(BakeError, match=r"was not done in.*[\s\S]*perhaps left over: a3mega-0123456789ab-builder"):
             make(fake, pace=HASTY)
         what_is_left_ends_by_itself(fake)
         fake.faults = {}

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from google.protobuf import struct_pb2
 from pulumi.dynamic.dynamic import serialize_provider
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from components.gcp.bake.resource import BakeProvider
 from engine import Workspace, events
@@ -67,7 +70,7 @@ class TestLife:
         no_machine_is_left(fake)
         fake.calls.clear()
         run("up")
-        run("up", minutes=30.0, machine_type="n2-standard-8", script="#!/bin/bash\n# said otherwise\n")
+        run("up", minutes=30.0, machine_type="e2-standard-8", script="#!/bin/bash\n# said otherwise\n")
         assert fake.calls == []
 
     def test_another_content_is_there_before_the_old_one_goes(self, fake: FakeCompute, run: Run) -> None:
@@ -122,3 +125,39 @@ print(json.dumps([type(provider).__module__, found.changes, found.replaces, "goo
         [sys.executable, "-c", program], cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True
     )
     assert json.loads(ran.stdout) == ["components.gcp.bake.resource", True, ["digest"], False]
+
+
+class TestUnderTheCli:
+    """The process that the Pulumi CLI runs dynamic providers in is the SDK's."""
+
+    @pytest.fixture
+    def host(self) -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
+        command = [sys.executable, "-m", "pulumi.dynamic", "127.0.0.1:1"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            with grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
+                stub = provider_pb2_grpc.ResourceProviderStub(channel)
+                stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
+                yield stub
+            process.terminate()
+
+    def create(self, host: provider_pb2_grpc.ResourceProviderStub, fake: FakeCompute) -> Any:
+        inputs = struct_pb2.Struct()
+        inputs.update({**props(fake), "__provider": serialize_provider(BakeProvider())})
+        return host.Create(provider_pb2.CreateRequest(urn="urn:pulumi:a::b::c::d", properties=inputs))
+
+    def test_it_bakes(self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub) -> None:
+        made = self.create(host, fake)
+        assert made.id == made.properties["self_link"] == IMAGE
+        the_image_is_whole(fake)
+        no_machine_is_left(fake)
+
+    def test_a_failure_comes_without_a_traceback(
+        self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub
+    ) -> None:
+        fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
+        with pytest.raises(grpc.RpcError) as raised:
+            self.create(host, fake)
+        told = str(getattr(raised.value, "details", str)())
+        assert "QUOTA_EXCEEDED: Quota 'C2_CPUS' exceeded." in told
+        assert "Traceback" not in told

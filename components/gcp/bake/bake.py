@@ -125,7 +125,7 @@ def _left(compute: Compute) -> str:
         _clear(compute)
     except BakeError as error:
         return (
-            f"left over: perhaps {bake.builder} in {bake.zone}, because this {error}\n"
+            f"perhaps left over: {bake.builder} in {bake.zone}, because this failed as well: {error}\n"
             f"  the next run removes it; where it runs, it deletes itself {bake.minutes + GRACE_MINUTES:g} minutes "
             f"after its start; by hand: gcloud compute instances delete {bake.builder} --zone {bake.zone} "
             f"--project {bake.project}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 LATER = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "resourceNotReady"})
 """Reasons of a 403 or 400 that is none the next time: too many requests, or another operation is under way."""
-STOCK_OUT = "RESOURCE_POOL_EXHAUSTED"
-"""Part of every code that says that the zone has no such machine left."""
 
 
 class BakeError(RuntimeError):
@@ -75,27 +73,35 @@ def _sentence(row: Complaint) -> str:
 
 
 def _todo(bake: Bake, row: Complaint) -> str:
-    code = row.code.upper().replace("_", "")
-    if "QUOTAEXCEEDED" in code:
-        return (
-            f"ask for more at https://console.cloud.google.com/iam-admin/quotas?project={bake.project}, or set "
-            f"image.builder.machine_type to a type with fewer cores than {bake.machine_type}"
-        )
-    if STOCK_OUT in row.code:
-        return (
-            f"{bake.zone} has no {bake.machine_type} left: set image.builder.machine_type to one of another family, "
-            "e.g. n2-standard-8 (it needs no GPU), or run again later"
-        )
-    if "has not been used in project" in row.message or code == "ACCESSNOTCONFIGURED":
-        return f"gcloud services enable compute.googleapis.com --project {bake.project}"
-    if "guest attributes" in row.message.lower():
-        return f"lift the policy compute.disableGuestAttributesAccess for {bake.project}: the builder tells by them"
-    if code in ("FORBIDDEN", "REQUIREDPERMISSIONDENIED", "PERMISSIONSERROR"):
-        account = f" on {bake.service_account}" if bake.service_account else ""
-        return (
-            f"who runs this needs roles/compute.instanceAdmin.v1 in {bake.project}, "
-            f"and roles/iam.serviceAccountUser{account}"
-        )
-    if code in ("NOTFOUND", "RESOURCENOTFOUND") and "/images/" in row.message:
-        return "the image that the bake starts from was withdrawn: set image.base, or image.name to an image you have"
-    return ""
+    said = f"{row.code} {row.message}".lower()
+    advice = next((advice for marks, advice in _ADVICE.items() if any(mark in said for mark in marks)), "")
+    other = "c2-standard-8" if bake.machine_type.startswith("e2-") else "e2-standard-8"
+    return advice.format(bake=bake, other=other, account=bake.service_account or "its service account")
+
+
+# By what stands in Google's code or message, in small letters. The first that fits is given.
+_ADVICE: Mapping[tuple[str, ...], str] = {
+    ("quota_exceeded", "quotaexceeded"): (
+        "ask for more at https://console.cloud.google.com/iam-admin/quotas?project={bake.project}, or set "
+        "image.builder.machine_type to a type with fewer cores than {bake.machine_type}"
+    ),
+    ("resource_pool_exhausted",): (
+        "{bake.zone} has no {bake.machine_type} left: set image.builder.machine_type to one of another family, "
+        "e.g. {other}, or run again later"
+    ),
+    ("has not been used in project", "accessnotconfigured", "service_disabled"): (
+        "gcloud services enable compute.googleapis.com --project {bake.project}"
+    ),
+    ("guest attributes",): (
+        "lift the policy compute.disableGuestAttributesAccess for {bake.project}: the builder tells by them how far "
+        "it is"
+    ),
+    ("forbidden", "permission"): (
+        "who runs this needs roles/compute.instanceAdmin.v1 in {bake.project}, and roles/iam.serviceAccountUser on "
+        "{account}"
+    ),
+    ("/global/images/",): (
+        "if this names {bake.source_image}, which the bake starts from, it was withdrawn: set image.base, or "
+        "image.name to an image you have"
+    ),
+}

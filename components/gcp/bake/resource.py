@@ -6,10 +6,11 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, say
+from components.dynamic import DynamicResource, changed, given, say, told_in_words
 from components.gcp.bake.bake import bake, there
 from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import bake_of
+from components.gcp.bake.errors import BakeError
 
 ANEW = ("project", "image", "digest")
 """Inputs that make it another image. The others say how it is made: they matter when one is."""
@@ -22,8 +23,9 @@ class BakeProvider(ResourceProvider):
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Bake, or take over what an interrupted bake left."""
-        compute = Compute(bake_of(props))
-        bake(compute, say)
+        with told_in_words(BakeError):
+            compute = Compute(bake_of(props))
+            bake(compute, say)
         return CreateResult(compute.bake.link, _outputs(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
@@ -36,19 +38,23 @@ class BakeProvider(ResourceProvider):
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Label it anew; one that somebody deleted is made again."""
-        compute = Compute(bake_of(_news))
-        bake(compute, say)
-        if (image := there(compute)) is not None:
-            compute.label_image(image)
+        with told_in_words(BakeError):
+            compute = Compute(bake_of(_news))
+            bake(compute, say)
+            if (image := there(compute)) is not None:
+                compute.label_image(image)
         return UpdateResult(_outputs(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The image, if it is there."""
-        return ReadResult(id_ if there(Compute(bake_of(props))) else "", _outputs(props))
+        with told_in_words(BakeError):
+            found = there(Compute(bake_of(props)))
+        return ReadResult(id_ if found else "", _outputs(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the image. Machines that were made from it have their own disks."""
-        Compute(bake_of(_props)).delete_image()
+        with told_in_words(BakeError):
+            Compute(bake_of(_props)).delete_image()
 
 
 def _outputs(props: Mapping[str, Any]) -> dict[str, Any]:
