@@ -69,7 +69,7 @@ class TestInterrupted:
         fake.steps = STEPS[:2]
         assert make_and_be_killed(fake, 12)
         fake.steps = STEPS
-        make(fake, machine_type="n2-standard-8")
+        make(fake, machine_type="e2-standard-8")
         made = [call.body["machineType"] for call in fake.calls if call.path.endswith("/instances")]
-        assert [name.rpartition("/")[2] for name in made] == ["c2-standard-8", "n2-standard-8"]
+        assert [name.rpartition("/")[2] for name in made] == ["c2-standard-8", "e2-standard-8"]
         no_machine_is_left(fake)
