@@ -123,7 +123,7 @@ NETWORKS = {
         {**network(services_cidr="10.128.0.0/26"), **managed()},
         "network.services_cidr",
         "10.128.0.0/26",
-        "/23 or larger",
+        "/22 or larger",
         "widen it",
     ),
     "the whole world": (
