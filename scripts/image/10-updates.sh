@@ -1,6 +1,6 @@
 #!/bin/bash
 # Nothing changes by itself any more: a kernel, driver or agent that is updated alone no longer fits the others.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 put /etc/apt/apt.conf.d/20auto-upgrades <<'END'

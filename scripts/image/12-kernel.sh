@@ -1,6 +1,6 @@
 #!/bin/bash
 # One kernel, held: every module here is built for it, and a second one would boot without them.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs KERNEL
 

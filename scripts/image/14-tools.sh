@@ -1,6 +1,6 @@
 #!/bin/bash
 # What programs and kernel modules are built with, and what the later steps use.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 packages build-essential fakeroot devscripts equivs debhelper dh-exec dkms git curl ca-certificates gnupg jq pciutils \

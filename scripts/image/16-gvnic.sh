@@ -1,6 +1,6 @@
 #!/bin/bash
 # The network driver for gVNIC with large frames: newer than the one that this kernel has.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs GVE_URL GVE_VERSION GVE_COMMIT
 

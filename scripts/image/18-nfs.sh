@@ -1,6 +1,6 @@
 #!/bin/bash
 # /home and /opt/apps come from the controller by NFS; any machine of this image may be it.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 packages nfs-common nfs-kernel-server

@@ -1,7 +1,7 @@
 #!/bin/bash
 # NVIDIA's driver, built for the image's kernel: there need be no GPU here. DRIVER_FLAVOUR is -open for the open modules,
 # which GPUDirect needs, and empty where there are GPUs too old for them.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs DRIVER_BRANCH DRIVER_VERSION DRIVER_PACKAGE CUDA
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # NVIDIA's server driver and CUDA toolkit of the distribution, on machines that have a GPU.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs DRIVER_BRANCH
 

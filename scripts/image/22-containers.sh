@@ -1,6 +1,6 @@
 #!/bin/bash
 # Docker, for the prolog's containers, and NVIDIA's container toolkit, for those of jobs.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs CONTAINER_TOOLKIT
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # DCGM, which checks and measures GPUs. Newer builds of 4.5 came and went within weeks: pinned and held.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs DCGM CUDA
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The kernel module through which GPUDirect-TCPXO lends GPU memory to the network.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 google_repository transport apt-transport-artifact-registry-stable

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The devices of A3 Mega's network that GPUs write to directly, as jobs' containers look for them.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 put /etc/udev/rules.d/00-hpc-aperture.rules <<'END'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Slurm, as the packages that SchedMD's own packaging makes of its source: the distribution's is years older.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs SLURM_URL SLURM_VERSION SLURM_COMMIT
 

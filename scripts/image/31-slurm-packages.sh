@@ -1,6 +1,6 @@
 #!/bin/bash
 # Slurm as the distribution has it, with what it wants beside it, and the tools that a cluster of this size is used with.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 # Asked by mailutils' mail system; nobody is there to answer.

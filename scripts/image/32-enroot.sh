@@ -1,6 +1,6 @@
 #!/bin/bash
 # enroot: containers that users start without being root.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs ENROOT_URL ENROOT_VERSION ENROOT_COMMIT
 

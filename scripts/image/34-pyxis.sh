@@ -1,6 +1,6 @@
 #!/bin/bash
 # pyxis: `srun --container-image`, by enroot.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs PYXIS_URL PYXIS_VERSION PYXIS_COMMIT SLURM_VERSION
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Apptainer, for containers that are one file.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs APPTAINER_URL APPTAINER_VERSION APPTAINER_SHA256
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The Lustre client for EXAScaler, built for the image's kernel: the modules that Whamcloud has built are for others.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs LUSTRE_URL LUSTRE_VERSION LUSTRE_COMMIT KERNEL
 

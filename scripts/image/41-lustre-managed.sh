@@ -1,6 +1,6 @@
 #!/bin/bash
 # The Lustre client for Google Cloud Managed Lustre. There is one package of modules for each kernel, and only for some.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs KERNEL
 

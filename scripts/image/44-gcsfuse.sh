@@ -1,6 +1,6 @@
 #!/bin/bash
 # GCS FUSE, for buckets as folders.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs GCSFUSE
 

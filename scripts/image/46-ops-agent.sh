@@ -1,6 +1,6 @@
 #!/bin/bash
 # Google's Ops Agent: logs and metrics. A cluster works without it, so it may be missing, but is told of.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 install_agent() {

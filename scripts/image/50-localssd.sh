@@ -1,6 +1,6 @@
 #!/bin/bash
 # Local SSDs as one fast disk at /mnt/localssd, made anew whenever a machine comes with empty ones.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 packages mdadm

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Limits that large jobs run into: locked memory for RDMA, open files and processes for frameworks.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 put /etc/security/limits.d/99-hpc.conf <<'END'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Nine network interfaces: names and time come by the system network, the eight of the GPUs have addresses only.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 put /etc/netplan/90-hpc.yaml 0600 <<'END'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Each machine's name in /etc/hostname at every boot: enroot reads it there, and a clone would have the builder's.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 put /etc/systemd/system/hpc-hostname.service <<'END'

@@ -1,7 +1,7 @@
 #!/bin/bash
 # gcloud and gsutil as packages. As snaps they fail for users whose home is not below a local /home, which it is not here.
 # After all others: the commands move.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 google_repository gcloud cloud-sdk

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Whether all is there that the steps before were for; each line that is not true is told, then the step fails.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 wrong=0

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What must not be the same on every machine of the image, and what none of them needs. Last: nothing may write after it.
-# shellcheck source=library.sh
+# shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
 rm -rf "$BUILD"

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034
+# shellcheck shell=bash disable=SC2034,SC1091
 # What the steps of an image share. Each step begins with it: `. "$HPC_LIBRARY"`.
 # A step may be killed at any point and run again: everything here changes only what differs.
 set -euo pipefail
@@ -9,6 +9,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 REBOOT=194            # exit code of a step that wants the machine restarted before it goes on
 BUILD=/var/tmp/hpc    # where sources are built; the clean-up removes it
 OURS=/usr/local/lib/hpc/image
+APT=${HPC_APT:-/etc/apt}
 
 say() { printf '%s\n' "$*"; }
 
@@ -105,7 +106,7 @@ slurm_daemons_off() {
 # repository NAME KEY_URL FINGERPRINT LINE: an apt repository, trusted by one key only, whose fingerprint is known here.
 # In LINE, @key@ stands for the file of that key.
 repository() {
-    local name=$1 url=$2 fingerprint=$3 line=$4 key="/etc/apt/keyrings/hpc-$1.gpg" home
+    local name=$1 url=$2 fingerprint=$3 line=$4 key="$APT/keyrings/hpc-$1.gpg" home
     home=$(mktemp -d)
     curl -fsSL --retry 5 --max-time 120 -o "$home/key" "$url" || die "the key of the repository $name could not be had from $url"
     gpg --homedir "$home" --batch --quiet --import "$home/key" 2>/dev/null || true
@@ -114,7 +115,7 @@ repository() {
     [[ -s $home/only ]] || die "the key at $url is not $fingerprint: who has changed it, and why, must be known first"
     put "$key" 0644 <"$home/only"
     rm -rf "$home"
-    put "/etc/apt/sources.list.d/hpc-$name.list" <<<"${line//@key@/$key}"
+    put "$APT/sources.list.d/hpc-$name.list" <<<"${line//@key@/$key}"
 }
 
 # The keys that the vendors' repositories are signed with: a key that is none of these is refused.
@@ -167,7 +168,7 @@ checkout() {
     git -C "$folder" clean --quiet -dffx
     [[ $(git -C "$folder" rev-parse HEAD) == "$commit" ]] || die "$folder is not at $commit"
     if [[ -f $folder/.gitmodules ]]; then
-        # git:// is not open on every network; the same host answers HTTPS.
+        # git's own protocol is not open on every network; the same host answers HTTPS.
         git -C "$folder" -c url.https://git.musl-libc.org/git/.insteadOf=git://git.musl-libc.org/ \
             submodule --quiet update --init --recursive || die "the submodules of $url could not be had"
     fi

@@ -1,0 +1,231 @@
+"""What is installed on machines of Google Cloud: order of the steps, their pins, and what changes an image's name."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.catalog import IMAGES
+from cluster.catalog.recipes import RECIPES, Download, Source
+from cluster.config import ConfigError
+from cluster.gcp.program import FOLDER, LARGEST
+from cluster.gcp.recipe import bake_script, digest, parameters, recipe, steps, versions
+from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
+from tests.cluster.stacks import ROOT, STACKS, config
+
+GOLDEN = ROOT / "tests" / "golden" / "gcp"
+GCP = [name for name in STACKS if config(name).platform == "gcp"]
+STEPS = sorted(path for path in FOLDER.glob("[0-9]*.sh"))
+A3MEGA = {"nodesets": {"a3": A3}, "partitions": {"main": {"nodesets": ["a3"], "default": True}}}
+
+
+def a3mega(**changes):
+    """A cluster of A3 Mega nodes with EXAScaler."""
+    return google(**{**A3MEGA, "storage": {"lustre": EXASCALER}, **changes})
+
+
+def names(cluster):
+    """Names of its steps, in order."""
+    return [step.name for step in steps(cluster)]
+
+
+@pytest.mark.parametrize("stack", GCP)
+def test_every_stack_has_the_steps_and_pins_that_were_reviewed(stack, update_golden):
+    cluster = config(stack)
+    told = [*(f"{name}={value}" for name, value in parameters(cluster).items()), "", *names(cluster)]
+    text, file = "\n".join([recipe(cluster).image, "", *told]) + "\n", GOLDEN / f"install-{stack}.txt"
+    if update_golden:
+        file.write_text(text)
+    assert file.exists(), "no golden file: write it with `pytest --update-golden` and review it"
+    assert text == file.read_text(), "if the change is meant: `pytest --update-golden`, then review the difference"
+
+
+class TestOrder:
+    @pytest.mark.parametrize("storage", [{"lustre": EXASCALER}, {"lustre": MANAGED}, {}])
+    def test_what_is_built_for_the_kernel_comes_after_it(self, storage):
+        found = names(a3mega(storage=storage))
+        assert found[:2] == ["10-updates", "12-kernel"]
+        built = ["16-gvnic", "20-nvidia", "26-dmabuf", "40-lustre-client", "41-lustre-managed"]
+        there = [name for name in built if name in found]
+        assert there
+        assert all(found.index("14-tools") < found.index(name) for name in there)
+        assert found.index("20-nvidia") < found.index("22-containers")
+        assert found.index("20-nvidia") < found.index("26-dmabuf")
+        assert found.index("30-slurm") < found.index("34-pyxis")
+        assert found.index("32-enroot") < found.index("34-pyxis")
+
+    def test_own_steps_come_after_all_of_ours_but_gcloud_the_tests_and_the_clean_up(self):
+        own = {"provision": [{"name": name, "text": "#!/bin/sh\n"} for name in ("b-tools", "a-data")]}
+        assert names(a3mega(image=own))[-6:] == [
+            "56-hostname", "70.00-b-tools", "70.01-a-data", "80-gcloud", "90-smoke", "95-clean-up",
+        ]  # fmt: skip
+
+    def test_a_first_boot_is_not_cleaned_up(self):
+        found = names(a3mega(image={"bake": False}))
+        assert found[-1] == "90-smoke"
+        assert parameters(a3mega(image={"bake": False}))["BAKE"] == "0"
+
+    def test_every_step_is_part_of_some_machine(self):
+        t4 = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
+        noble = {"image": {"base": "ubuntu-2404"}, "nodesets": t4, "partitions": {"main": {"nodesets": ["gpu"]}}}
+        bucket = {"lustre": MANAGED, "buckets": [{"name": "my-data", "mount": "/gcs"}]}
+        used = {*names(a3mega()), *names(a3mega(storage=bucket)), *names(unchecked(**noble))}
+        assert used == {path.stem for path in STEPS}
+
+
+class TestWhatIsLeftOut:
+    def test_without_gpus_there_is_nothing_of_nvidias(self):
+        found = names(google())
+        assert not {"20-nvidia", "22-containers", "24-dcgm", "26-dmabuf", "28-aperture", "50-localssd"} & set(found)
+        assert "30-slurm" in found
+
+    def test_gpus_without_networks_of_their_own_need_no_tcpxo(self):
+        gpu = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
+        cluster = google(nodesets=gpu, partitions={"main": {"nodesets": ["gpu"], "default": True}})
+        assert "20-nvidia" in names(cluster)
+        assert not {"26-dmabuf", "28-aperture", "54-network"} & set(names(cluster))
+        assert parameters(cluster)["DRIVER_FLAVOUR"] == "-open"
+
+    def test_gpus_too_old_for_the_open_modules_get_the_others(self):
+        gpu = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "v100", "count": 1}}}
+        cluster = google(nodesets=gpu, partitions={"main": {"nodesets": ["gpu"], "default": True}})
+        assert "DRIVER_FLAVOUR" not in parameters(cluster)
+
+
+class TestPins:
+    def test_every_system_of_google_cloud_has_recipes_for_its_releases(self):
+        for name, image in IMAGES.items():
+            for (base, _), row in RECIPES.items():
+                if base == name:
+                    assert "gcp" in image.platforms
+                    assert not row.slurm or set(row.slurm) == set(image.slurm_versions)
+
+    @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.base}-{row.lustre}")
+    def test_every_source_is_a_commit_and_every_file_has_its_hash(self, row):
+        sources = [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]
+        for source in filter(None, sources):
+            assert source.url.startswith("https://")
+            if isinstance(source, Download):
+                assert re.fullmatch(r"[0-9a-f]{64}", source.sha256)
+                assert source.version in source.url
+            else:
+                assert isinstance(source, Source)
+                assert re.fullmatch(r"[0-9a-f]{40}", source.commit)
+
+    @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.base}-{row.lustre}")
+    def test_images_are_named_and_no_family(self, row):
+        assert re.fullmatch(r"projects/[a-z-]+/global/images/[a-z0-9-]+-v\d{8}[a-z]?", row.image)
+
+    def test_a_kernel_is_one_that_its_lustre_client_takes(self):
+        for (_, lustre), row in RECIPES.items():
+            if lustre == "exascaler":
+                assert (5, 15) <= tuple(map(int, row.kernel.split(".")[:2])) <= (6, 2)
+            if lustre != "none":
+                assert row.kernel
+
+    def test_no_step_reads_what_may_change_unseen(self):
+        # A URL stands only where a key's fingerprint is compared, or in a parameter that has a hash beside it.
+        allowed = re.compile(r"(repository\b|_KEY=|insteadOf|\"deb \[|'deb \[|signed-by|METADATA=)")
+        for path in [*STEPS, FOLDER / "library.sh", FOLDER / "runner.sh"]:
+            for line in path.read_text().splitlines():
+                if re.search(r"\b(https?|git|ftp)://", line):
+                    assert allowed.search(line) or "fingerprint" in line.lower(), f"{path.name}: {line}"
+
+    @pytest.mark.parametrize("path", STEPS, ids=lambda path: path.stem)
+    def test_what_one_update_would_break_is_held(self, path):
+        text = path.read_text()
+        for word in ("linux-image-", "nvidia-dkms-", "lustre-client-modules-", "slurmd", "datacenter-gpu-manager"):
+            if re.search(rf"^\s*(packages|names=\(|of\+=\(|name=).*{word}", text, re.MULTILINE):
+                assert re.search(r"^hold ", text, re.MULTILINE), f"{path.name} installs {word}... and does not hold it"
+
+    def test_no_key_is_trusted_that_nobody_has_named(self):
+        for path in STEPS:
+            assert "trusted=yes" not in path.read_text()
+            assert "--allow-unauthenticated" not in path.read_text()
+
+
+class TestName:
+    def test_it_is_twelve_hex_digits_and_the_same_each_time(self):
+        assert digest(a3mega()) == digest(a3mega())
+        assert re.fullmatch(r"[0-9a-f]{12}", digest(a3mega()))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"slurm": {"version": "24.11"}},
+            {"storage": {"lustre": MANAGED}},
+            {"storage": {"lustre": EXASCALER, "buckets": [{"name": "my-data", "mount": "/gcs"}]}},
+            {"image": {"builder": {"size_gb": 150}}},
+            {"image": {"provision": [{"name": "ours", "text": "#!/bin/sh\n"}]}},
+        ],
+    )
+    def test_what_is_in_the_image_changes_it(self, changes):
+        assert digest(a3mega(**changes)) != digest(a3mega())
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"nodesets": {"a3": {**A3, "count": 9}}},
+            {"login": {"count": 3}},
+            {"image": {"builder": {"machine_type": "e2-standard-8", "minutes": 200}}},
+        ],
+    )
+    def test_what_is_not_does_not(self, changes):
+        assert digest(a3mega(**changes)) == digest(a3mega())
+
+    def test_what_else_goes_in_is_said_by_who_bakes(self):
+        assert digest(a3mega(), {"by": "1"}) != digest(a3mega(), {"by": "2"})
+
+    def test_a_step_in_a_file_counts_with_its_text(self, tmp_path: Path):
+        cluster = a3mega(image={"provision": [{"name": "ours", "file": "ours.sh"}]})
+        found = []
+        for text in ("#!/bin/sh\necho 1\n", "#!/bin/sh\necho 2\n"):
+            (tmp_path / "ours.sh").write_text(text)
+            found.append(digest(cluster, folder=tmp_path))
+        assert len(set(found)) == 2
+
+    def test_labels_say_what_is_in_it(self):
+        assert versions(a3mega()) == {
+            "kernel": "5-15-0-1077-gcp", "driver": "570-133-20", "cuda": "12-8-0", "slurm": "25-05-8",
+            "lustre": "2-15-8",
+        }  # fmt: skip
+        for stack in GCP:
+            assert all(re.fullmatch(r"[a-z0-9_-]{1,63}", value) for value in versions(config(stack)).values())
+
+
+class TestProgram:
+    @pytest.mark.parametrize("stack", GCP)
+    def test_it_is_clean_and_fits_into_metadata(self, stack, tmp_path: Path):
+        text = bake_script(config(stack))
+        assert len(text.encode()) < LARGEST / 2
+        (tmp_path / "install.sh").write_text(text)
+        checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
+        done = subprocess.run([checker, str(tmp_path / "install.sh")], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+    def test_parameters_and_own_steps_reach_bash_as_they_are(self):
+        text = "#!/bin/bash\ncat <<'EOF'\n$HOME `x` \\\nEOF\n"
+        program = bake_script(a3mega(image={"provision": [{"name": "odd", "text": text}]}))
+        assert text in program
+
+    def test_a_step_by_url_is_fetched_only_as_it_was_named(self):
+        own = {"name": "ours", "url": "https://example.org/a.sh?b='c'", "sha256": "a" * 64}
+        program = bake_script(a3mega(image={"provision": [own]}))
+        assert f"""fetch 'https://example.org/a.sh?b='"'"'c'"'"'' {"a" * 64} """ in program
+
+    def test_a_missing_file_is_told_with_its_place(self, tmp_path: Path):
+        cluster = a3mega(image={"provision": [{"name": "ours", "file": "gone.sh"}]})
+        with pytest.raises(ConfigError, match=r"hpc:cluster.image.provision\[0\].file") as error:
+            bake_script(cluster, tmp_path)
+        assert "No such file" in str(error.value)
+
+    def test_more_than_metadata_can_carry_is_refused(self):
+        text = "#!/bin/sh\n# " + "x" * LARGEST
+        with pytest.raises(ConfigError, match="at most 256 KiB in all"):
+            bake_script(a3mega(image={"provision": [{"name": "large", "text": text}]}))
+
+    def test_a_lustre_that_no_system_has_a_client_for_is_refused(self):
+        with pytest.raises(ConfigError, match="write `base: ubuntu-2204`"):
+            bake_script(unchecked(image={"base": "ubuntu-2404"}, storage={"lustre": MANAGED}))
