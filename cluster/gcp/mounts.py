@@ -21,6 +21,8 @@ EXPORTS = ("/home", "/opt/apps")
 
 LOCAL_SSDS = "/mnt/localssd"
 """Where machines that have local SSDs have them, as one RAID; anybody may write there, and nothing there is kept."""
+LOCAL_SSDS_UNIT = "hpc-localssd.service"
+"""What mounts them at each boot (scripts/image/50-localssd.sh)."""
 
 NFS = "hard,noatime,_netdev"
 """A server that is away is waited for: a job that was told of an error would lose what it wrote."""
@@ -82,19 +84,22 @@ def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[Mount, ...]:
 def gcsfuse_options(bucket: Bucket, spec: MachineSpec) -> str:
     """How a bucket is mounted; the names are GCS FUSE's flags as mount(8) passes them.
 
-    Names of objects are folders and files to everybody (allow_other, implicit_dirs). Attributes of all objects are
-    kept, for a minute, and for an hour where nobody writes here. A node with local SSDs keeps there what it has read,
-    fetches large files in parallel and gathers what it writes; elsewhere a cache would fill the boot disk.
+    Names of objects are folders and files to everybody (allow_other, implicit_dirs). Attributes are kept for a minute,
+    and for an hour where nobody writes here; a node keeps those of all objects, which takes memory. A node with local
+    SSDs keeps there what it has read, fetches large files in parallel and gathers what it writes; elsewhere a cache
+    would fill the boot disk.
     """
-    options = ["_netdev", "noatime", "allow_other", "implicit_dirs", "stat_cache_max_size_mb=-1"]
+    options = ["_netdev", "noatime", "allow_other", "implicit_dirs"]
+    node = spec.roles == ("node",)
+    options += ["stat_cache_max_size_mb=-1"] if node else []
     if bucket.read_only:
         options += ["ro", "dir_mode=555", "file_mode=444", "metadata_cache_ttl_secs=3600"]
         options += ["kernel_list_cache_ttl_secs=60"]
     else:
         options += ["rw", "dir_mode=777", "file_mode=777", "metadata_cache_ttl_secs=60"]
-    if bucket.cache and spec.machine_type.local_ssds and "node" in spec.roles:
+    if bucket.cache and spec.machine_type.local_ssds and node:
         options += [
-            f"x-systemd.requires-mounts-for={LOCAL_SSDS}",
+            f"x-systemd.requires={LOCAL_SSDS_UNIT}",
             f"cache_dir={LOCAL_SSDS}/gcsfuse/{bucket.name}",
             f"temp_dir={LOCAL_SSDS}",
             "file_cache_max_size_mb=-1",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.config import ClusterConfig
-from cluster.gcp.mounts import LOCAL_SSDS, Mount, exports, mounts, targets
+from cluster.gcp.mounts import LOCAL_SSDS, LOCAL_SSDS_UNIT, Mount, exports, mounts, targets
 from cluster.roster import machines
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster import stacks
@@ -53,11 +53,21 @@ class TestBuckets:
         config = google(storage={"buckets": [BUCKET]}, nodesets={"gpu": A3, "cpu": {}})
         cached = on(config, "gpu-0")["/gcs"].options.split(",")
         assert f"cache_dir={LOCAL_SSDS}/gcsfuse/my-datasets" in cached
-        assert f"x-systemd.requires-mounts-for={LOCAL_SSDS}" in cached
+        assert f"x-systemd.requires={LOCAL_SSDS_UNIT}" in cached
         assert "file_cache_enable_parallel_downloads=true" in cached
         for name in ("controller", "login-0", "cpu-0"):
             assert LOCAL_SSDS not in on(config, name)["/gcs"].options
             assert "file_cache" not in on(config, name)["/gcs"].options
+
+    def test_the_image_mounts_the_local_disks_where_and_by_what_the_cache_waits_for(self):
+        step = (stacks.ROOT / "scripts" / "image" / "50-localssd.sh").read_text()
+        assert f"mount={LOCAL_SSDS}\n" in step
+        assert f"/etc/systemd/system/{LOCAL_SSDS_UNIT} " in step
+
+    def test_only_nodes_spend_memory_on_every_object(self):
+        config = google(storage={"buckets": [BUCKET]})
+        all_objects = {name: "stat_cache" in on(config, name)["/gcs"].options for name in ("controller", "cpu-0")}
+        assert all_objects == {"controller": False, "cpu-0": True}
 
     def test_no_cache_is_no_cache(self):
         config = google(storage={"buckets": [{**BUCKET, "cache": False}]}, nodesets={"gpu": A3})
