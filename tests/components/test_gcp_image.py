@@ -6,9 +6,12 @@ import pulumi
 import pytest
 
 from cluster.config import ClusterConfig
+from components.gcp.bake.resource import BakeProvider
 from components.gcp.image import Image, ImageArgs
 from components.gcp.network import Network, NetworkArgs
 from tests.clouds import A3, EXASCALER, google
+from tests.fakes.compute import FakeCompute
+from tests.gcp.baking import PATIENT
 from tests.harness import Recording, deploy
 
 BAKED = "pulumi-python:dynamic/gcp:BakedImage"
@@ -95,6 +98,29 @@ class TestBake:
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent")
         (one,) = made(google(image=JAMMY), **options).all(BAKED)
         assert one.inputs["digest"] in one.inputs["image"]
+
+    def test_the_provider_makes_what_the_component_asks_for(self):
+        with FakeCompute() as fake:
+            inputs = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": PATIENT}
+            made = BakeProvider().create(inputs)
+            (image,) = fake.world.images.values()
+            (builder,) = [c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]
+        assert made.id == f"projects/my-project/global/images/{image['name']}"
+        assert image["labels"]["kernel"] == inputs["labels"]["kernel"]
+        disk = builder["disks"][0]["initializeParams"]
+        assert (disk["sourceImage"], disk["diskSizeGb"]) == (inputs["source_image"], "200")
+        assert {"key": "startup-script", "value": inputs["script"]} in builder["metadata"]["items"]
+
+    def test_an_endpoint_of_ones_own_is_the_providers(self):
+        config = google(image=JAMMY)
+
+        def program() -> None:
+            pulumi.runtime.set_all_config({"gcp:computeCustomEndpoint": "https://compute.example.com/compute/v1/"})
+            network = Network("cloud-network", NetworkArgs(config=config))
+            Image("cloud-image", ImageArgs(config=config, network=network, service_account_email=EMAIL))
+
+        (one,) = deploy(program).all(BAKED)
+        assert one.inputs["endpoint"] == "https://compute.example.com/compute/v1/"
 
 
 LABEL = "abcdefghijklmnopqrstuvwxyz0123456789_-"

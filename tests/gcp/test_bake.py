@@ -178,6 +178,7 @@ class TestFailure:
         ("refusal", "expected"),
         [
             (Refusal(403, "forbidden", "Required 'compute.instances.create' permission"), "compute.instanceAdmin.v1"),
+            (Refusal(401, "authError", "Request had invalid authentication credentials."), "application-default login"),
             (Refusal(403, "accessNotConfigured", "API has not been used in project p"), "services enable compute"),
             (Refusal(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0"), "iam-admin/quotas?project=p"),
             (Refusal(404, "notFound", "The resource 'projects/x/global/images/y' was not found"), "was withdrawn"),

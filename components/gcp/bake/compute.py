@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from components.gcp.bake.builder import image_labels
-from components.gcp.bake.credentials import TODO, credentials, host
-from components.gcp.bake.errors import LATER, of_answer, of_operation, refused, told
+from components.gcp.bake.credentials import credentials, host
+from components.gcp.bake.errors import LATER, LOG_IN, of_answer, of_operation, refused, told
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1
@@ -154,7 +154,7 @@ class Compute:
         except (exceptions.GoogleAPICallError, RequestException) as error:
             raise refused(self.bake, doing, of_answer(error)) from error
         except GoogleAuthError as error:
-            raise told(f"could not {doing}: Google does not take the credentials: {error}", TODO) from error
+            raise told(f"could not {doing}: Google does not take the credentials: {error}", LOG_IN) from error
 
     def _retry(self) -> Any:  # noqa: ANN401 - Google's own class, which is imported late
         from google.api_core.retry import Retry

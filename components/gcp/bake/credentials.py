@@ -8,12 +8,11 @@ import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from components.gcp.bake.errors import told
+from components.gcp.bake.errors import LOG_IN, told
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
 """Variables in which the provider takes credentials, as text or as a path (pulumi-gcp, installation)."""
-TODO = "run `gcloud auth application-default login`, or name a key file in GOOGLE_APPLICATION_CREDENTIALS"
 
 
 def host(endpoint: str) -> str:
@@ -55,7 +54,7 @@ def credentials(endpoint: str) -> Any:  # noqa: ANN401 - google.auth's own class
                 return _given(key, given)
         return google.auth.default(scopes=SCOPES)[0]
     except google.auth.exceptions.GoogleAuthError as error:
-        raise told(f"no credentials for Google Cloud: {' '.join(str(error).split())}", TODO) from error
+        raise told(f"no credentials for Google Cloud: {' '.join(str(error).split())}", LOG_IN) from error
 
 
 def _given(key: str, given: str) -> Any:  # noqa: ANN401
@@ -65,5 +64,5 @@ def _given(key: str, given: str) -> Any:  # noqa: ANN401
         text = given if given.lstrip().startswith("{") else Path(given).expanduser().read_text(encoding="utf-8")
         info = json.loads(text)
     except (OSError, ValueError):
-        raise told(f"{key} is neither a key nor the path of one", TODO) from None
+        raise told(f"{key} is neither a key nor the path of one", LOG_IN) from None
     return google.auth.load_credentials_from_dict(info, scopes=SCOPES)[0]

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 LATER = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "resourceNotReady"})
 """Reasons of a 403 or 400 that is none the next time: too many requests, or another operation is under way."""
 
+LOG_IN = "run `gcloud auth application-default login`, or name a key file in GOOGLE_APPLICATION_CREDENTIALS"
+
 
 class BakeError(RuntimeError):
     """The image could not be made; its text is for the person who ran the command."""
@@ -92,6 +94,7 @@ _ADVICE: Mapping[tuple[str, ...], str] = {
     ("has not been used in project", "accessnotconfigured", "service_disabled"): (
         "gcloud services enable compute.googleapis.com --project {bake.project}"
     ),
+    ("autherror", "authentication credentials"): LOG_IN,
     ("guest attributes",): (
         "lift the policy compute.disableGuestAttributesAccess for {bake.project}: the builder tells by them how far "
         "it is"
