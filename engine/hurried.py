@@ -106,7 +106,9 @@ def _outputs_without_tasks() -> Iterator[None]:
                 continue
             data: asyncio.Future[Value] = asyncio.Future()
             resolvers[name] = partial(settle, resource, data)
-            resource.__dict__[name] = Output._from_data(data)  # noqa: SLF001 - the SDK's own way to make one
+            # Not among the values that the program's end waits for: it waits for the answers that settle them.
+            output = resource.__dict__[name] = object.__new__(Output)
+            output._data = data
         return resolvers
 
     with replaced(rpc, "transfer_properties", transfer):
