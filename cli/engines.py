@@ -4,7 +4,7 @@ import importlib.metadata
 import shutil
 from pathlib import Path
 
-from cli import console, home
+from cli import console, home, project
 from cli.errors import CliError
 from cli.options import EngineName
 from cli.stackfile import StackFile
@@ -29,8 +29,22 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     if not home.on_files():
         return require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
     if file.platform is not None and not file.local and kind != "preview":
-        return require_pulumi(f"{kind} of a stack on {file.platform} needs the Pulumi CLI")
+        return _for_cloud(file, kind)
     return None
+
+
+def _for_cloud(file: StackFile, kind: str) -> str | None:
+    """The Pulumi CLI for what is made elsewhere than on this host; None where nothing was made.
+
+    Raises:
+        CliError: it is needed and not there.
+    """
+    if kind != "up" and file.settings is not None and file.stack not in project.workspace().stacks():
+        return None
+    return require_pulumi(
+        f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the engine built in "
+        "makes machines on this host only. That needs the Pulumi CLI"
+    )
 
 
 def pulumi_version() -> str:

@@ -60,13 +60,13 @@ class StateDamaged(EngineError):  # noqa: N818 - says what happened
 
 
 class NotRunnable(EngineError):  # noqa: N818 - says what happened
-    """The program holds a resource whose provider is not embedded: a preview is possible, an update is not."""
+    """The program or the state holds a resource whose provider is not embedded: a preview is possible, more is not."""
 
-    def __init__(self, types: list[str], stack: str) -> None:
-        shown = ", ".join(types[:5]) + (f" and {len(types) - 5} more" if len(types) > 5 else "")
+    def __init__(self, types: list[str], stack: str, kind: str = "up") -> None:
+        shown = ", ".join(types[:3]) + (f" and {len(types) - 3} more" if len(types) > 3 else "")
         super().__init__(
-            f"the embedded engine can preview stack {stack} but not run it: it has no provider for {shown}.\n"
-            f"Run it with the Pulumi CLI: pulumi up --stack {stack}"
+            f"the embedded engine can preview stack {stack} but not {'run' if kind == 'up' else kind} it: it has no "
+            f"provider for {shown}.\nUse the Pulumi CLI: pulumi {kind} --stack {stack}"
         )
 
 

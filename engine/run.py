@@ -163,7 +163,7 @@ class Run:
         """Meet a type or function whose provider is not embedded. Raises NotRunnable unless this is a preview."""
         self.foreign.add(token)
         if not self.dry:
-            raise NotRunnable([token], self.stack)
+            raise NotRunnable([token], self.stack, self.kind)
 
     def wait_idle(self) -> None:
         """Wait for the steps that are running."""

@@ -76,10 +76,12 @@ class Stack:
 
     def destroy(self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False) -> Result:
         """Delete all resources, by the state alone: the program is not run. With `dry_run`, only tell."""
+        self._check_embedded("destroy")
         return self._run("destroy", on_event, parallel, dry=dry_run)
 
     def refresh(self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False) -> Result:
         """Take into the state what is really there. With `dry_run`, only tell."""
+        self._check_embedded("refresh")
         return self._run("refresh", on_event, parallel, dry=dry_run)
 
     def _run(self, kind: Kind, on_event: OnEvent, parallel: int | None, *, dry: bool) -> Result:
@@ -136,7 +138,6 @@ class Stack:
         elif kind == "destroy":
             from engine.deletion import delete_all  # noqa: PLC0415
 
-            self._check_embedded({r.type for r in run.state.olds if r.custom and not r.external})
             delete_all(run, list(run.state.olds))
         else:
             from engine.refresh import refresh_all  # noqa: PLC0415
@@ -163,8 +164,7 @@ class Stack:
 
     def _refuse_foreign(self) -> None:
         """Before the first step of a stack, see that the engine can do them all. Raises NotRunnable."""
-        types = {r["type"] for r in State.read(self.file).get("resources") or [] if r.get("custom")}
-        self._check_embedded(types)
+        types = self._check_embedded("up")
         # A stack of which something stands has passed this before; what is added later is refused when it registers.
         if all(urns.is_provider(type_) for type_ in types):
             result = self._run("preview", lambda _event: None, None, dry=True)
@@ -173,14 +173,17 @@ class Stack:
             if result.interrupted:
                 raise Interrupted("interrupted before the first step")
 
-    def _check_embedded(self, types: set[str]) -> None:
+    def _check_embedded(self, kind: Kind) -> set[str]:
+        """The types of the resources in the state, all of them embedded. Raises NotRunnable if some are not."""
         from engine.providers import Foreign, Providers  # noqa: PLC0415
 
+        rows = State.read(self.file).get("resources") or []
+        types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
         providers = Providers(self._project.root, {}, self._project.name)
-        local = {urns.STACK_TYPE, "pulumi:pulumi:StackReference"}
-        foreign = sorted(t for t in types - local if isinstance(providers.of(t), Foreign))
+        foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
         if foreign:
-            raise NotRunnable(foreign, self.name)
+            raise NotRunnable(foreign, self.name, kind)
+        return types
 
     # -- state -------------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ def run(
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, config_file)
     pulumi = engines.choose(engine, file, kind)
-    if kind == "destroy":
+    if kind == "destroy" and not _never_up(file, pulumi):
         _confirm_destroy(file, yes=yes, pulumi_asks=pulumi is not None)
     told = effects.of(stack, config, pulumi) if config else None
     if told and kind == "up":
@@ -165,7 +165,7 @@ def _embedded(
     from cli.display.summary import interrupted
     from engine import EngineError, NotRunnable, Result
 
-    if kind in ("destroy", "refresh") and file.stack not in project.workspace().stacks():
+    if kind in ("destroy", "refresh") and _never_up(file, None):
         if file.settings is None:
             project.require_state(file.stack)  # says which stacks there are
         nothing(kind, file.stack, json=json)
@@ -188,6 +188,11 @@ def _embedded(
     if kind == "up" and result.ok and file.local and not json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
     return guard.INTERRUPTED if interrupted(result) else 0 if result.ok else 1
+
+
+def _never_up(file: stackfile.StackFile, pulumi: str | None) -> bool:
+    """Whether the embedded engine, which keeps its state in files, has none of the stack."""
+    return pulumi is None and file.stack not in project.workspace().stacks()
 
 
 def nothing(kind: Kind, stack: str, *, json: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pulumi.automation
 import pytest
 
-from cli import engines, stackfile
+from cli import engines, project, stackfile
 from cli.errors import CliError
 from cli.options import EngineName
 from tests.cli.conftest import Hpc
@@ -27,6 +27,29 @@ def stack(root: Path, platform: str) -> stackfile.StackFile:
     return stackfile.read(root, "x")
 
 
+CLOUD = """\
+config:
+  gcp:project: my-project
+  gcp:zone: us-central1-a
+  hpc:cluster:
+    platform: gcp
+    name: small
+    nodesets: {cpu: {count: 1}}
+    partitions: {cpu: {nodesets: [cpu], default: true}}
+"""
+
+
+def state(root: Path, type_: str) -> Path:
+    """Let the stack `x` have one resource of a type, as another engine left it; the state's file."""
+    urn = f"urn:pulumi:x::hpc::{type_}::made"
+    row = {"urn": urn, "type": type_, "custom": True, "id": "made", "inputs": {}, "outputs": {}}
+    stack = project.workspace().stack("x", root / "Pulumi.x.yaml")
+    stack.file.parent.mkdir(parents=True)
+    checkpoint = {"stack": "organization/hpc/x", "latest": {"manifest": {}, "resources": [row]}}
+    stack.file.write_text(json.dumps({"version": 3, "checkpoint": checkpoint}))
+    return stack.file
+
+
 class TestChoice:
     def test_the_cli_on_path_unless_told_otherwise(self, root: Path, tool: Tool) -> None:
         pulumi = str(tool("pulumi", "exit 0"))
@@ -40,13 +63,37 @@ class TestChoice:
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
     def test_where_the_cli_is_needed_and_missing_it_says_how_to_get_it(self, root: Path, kind: str) -> None:
+        state(root, "gcp:compute/network:Network")
         version = engines.pulumi_version()
         with pytest.raises(CliError) as error:
             engines.choose(None, stack(root, "gcp"), kind)
         assert str(error.value) == (
-            f"{kind} of a stack on gcp needs the Pulumi CLI, which is not installed. "
+            f"{kind} of a stack on gcp is for `pulumi {kind} --stack x`, since the engine built in makes machines on "
+            "this host only. That needs the Pulumi CLI, which is not installed. "
             f"Install version {version} with: ./hpc install-pulumi"
         )
+
+    @pytest.mark.parametrize("kind", ["destroy", "refresh"])
+    def test_where_nothing_was_made_no_cli_is_needed(self, root: Path, hpc: Hpc, kind: str) -> None:
+        assert engines.choose(None, stack(root, "gcp"), kind) is None
+        ended = hpc(kind, "x")
+        assert (ended.code, ended.err) == (0, "Nothing to do: stack x has not been brought up.\n")
+
+    @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
+    def test_the_embedded_engine_stops_before_the_first_step(
+        self, root: Path, hpc: Hpc, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        file = state(root, "gcp:compute/network:Network")
+        before = file.read_text()
+        (root / "Pulumi.x.yaml").write_text(CLOUD)
+        ended = hpc(kind, "x", "--engine", "embedded", *(["--yes"] if kind == "destroy" else []))
+        assert ended.code == 1
+        said = ended.err + ended.out
+        assert "it has no provider for gcp:compute/network:Network." in said
+        assert f"Use the Pulumi CLI: pulumi {kind} --stack x" in said
+        assert "./hpc install-pulumi" in said
+        assert file.read_text() == before
 
     def test_state_elsewhere_needs_the_cli(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
