@@ -24,7 +24,7 @@ def unreachable(seen: Sights) -> Iterator[Finding]:
             where=(one.name,),
             what=f"{kind} does not answer SSH ({one.why}): {loss}",
             todo=f"./hpc up {seen.stack}",
-            note="It starts the machine again if it is not running.",
+            note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
         )
 
 

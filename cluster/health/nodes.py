@@ -48,7 +48,7 @@ def _dead(seen: Sights, one: Sight, said: NodeView | None) -> Finding:
         where=(one.name,),
         what=f"does not answer SSH ({one.why}); {noticed}",
         todo=f"./hpc up {seen.stack}",
-        note="It starts the machine again if it is not running.",
+        note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
         since=said.since if said and said.down else None,
     )
 
