@@ -19,6 +19,7 @@ import pulumi
 import yaml
 from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, run_in_stack, settings
+from pulumi.runtime.proto import source_pb2
 
 ROOT = Path(__file__).parents[1]
 SIGNATURE = "4dabf18193072939515e22adb298388d"  # the key that marks a special value on the wire
@@ -50,6 +51,16 @@ FAKES: dict[str, Fake] = {
         "self_link": f"projects/{i['project']}/global/images/{i['image']}",
     },
     "gcp:compute/address:Address": lambda i: {**i, "address": i.get("address", "192.0.2.9"), "selfLink": i["name"]},
+    "gcp:compute/instance:Instance": lambda i: {**i, "instanceId": f"instance-{i['name']}"},
+    "gcp:compute/instanceFromTemplate:InstanceFromTemplate": lambda i: {
+        **i,
+        "instanceId": f"instance-{i['name']}",
+        "networkInterfaces": [{"networkIp": f"ip-of-{i['name']}"}],
+    },
+    "gcp:compute/instanceTemplate:InstanceTemplate": lambda i: {**i, "selfLink": f"templates/{i['machineType']}"},
+    "gcp:compute/resourcePolicy:ResourcePolicy": lambda i: {**i, "selfLink": "policies/placement"},
+    "gcp:secretmanager/secretVersion:SecretVersion": lambda i: {**i, "name": f"{i['secret']}/versions/1"},
+    "gcp:storage/bucketObject:BucketObject": lambda i: {**i, "outputName": i["name"]},
     "gcp:compute/disk:Disk": lambda i: {**i, "selfLink": f"disks/{i['name']}"},
     "gcp:filestore/instance:Instance": lambda i: {
         **i,
@@ -219,7 +230,11 @@ def deploy(
     try:
         pulumi.runtime.set_all_config(config)
         settings.ROOT.set(None)  # set_mocks made an empty one; the program gets one of its own
-        with mock.patch("components.gcp.tunnels.opened", recording.opened):
+        # A stack trace for each resource is a fifth of the time, and nobody looks at it.
+        with (
+            mock.patch("components.gcp.tunnels.opened", recording.opened),
+            mock.patch("pulumi.runtime.resource._get_stack_trace", source_pb2.StackTrace),
+        ):
             loop.run_until_complete(run_in_stack(run))
         recording.outputs = next((v for k, v in recording.registered_outputs.items() if "pulumi:pulumi:Stack" in k), {})
     finally:
