@@ -48,6 +48,8 @@ class Peering(pulumi.ComponentResource):
             # Google keeps its side for days after the last instance is gone, and refuses to end the connection until
             # then; without the peering the network can go, and with ABANDON it could not.
             deletion_policy="REMOVE_PEERING",
+            # For the same reason a stack that is made anew may find the old connection.
+            update_on_creation_fail=True,
             opts=child,
         )
         self.register_outputs({"range": reserved.name, "connection": self.connection.id})

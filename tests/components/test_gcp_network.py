@@ -137,6 +137,7 @@ class TestServices:
         recording = made(**SHAPES["managed"])
         (connection,) = recording.all(CONNECTION)
         assert connection.inputs["deletionPolicy"] == "REMOVE_PEERING"
+        assert connection.inputs["updateOnCreationFail"] is True
         (reserved,) = recording.all("gcp:compute/globalAddress:GlobalAddress")
         assert (reserved.inputs["address"], reserved.inputs["prefixLength"]) == ("10.128.0.0", 21)
         assert reserved.inputs["purpose"] == "VPC_PEERING"
