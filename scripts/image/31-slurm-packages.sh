@@ -14,7 +14,8 @@ packages slurm-wlm slurm-wlm-doc slurm-wlm-mysql-plugin slurmdbd munge libmunge-
 packages build-essential libssl-dev zlib1g-dev libbz2-dev libreadline-dev libsqlite3-dev curl git libncursesw5-dev \
     xz-utils tk-dev libxml2-dev libxmlsec1-dev libffi-dev liblzma-dev
 # Machines of one cluster must run one release.
-hold slurm-wlm slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins
+mapfile -t names < <(dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' 'slurm*' | sed -n 's/^installed //p')
+hold "${names[@]}"
 [[ $(id -u slurm) == 64030 ]] || die "slurm must have uid 64030, as in the distribution's packages, and has $(id slurm)"
 slurm_daemons_off
 

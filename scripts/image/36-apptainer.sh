@@ -9,8 +9,10 @@ if [[ $(installed apptainer) != "$APPTAINER_VERSION"* ]]; then
     packages "$BUILD/apptainer_${APPTAINER_VERSION}_amd64.deb"
 fi
 hold apptainer
-# Releases from 24.04 on let no program make namespaces for its user but those that a profile names.
-if [[ -e /proc/sys/kernel/apparmor_restrict_unprivileged_userns ]]; then
+# Releases from 24.04 on let no program make namespaces for its user but those that a profile names. Its package may bring
+# one; two for the same program stop it from starting.
+if [[ -e /proc/sys/kernel/apparmor_restrict_unprivileged_userns ]] &&
+    ! grep -rqs --exclude=hpc-apptainer libexec/apptainer /etc/apparmor.d; then
     put /etc/apparmor.d/hpc-apptainer <<'END'
 abi <abi/4.0>,
 include <tunables/global>

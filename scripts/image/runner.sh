@@ -48,10 +48,11 @@ state() {
 fail() {
     local name=$1 why=$2 start=$3 line
     tail -c "+$((start + 1))" "$LOG" | tail -n "$TAIL" >"$ROOT/failed.log"
-    announce "failed: $name"
     tell "step $name failed: $why; the end of its log:"
     while IFS= read -r line; do tell "  $line"; done <"$ROOT/failed.log"
     state "failed $name"
+    # Last: who reads it looks at the console next, and should find all of the above.
+    announce "failed: $name"
     echo "step $name failed: $why; the end of its log:" >&2
     cat "$ROOT/failed.log" >&2
     exit 1
@@ -99,6 +100,8 @@ main() {
         run_step "$number" "${entry% *}" "${entry#* }"
     done
     state "done"
+    # Who reads it may stop the machine at once, and keep its disk.
+    sync
     announce "done"
 }
 

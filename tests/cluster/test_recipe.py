@@ -229,3 +229,12 @@ class TestProgram:
     def test_a_lustre_that_no_system_has_a_client_for_is_refused(self):
         with pytest.raises(ConfigError, match="write `base: ubuntu-2204`"):
             bake_script(unchecked(image={"base": "ubuntu-2404"}, storage={"lustre": MANAGED}))
+
+
+def test_the_documentation_has_the_versions():
+    text = (ROOT / "docs" / "gcp.md").read_text().partition("### What is in it")[2].partition("\n## ")[0]
+    for row in RECIPES.values():
+        sources = [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]
+        said = [row.kernel, row.driver.version, row.dcgm, row.container_toolkit, row.gcsfuse, row.cuda.split("-")[0]]
+        said += [source.version for source in sources if source]
+        assert [version for version in said if version not in text and version != "distribution"] == []

@@ -16,28 +16,48 @@ from tests.local.real import RealStack
 pytestmark = pytest.mark.e2e
 
 STEPS = ("10-updates", "18-nfs", "28-aperture", "50-localssd", "52-limits", "54-network", "56-hostname")
-PACKAGES = r"""
+KERNEL = "5.15.0-1077-gcp"
+SHIPPED = "6.8.0-1021-gcp"
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "google-guest-agent": (),
+    "mdadm": (),
+    "nfs-common": (),
+    "nfs-kernel-server": ("lib/systemd/system/nfs-kernel-server.service",),
+    "linux-gcp": (),
+    "linux-gcp-headers-5.15.0-1077": (),
+    **{f"linux-image-{kernel}": (f"boot/vmlinuz-{kernel}",) for kernel in (KERNEL, SHIPPED)},
+    **{f"linux-modules-{kernel}": (f"lib/modules/{kernel}/kernel/a.ko",) for kernel in (KERNEL, SHIPPED)},
+    f"linux-modules-extra-{KERNEL}": (),
+    f"linux-headers-{KERNEL}": (f"lib/modules/{KERNEL}/build/Makefile",),
+}
+"""Packages by name, and the files that are of interest in each."""
+ON_A_NEW_MACHINE = ("google-guest-agent", "linux-gcp", f"linux-image-{SHIPPED}", f"linux-modules-{SHIPPED}")
+MAKE = r"""
 set -eu
-mkdir -p /root/repository
-for name in google-guest-agent mdadm nfs-common nfs-kernel-server; do
-    folder=/root/made/$name
-    mkdir -p "$folder/DEBIAN" "$folder/lib/systemd/system" "$folder/usr/lib/hpc-test"
+make_package() {
+    name=$1 folder=/root/made/$1 file=${1}_1.0_all.deb
+    shift
+    mkdir -p "$folder/DEBIAN" "$folder/usr/lib/hpc-test"
     touch "$folder/usr/lib/hpc-test/$name"
-    printf 'Package: %s\nVersion: 9:1.0\nArchitecture: all\nMaintainer: Tests <tests@localhost>\nDescription: a test\n' \
-        "$name" >"$folder/DEBIAN/control"
+    for path; do
+        mkdir -p "$(dirname "$folder/$path")"
+        printf '[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >"$folder/$path"
+    done
+    printf 'Package: %s\nVersion: 9:1.0\nArchitecture: all\nMaintainer: T <t@hpc>\nDescription: test\n' "$name" \
+        >"$folder/DEBIAN/control"
     if [ "$name" = nfs-kernel-server ]; then
-        printf '[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' \
-            >"$folder/lib/systemd/system/$name.service"
         printf '#!/bin/sh\ndeb-systemd-helper enable %s.service\ndeb-systemd-invoke start %s.service\n' "$name" \
             "$name" >"$folder/DEBIAN/postinst"
         chmod 755 "$folder/DEBIAN/postinst"
     fi
-    dpkg-deb --build --root-owner-group "$folder" /root/repository >/dev/null
-    file=${name}_1.0_all.deb
+    dpkg-deb -Znone --build --root-owner-group "$folder" /root/repository >/dev/null
     printf '%s\nFilename: ./%s\nSize: %s\nSHA256: %s\n\n' "$(cat "$folder/DEBIAN/control")" "$file" \
         "$(stat -c %s "/root/repository/$file")" "$(sha256sum "/root/repository/$file" | cut -d' ' -f1)" \
         >>/root/repository/Packages
-done
+}
+mkdir -p /root/repository
+"""
+USE = r"""
 printf 'SHA256:\n %s %s Packages\n' "$(sha256sum /root/repository/Packages | cut -d' ' -f1)" \
     "$(stat -c %s /root/repository/Packages)" >/root/repository/Release
 # A rehearsal's image lacks what no machine of it needs, and apt would take away what depends on that.
@@ -45,7 +65,7 @@ sed -i -E '/^(Pre-)?Depends:/d' /var/lib/dpkg/status
 rm -f /etc/apt/sources.list.d/*
 echo 'deb [trusted=yes] file:/root/repository ./' >/etc/apt/sources.list
 apt-get -qq update
-apt-get -qq install google-guest-agent >/dev/null
+apt-get -qq install NEW >/dev/null
 apt-mark manual $(dpkg-query --show --showformat='${Package} ') >/dev/null
 """
 SEEN = "find /etc /usr/local/lib/hpc -type f -newermt 2000-01-01 -exec stat -c '%n %a %Y' {} + | sort | sha256sum"
@@ -64,16 +84,17 @@ def stack(
         real_root, real_images, digest, "tj", next(free_networks), RealStack.keygen(tmp_path_factory.mktemp("key"))
     )
     made.up(made.machine("m0"))
-    made.ssh("m0", PACKAGES)
+    packages = "".join(f"make_package {name} {' '.join(files)}\n" for name, files in PACKAGES.items())
+    made.ssh("m0", MAKE + packages + USE.replace("NEW", " ".join(ON_A_NEW_MACHINE)))
     give(made, *STEPS)
     made.ssh("m0", "bash /root/install")
     yield made
     made.down()
 
 
-def give(stack: RealStack, *names: str) -> None:
+def give(stack: RealStack, *names: str, **parameters: str) -> None:
     """Put a program of these steps on the machine."""
-    known = {"BAKE": "1"}
+    known = {"BAKE": "1", **parameters}
     text = base64.b64encode(program("test", [step(name, known) for name in names], known).encode()).decode()
     stack.ssh("m0", f"echo {text} | base64 -d >/root/install")
 
@@ -107,6 +128,40 @@ def test_daemons_of_packages_are_neither_started_nor_left_forbidden(stack: RealS
 def test_the_name_is_written_at_a_boot(stack: RealStack) -> None:
     stack.ssh("m0", "echo builder >/etc/hostname; systemctl restart hpc-hostname")
     assert stack.ssh("m0", "cat /etc/hostname") == "m0"
+
+
+def test_one_kernel_is_left_and_held(stack: RealStack) -> None:
+    # The machine says that the image's kernel runs, as it does after the restart that the step asks for.
+    stack.ssh("m0", f"printf '#!/bin/sh\\necho {KERNEL}\\n' >/usr/local/bin/uname; chmod +x /usr/local/bin/uname")
+    give(stack, "12-kernel", KERNEL=KERNEL)
+    stack.ssh("m0", "bash /root/install; rm /usr/local/bin/uname")
+    assert stack.ssh("m0", f"cat {ROOT}/state; ls /boot; ls /lib/modules").split() == [
+        "done",
+        f"vmlinuz-{KERNEL}",
+        KERNEL,
+    ]
+    left = stack.ssh("m0", "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 'linux-*' | sed -n 's/^installed //p'")
+    ours = {name for name in PACKAGES if name.startswith("linux-") and KERNEL in name}
+    assert ours <= set(left.split())
+    assert not {name for name in left.split() if SHIPPED in name or name == "linux-gcp"}
+    assert ours <= set(stack.ssh("m0", "apt-mark showhold").split())
+
+
+def test_a_kernel_that_is_not_to_be_had_is_named(stack: RealStack) -> None:
+    give(stack, "12-kernel", KERNEL="5.15.0-9999-gcp")
+    assert "error: apt-get could not install linux-image-5.15.0-9999-gcp" in stack.ssh(
+        "m0", "bash /root/install 2>&1 || true"
+    )
+
+
+def test_the_last_checks_name_all_that_is_wrong(stack: RealStack) -> None:
+    give(stack, "90-smoke", SLURM_VERSION="25.05.8", LUSTRE="exascaler")
+    said = stack.ssh("m0", "bash /root/install 2>&1 || true").splitlines()
+    assert "ok: the slurm user has uid 64030" in said
+    assert "ok: slurmctld" in said
+    wrong = [line.split(":")[1].strip() for line in said if line.startswith("wrong: ")]
+    assert {"Slurm 25.05.8", "Lustre's tools", "NFS"} <= set(wrong)
+    assert said[-1] == f"error: {len(wrong)} of the checks above failed: this image would not work"
 
 
 class TestLocalSsd:
