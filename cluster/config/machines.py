@@ -59,7 +59,7 @@ class Login(Section):
 
     on: Literal["controller"] | None = None
     """`controller` makes the controller the login machine as well; then nothing else is given here."""
-    count: Natural = 1
+    count: Natural = Field(default=1, le=1000)
     """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""

@@ -10,6 +10,8 @@ from cluster.config.findings import Refused
 _SLURM_TIME = re.compile(r"(?:\d+-\d+(?::[0-5]?\d){0,2}|\d+(?::[0-5]?\d){0,2}|infinite|INFINITE|UNLIMITED|unlimited)")
 _TRES = re.compile(r"(cpu|mem|node|billing|energy|fs/disk|gres/gpu(:[a-z0-9_]+)?)")
 
+MOST_NODES = 65536
+"""Nodes of one nodeset. Larger than any cluster, so that a slip of the hand is told of rather than worked out."""
 NODE_SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "MemSpecLimit")
 """Parameters of a NodeName line that other values are computed from."""
 
@@ -34,6 +36,8 @@ def node_count(value: int) -> int:
     """Machines in a nodeset."""
     if value < 1:
         raise Refused("a whole number of at least 1, e.g. 2", "raise it, or remove the nodeset and what names it")
+    if value > MOST_NODES:
+        raise Refused(f"at most {MOST_NODES}, e.g. 2", "lower it")
     return value
 
 

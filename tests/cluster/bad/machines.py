@@ -8,6 +8,14 @@ from tests.cluster.bad.change import nodeset
 CASES = {
     "a node count of 0": (nodeset(count=0), "nodesets.cpu.count", "0", "at least 1", "raise it"),
     "a node count of -1": (nodeset(count=-1), "nodesets.cpu.count", "-1", "at least 1", "remove the nodeset"),
+    "more nodes than Slurm can have": (nodeset(count=10**12), "nodesets.cpu.count", "1000000000000", "65536", "lower"),
+    "more login machines than anybody needs": (
+        {"login": {"count": 10**12}},
+        "login.count",
+        "1000000000000",
+        "at most 1000",
+        "lower it",
+    ),
     "a machine type that does not exist": (
         nodeset(machine_type="local-2c-2gpuu"),
         "nodesets.cpu.machine_type",

@@ -1,0 +1,44 @@
+"""Whatever stands where in a stack file, its reader is told in words, or it is taken: nothing else comes of it."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.config import ConfigError, Finding, parse
+from tests.cluster.samples import LAB
+from tests.cluster.samples_google import CLOUD, MANAGED
+
+ODD = (None, True, 10**12, "", "a/b", [None], {"x": 1}, "INFINITE")
+
+
+def places(tree: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place of a tree below its root."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in items:
+        yield (*at, key)
+        yield from places(value, (*at, key))
+
+
+def found(settings: dict[str, Any], cluster: dict[str, Any]) -> tuple[Finding, ...]:
+    """What is wrong with a stack."""
+    try:
+        parse({"hpc:cluster": cluster, **settings})
+    except ConfigError as error:
+        return error.findings
+    return ()
+
+
+@pytest.mark.parametrize("base", [LAB, CLOUD, MANAGED], ids=["local", "exascaler", "managed"])
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_an_odd_value_anywhere_is_told_in_four_parts_or_taken(base: dict[str, Any], odd: Any):
+    for place in places(base):
+        stack = copy.deepcopy(base)
+        section: Any = stack
+        for step in place[:-1]:
+            section = section[step]
+        section[place[-1]] = odd
+        google = stack.pop("gcp", None)
+        settings = {f"gcp:{key}": value for key, value in google.items()} if isinstance(google, dict) else {}
+        assert all(one.where and one.given and one.allowed and one.todo for one in found(settings, stack)), place
