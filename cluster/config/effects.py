@@ -35,6 +35,7 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     "name": refused("every host name, Slurm's state and the accounting database carry the name"),
     "network.cidr": refused("machines are known by their addresses"),
     "storage.shared": storage.shared,
+    "storage.read_only": nothing("machines mount it so at their next boot", "./hpc ssh {stack} MACHINE -- reboot"),
     "image.base": image.system,
     "image.presents_as": image.presented,
     "controller.machine_type": machines.controller_machine,

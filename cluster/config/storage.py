@@ -48,6 +48,8 @@ class Storage(Section):
 
     shared: tuple[MountPoint, ...] = ()
     """On local: directories that every machine sees alike. Default there: /home, /opt/apps, /var/mail."""
+    read_only: tuple[MountPoint, ...] = ()
+    """On local: those of `shared` that machines can only read, as a bucket with `read_only`."""
     lustre: Annotated[Lustre | None, BeforeValidator(_one_lustre)] = None
     """On gcp: a Lustre file system."""
     filestore: Filestore | None = None

@@ -46,7 +46,7 @@ def rehearsed(
         "platform": "local",
         "name": config.name,
         "network": {"cidr": cidr},
-        "storage": {"shared": shared(config)},
+        "storage": {"shared": shared(config), **_read_only(config)},
         "image": {"base": BASE, **presents},
         "controller": {"machine_type": config.controller.machine_type},
         "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
@@ -66,6 +66,11 @@ def room(config: ClusterConfig, *, nodes: int | None = None) -> int:
 def shared(config: ClusterConfig) -> list[str]:
     """Every directory that the stack's machines share, and the mailboxes."""
     return list(dict.fromkeys([*targets(config), MAIL]))
+
+
+def _read_only(config: ClusterConfig) -> Section:
+    found = [bucket.mount for bucket in config.storage.buckets if bucket.read_only]
+    return {"read_only": found} if found else {}
 
 
 def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bool = False) -> list[str]:

@@ -133,7 +133,7 @@ def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
             "source": f"{gateway}@tcp:/{folder_name(target)}",
             "target": target,
             "fs_type": "lustre",
-            "options": "defaults,_netdev",
+            "options": f"{'ro' if target in config.storage.read_only else 'defaults'},_netdev",
         }
         for target in config.storage.shared
     )

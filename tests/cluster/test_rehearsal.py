@@ -19,6 +19,7 @@ from cluster.rehearsal.differences import lines
 from cluster.roster import machines
 from cluster.slurm import render
 from cluster.slurm.accounting import desired
+from components.local.platform import mounts
 from components.slurm import payload
 from tests.cluster import stacks
 from tests.cluster.told import told
@@ -143,6 +144,15 @@ def test_rxdm_is_its_stand_in_unless_its_own_file_is_asked_for():
     assert (stand_in.file, real.file) == (STAND_IN, "mine.sh")
     assert stood_in(production, nodes=1)[-1].startswith("rxdm: scripts/rehearsal/rxdm.sh stands for the prolog")
     assert not [line for line in stood_in(production, nodes=1, real_prolog=True) if "rxdm" in line]
+
+
+def test_a_bucket_that_can_only_be_read_is_so_here():
+    read_only = {"name": "my-datasets", "mount": "/gcs", "read_only": True}
+    storage = {"buckets": [read_only, {"name": "my-results", "mount": "/results"}]}
+    rehearsal = local(cloud(storage=storage))
+    assert rehearsal.storage.read_only == ("/gcs",)
+    options = {one["target"]: one["options"] for one in mounts(rehearsal)}
+    assert (options["/gcs"], options["/results"]) == ("ro,_netdev", "defaults,_netdev")
 
 
 def test_a_script_by_url_does_nothing_and_keeps_its_place():

@@ -18,6 +18,7 @@ from cluster.config.rules import (
     partitions,
     scripts,
     settings,
+    shared,
     users,
 )
 
@@ -29,5 +30,5 @@ if TYPE_CHECKING:
 def broken(config: ClusterConfig) -> list[Broken]:
     """Every rule that does not hold, in the order of the file."""
     google = (google_place, google_network, google_storage, google_image, google_disks, google_capacity)
-    rules = (*google, foreign, network, machines, partitions, users, accounting, settings, scripts)
+    rules = (*google, foreign, network, shared, machines, partitions, users, accounting, settings, scripts)
     return [found for rule in rules for found in rule.broken(config)]

@@ -37,7 +37,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             config.platform,
             "the rehearsal on local machines",
             [
-                (("storage",), config.storage, ("shared",)),
+                (("storage",), config.storage, ("shared", "read_only")),
                 *((at, section, ("addresses",)) for at, section in nodesets),
             ],
         )

@@ -71,6 +71,13 @@ CASES = {
         "/opt/apps",
         "hidden",
     ),
+    "a read-only directory that is not shared": (
+        {"storage": {"read_only": ["/opt/app"]}},
+        "storage.read_only[0]",
+        "/opt/app",
+        "a directory of storage.shared that exists: /home, /opt/apps, /var/mail",
+        "write /opt/apps",
+    ),
     "a mount point that is no path": (
         {"storage": {"shared": ["home"]}},
         "storage.shared[0]",
