@@ -1,5 +1,6 @@
 """Networks: made where they are needed, apart from each other, and open to nobody who has no business there."""
 
+from functools import cache
 from typing import Any
 
 import pulumi
@@ -41,9 +42,14 @@ def made(unknown: bool = False, **changes: Any) -> Recording:
     return deploy(program, unknown=unknown)
 
 
+@cache
+def shaped(shape: str, *, unknown: bool = False) -> Recording:
+    return made(unknown=unknown, **SHAPES[shape])
+
+
 class TestSystem:
     def test_the_network_is_the_guides(self):
-        recording = made()
+        recording = shaped("plain")
         (network,), (subnet,) = recording.all(NETWORK), recording.all(SUBNET)
         assert (network.inputs["mtu"], network.inputs["routingMode"]) == (8244, "GLOBAL")
         assert network.inputs["autoCreateSubnetworks"] is False
@@ -51,7 +57,7 @@ class TestSystem:
         assert subnet.inputs["privateIpGoogleAccess"] is True
 
     def test_machines_without_public_addresses_get_out_by_two_that_stay(self):
-        recording = made()
+        recording = shaped("plain")
         public = [one for one in recording.all(ADDRESS) if one.inputs["addressType"] == "EXTERNAL"]
         assert [one.inputs["name"] for one in public] == ["cloud-nat-0", "cloud-nat-1"]
         (nat,) = recording.all("gcp:compute/routerNat:RouterNat")
@@ -81,7 +87,7 @@ class TestSystem:
 
 class TestGpu:
     def test_networks_are_in_the_order_of_the_nics(self):
-        recording = made(nodesets={"gpu": A3})
+        recording = shaped("gpu")
         assert recording.outputs["gpu"] == [
             [f"cloud-network-gpu-{index}-id", f"cloud-network-gpu-{index}-subnet-id"] for index in range(8)
         ]
@@ -96,7 +102,7 @@ class TestGpu:
 
     @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in {"gpu", "existing"}])
     def test_there_is_none_where_no_node_has_gpu_nics(self, shape):
-        recording = made(**SHAPES[shape])
+        recording = shaped(shape)
         assert len(recording.all(NETWORK)) == 1
         assert recording.outputs["gpu"] == []
 
@@ -104,7 +110,7 @@ class TestGpu:
 class TestFirewalls:
     @pytest.mark.parametrize("shape", SHAPES)
     def test_nothing_is_open_to_the_world(self, shape):
-        rules = made(**SHAPES[shape]).all(FIREWALL)
+        rules = shaped(shape).all(FIREWALL)
         assert rules
         for rule in rules:
             assert rule.inputs["direction"] == "INGRESS"
@@ -113,7 +119,7 @@ class TestFirewalls:
 
     @pytest.mark.parametrize("shape", SHAPES)
     def test_only_people_named_reach_ssh_and_only_of_login_machines(self, shape):
-        rules = {one.inputs["name"]: one.inputs for one in made(**SHAPES[shape]).all(FIREWALL)}
+        rules = {one.inputs["name"]: one.inputs for one in shaped(shape).all(FIREWALL)}
         assert rules["cloud-iap"]["sourceRanges"] == ["35.235.240.0/20"]
         assert rules["cloud-iap"]["allows"] == [{"protocol": "tcp", "ports": ["22"]}]
         assert ("cloud-admin" in rules) == (shape == "admin")
@@ -123,18 +129,18 @@ class TestFirewalls:
             assert rules["cloud-admin"]["allows"] == [{"protocol": "tcp", "ports": ["22"]}]
 
     def test_what_google_runs_may_call_back(self):
-        lustre = {one.inputs["name"]: one.inputs for one in made(**SHAPES["managed"]).all(FIREWALL)}
+        lustre = {one.inputs["name"]: one.inputs for one in shaped("managed").all(FIREWALL)}
         assert lustre["cloud-services"]["sourceRanges"] == ["10.128.0.0/21"]
         assert lustre["cloud-services"]["allows"] == [{"protocol": "tcp", "ports": ["988"]}]
-        nfs = {one.inputs["name"]: one.inputs for one in made(**SHAPES["filestore"]).all(FIREWALL)}
+        nfs = {one.inputs["name"]: one.inputs for one in shaped("filestore").all(FIREWALL)}
         assert nfs["cloud-services"]["sourceRanges"] == ["10.128.15.248/29"]
 
 
 class TestServices:
     def test_the_peering_is_there_only_where_something_needs_it(self):
-        assert made().all(CONNECTION) == []
-        assert made(**SHAPES["filestore"]).all(CONNECTION) == []
-        recording = made(**SHAPES["managed"])
+        assert shaped("plain").all(CONNECTION) == []
+        assert shaped("filestore").all(CONNECTION) == []
+        recording = shaped("managed")
         (connection,) = recording.all(CONNECTION)
         assert connection.inputs["deletionPolicy"] == "REMOVE_PEERING"
         assert connection.inputs["updateOnCreationFail"] is True
@@ -186,16 +192,16 @@ class TestExisting:
         assert outputs["system"] == "projects/host-project/regions/us-central1/subnetworks/hpc"
 
     def test_the_gpus_networks_are_the_stacks_own(self):
-        recording = made(**SHAPES["existing"])
+        recording = shaped("existing")
         assert len(recording.all(NETWORK)) == 8
         assert len(recording.outputs["gpu"]) == 8
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_of_it_was_reviewed(shape, update_golden):
-    hold(f"network-{shape}.json", graph(made(**SHAPES[shape])), update=update_golden)
+    hold(f"network-{shape}.json", graph(shaped(shape)), update=update_golden)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_previews_with_everything_unknown(shape):
-    assert made(unknown=True, **SHAPES[shape]).resources
+    assert shaped(shape, unknown=True).resources
