@@ -2,26 +2,15 @@
 
 import pulumi
 
-from cluster.catalog import SYSTEMS
-from cluster.roster import controller_name
 from components.config import load, load_scripts
-from components.local.platform import LocalPlatform, LocalPlatformArgs, mounts
-from components.slurm.boot import boot_files
+from components.platform import make
 from components.slurm.cluster import SlurmCluster, SlurmClusterArgs
 from components.slurm.keys import ClusterKeys
 
 config = load()
 scripts = load_scripts(config)
 keys = ClusterKeys(config.name)
-platform = LocalPlatform(
-    config.name,
-    LocalPlatformArgs(
-        config=config,
-        admin_key=keys.admin.public_key_openssh,
-        boot=boot_files(keys, mounts=mounts(config), controller=controller_name(config)),
-        os_release=SYSTEMS[config.image.presents_as] if config.image.presents_as else {},
-    ),
-)
+platform = make(config, keys)
 slurm = SlurmCluster(
     config.name,
     SlurmClusterArgs(
@@ -29,6 +18,9 @@ slurm = SlurmCluster(
         machines=platform.machines,
         keys=keys,
         mounts=platform.mounts,
+        state=platform.state,
+        exports=platform.exports,
+        after=platform.ready,
         addresses=platform.addresses,
         scripts=scripts,
     ),
@@ -42,3 +34,5 @@ pulumi.export("admin_key", keys.admin.private_key_openssh)
 pulumi.export("config_hash", slurm.config_hash)
 # What this stack was made with: the next preview tells what an edit does, and `drift` what it should find.
 pulumi.export("config", slurm.config)
+for name, value in platform.outputs.items():
+    pulumi.export(name, value)

@@ -1,13 +1,15 @@
 """Slurm on given machines: one remote command per fact, each safe to run again."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_command import remote
 
 from cluster.config import ClusterConfig
+from cluster.roster import MachineSpec
 from cluster.scripts import Tree, has_scripts
 from cluster.slurm import digest
 from cluster.slurm.accounting import desired
@@ -23,12 +25,18 @@ class SlurmClusterArgs:
     config: ClusterConfig
     machines: Sequence[Machine]
     keys: ClusterKeys
-    mounts: Sequence[Mapping[str, str]]
-    """Shared file systems of every machine: source, target, fs_type, options."""
+    mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[str]]]]
+    """Shared file systems of a machine: source, target, fs_type, options."""
     addresses: Mapping[str, str]
     """Address of every machine by name, where the platform knows it beforehand; else empty, and names are resolved."""
     scripts: Tree
     """What slurmd runs before and after jobs."""
+    state: Mapping[str, Any] | None = None
+    """What the controller keeps on a file system that outlives its machine: source, fs_type, options, folders."""
+    exports: Mapping[str, Any] | None = None
+    """What the controller shares by NFS: paths, and the network that may mount them."""
+    after: Sequence[pulumi.Resource] = ()
+    """What machines are only configured after: file systems whose servers take their time."""
 
 
 class SlurmCluster(pulumi.ComponentResource):
@@ -61,9 +69,11 @@ class SlurmCluster(pulumi.ComponentResource):
             controller, "accounting", stdin=_lines(desired(args.config)), after=[controls], whole=True
         )
         ready = self._ready(controller, after=[joined, accounts, *reached])
+        # Worked out once for all of them: a preview of hundreds of nodes has no use for as many connections.
+        connection = pulumi.Output.from_input(controller.connection(args.keys.admin.private_key_openssh))
         for machine in args.machines:
             if machine.spec.roles == ("node",):
-                self._leave(machine, controller)
+                self._leave(machine, controller, connection)
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
         self.config = ready.id.apply(lambda _: args.config.model_dump_json(exclude_unset=True))
@@ -86,15 +96,23 @@ class SlurmCluster(pulumi.ComponentResource):
             stdin=pulumi.Output.secret(pulumi.Output.json_dumps(secrets)),
             after=[],
         )
-        text = payload.configure(
-            args.config,
-            machine.spec,
-            mounts=args.mounts,
-            addresses=args.addresses,
-            controller=next(m.spec.name for m in args.machines if "controller" in m.spec.roles),
+        text = self._mounts(machine).apply(
+            lambda mounts: payload.configure(
+                args.config,
+                machine.spec,
+                mounts=mounts,
+                addresses=args.addresses,
+                controller=next(m.spec.name for m in args.machines if "controller" in m.spec.roles),
+                state=args.state,
+                exports=args.exports,
+            )
         )
-        staged = self._stage(machine, after=[there]) if "controller" in machine.spec.roles else []
-        return self._phase(machine, "configure", stdin=text, after=[there, kept, *staged])
+        staged = self._stage(machine, after=[there, *args.after]) if "controller" in machine.spec.roles else []
+        return self._phase(machine, "configure", stdin=text, after=[there, kept, *staged, *args.after])
+
+    def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
+        """The file systems of a machine; where a server is only being made, its address comes with it."""
+        return pulumi.Output.all(*[dict(mount) for mount in self._args.mounts(machine.spec)])
 
     def _stage(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
         """Scripts before slurm.conf, which names what runs them; the last of them goes after slurm.conf, by itself."""
@@ -104,7 +122,9 @@ class SlurmCluster(pulumi.ComponentResource):
         stage = self._phase(
             controller,
             prologs.STAGE,
-            stdin=prologs.staged(args.config, args.scripts, mounts=args.mounts),
+            stdin=self._mounts(controller).apply(
+                lambda mounts: prologs.staged(args.config, args.scripts, mounts=mounts, state=args.state)
+            ),
             after=after,
             whole=True,
             undo=prologs.UNSTAGE,
@@ -148,7 +168,9 @@ class SlurmCluster(pulumi.ComponentResource):
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": told}, indent=1)
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True)
 
-    def _leave(self, machine: Machine, controller: Machine) -> remote.Command:
+    def _leave(
+        self, machine: Machine, controller: Machine, connection: pulumi.Output[remote.ConnectionArgs]
+    ) -> remote.Command:
         """Empty a node before its machine goes: nothing is run to make this, and a drain to delete it.
 
         Deleted before the machine, on which it depends; not run at all where the controller goes too, so that a whole
@@ -156,7 +178,7 @@ class SlurmCluster(pulumi.ComponentResource):
         """
         return remote.Command(
             f"{machine.spec.name}-leave",
-            connection=controller.connection(self._args.keys.admin.private_key_openssh),
+            connection=connection,
             delete=prologs.undone("leave"),
             stdin=_lines({"node": machine.spec.name}),
             triggers=[machine.instance_id],

@@ -1,0 +1,173 @@
+"""The platform `gcp`: a cluster's networks, file systems, image and machines on Google Cloud."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pulumi
+from pulumi_command import remote
+
+from cluster.config import ClusterConfig
+from cluster.gcp.links import console_links, ssh_commands
+from cluster.gcp.mounts import exports
+from cluster.gcp.plan import plan
+from cluster.gcp.ready import probe
+from cluster.roster import MachineSpec
+from components.gcp.access import Access
+from components.gcp.boot import STATE_DISK, BootArgs, metadata
+from components.gcp.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
+from components.gcp.image import Image, ImageArgs
+from components.gcp.instance import MachineArgs
+from components.gcp.machines import Machines
+from components.gcp.network import Network, NetworkArgs
+from components.gcp.services import Services, ServicesArgs
+from components.gcp.storage import Storage, StorageArgs
+from components.machine import Machine
+from components.slurm.keys import ClusterKeys
+
+STATE_FOLDERS = ("/var/spool/slurmctld", "/var/spool/slurmdbd", "/var/lib/mysql")
+"""What the controller keeps on its state disk, besides what it exports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcpPlatformArgs:
+    """What to make."""
+
+    config: ClusterConfig
+    keys: ClusterKeys
+
+
+class GcpPlatform(pulumi.ComponentResource):
+    """A cluster's machines on Google Cloud, and all that they need there."""
+
+    machines: Sequence[Machine]
+    """In the roster's order: controller, login machines, nodes."""
+    ready: Sequence[pulumi.Resource]
+    """What machines are only set up after: file systems whose servers take their time."""
+    outputs: Mapping[str, Any]
+    """What the stack exports of them."""
+
+    def __init__(self, name: str, args: GcpPlatformArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:GcpPlatform", name, {}, opts)
+        self._config, self._keys = args.config, args.keys
+        child = pulumi.ResourceOptions(parent=self)
+        config = args.config
+        enabled = Services(f"{name}-services", ServicesArgs(config=config), opts=child).ready
+        self._network = Network(f"{name}-network", NetworkArgs(config=config, after=enabled), opts=child)
+        self._identity = Identity(
+            f"{name}-identity", IdentityArgs(config=config, keys=args.keys, after=enabled), opts=child
+        )
+        self._storage = Storage(
+            f"{name}-storage",
+            StorageArgs(config=config, network=self._network, accounts=self._accounts()),
+            opts=child,
+        )
+        image = self._image(f"{name}-image")
+        made = Machines(
+            f"{name}-machines",
+            MachineArgs(
+                config=config,
+                network=self._network,
+                identity=self._identity,
+                image=image.self_link,
+                metadata=self._metadata,
+                after=enabled,
+                mounted=self._storage.ready,
+            ),
+            opts=child,
+        )
+        access = Access(config)
+        self.machines = tuple(_reached(access, machine, made.public) for machine in made.machines)
+        self.ready = self._lustre_ready(self.machines[0])
+        self.outputs = {
+            "image": image.self_link,
+            "addresses": dict(plan(config).of),
+            "storage": self._storage.facts,
+            "ssh": pulumi.Output.from_input(made.public).apply(lambda public: ssh_commands(config, public)),
+            "console": console_links(config),
+        }
+        self.register_outputs({"machines": len(self.machines), "image": image.self_link})
+
+    def mounts(self, spec: MachineSpec) -> Sequence[Mapping[str, pulumi.Input[str]]]:
+        """Shared file systems of a machine: source, target, fs_type, options."""
+        return self._storage.mounts(spec)
+
+    def _accounts(self) -> dict[str, pulumi.Output[str]]:
+        return {role: self._identity.email(role) for role in roles(self._config) if role != BUILDER}
+
+    def _image(self, name: str) -> Image:
+        bakes = BUILDER in roles(self._config)
+        return Image(
+            name,
+            ImageArgs(
+                config=self._config,
+                network=self._network,
+                service_account_email=self._identity.email(BUILDER) if bakes else "",
+                after=[*self._network.ready, *(self._identity.ready(BUILDER) if bakes else [])],
+            ),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _lustre_ready(self, controller: Machine) -> list[pulumi.Resource]:
+        """Ask from the controller, before anybody mounts it, whether Lustre is up, and say what of it is not."""
+        lustre, config = self._storage.lustre, self._config.storage.lustre
+        if lustre is None or config is None:
+            return []
+        asked = lustre.address.apply(lambda address: probe(config, address))
+        return [
+            remote.Command(
+                f"{self._config.name}-lustre-ready",
+                connection=controller.connection(self._keys.admin.private_key_openssh),
+                create=asked,
+                update=asked,
+                triggers=[controller.instance_id],
+                add_previous_output_in_env=False,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+        ]
+
+    def _metadata(self, spec: MachineSpec) -> Mapping[str, pulumi.Input[str]]:
+        keys, stored = self._keys, self._identity.objects
+        return metadata(
+            self._config,
+            spec,
+            BootArgs(
+                admin_key=keys.admin.public_key_openssh,
+                cluster_key=keys.cluster.public_key_openssh,
+                secrets=self._identity.versions(spec),
+                setup=stored[SETUP],
+                install=stored.get(INSTALL),
+                mounts=self.mounts(spec),
+            ),
+        )
+
+
+def state(config: ClusterConfig) -> Mapping[str, Any]:
+    """What the controller keeps on the disk that outlives it, as scripts/node/state.py takes it."""
+    return {
+        "source": STATE_DISK,
+        "fs_type": "ext4",
+        "options": "defaults,noatime",
+        "folders": [*STATE_FOLDERS, *exports(config)],
+    }
+
+
+def exported(config: ClusterConfig) -> Mapping[str, Any]:
+    """What the controller shares by NFS, as scripts/node/exports.py takes it."""
+    return {"paths": list(exports(config)), "network": config.network.cidr}
+
+
+def _reached(access: Access, machine: Machine, public: Mapping[str, pulumi.Output[str]]) -> Machine:
+    """The machine, with the way to it."""
+    name = machine.spec.name
+    reach = access.reach(
+        machine.spec,
+        address=machine.address,
+        public=public.get(name),
+        instance_id=machine.instance_id,
+        name=name,
+        host_key=machine.host_key,
+    )
+    return replace(machine, reach=reach)
+
+

@@ -1,0 +1,60 @@
+"""A stack, and what its program registered: what the contract tests look at."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from cluster.config import ClusterConfig
+from tests.cluster import stacks
+from tests.harness import Recording, Registered, deploy
+
+MODES: dict[str, dict[str, bool]] = {"made": {}, "previewed": {"preview": True}, "unknown": {"unknown": True}}
+COMMAND = "command:remote:Command"
+MACHINES = {
+    "pulumi-python:dynamic/local:Machine",
+    "gcp:compute/instance:Instance",
+    "gcp:compute/instanceFromTemplate:InstanceFromTemplate",
+}
+"""Types of resources that stand for a machine."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A stack, and what its program registered."""
+
+    config: ClusterConfig
+    recording: Recording
+    known: bool
+
+    def commands(self) -> list[Registered]:
+        """Those that do something when they are made; a `leave` does something only when it goes."""
+        return [one for one in self.recording.all(COMMAND) if "create" in one.inputs]
+
+    def leaves(self) -> list[Registered]:
+        return [one for one in self.recording.all(COMMAND) if "create" not in one.inputs]
+
+    def command(self, name: str) -> Registered:
+        return next(one for one in self.commands() if one.name == name)
+
+    def machine(self, name: str) -> Registered:
+        """What stands for a machine."""
+        return next(one for one in self.recording.resources if one.type in MACHINES and one.name.endswith(name))
+
+    def machine_of(self, command: Registered) -> Registered:
+        """The machine that a command is for: made anew, it is set up again."""
+        by_urn = {one.urn: one for one in self.recording.resources if one.type in MACHINES}
+        (urn,) = command.request.propertyDependencies["triggers"].urns
+        return by_urn[urn]
+
+
+@cache
+def record(stack: str, mode: str) -> Seen:
+    return Seen(stacks.config(stack), deploy(stacks.load(stack), **MODES[mode]), known=mode != "unknown")
+
+
+def texts(value: object) -> list[str]:
+    """Every text in a value, keys included."""
+    if isinstance(value, dict):
+        return [text for key, inner in value.items() for text in (key, *texts(inner))]
+    if isinstance(value, list):
+        return [text for inner in value for text in texts(inner)]
+    return [value] if isinstance(value, str) else []

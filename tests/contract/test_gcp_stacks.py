@@ -1,0 +1,185 @@
+"""What holds for every stack on Google Cloud, made, previewed, and with everything unknown."""
+
+import ast
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pulumi_gcp
+import pytest
+
+from cluster.roster import machines
+from tests.cluster import stacks
+from tests.contract.seen import MACHINES, MODES, Seen, record, texts
+from tests.harness import FAKE_SECRETS, Registered
+
+GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+ACCOUNT = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
+BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]{1,61}[a-z0-9]")
+LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}")
+VALUE = re.compile(r"[-_a-z0-9]{0,63}")
+GPU_NICS = 8
+MAPPINGS = {"labels", "metadata", "triggers", "environment", "conditions", "annotations"}
+"""Arguments that are mappings in the provider's own schema: their keys are ours."""
+
+
+@pytest.fixture(params=[(stack, mode) for stack in GCP for mode in MODES], ids="-".join)
+def seen(request: pytest.FixtureRequest) -> Seen:
+    return record(*request.param)
+
+
+@pytest.fixture(params=GCP)
+def made(request: pytest.FixtureRequest) -> Seen:
+    return record(request.param, "made")
+
+
+@cache
+def arguments(type_: str) -> frozenset[str]:
+    """What the provider's class for a type takes."""
+    module, name = type_.split(":")[1].split("/", maxsplit=1)[0], type_.rpartition(":")[2]
+    found = getattr(getattr(pulumi_gcp, module), name)
+    return frozenset(inspect.signature(found._internal_init).parameters)
+
+
+def google(seen: Seen) -> list[Registered]:
+    return [one for one in seen.recording.resources if one.type.startswith("gcp:")]
+
+
+def test_there_are_some():
+    assert {"a3mega", "a3mega-managed", "classic"} <= set(GCP)
+
+
+class TestLabels:
+    def test_everything_that_takes_labels_tells_cluster_and_part(self, seen):
+        takers = [one for one in google(seen) if "labels" in arguments(one.type)]
+        assert takers
+        for one in takers:
+            labels = one.inputs.get("labels") or {}
+            assert labels.get("hpc-cluster") == seen.config.name, f"{one.type} {one.name} has no labels of ours"
+            assert labels.get("hpc-part")
+            assert all(LABEL.fullmatch(key) and VALUE.fullmatch(value) for key, value in labels.items())
+
+    def test_disks_that_come_with_machines_have_them_too(self, made):
+        for one in google(made):
+            boot = one.inputs.get("bootDisk") or {}
+            disks = [boot["initializeParams"]] if "initializeParams" in boot else []
+            disks += one.inputs.get("disks") or [] if "InstanceTemplate" in one.type else []
+            for disk in disks:
+                assert disk["labels"]["hpc-cluster"] == made.config.name
+
+
+class TestNames:
+    def test_they_are_such_as_google_takes(self, seen):
+        for one in google(seen):
+            if "bucket:Bucket" in one.type:
+                assert BUCKET.fullmatch(one.inputs["name"])
+            elif "name" in one.inputs and one.inputs["name"] and one.type.split(":")[1].split("/")[0] == "compute":
+                assert NAME.fullmatch(one.inputs["name"]), f"{one.type} {one.inputs['name']}"
+            if "accountId" in one.inputs:
+                assert ACCOUNT.fullmatch(one.inputs["accountId"])
+            if "secretId" in one.inputs and "secret:Secret" in one.type:
+                assert re.fullmatch("[-_A-Za-z0-9]{1,255}", one.inputs["secretId"])
+
+    def test_none_is_given_twice(self, made):
+        named = [(one.type, one.inputs["name"]) for one in google(made) if isinstance(one.inputs.get("name"), str)]
+        assert sorted(set(named)) == sorted(named)
+
+    def test_machines_are_called_what_slurm_calls_them(self, made):
+        called = {one.inputs["name"] for one in google(made) if one.type in MACHINES}
+        assert {one.name for one in machines(made.config)} <= called
+
+
+class TestNetwork:
+    def test_no_port_is_open_to_the_world(self, seen):
+        rules = [one for one in google(seen) if one.type == "gcp:compute/firewall:Firewall"]
+        assert rules
+        for one in rules:
+            assert one.inputs.get("direction", "INGRESS") == "INGRESS"
+            sources = one.inputs.get("sourceRanges") or []
+            assert sources or one.inputs.get("sourceTags"), f"{one.name} is open to everybody"
+            assert not {"0.0.0.0/0", "::/0"} & set(sources)
+
+    def test_none_but_public_login_machines_has_a_public_address(self, made):
+        public = {one.name for one in machines(made.config) if made.config.login.public and "login" in one.roles}
+        found = set()
+        for one in google(made):
+            nics = one.inputs.get("networkInterfaces") or []
+            if any("accessConfigs" in nic and nic["accessConfigs"] for nic in nics):
+                found.add(one.inputs["name"])
+        assert found == public
+
+    def test_gpu_networks_are_there_for_nodes_that_have_nics_for_them(self, made):
+        networks = [one for one in google(made) if one.type == "gcp:compute/network:Network"]
+        wanted = any(one.machine_type.nics > 1 for one in machines(made.config))
+        assert len(networks) == (1 + GPU_NICS if wanted else 1)
+
+    def test_every_nic_is_in_a_network_of_its_own(self, made):
+        for one in google(made):
+            nics = one.inputs.get("networkInterfaces") or []
+            places = [nic.get("subnetwork") for nic in nics]
+            assert len(set(places)) == len(places)
+
+
+class TestSecrets:
+    def test_none_is_in_what_anybody_can_ask_a_machine_for(self, made):
+        carriers = [one for one in google(made) if one.inputs.get("metadata")]
+        assert carriers
+        for one in carriers:
+            assert not one.secret("metadata"), f"{one.name} carries a secret in its metadata"
+            assert [t for t in texts(one.inputs["metadata"]) for s in FAKE_SECRETS if s in t] == []
+
+    def test_what_is_kept_is_marked(self, made):
+        kept = [one for one in google(made) if "secretVersion:SecretVersion" in one.type]
+        assert kept
+        assert all(one.secret("secretData") for one in kept)
+
+
+class TestMachines:
+    def test_a_command_expects_the_host_key_of_the_machine_that_it_is_for(self, made):
+        keys = {one.urn: one for one in made.recording.all("tls:index/privateKey:PrivateKey")}
+        for one in made.commands():
+            expected = {keys[u].name for u in one.request.propertyDependencies["connection"].urns if u in keys}
+            assert any(name.endswith(made.machine_of(one).name) for name in expected)
+
+    def test_each_has_an_account_of_its_role_and_no_other(self, made):
+        for one in google(made):
+            if "metadata" in one.inputs and "serviceAccount" in one.inputs:
+                assert made.config.name in one.inputs["serviceAccount"]["email"]
+
+    def test_the_state_disk_does_not_hang_on_the_machine(self, made):
+        controller = made.machine(f"{made.config.name}-controller")
+        (disk,) = [one for one in google(made) if one.type == "gcp:compute/disk:Disk" and one.name.endswith("-state")]
+        assert made.recording.waits_for(controller, disk)
+        assert not made.recording.waits_for(disk, controller)
+        assert not disk.request.deletedWith
+
+
+def test_nested_arguments_are_the_providers_classes():
+    """A misspelt property of a class is an error at once; of a mapping, one that Google tells after minutes."""
+    files = sorted((stacks.ROOT / "components" / "gcp").rglob("*.py"))
+    assert files
+    assert [found for file in files for found in mappings(file)] == []
+
+
+def mappings(file: Path) -> list[str]:
+    """Calls of the provider's classes that are given a mapping where it has a class."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    modules = {
+        name.asname or name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "pulumi_gcp"
+        for name in node.names
+    }
+    return [
+        f"{file.name}:{call.lineno} {keyword.arg}"
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id in modules
+        for keyword in call.keywords
+        if keyword.arg not in MAPPINGS
+        and any(isinstance(inner, ast.Dict) for inner in (keyword.value, *getattr(keyword.value, "elts", [])))
+    ]
