@@ -17,6 +17,9 @@ complete and check it. What is not said has a default; what is misspelt is refus
 error of a file is told at once. `Pulumi.dev.yaml` is a complete example,
 `tests/cluster/examples/smallest.yaml` the smallest one.
 
+On Google Cloud, `gcp:project` and `gcp:zone` stand beside `hpc:cluster`, where the provider reads them too.
+`Pulumi.a3mega.yaml` is an example.
+
 Times such as `"24:00:00"` must be quoted: YAML would read a number.
 
 The last column says what changing a key does to running jobs; [changes.md](changes.md) explains the words.

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from cluster.config import ConfigError, Finding, parse
+from cluster.config.effects import effects
 from tests.cluster.samples import LAB
 from tests.cluster.samples_google import CLOUD, MANAGED
+from tests.cluster.stacks import STACKS, config
 
 ODD = (None, True, 10**12, "", "a/b", [None], {"x": 1}, "INFINITE")
 
@@ -28,6 +30,15 @@ def found(settings: dict[str, Any], cluster: dict[str, Any]) -> tuple[Finding, .
     except ConfigError as error:
         return error.findings
     return ()
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_a_stack_gives_out_is_read_again_as_the_same(stack: str):
+    """Previews compare with it: a default that is written out must not be taken for something that the file says."""
+    said = config(stack)
+    again = parse({"hpc:cluster": said.model_dump_json(exclude_unset=True)})
+    assert again == said
+    assert effects(again, said, stack) == []
 
 
 @pytest.mark.parametrize("base", [LAB, CLOUD, MANAGED], ids=["local", "exascaler", "managed"])
