@@ -10,6 +10,7 @@ from cluster.gcp.baking import bakes
 from cluster.gcp.names import labels, place
 from cluster.gcp.recipe import bake_script, digest, recipe, versions
 from components.gcp.bake.design import image_link
+from components.gcp.bake.leftovers import BakeLeftovers
 from components.gcp.bake.resource import BakedImage
 from components.gcp.network import Network
 
@@ -52,6 +53,15 @@ class Image(pulumi.ComponentResource):
     def _bake(self, name: str, args: ImageArgs) -> pulumi.Output[str]:
         config, where, row = args.config, place(args.config), recipe(args.config)
         content, builder = digest(config), config.image.builder
+        endpoint = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
+        leftovers = BakeLeftovers(
+            f"{name}-leftovers",
+            project=where.project,
+            zone=where.zone,
+            cluster=config.name,
+            endpoint=endpoint,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
+        )
         return BakedImage(
             f"{name}-bake",
             project=where.project,
@@ -71,8 +81,8 @@ class Image(pulumi.ComponentResource):
             script=bake_script(config),
             # Where its machines are, and where an organisation's rules on places let it be.
             storage_location=where.region,
-            endpoint=pulumi.Config("gcp").get("computeCustomEndpoint") or "",
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
+            endpoint=endpoint,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[leftovers, *args.after]),
         ).self_link
 
 

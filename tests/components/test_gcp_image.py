@@ -87,6 +87,13 @@ class TestBake:
         (nat,) = recording.all("gcp:compute/routerNat:RouterNat")
         assert recording.waits_for(one, nat)
 
+    def test_what_a_killed_bake_left_goes_after_the_bake_and_before_the_network(self):
+        recording = made(google(image=JAMMY))
+        (bake,), (leftovers,) = recording.all(BAKED), recording.all("pulumi-python:dynamic/gcp:BakeLeftovers")
+        (subnetwork,) = recording.all("gcp:compute/subnetwork:Subnetwork")
+        assert recording.waits_for(bake, leftovers)
+        assert recording.waits_for(leftovers, subnetwork)
+
     def test_an_image_is_no_data(self):
         (one,) = made(google(image=JAMMY, deletion_protection=True)).all(BAKED)
         assert not one.request.protect

@@ -11,94 +11,10 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from tests.fakes.compute_world import GOOGLE, STEPS, Fault, Machine, Operation, World, not_found, not_ready
 from tests.fakes.google_http import Answer, Call, GoogleHttp, Refusal
-
-GOOGLE = "https://www.googleapis.com/compute/v1/"
-STEPS = (None, "step 1 of 2: packages", "step 2 of 2: tests", "done")
-
-QUOTA = {
-    "code": "QUOTA_EXCEEDED",
-    "message": "Quota 'C2_CPUS' exceeded.  Limit: 4.0 in region us-central1.",
-    "errorDetails": [
-        {
-            "quotaInfo": {
-                "metricName": "compute.googleapis.com/c2_cpus",
-                "limitName": "C2-CPUS-per-project-region",
-                "dimensions": {"region": "us-central1"},
-                "limit": 4.0,
-            }
-        }
-    ],
-}
-STOCK_OUT = {
-    "code": "ZONE_RESOURCE_POOL_EXHAUSTED",
-    "message": "The zone 'projects/p/zones/us-central1-a' does not have enough resources available.",
-}
-
-
-@dataclass
-class Operation:
-    """Work that has begun."""
-
-    name: str
-    target: str
-    zone: str
-    kind: str
-    left: float
-    """Requests until it is done."""
-    finish: Callable[[], None]
-    errors: Sequence[Mapping[str, Any]] = ()
-
-    def seen(self) -> dict[str, Any]:
-        done = self.left <= 0
-        row: dict[str, Any] = {
-            "kind": "compute#operation",
-            "id": self.name.rpartition("-")[2],
-            "name": self.name,
-            "operationType": self.kind.partition(".")[2],
-            "targetLink": GOOGLE + self.target,
-            "status": "DONE" if done else "RUNNING",
-            "progress": 100 if done else 0,
-        }
-        if self.zone:
-            row["zone"] = GOOGLE + self.zone
-        if done and self.errors:
-            row |= {"error": {"errors": list(self.errors)}, "httpErrorStatusCode": 403}
-        return row
-
-
-@dataclass
-class Fault:
-    """What goes wrong with calls of one kind, such as `instances.insert`."""
-
-    errors: Sequence[Mapping[str, Any]] = ()
-    """The operation ends with these."""
-    never: bool = False
-    """The operation does not end."""
-
-
-@dataclass
-class Machine:
-    """A builder: how far it is with what it installs."""
-
-    resource: dict[str, Any]
-    said: list[str | None]
-    """What its guest attribute is from one question to the next; the last stays."""
-    console: str = ""
-
-
-@dataclass
-class World:
-    """What there is."""
-
-    machines: dict[str, Machine] = field(default_factory=dict)
-    images: dict[str, dict[str, Any]] = field(default_factory=dict)
-    operations: dict[str, Operation] = field(default_factory=dict)
-    by_request: dict[str, Operation] = field(default_factory=dict)
-    """Operations by the id that the client gave its request."""
 
 
 class FakeCompute(GoogleHttp):
@@ -128,12 +44,14 @@ class FakeCompute(GoogleHttp):
         zone, machine = r"(projects/[^/]+/zones/[^/]+)", r"(projects/[^/]+/zones/[^/]+/instances/[^/]+)"
         return [
             ("POST", f"{zone}/instances", self._insert_machine),
+            ("GET", f"({zone[1:-1]}/instances)", lambda call, path: self._list(call, path, self._machines())),
             ("GET", machine, lambda _, path: self._machine(path).resource),
             ("DELETE", machine, self._delete_machine),
             ("POST", f"{machine}/stop", self._stop),
             ("GET", f"{machine}/getGuestAttributes", self._guest_attributes),
             ("GET", f"{machine}/serialPort", self._serial_port),
             ("POST", r"(projects/[^/]+)/global/images", self._insert_image),
+            ("GET", r"(projects/[^/]+/global/images)", lambda call, path: self._list(call, path, self.world.images)),
             ("GET", r"(projects/[^/]+/global/images/[^/]+)", lambda _, path: self._image(path)),
             ("DELETE", r"(projects/[^/]+/global/images/[^/]+)", self._delete_image),
             ("POST", r"(projects/[^/]+/global/images/[^/]+)/setLabels", self._label_image),
@@ -144,6 +62,14 @@ class FakeCompute(GoogleHttp):
         if name not in self.world.operations:
             raise not_found("operations/" + name)
         return self.world.operations[name].seen()
+
+    def _machines(self) -> dict[str, dict[str, Any]]:
+        return {path: machine.resource for path, machine in self.world.machines.items()}
+
+    def _list(self, call: Call, folder: str, found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        key, _, value = call.query.get("filter", "").removeprefix("labels.").partition("=")
+        rows = [row for path, row in found.items() if path.startswith(f"{folder}/")]
+        return {"items": [row for row in rows if not key or row.get("labels", {}).get(key) == value]}
 
     def _begin(self, call: Call, kind: str, target: str, finish: Callable[[], None]) -> dict[str, Any]:
         fault = self.faults.get(kind, Fault())
@@ -290,11 +216,3 @@ class FakeCompute(GoogleHttp):
             image["labels"], image["labelFingerprint"] = call.body["labels"], image["labelFingerprint"] + "1"
 
         return self._begin(call, "images.setLabels", path, finish)
-
-
-def not_found(path: str) -> Refusal:
-    return Refusal(404, "notFound", f"The resource '{path}' was not found")
-
-
-def not_ready(path: str) -> Refusal:
-    return Refusal(400, "resourceNotReady", f"The resource '{path}' is not ready")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from components.gcp.bake.errors import BakeError
 from components.gcp.bake.resource import BakeProvider
-from tests.fakes.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault
+from tests.fakes.compute import FakeCompute
+from tests.fakes.compute_world import QUOTA, STEPS, STOCK_OUT, Fault
 from tests.fakes.google_http import Call, Dropped, Refusal
 from tests.gcp.baking import (
     HASTY,

@@ -2,13 +2,17 @@
 
 import _thread
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 
-from tests.fakes.compute import STEPS, FakeCompute
+from components.gcp.bake.leftovers import LeftoversProvider
+from tests.fakes.compute import FakeCompute
+from tests.fakes.compute_world import STEPS, Machine
 from tests.fakes.google_http import Call
 from tests.gcp.baking import (
     BUILDER,
+    PATIENT,
     REQUESTS,
     make,
     make_and_be_killed,
@@ -73,3 +77,40 @@ class TestInterrupted:
         made = [call.body["machineType"] for call in fake.calls if call.path.endswith("/instances")]
         assert [name.rpartition("/")[2] for name in made] == ["c2-standard-8", "e2-standard-8"]
         no_machine_is_left(fake)
+
+
+class TestDestroyed:
+    """A stack that is destroyed in place of another up: no state knows of what a killed bake made."""
+
+    GIVEN: ClassVar[dict[str, Any]] = {"project": "p", "zone": "us-central1-a", "cluster": "a3mega", "pace": PATIENT}
+
+    @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+    def test_nothing_is_left(self, fake: FakeCompute, number: int) -> None:
+        assert make_and_be_killed(fake, number)
+        LeftoversProvider().delete("", {**self.GIVEN, "endpoint": fake.endpoint})
+        assert fake.world.machines == fake.world.images == {}
+
+    def test_what_only_looks_like_it_is_left_alone(self, fake: FakeCompute) -> None:
+        make(fake)
+        (image,) = fake.world.images.values()
+        others = {
+            "projects/p/global/images/a3mega-copy": {**image, "name": "a3mega-copy"},
+            "projects/p/global/images/a3mega-000000000000": {**image, "name": "a3mega-000000000000"},
+            "projects/p/global/images/b-0123456789ab": {**image, "labels": {"hpc-cluster": "b"}},
+        }
+        machine = {"name": "a3mega-controller", "labels": {"hpc-cluster": "a3mega"}, "status": "RUNNING"}
+        fake.world.images |= others
+        fake.world.machines["projects/p/zones/us-central1-a/instances/a3mega-controller"] = Machine(machine, [])
+        LeftoversProvider().delete("", {**self.GIVEN, "endpoint": fake.endpoint})
+        assert set(fake.world.images) == set(others)
+        assert len(fake.world.machines) == 1
+
+    def test_another_zone_leaves_no_builder_in_the_old_one_and_the_image_as_it_is(self, fake: FakeCompute) -> None:
+        assert make_and_be_killed(fake, 22)
+        given = {**self.GIVEN, "endpoint": fake.endpoint}
+        other = {**given, "zone": "us-central1-b"}
+        found = LeftoversProvider().diff("", given, other)
+        assert (found.changes, found.replaces) == (True, [])
+        LeftoversProvider().update("", given, other)
+        no_machine_is_left(fake)
+        the_image_is_whole(fake)

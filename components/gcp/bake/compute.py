@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from components.gcp.bake.builder import image_labels
 from components.gcp.bake.credentials import credentials, host
+from components.gcp.bake.design import CLUSTER_LABEL
 from components.gcp.bake.errors import LATER, LOG_IN, of_answer, of_operation, refused, told
 
 if TYPE_CHECKING:
@@ -122,6 +123,18 @@ class Compute:
         if operation is not None:
             self._finish(doing, operation)
 
+    # -- what there is of a cluster's --------------------------------------------------------------------------------
+
+    def builders_of(self, cluster: str) -> list[compute_v1.Instance]:
+        """Machines in the zone that have the cluster's label; builders and others."""
+        request = {**self._zone, "filter": f"labels.{CLUSTER_LABEL}={cluster}"}
+        return self._ask(f"look for builders in {self.bake.zone}", _all_pages(self._instances.list), request)
+
+    def images_of(self, cluster: str) -> list[compute_v1.Image]:
+        """Images that have the cluster's label."""
+        request = {"project": self.bake.project, "filter": f"labels.{CLUSTER_LABEL}={cluster}"}
+        return self._ask("look for images", _all_pages(self._images.list), request)
+
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _ask(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -182,6 +195,11 @@ class Compute:
         if operation.zone:
             return self._ask(doing, self._zonal.get, {**self._zone, "operation": operation.name})
         return self._ask(doing, self._global.get, {"project": self.bake.project, "operation": operation.name})
+
+
+def _all_pages(method: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]:
+    """A method that answers in pages, answering whole."""
+    return lambda **request: list(method(**request))
 
 
 def _once() -> dict[str, str]:

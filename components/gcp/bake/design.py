@@ -10,6 +10,9 @@ from typing import Any
 
 DIGEST_LABEL = "hpc-digest"
 """Label of image and builder: the digest of all that went in, so that each is known again."""
+CLUSTER_LABEL = "hpc-cluster"
+"""Label of everything that a cluster has (cluster.gcp.names.labels)."""
+BUILDER_ENDING = "-builder"
 GRACE_MINUTES = 20
 """What the builder may live beyond the bake itself, for its start and its stop."""
 SHOWN_LINES = 40
@@ -36,27 +39,27 @@ class Bake:
     project: str
     zone: str
     image: str
-    """Name of the image; the builder's is made from it."""
-    digest: str
-    labels: Mapping[str, str]
+    """Name of the image; the builder's is made from it. This, project and zone suffice to remove both."""
+    digest: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the image."""
-    builder_labels: Mapping[str, str]
-    description: str
-    source_image: str
+    builder_labels: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
+    source_image: str = ""
     """projects/PROJECT/global/images/NAME."""
-    machine_type: str
-    size_gb: int
-    minutes: float
+    machine_type: str = ""
+    size_gb: int = 0
+    minutes: float = 0
     """How long the installation may take."""
-    subnetwork: str
+    subnetwork: str = ""
     """Self link."""
-    tag: str
+    tag: str = ""
     """Network tag."""
-    service_account: str
+    service_account: str = ""
     """Its email, or nothing for none."""
-    script: str
+    script: str = ""
     """Start-up script: installs, tests, and tells how far it is by the guest attribute hpc/bake."""
-    storage_location: str
+    storage_location: str = ""
     """Region that keeps the image, or nothing for Google's choice."""
     endpoint: str = ""
     """Of the Compute Engine API, where it isn't Google's."""
@@ -65,7 +68,7 @@ class Bake:
     @property
     def builder(self) -> str:
         """Name of the builder, and of its disk."""
-        return f"{self.image}-builder"
+        return f"{self.image}{BUILDER_ENDING}"
 
     @property
     def link(self) -> str:
@@ -100,8 +103,13 @@ def bake_of(props: Mapping[str, Any]) -> Bake:
         minutes=float(props["minutes"]),
         # A state that came back from a read or an update is without it.
         script=props.get("script") or "",
-        pace=Pace(**{name: float(value) for name, value in (props.get("pace") or {}).items()}),
+        pace=pace_of(props),
     )
+
+
+def pace_of(props: Mapping[str, Any]) -> Pace:
+    """The pace that a resource's inputs ask for; the usual one, if they don't."""
+    return Pace(**{name: float(value) for name, value in (props.get("pace") or {}).items()})
 
 
 TEXTS = (
