@@ -84,6 +84,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "70-own": True,
         "80-gcloud": True,
         "90-smoke": True,
+        "94-start": not baked,
         "95-clean-up": baked,
     }
     known = parameters(config)

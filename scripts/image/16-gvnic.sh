@@ -17,8 +17,8 @@ PACKAGE_NAME="gve"
 PACKAGE_VERSION="$GVE_VERSION"
 BUILT_MODULE_NAME[0]="gve"
 DEST_MODULE_LOCATION[0]="/updates/dkms"
-MAKE[0]="make -C /lib/modules/\${kernelver}/build M=\${dkms_tree}/gve/$GVE_VERSION/build modules"
-CLEAN="make -C /lib/modules/\${kernelver}/build M=\${dkms_tree}/gve/$GVE_VERSION/build clean"
+MAKE[0]="make KERNELDIR=/lib/modules/\${kernelver}/build"
+CLEAN="make clean"
 AUTOINSTALL="yes"
 END
     dkms remove -m gve -v "$GVE_VERSION" --all >/dev/null 2>&1 || true

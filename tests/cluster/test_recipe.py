@@ -62,9 +62,9 @@ class TestOrder:
             "56-hostname", "70.00-b-tools", "70.01-a-data", "80-gcloud", "90-smoke", "95-clean-up",
         ]  # fmt: skip
 
-    def test_a_first_boot_is_not_cleaned_up(self):
+    def test_a_first_boot_is_not_cleaned_up_but_started(self):
         found = names(a3mega(image={"bake": False}))
-        assert found[-1] == "90-smoke"
+        assert found[-2:] == ["90-smoke", "94-start"]
         assert parameters(a3mega(image={"bake": False}))["BAKE"] == "0"
 
     def test_every_step_is_part_of_some_machine(self):
