@@ -34,5 +34,6 @@ pulumi.export("admin_key", keys.admin.private_key_openssh)
 pulumi.export("config_hash", slurm.config_hash)
 # What this stack was made with: the next preview tells what an edit does, and `drift` what it should find.
 pulumi.export("config", slurm.config)
+pulumi.export("place", slurm.place)
 for name, value in platform.outputs.items():
     pulumi.export(name, value)

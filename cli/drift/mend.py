@@ -32,7 +32,6 @@ def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Diff
     Raises:
         CliError: a machine could not do its part, with its own words.
     """
-    from components.local.platform import mounts
     from components.slurm import payload, setup
 
     if any(one.id == "setup-old" for one in found):
@@ -59,7 +58,13 @@ def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Diff
             continue
         spec = next(spec for spec in machines(of.config) if spec.name == name)
         text = payload.configure(
-            of.config, spec, mounts=mounts(of.config), addresses=of.addresses, controller=seen.controller.name
+            of.config,
+            spec,
+            mounts=of.mounts[name],
+            addresses=of.addresses,
+            controller=seen.controller.name,
+            state=of.state,
+            exports=of.exports,
         )
         anew = [_SLURMCTLD] if mine & _READS else []
         anew += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []
@@ -75,11 +80,10 @@ def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Diff
 def _stage(of: Stack, entered: cluster.Cluster, controller: str) -> None:
     """Scripts before what starts them, as `up` does."""
     from components.config import PROJECT
-    from components.local.platform import mounts
     from components.slurm import prologs, setup
 
     scripts = tree(of.config, PROJECT)
-    told = prologs.staged(of.config, scripts, mounts=mounts(of.config))
+    told = prologs.staged(of.config, scripts, mounts=of.mounts[controller], state=of.state)
     _run(entered, controller, setup.command(prologs.STAGE), stdin=told)
     if scripts.rxdm:
         _run(entered, controller, setup.command(prologs.PATCH), stdin=prologs.patched(scripts))

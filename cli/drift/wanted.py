@@ -1,6 +1,6 @@
 """What a stack says, from what its last `up` was made with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,17 @@ from components.slurm import payload, setup
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """A stack's configuration, and the addresses of its machines where the platform knows them beforehand."""
+    """What a stack's last `up` told its machines."""
 
     name: str
     config: ClusterConfig
     addresses: Mapping[str, str]
+    """Of its machines, where the platform knows them beforehand."""
+    mounts: Mapping[str, Sequence[Mapping[str, str]]]
+    """Shared file systems of each machine that is set up over SSH."""
+    state: Mapping[str, Any] | None
+    exports: Mapping[str, Any] | None
+    """What the controller keeps on a disk of its own, and shares."""
 
 
 def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
@@ -30,13 +36,21 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
     Raises:
         CliError: its last `up` was one of an earlier version of this program.
     """
-    if "config" not in outputs:
+    if not {"config", "place"} <= set(outputs):
         raise CliError(
             f"stack {name} does not tell what it was made with: its last `up` was one of an earlier version, or did "
             f"not end well. Repeat it: ./hpc up {name}"
         )
     config = parse({"hpc:cluster": outputs["config"]})
-    return Stack(name=name, config=config, addresses=plan(config).of if config.platform == "local" else {})
+    place = outputs["place"]
+    return Stack(
+        name=name,
+        config=config,
+        addresses=plan(config).of if config.platform == "local" else {},
+        mounts=place["mounts"],
+        state=place.get("state"),
+        exports=place.get("exports"),
+    )
 
 
 def wanted(of: Stack, seen: Sights) -> Wanted:

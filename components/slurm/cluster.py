@@ -52,6 +52,9 @@ class SlurmCluster(pulumi.ComponentResource):
 
     As JSON text: a mapping would lose its order on the way into the state, and addresses follow the order of nodesets.
     """
+    place: dict[str, Any]
+    """What machines were told of the place that they are in: `mounts` of each that is set up over SSH, `state` and
+    `exports` of the controller. Who tells them again (`drift --mend`) needs it, and could not work it out."""
     login: pulumi.Output[str]
     """The machine where people log in: the first login machine, or the controller where it plays that part."""
 
@@ -77,6 +80,11 @@ class SlurmCluster(pulumi.ComponentResource):
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
         self.config = ready.id.apply(lambda _: args.config.model_dump_json(exclude_unset=True))
+        self.place = {
+            "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
+            "state": args.state,
+            "exports": args.exports,
+        }
         entrance = next((m for m in args.machines if "login" in m.spec.roles), controller)
         self.login = pulumi.Output.from_input(entrance.spec.name)
         self.register_outputs({"config_hash": self.config_hash, "login": self.login})

@@ -231,7 +231,7 @@ class TestOutputs:
     """What the command line reads; it has nothing else to find the machines by."""
 
     def test_they_are_these(self, seen):
-        every = {"admin_key", "cluster", "config", "config_hash", "login", "machines", "users"}
+        every = {"admin_key", "cluster", "config", "config_hash", "login", "machines", "place", "users"}
         own = {"local": set(), "gcp": {"addresses", "console", "image", "ssh", "storage"}}
         assert set(seen.recording.outputs) == every | own[seen.config.platform]
 
