@@ -4,7 +4,18 @@ import dataclasses
 
 import pytest
 
-from cluster.gcp.capacity import Affinity, Calendar, Flex, OnDemand, Reserved, Scheduling, Spot, of_machine, of_nodes
+from cluster.gcp.capacity import (
+    Affinity,
+    Calendar,
+    Flex,
+    OnDemand,
+    Reserved,
+    Scheduling,
+    Spot,
+    Way,
+    of_machine,
+    of_nodes,
+)
 from tests.clouds import google
 
 SHARED = "projects/other-project/reservations/big-one"
@@ -66,7 +77,7 @@ def test_each_way_is_told_in_googles_words(way, model, maintenance, restart, end
 
 
 def test_a_reservation_is_named_and_flex_start_takes_none():
-    def affinity(way: object) -> Affinity | None:
+    def affinity(way: Way) -> Affinity | None:
         return way.scheduling(migrates=False).affinity
 
     assert affinity(Reserved(name=SHARED)) == Affinity(type="SPECIFIC_RESERVATION", values=(SHARED,))

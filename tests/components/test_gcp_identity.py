@@ -1,4 +1,4 @@
-"""Service accounts, secrets and the set-up's bucket: who may do what, and that nothing secret is seen by anybody else."""
+"""Service accounts, secrets and the set-up's bucket: who may do what, and that nothing secret is seen by others."""
 
 import hashlib
 import json
@@ -46,7 +46,8 @@ MAY = {
 PLAIN = {"image": {"base": "ubuntu-2404"}}
 
 
-def made(unknown: bool = False, **changes: Any) -> Recording:
+def made(**changes: Any) -> Recording:
+    unknown = changes.pop("unknown", False)
     config = google(**changes)
 
     def program() -> None:

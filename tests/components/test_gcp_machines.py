@@ -1,0 +1,413 @@
+"""Machines: who they are to Google Cloud, what is made anew with what, and what outlives what."""
+
+import json
+import re
+from typing import Any
+
+import pulumi
+import pytest
+
+from cluster.roster import machines
+from components.gcp.boot import STATE_DEVICE
+from components.gcp.identity import Identity, IdentityArgs
+from components.gcp.instance import MachineArgs
+from components.gcp.machines import Machines
+from components.gcp.network import Network, NetworkArgs
+from components.slurm.keys import ClusterKeys
+from tests.clouds import A3, EXASCALER, google
+from tests.components.graphs import graph, hold
+from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
+
+INSTANCE, NODE = "gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
+TEMPLATE, DISK = "gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/disk:Disk"
+POLICY, ADDRESS = "gcp:compute/resourcePolicy:ResourcePolicy", "gcp:compute/address:Address"
+NOBLE = {"base": "ubuntu-2404"}
+C2 = {"machine_type": "c2-standard-8", "count": 1}
+T4 = {"machine_type": "n1-standard-1", "count": 2, "gpus": {"type": "t4", "count": 2}, "disk": {"size_gb": 80}}
+CLASSIC: dict[str, Any] = {
+    "image": NOBLE,
+    "controller": {
+        "machine_type": "e2-standard-4",
+        "disk": {"type": "pd-balanced", "size_gb": 120},
+        "capacity": {"spot": {}},
+    },
+    "network": {"admin_cidrs": ["203.0.113.0/24"]},
+    "login": {"on": "controller", "public": True},
+    "nodesets": {"cpu": {"on": "controller"}, "gpu": T4},
+}
+
+
+def made(**changes: Any) -> Recording:
+    options = {key: changes.pop(key) for key in ("preview", "unknown") if key in changes}
+    image = changes.pop("path", "projects/my-project/global/images/ours")
+    told = changes.pop("told", "orders")
+    config = google(**changes)
+
+    def program() -> None:
+        network = Network("cloud-network", NetworkArgs(config=config))
+        identity = Identity("cloud-identity", IdentityArgs(config=config, keys=ClusterKeys("cloud")))
+        found = Machines(
+            "cloud-machines",
+            MachineArgs(
+                config=config,
+                network=network,
+                identity=identity,
+                image=image,
+                metadata=lambda spec: {told: pulumi.Output.json_dumps(identity.versions(spec))},
+            ),
+        )
+        pulumi.export("machines", {one.spec.name: one.summary for one in found.machines})
+        pulumi.export("ids", {one.spec.name: [one.instance_id, one.boot_id] for one in found.machines})
+        pulumi.export("public", found.public)
+        pulumi.export("order", [one.spec.name for one in found.machines])
+
+    return deploy(program, **options)
+
+
+def inputs(recording: Recording) -> dict[str, tuple[str, Any]]:
+    """Type and inputs of each resource, by URN."""
+    return {one.urn: (one.type, one.inputs) for one in recording.resources}
+
+
+def template(**nodeset: Any) -> dict[str, Any]:
+    # T4 machines install their driver themselves.
+    (one,) = made(nodesets={"gpu": nodeset}, **({"image": NOBLE} if "gpus" in nodeset else {})).all(TEMPLATE)
+    return one.inputs
+
+
+class TestCapacity:
+    """What each way of asking comes to in the provider's own inputs."""
+
+    @pytest.mark.parametrize(
+        ("capacity", "scheduling"),
+        [
+            (
+                {"on_demand": {}},
+                {"provisioningModel": "STANDARD", "preemptible": False, "automaticRestart": True},
+            ),
+            (
+                {"spot": {}},
+                {
+                    "provisioningModel": "SPOT",
+                    "preemptible": True,
+                    "automaticRestart": False,
+                    "instanceTerminationAction": "STOP",
+                },
+            ),
+            (
+                {"reservation": "mine"},
+                {"provisioningModel": "STANDARD", "preemptible": False, "automaticRestart": True},
+            ),
+            (
+                {"flex": {"max_run": "1-00:00:00"}},
+                {
+                    "provisioningModel": "FLEX_START",
+                    "preemptible": False,
+                    "automaticRestart": False,
+                    "instanceTerminationAction": "DELETE",
+                    "maxRunDuration": {"seconds": 86400},
+                },
+            ),
+            (
+                {"calendar": "my-week"},
+                {
+                    "provisioningModel": "RESERVATION_BOUND",
+                    "preemptible": False,
+                    "automaticRestart": True,
+                    "instanceTerminationAction": "DELETE",
+                },
+            ),
+        ],
+        ids=lambda value: next(iter(value)),
+    )
+    def test_nodes_are_asked_for_so(self, capacity: dict[str, Any], scheduling: dict[str, Any]):
+        # Machines with GPUs can't move to another host.
+        assert template(**A3, capacity=capacity)["scheduling"] == {**scheduling, "onHostMaintenance": "TERMINATE"}
+
+    def test_machines_without_gpus_move_to_another_host_instead_of_ending(self):
+        assert template(**C2)["scheduling"]["onHostMaintenance"] == "MIGRATE"
+        assert template(**C2, capacity={"spot": {}})["scheduling"]["onHostMaintenance"] == "TERMINATE"
+
+    @pytest.mark.parametrize(
+        ("capacity", "named"),
+        [
+            ({"reservation": "mine"}, "mine"),
+            (
+                {"reservation": "projects/other-project/reservations/theirs"},
+                "projects/other-project/reservations/theirs",
+            ),
+            ({"calendar": "my-week"}, "my-week"),
+        ],
+    )
+    def test_a_reservation_is_taken_by_its_name(self, capacity: dict[str, Any], named: str):
+        assert template(**A3, capacity=capacity)["reservationAffinity"] == {
+            "type": "SPECIFIC_RESERVATION",
+            "specificReservation": {"key": "compute.googleapis.com/reservation-name", "values": [named]},
+        }
+
+    def test_flex_start_takes_no_reservation_and_the_others_say_nothing(self):
+        assert template(**A3, capacity={"flex": {}})["reservationAffinity"] == {"type": "NO_RESERVATION"}
+        assert "reservationAffinity" not in template(**A3)
+        assert "reservationAffinity" not in template(**A3, capacity={"spot": {}})
+
+    def test_a_placement_is_a_policy_of_the_nodeset_where_it_is_asked_for(self):
+        close = {**C2, "capacity": {"on_demand": {"placement": {"max_distance": 2}}}}
+        recording = made(nodesets={"gpu": close})
+        (policy,) = recording.all(POLICY)
+        assert policy.inputs == {
+            "region": "us-central1",
+            "groupPlacementPolicy": {"collocation": "COLLOCATED", "maxDistance": 2},
+        }
+        (one,) = recording.all(TEMPLATE)
+        assert one.inputs["resourcePolicies"] == "policies/placement"
+        assert one.inputs["scheduling"]["onHostMaintenance"] == "TERMINATE"
+        plain = made(nodesets={"gpu": C2})
+        assert plain.all(POLICY) == []
+        assert "resourcePolicies" not in plain.all(TEMPLATE)[0].inputs
+
+    def test_controller_and_login_machines_can_be_spot(self):
+        recording = made(controller={"capacity": {"spot": {}}})
+        told = {one.name: one.inputs["scheduling"] for one in recording.all(INSTANCE)}
+        assert told["cloud-controller"]["provisioningModel"] == "SPOT"
+        assert told["cloud-controller"]["instanceTerminationAction"] == "STOP"
+        assert told["cloud-login-0"]["provisioningModel"] == "STANDARD"
+        assert told["cloud-login-0"]["onHostMaintenance"] == "MIGRATE"
+
+
+class TestNetwork:
+    def test_nine_nics_stand_in_order(self):
+        recording = made(nodesets={"gpu": A3}, storage={"lustre": EXASCALER})
+        (one,) = recording.all(TEMPLATE)
+        nics = one.inputs["networkInterfaces"]
+        assert [nic["subnetwork"] for nic in nics] == [
+            "cloud-network-system-subnet-id",
+            *(f"cloud-network-gpu-{index}-subnet-id" for index in range(8)),
+        ]
+        assert {nic["nicType"] for nic in nics} == {"GVNIC"}
+
+    def test_a_nodeset_without_gpu_nics_has_one_beside_one_that_has_nine(self):
+        recording = made(nodesets={"gpu": A3, "cpu": C2})
+        nics = {one.name: len(one.inputs["networkInterfaces"]) for one in recording.all(TEMPLATE)}
+        assert nics == {"cloud-gpu-template": 9, "cloud-cpu-template": 1}
+
+    def test_nobody_has_a_public_address_unless_login_machines_are_to(self):
+        recording = made(nodesets={"gpu": A3})
+        for one in [*recording.all(INSTANCE), *recording.all(TEMPLATE)]:
+            assert [nic.get("accessConfigs") or [] for nic in one.inputs["networkInterfaces"]] == [
+                [] for _ in one.inputs["networkInterfaces"]
+            ]
+        assert recording.outputs["public"] == {}
+
+    def test_login_machines_that_are_to_have_one_that_stays(self):
+        admins = {"admin_cidrs": ["203.0.113.7/32"]}
+        recording = made(login={"count": 2, "public": True}, network=admins)
+        assert set(recording.outputs["public"]) == {"cloud-login-0", "cloud-login-1"}
+        told = {one.name: one.inputs["networkInterfaces"][0].get("accessConfigs") for one in recording.all(INSTANCE)}
+        assert not told["cloud-controller"]
+        assert told["cloud-login-0"] == [{"natIp": recording.outputs["public"]["cloud-login-0"]}]
+        kept = recording.one("cloud-login-0-public")
+        assert (kept.inputs["addressType"], kept.inputs["networkTier"]) == ("EXTERNAL", "PREMIUM")
+
+    def test_a_controller_that_people_log_in_to_has_it_itself(self):
+        recording = made(**CLASSIC)
+        assert set(recording.outputs["public"]) == {"cloud-controller"}
+        (controller,) = recording.all(INSTANCE)
+        assert controller.inputs["tags"] == ["cloud", "cloud-login"]
+
+    def test_fixed_addresses_are_the_plans(self):
+        told = {one.name: one.inputs["networkInterfaces"][0]["networkIp"] for one in made().all(INSTANCE)}
+        assert told == {"cloud-controller": "172.16.0.2", "cloud-login-0": "172.16.8.1"}
+        assert made().outputs["machines"]["cloud-cpu-1"]["address"] == "ip-of-cloud-cpu-1"
+
+    def test_firewall_rules_know_everybody_by_a_tag(self):
+        recording = made()
+        assert recording.one("cloud-controller").inputs["tags"] == ["cloud"]
+        assert recording.one("cloud-login-0").inputs["tags"] == ["cloud", "cloud-login"]
+        assert recording.all(TEMPLATE)[0].inputs["tags"] == ["cloud"]
+
+
+class TestStateDisk:
+    def test_it_outlives_the_controller(self):
+        recording = made()
+        (disk,), controller = recording.all(DISK), recording.one("cloud-controller")
+        assert recording.waits_for(controller, disk)
+        assert not recording.waits_for(disk, controller)
+        assert disk.request.protect
+        assert not controller.request.protect
+        assert controller.inputs["attachedDisks"] == [{"deviceName": STATE_DEVICE, "source": f"{disk.name}-id"}]
+
+    def test_nothing_that_makes_the_controller_anew_reaches_it(self):
+        before = made()
+        after = made(
+            path="projects/my-project/global/images/newer",
+            told="other-orders",
+            controller={"machine_type": "c2-standard-4", "disk": {"size_gb": 300}, "capacity": {"spot": {}}},
+        )
+        (old,), (new,) = before.all(DISK), after.all(DISK)
+        assert (old.urn, old.inputs) == (new.urn, new.inputs)
+        assert before.one("cloud-controller").inputs != after.one("cloud-controller").inputs
+
+    def test_it_can_be_given_up(self):
+        (disk,) = made(deletion_protection=False).all(DISK)
+        assert not disk.request.protect
+
+
+class TestChanges:
+    def test_two_nodes_more_are_two_instances_and_nothing_else_anew(self):
+        few, many = (inputs(made(nodesets={"gpu": {**A3, "count": count}})) for count in (2, 4))
+        assert {urn: many[urn] for urn in few} == few
+        assert sorted(many[urn][1]["name"] for urn in many.keys() - few.keys()) == ["cloud-gpu-2", "cloud-gpu-3"]
+
+    def test_what_nodes_are_told_changes_without_their_template(self):
+        before, after = inputs(made()), inputs(made(told="new-orders"))
+        changed = {urn for urn in before if before[urn] != after[urn]}
+        assert {before[urn][0] for urn in changed} == {INSTANCE, NODE}
+        for urn in changed:
+            kept = [{**one[urn][1], "metadata": None} for one in (before, after)]
+            assert kept[0] == kept[1]
+
+    def test_what_nodes_are_changes_their_template(self):
+        before = inputs(made())
+        for changes in (
+            {"path": "projects/my-project/global/images/newer"},
+            {"nodesets": {"cpu": {"count": 2, "disk": {"size_gb": 300}}}},
+            {"nodesets": {"cpu": {"count": 2, "capacity": {"spot": {}}}}},
+        ):
+            after = inputs(made(**changes))
+            changed = {before[urn][0] for urn in before if before[urn] != after[urn]}
+            assert TEMPLATE in changed
+            assert NODE not in changed, "an instance follows its template, and has nothing of its own that could differ"
+
+    def test_templates_and_policies_are_named_anew_each_time(self):
+        close = {**C2, "capacity": {"on_demand": {"placement": {}}}}
+        recording = made(nodesets={"gpu": close})
+        for one in [*recording.all(TEMPLATE), *recording.all(POLICY)]:
+            assert not {"name", "namePrefix"} & one.inputs.keys()
+
+    def test_who_has_a_name_of_its_own_goes_before_its_successor_comes(self):
+        recording = made()
+        for one in [*recording.all(INSTANCE), *recording.all(NODE)]:
+            assert one.inputs["name"] == one.name
+            assert one.request.deleteBeforeReplace
+        for one in recording.all(TEMPLATE):
+            assert not one.request.deleteBeforeReplace
+
+    def test_machines_that_were_stopped_are_to_run(self):
+        recording = made()
+        assert {one.inputs["desiredStatus"] for one in [*recording.all(INSTANCE), *recording.all(NODE)]} == {"RUNNING"}
+        assert {one.inputs["allowStoppingForUpdate"] for one in recording.all(INSTANCE)} == {True}
+
+
+class TestMachines:
+    def test_they_are_the_rosters_in_its_order(self):
+        config = google(nodesets={"gpu": A3, "cpu": C2}, login={"count": 2})
+        recording = made(nodesets={"gpu": A3, "cpu": C2}, login={"count": 2})
+        assert recording.outputs["order"] == [one.name for one in machines(config)]
+        kinds = {one.name: one.inputs["machineType"] for one in recording.all(INSTANCE)}
+        assert kinds == {
+            "cloud-controller": "c2-standard-8",
+            "cloud-login-0": "c2-standard-4",
+            "cloud-login-1": "c2-standard-4",
+        }
+
+    def test_they_are_known_by_what_google_gave_them(self):
+        ids = made().outputs["ids"]
+        assert ids["cloud-cpu-0"] == ["instance-cloud-cpu-0", "instance-cloud-cpu-0"]
+        assert ids["cloud-controller"][0] == "instance-cloud-controller"
+
+    def test_a_changed_machine_type_is_another_start_of_the_same_machine(self):
+        before = made().outputs["ids"]["cloud-controller"]
+        after = made(controller={"machine_type": "c2-standard-4"}).outputs["ids"]["cloud-controller"]
+        assert before[0] == after[0]
+        assert before[1] != after[1]
+
+    def test_host_keys_are_pinned_where_the_program_logs_in_and_unknown_elsewhere(self):
+        told = {name: row["host_key"] for name, row in made().outputs["machines"].items()}
+        assert told["cloud-controller"].startswith("ssh-ed25519 ")
+        assert told["cloud-login-0"].startswith("ssh-ed25519 ")
+        assert told["cloud-cpu-0"] == ""
+
+    def test_each_runs_as_its_role_and_waits_until_that_may_do_its_part(self):
+        recording = made()
+        grants = [one for one in recording.resources if one.type.endswith(("IAMMember", "IamMember"))]
+        by_role: dict[str, Registered] = {
+            "ctl": recording.one("cloud-controller"),
+            "login": recording.one("cloud-login-0"),
+            "node": recording.one("cloud-cpu-0"),
+        }
+        for role, machine in by_role.items():
+            member = f"serviceAccount:cloud-{role}@my-project.iam.gserviceaccount.com"
+            own = [one for one in grants if one.inputs["member"] == member]
+            assert own
+            assert [one.name for one in own if not recording.waits_for(machine, one)] == []
+        (account,) = (recording.one("cloud-controller").inputs["serviceAccount"]["email"],)
+        assert account == "cloud-ctl@my-project.iam.gserviceaccount.com"
+        (nodes,) = recording.all(TEMPLATE)
+        assert nodes.inputs["serviceAccount"] == {
+            "email": "cloud-node@my-project.iam.gserviceaccount.com",
+            "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
+        }
+
+    def test_gpus_are_attached_and_those_that_come_with_a_machine_are_not_listed(self):
+        assert template(**T4)["guestAccelerators"] == [{"type": "nvidia-tesla-t4", "count": 2}]
+        bare = template(**A3)
+        assert "guestAccelerators" not in bare
+        assert len(bare["disks"]) == 1, "local SSDs come with the machine"
+
+    def test_disks_are_as_the_file_says(self):
+        (disk,) = template(**T4)["disks"]
+        assert (disk["diskType"], disk["diskSizeGb"], disk["boot"], disk["autoDelete"]) == ("pd-ssd", 80, True, True)
+        controller = made(**CLASSIC).one("cloud-controller").inputs["bootDisk"]
+        assert controller["initializeParams"]["size"] == 120
+        assert controller["initializeParams"]["type"] == "pd-balanced"
+
+    @pytest.mark.parametrize(
+        ("changes", "signed"),
+        [
+            ({"image": NOBLE}, True),
+            ({}, False),
+            ({"image": {"base": "ubuntu-2204", "name": "ours-0123456789ab"}}, False),
+            ({"image": {"base": "ubuntu-2204", "bake": False}, "storage": {"lustre": EXASCALER}}, False),
+        ],
+        ids=["plain", "baked", "existing", "lustre"],
+    )
+    def test_secure_boot_is_on_where_no_unsigned_module_is(self, changes: dict[str, Any], signed: bool):
+        recording = made(**changes)
+        for one in [*recording.all(INSTANCE), *recording.all(TEMPLATE)]:
+            assert one.inputs["shieldedInstanceConfig"] == {
+                "enableSecureBoot": signed,
+                "enableVtpm": True,
+                "enableIntegrityMonitoring": True,
+            }
+
+    def test_secure_boot_is_off_on_a_machine_with_gpus(self):
+        recording = made(**CLASSIC)
+        assert recording.all(TEMPLATE)[0].inputs["shieldedInstanceConfig"]["enableSecureBoot"] is False
+        assert recording.one("cloud-controller").inputs["shieldedInstanceConfig"]["enableSecureBoot"] is True
+
+
+def test_nothing_secret_is_in_what_google_shows_of_a_machine():
+    recording = made(nodesets={"gpu": A3})
+    for one in [*recording.all(INSTANCE), *recording.all(NODE), *recording.all(TEMPLATE)]:
+        assert [secret for secret in FAKE_SECRETS if secret in json.dumps(one.inputs)] == []
+        assert not one.secret("metadata")
+
+
+@pytest.mark.parametrize("options", [{"preview": True}, {"unknown": True}], ids=["previewed", "unknown"])
+@pytest.mark.parametrize("shape", [{"nodesets": {"gpu": A3}}, CLASSIC], ids=["a3mega", "classic"])
+def test_the_same_is_made_whatever_is_known(shape: dict[str, Any], options: dict[str, bool]):
+    assert {one.urn for one in made(**shape, **options).resources} == {one.urn for one in made(**shape).resources}
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "a3mega": {"nodesets": {"gpu": {**A3, "capacity": {"reservation": "my-reservation"}}}},
+    "classic": CLASSIC,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_graph_is_the_reviewed_one(shape: str, update_golden: bool):
+    recording = made(**SHAPES[shape])
+    # Networks have their own, and the set-up is long.
+    ours = [one for one in recording.resources if re.search("Machines|Identity", one.urn) and "Object" not in one.type]
+    hold(f"machines-{shape}.json", graph(Recording(resources=ours)), update=update_golden)
