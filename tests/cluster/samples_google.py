@@ -20,7 +20,13 @@ CLOUD: Cluster = {
     },
     "image": {"provision": [{"name": "ours", "text": "#!/bin/sh\n"}]},
     "login": {"public": True},
-    "network": {"admin_cidrs": ["203.0.113.7/32"], "existing": {"network": "net", "subnetwork": "sub"}},
+    "network": {
+        "cidr": "172.16.0.0/20",
+        "gpu_cidr": "10.0.0.0/17",
+        "services_cidr": "10.128.0.0/20",
+        "admin_cidrs": ["203.0.113.7/32"],
+        "existing": {"network": "net", "subnetwork": "sub"},
+    },
     "nodesets": {"cpu": {"count": 2}, "gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}},
     "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
 }

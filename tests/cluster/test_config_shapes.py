@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
-from cluster.config import ConfigError, Finding, parse
+from cluster.config import ClusterConfig, ConfigError, Finding, parse
 from cluster.config.effects import effects
+from cluster.gcp.bandwidth import expected
+from cluster.gcp.capacity import of_nodes
+from cluster.gcp.disks import boot_disk, state_disk
+from cluster.gcp.mounts import mounts
+from cluster.gcp.plan import plan
+from cluster.roster import machines
 from tests.cluster.samples import LAB
 from tests.cluster.samples_google import CLOUD, MANAGED
 from tests.cluster.stacks import STACKS, config
 
-ODD = (None, True, 10**12, "", "a/b", [None], {"x": 1}, "INFINITE")
+ODD = (None, True, 1, 10**12, "", "a/b", "10.0.0.0/30", "hyperdisk-throughput", [None], {"x": 1}, "INFINITE")
 
 
 def places(tree: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -24,12 +30,26 @@ def places(tree: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | in
 
 
 def found(settings: dict[str, Any], cluster: dict[str, Any]) -> tuple[Finding, ...]:
-    """What is wrong with a stack."""
+    """What is wrong with a stack; of one with nothing wrong, all is worked out that is before anything is made."""
     try:
-        parse({"hpc:cluster": cluster, **settings})
+        config = parse({"hpc:cluster": cluster, **settings})
     except ConfigError as error:
         return error.findings
+    if config.platform == "gcp":
+        worked_out(config)
     return ()
+
+
+def worked_out(config: ClusterConfig) -> None:
+    """Addresses, disks, mounts, ways of asking, figures: none of them may fail for what was accepted."""
+    assert plan(config).system
+    for spec in machines(config):
+        assert boot_disk(config, spec)[1] >= 10
+        assert all(mount.target for mount in mounts(config, spec))
+    assert state_disk(config)[1] >= 10
+    assert all(of_nodes(section.capacity) for section in config.nodesets.values())
+    if config.storage.lustre:
+        assert expected(config.storage.lustre).read_mbps > 0
 
 
 @pytest.mark.parametrize("stack", STACKS)

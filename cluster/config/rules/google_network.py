@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LARGEST_SERVICES = 22
 """Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
+LARGEST_GPU = 26
+"""Prefix length: an eighth of it is a /29, the smallest subnetwork there is (cloud.google.com/vpc/docs/subnets)."""
 TAKEN = 4
 """Addresses of each subnetwork that Google keeps (cloud.google.com/vpc/docs/subnets)."""
 
@@ -80,7 +82,15 @@ def _sizes(config: ClusterConfig) -> Iterator[Broken]:
             todo="widen it",
         )
     used = _used(config)
-    if gpu := used.get("gpu_cidr"):
+    said = ipaddress.IPv4Network(network.gpu_cidr or "10.0.0.0/17")
+    if said.prefixlen > LARGEST_GPU:
+        yield Broken(
+            at=("network", "gpu_cidr"),
+            given=str(said),
+            allowed=f"a network of /{LARGEST_GPU} or larger, of which each of eight GPU networks gets a part",
+            todo="widen it, e.g. 10.0.0.0/17",
+        )
+    elif gpu := used.get("gpu_cidr"):
         nodes = sum(
             section.count for section in config.nodesets.values() if roster.nodeset_type(config, section).nics > 1
         )

@@ -119,6 +119,13 @@ NETWORKS = {
         "whose eighth holds 5 nodes and 4 addresses of Google's",
         "widen it",
     ),
+    "a network that has no eight parts": (
+        network(gpu_cidr="10.0.0.0/30"),
+        "network.gpu_cidr",
+        "10.0.0.0/30",
+        "/26 or larger",
+        "widen it",
+    ),
     "too few addresses for services": (
         {**network(services_cidr="10.128.0.0/26"), **managed()},
         "network.services_cidr",
