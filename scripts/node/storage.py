@@ -19,17 +19,26 @@ def local(roles: list[str]) -> list[str]:
 
 def mounts(fstab: Path = Path("/etc/fstab")) -> list[str]:
     """Where fstab says, in our block, that shared file systems are mounted."""
-    lines = textblock.block(fstab.read_text()) if fstab.exists() else []
-    return [line.split()[1].replace("\\040", " ") for line in lines if len(line.split()) > 1]
+    return list(_options(fstab))
 
 
-def shared(path: str) -> dict[str, Any]:
+def shared(path: str, fstab: Path = Path("/etc/fstab")) -> dict[str, Any]:
     """`usage` of a shared file system; only {"mounted": False} where it is not mounted.
 
-    The kernel's table is asked for that, because asking the path itself waits for a server that may be gone.
+    The kernel's table is asked for that, because asking the path itself waits for a server that may be gone. One that
+    is meant to be read only is not told as one that refuses writes.
     """
     points = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    return {"mounted": True, "shared": True, **usage(path)} if path in points else {"mounted": False, "shared": True}
+    if path not in points:
+        return {"mounted": False, "shared": True}
+    found = {"mounted": True, "shared": True, **usage(path)}
+    return {**found, "read_only": found["read_only"] and "ro" not in _options(fstab).get(path, [])}
+
+
+def _options(fstab: Path) -> dict[str, list[str]]:
+    """Options of each mount in our block of fstab, by where it is mounted."""
+    rows = [line.split() for line in (textblock.block(fstab.read_text()) if fstab.exists() else [])]
+    return {row[1].replace("\\040", " "): row[3].split(",") if len(row) > 3 else [] for row in rows if len(row) > 1}
 
 
 def usage(path: str) -> dict[str, Any]:

@@ -130,6 +130,18 @@ def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
     assert storage.shared("/my data") == {"mounted": False, "shared": True}
 
 
+@pytest.mark.parametrize(
+    ("options", "told"), [("ro,_netdev", False), ("defaults,_netdev", True), ("rw,errors=ro", True)]
+)
+def test_a_file_system_refuses_writes_unless_it_is_meant_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, told: bool
+):
+    fstab = tmp_path / "fstab"
+    fstab.write_text(f"# hpc: begin\nbucket / gcsfuse {options} 0 0\n# hpc: end\n")
+    monkeypatch.setattr(storage, "usage", lambda _path: {"read_only": True})
+    assert storage.shared("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
+
+
 def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ledger, "listens", lambda _port: False)
     monkeypatch.setattr(scheduler, "listens", lambda _port: False)
