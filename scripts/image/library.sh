@@ -81,9 +81,11 @@ installed() {
     dpkg-query --show --showformat='${db:Status-Status} ${Version}\n' "$1" 2>/dev/null | sed -n 's/^installed //p'
 }
 
-# off UNIT...: units that systemd starts neither now nor at a boot by itself.
+# off UNIT...: units that systemd starts neither now nor at a boot by itself. Where the machine's set-up has started what
+# its role wants, a step that runs again leaves it alone.
 off() {
     local unit
+    ! set_up || return 0
     for unit; do
         if systemctl cat "$unit" >/dev/null 2>&1; then
             systemctl disable --now --quiet "$unit" || true
@@ -91,11 +93,14 @@ off() {
     done
 }
 
+# set_up: whether this machine is part of a cluster already.
+set_up() { [[ -d /etc/hpc/started ]]; }
+
 # The set-up of each machine starts what its role wants, when it has settings and key.
 slurm_daemons_off() {
     off slurmctld.service slurmd.service slurmdbd.service mariadb.service munge.service
     # Every package makes a key: machines of one image would all have the same, and none has the cluster's.
-    rm -f /etc/munge/munge.key
+    set_up || rm -f /etc/munge/munge.key
     local folder
     for folder in /var/spool/slurmctld /var/log/slurm; do
         install -d -o slurm -g slurm -m 0755 "$folder"

@@ -125,6 +125,14 @@ def test_daemons_of_packages_are_neither_started_nor_left_forbidden(stack: RealS
     assert stack.ssh("m0", "ls /usr/sbin/policy-rc.d 2>/dev/null || true") == ""
 
 
+def test_what_the_set_up_has_started_is_left_alone(stack: RealStack) -> None:
+    stack.ssh("m0", "mkdir -p /etc/hpc/started; systemctl enable --now --quiet nfs-kernel-server")
+    give(stack, "18-nfs")
+    stack.ssh("m0", f"rm {ROOT}/done/18-nfs; bash /root/install")
+    told = "systemctl is-active nfs-kernel-server; systemctl is-enabled nfs-kernel-server"
+    assert stack.ssh("m0", f"{told}; rm -r /etc/hpc/started") == "active\nenabled"
+
+
 def test_the_name_is_written_at_a_boot(stack: RealStack) -> None:
     stack.ssh("m0", "echo builder >/etc/hostname; systemctl restart hpc-hostname")
     assert stack.ssh("m0", "cat /etc/hostname") == "m0"
