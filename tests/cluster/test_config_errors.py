@@ -7,6 +7,7 @@ from tests.cluster.bad import (
     accounting,
     google_machines,
     google_places,
+    google_storage,
     machines,
     partitions,
     people,
@@ -23,7 +24,7 @@ BAD = {
     for name, case in area.CASES.items()
 }
 
-CLOUD = {name: case for area in (google_places, google_machines) for name, case in area.CASES.items()}
+CLOUD = {name: case for area in (google_places, google_storage, google_machines) for name, case in area.CASES.items()}
 
 
 @pytest.mark.parametrize("case", BAD)
