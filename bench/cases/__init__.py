@@ -1,6 +1,16 @@
 """The cases, in the order of the report."""
 
 from bench.case import Case
-from bench.cases import change, jobs, nodes, noop, preview, render, up
+from bench.cases import change, cloud, jobs, nodes, noop, preview, rehearse, render, up
 
-CASES: tuple[Case, ...] = (up.CASE, noop.CASE, nodes.CASE, change.CASE, preview.CASE, render.CASE, jobs.CASE)
+CASES: tuple[Case, ...] = (
+    up.CASE,
+    noop.CASE,
+    nodes.CASE,
+    change.CASE,
+    rehearse.CASE,
+    preview.CASE,
+    cloud.CASE,
+    render.CASE,
+    jobs.CASE,
+)
