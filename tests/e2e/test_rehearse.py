@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import yaml
@@ -19,16 +20,33 @@ PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
 EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
 GPUS = 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" $(ls /dev/nvidia[0-9] | wc -l)'
 STACKS = ("a3mega", "classic")
+BUCKET = {"name": "my-datasets", "mount": "/gcs", "read_only": True}
+
+
+def production(stack: str) -> dict[str, Any]:
+    """Settings of a stack as it is shipped; the small one with a bucket more, that can only be read."""
+    settings = stacks.load(stack)
+    if stack == "classic":
+        settings["hpc:cluster"]["storage"] = {"buckets": [BUCKET]}
+    return settings
+
+
+def command(cluster: Cluster) -> list[str]:
+    """./hpc rehearse of the stack."""
+    return ["rehearse", cluster.name.removesuffix("-rehearsal"), "--config-file", str(cluster.file)]
 
 
 @pytest.fixture(scope="module")
 def rehearsals(clusters) -> Iterator[dict[str, Cluster]]:
     """Both stacks' rehearsals, brought up side by side; `run` and `ssh` name them as their users do."""
     named = {stack: clusters(f"{stack}-rehearsal") for stack in STACKS}
+    for stack in STACKS:
+        # In the place of the file that the fixture of local clusters wrote.
+        named[stack].file.write_text(yaml.safe_dump({"config": production(stack)}))
     with ThreadPoolExecutor() as pool:
         # One says its network, as two that look for one at the same moment may find the same; the other finds its own.
         networks = {"a3mega": ["--cidr", free("a3mega")], "classic": []}
-        ups = pool.map(lambda stack: named[stack].call("rehearse", stack, *networks[stack]), STACKS)
+        ups = pool.map(lambda stack: named[stack].call(*command(named[stack]), *networks[stack]), STACKS)
         for done in ups:
             assert done.returncode == 0, done.stdout + done.stderr
     yield named
@@ -53,14 +71,14 @@ def test_slurms_files_on_the_controller_are_productions_but_for_what_is_told(
     cluster = rehearsals[stack]
     file = cluster.file.parent / f"rehearsals/Pulumi.{stack}-rehearsal.yaml"
     local = parse(yaml.safe_load(file.read_text())["config"])
-    expected = told(stacks.config(stack), local)
+    expected = told(parse(production(stack)), local)
     read = cluster.ssh("controller", f"cd /etc/slurm && for name in {' '.join(expected)}; do cat $name; echo %%; done")
     assert dict(zip(expected, map(lines, read.split("%%")), strict=False)) == expected
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_again_there_is_nothing_to_do_and_all_is_well(rehearsals: dict[str, Cluster], stack: str):
-    document = json.loads(rehearsals[stack].call("rehearse", stack, "--json").stdout)
+    document = json.loads(rehearsals[stack].call(*command(rehearsals[stack]), "--json").stdout)
     assert document["ok"], document
     assert set(document["counts"]) == {"same"}
     assert rehearsals[stack].findings() == {}
@@ -103,6 +121,11 @@ def test_classic_is_one_machine_with_all_roles_and_two_with_gpus(classic: Cluste
     ]
     found = classic.run("srun", "-p", "gpu", "-N2", "--gpus-per-node=2", "sh", "-c", GPUS).splitlines()
     assert sorted(found) == [f"classic-gpu-{node} 0,1 2" for node in (0, 1)]
+    for look in (
+        classic.ssh("gpu-1", "touch /gcs/x 2>&1 || true"),
+        classic.run("sh", "-c", "touch /gcs/x 2>&1 || true"),
+    ):
+        assert "Read-only file system" in look
     assert classic.run("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "user=alice", "format=account") == (
         "acc-sub-group"
     )
