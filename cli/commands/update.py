@@ -118,6 +118,12 @@ def run(
         )
     else:
         code = _embedded(kind, file, json=json, parallel=parallel, told=told, more=more)
+    if code == 0 and kind == "preview" and config and config.platform == "gcp" and not json:
+        from cluster.gcp.request import told as asked
+
+        console.line("What the stack asks Google Cloud for, whole", style="bold")
+        for text in asked(config):
+            console.line(f"  {text}")
     if code == 0 and earlier:
         unfinished.settle(stack, outputs.read(stack, show_secrets=True), quiet=json)
     elif code == 0 and kind in ("up", "destroy"):

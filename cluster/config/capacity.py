@@ -112,3 +112,8 @@ class BasicCapacity(Section):
                 "keep one of them, or remove `capacity` for on_demand",
             )
         return self
+
+    @property
+    def way(self) -> str:
+        """The key that is given."""
+        return "spot" if self.spot is not None else "on_demand"

@@ -1,0 +1,50 @@
+"""A preview ends with what a stack asks for, and nothing that costs money is left out."""
+
+import pytest
+
+from cluster.gcp.request import asks, disks, told
+from cluster.roster import machines
+from tests.cluster import stacks
+from tests.harness import deploy
+
+GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
+INSTANCES = ("gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate")
+
+
+@pytest.mark.parametrize("stack", GCP)
+def test_as_many_machines_are_told_as_are_made(stack):
+    made = [one for one in deploy(stacks.load(stack)).resources if one.type in INSTANCES]
+    assert sum(one.count for one in asks(stacks.config(stack))) == len(made)
+
+
+@pytest.mark.parametrize("stack", GCP)
+def test_every_gb_of_disk_that_is_made_is_told(stack):
+    recording = deploy(stacks.load(stack))
+    found: dict[str, int] = {}
+    templates = {one.name.removesuffix("-template"): one for one in recording.resources if "Template:Ins" in one.type}
+    for one in recording.resources:
+        if one.type == "gcp:compute/disk:Disk":
+            # EXAScaler's servers boot from disks of their image's size.
+            found[one.inputs["type"]] = found.get(one.inputs["type"], 0) + one.inputs.get("size", 0)
+        boot = (one.inputs.get("bootDisk") or {}).get("initializeParams") if "instance:Instance" in one.type else None
+        if boot:
+            found[boot["type"]] = found.get(boot["type"], 0) + boot["size"]
+        if "FromTemplate" in one.type:
+            (disk,) = templates[one.parent.rpartition("::")[2]].inputs["disks"]
+            found[disk["diskType"]] = found.get(disk["diskType"], 0) + disk["diskSizeGb"]
+    assert {kind: size for kind, size in disks(stacks.config(stack)).items() if kind != "local SSD"} == found
+
+
+def test_the_words_name_figures_and_way():
+    text = "\n".join(told(stacks.config("a3mega")))
+    assert "2 x a3-megagpu-8g: nodeset a3mega, from reservation my-reservation; 416 CPUs, 16 GPUs (h100)" in text
+    assert "12,000 GB of local SSD" in text
+    assert "10,500 GiB" in text
+    assert "a3mega-controller" in text
+
+
+def test_every_machine_is_in_it():
+    for stack in GCP:
+        config = stacks.config(stack)
+        servers = sum(one.count for one in asks(config) if one.what.startswith("Lustre"))
+        assert sum(one.count for one in asks(config)) - servers == len(machines(config))
