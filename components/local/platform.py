@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 
@@ -23,6 +24,10 @@ GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-gui
 MAIL_GID = 8  # group `mail` (Debian's base-passwd)
 LONGEST_FOLDER = 50
 """Characters of a folder's name, without the digest that some have: a folder's name has at most 63."""
+STATE_FOLDER = "hpc--state"
+"""The folder that stands for the controller's state disk; a name that no directory's has, see `folder_name`."""
+STATE = ("/var/spool/slurmctld", "/var/spool/slurmdbd", "/var/lib/mysql")
+"""What the controller keeps there: a machine in its place goes on with jobs and accounting."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
 
@@ -74,6 +79,7 @@ class LocalPlatform(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         shared = [self._shared(target, network) for target in config.storage.shared]
+        shared.append(self._kept(STATE_FOLDER, network, mode=0o700))
         self.addresses = addresses.of
         self.mounts = mounts(config)
         self.machines = tuple(
@@ -84,7 +90,9 @@ class LocalPlatform(pulumi.ComponentResource):
 
     def _shared(self, target: str, network: Network) -> SharedFolder:
         mode, gid = MODES.get(target, (0o755, 0))
-        folder = folder_name(target)
+        return self._kept(folder_name(target), network, mode=mode, gid=gid)
+
+    def _kept(self, folder: str, network: Network, *, mode: int, gid: int = 0) -> SharedFolder:
         return SharedFolder(
             f"{self._name}-{folder}",
             root=self._root,
@@ -137,6 +145,12 @@ def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
         }
         for target in config.storage.shared
     )
+
+
+def state(config: ClusterConfig) -> Mapping[str, Any]:
+    """What the controller keeps on a file system that outlives its machine, as scripts/node/state.py takes it."""
+    source = f"{plan(config).gateway}@tcp:/{STATE_FOLDER}"
+    return {"source": source, "fs_type": "lustre", "options": "defaults,_netdev", "folders": list(STATE)}
 
 
 def folder_name(target: str) -> str:

@@ -34,6 +34,8 @@ import compute
 import database
 import drain
 import dump
+import exports
+import installed
 import joined
 import login
 import look
@@ -45,6 +47,7 @@ import ready
 import restore
 import rxdm
 import slurmctld
+import state
 import users
 from system import SetupError, run, say, service, write
 
@@ -53,14 +56,18 @@ NODE = Path("/etc/hpc/node.json")
 
 def configure(payload: dict[str, Any]) -> None:
     """Controller and login machines, alone or in one, and nodes that share a machine with either."""
+    installed.wait_for()
     roles = payload["roles"]
     controls = "controller" in roles
     shared = {mount["target"] for mount in payload["mounts"]}
     if controls:
         drain.refuse_busy(users.leaving(payload["users"]))
+        state.keep(payload.get("state"))
         slurmctld.prepare()
         database.configure()  # only asked for: it comes up while the rest is done
     mounts.mount_all(payload["mounts"])
+    if controls:
+        exports.share(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], homes=controls or "/home" not in shared)
     admit(users="login" in roles)
     munge.start()

@@ -15,7 +15,9 @@ from typing import Any
 import joined
 from system import SetupError, run, say, write
 
-MANAGED = Path("/etc/hpc/accounting.json")
+# On the state disk where there is one: it belongs to the database.
+MANAGED = Path("/var/lib/hpc/controller/accounting.json")
+FORMER = Path("/etc/hpc/accounting.json")  # where earlier versions had it
 NODES_SECONDS = 60  # nodes look for new orders every two seconds
 TRES_SECONDS = 15  # slurmctld tells slurmdbd of its GPUs when it registers, a moment after it answers
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
@@ -28,6 +30,9 @@ def converge(desired: dict[str, Any]) -> None:
 
     Raises SetupError with sacctmgr's own words; what was done by then is seen and kept by the next run.
     """
+    if FORMER.exists() and not MANAGED.exists():
+        write(MANAGED, FORMER.read_text())
+        FORMER.unlink()
     before = json.loads(MANAGED.read_text()) if MANAGED.exists() else NOTHING
     if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
         # A job of somebody whom its node does not know yet would drain the node.
@@ -45,6 +50,9 @@ def _tell(command: Command) -> None:
         try:
             run("sacctmgr", "--immediate", *command)
         except SetupError as error:
+            # It was so already: a run was cut off before it could remember.
+            if "Nothing modified" in str(error):
+                return
             if "TRES" not in str(error) or time.monotonic() > end:
                 raise
             time.sleep(0.5)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypedDict
 
 from system import SetupError, run, say
 
 PATIENCE = 120  # seconds for one job that has an idle node to run on
+SETTLING = 15  # seconds for slurmctld to take its nodes in, where none is idle
 _WORKING = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 
 
@@ -55,10 +57,12 @@ def _prove(probe: Probe) -> str:
     command += ["--qos", probe["qos"]] if probe["qos"] else []
     program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
     try:
-        done = subprocess.run(
-            ["runuser", "-u", probe["user"], "--", *program],
-            capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = _run(["runuser", "-u", probe["user"], "--", *program])
+        end = time.monotonic() + SETTLING
+        while busy and done.returncode and time.monotonic() < end:
+            # A slurmctld that has just started knows of its nodes' jobs before it counts the nodes in.
+            time.sleep(1)
+            done = _run(["runuser", "-u", probe["user"], "--", *program])
     except subprocess.TimeoutExpired:
         run("scancel", "--partition", name, "--name", "hpc-ready")
         return f"partition {name}: a job of {probe['user']}'s did not run within {PATIENCE} s.\n{_pending(name)}"
@@ -67,6 +71,12 @@ def _prove(probe: Probe) -> str:
         return f"partition {name}: a job of {probe['user']}'s failed:\n{said}{_drained(name)}"
     say(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
     return ""
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL
+    )
 
 
 def _trial(states: list[str]) -> Trial:

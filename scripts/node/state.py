@@ -16,6 +16,7 @@ from system import SetupError, folder, run, say, succeeds, wait, write
 from textblock import with_block
 
 PLACE = Path("/srv/state")
+OURS = "/var/lib/hpc/controller"  # what the set-up remembers of the database: always kept with it
 MARK = "hpc state"
 OWNERS = {  # of what is not root's and for everybody to see: user, mode where it has to be made
     "/var/spool/slurmctld": ("slurm", 0o700),
@@ -50,7 +51,7 @@ def keep(state: State | None, *, fstab: Path = Path("/etc/fstab")) -> None:
     if disk:
         prepare(state["source"])
     written = [write(fstab, with_block(fstab.read_text() if fstab.exists() else "", lines(state), mark=MARK))]
-    for path in state["folders"]:
+    for path in folders(state):
         for unit in NEEDED_BY.get(path, ()):
             drop_in = f"/etc/systemd/system/{unit}.service.d/hpc-state.conf"
             text = f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={path}\n"
@@ -63,7 +64,7 @@ def keep(state: State | None, *, fstab: Path = Path("/etc/fstab")) -> None:
         say(f"mounted {state['source']} on {PLACE}")
     if disk:
         grow(state["source"])
-    for path in state["folders"]:
+    for path in folders(state):
         bind(Path(path))
 
 
@@ -88,6 +89,11 @@ def prepare(device: str) -> None:
     say(f"made an ext4 file system on {device}")
 
 
+def folders(state: State) -> list[str]:
+    """Every folder that is kept."""
+    return [*state["folders"], OURS]
+
+
 def grow(device: str) -> None:
     """Have the file system as large as its disk, which may have grown since."""
     before = os.statvfs(PLACE).f_blocks
@@ -101,7 +107,7 @@ def lines(state: State) -> list[str]:
     remote = ",_netdev" if "_netdev" in state["options"].split(",") else ""
     checked = 2 if state["fs_type"] == "ext4" else 0
     own = f"{state['source']} {PLACE} {state['fs_type']} {state['options']},nofail 0 {checked}"
-    return [own, *(f"{place(path)} {path} none bind,nofail{remote} 0 0" for path in map(Path, state["folders"]))]
+    return [own, *(f"{place(path)} {path} none bind,nofail{remote} 0 0" for path in map(Path, folders(state)))]
 
 
 def place(path: Path) -> Path:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from components.local.host import machine
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
@@ -80,3 +81,32 @@ def test_an_error_in_the_file_stops_up_before_anything_happens(ill: Cluster):
     ill.config = before
     ill.edit(lambda _: None)
     assert "Nothing to do" in ill.up()
+
+
+def test_a_controller_made_anew_goes_on_with_its_jobs_and_their_records(ill: Cluster):
+    ill.run("srun", "--job-name", "before", "true")
+    go = "/home/alice/go"
+    script = f"while [ ! -e {go} ]; do sleep 0.2; done"
+    number = ill.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", script)
+    eventually(lambda: ill.run("squeue", "-h", "-o", "%T") == "RUNNING", seconds=20, what="the job")
+    before = ill.outputs()["machines"]["ill-controller"]["host_key"]
+    # In its order: what slurmctld has not written down yet, it does then.
+    ill.ssh("controller", "systemctl stop slurmctld slurmdbd mariadb")
+    machine.delete(machine.bare(ill.root, "ill", "ill-controller"))
+
+    ill.edit(lambda c: c["users"].pop())
+    ill.up()
+    assert ill.outputs()["machines"]["ill-controller"]["host_key"] != before
+    assert ill.run("squeue", "-h", "-o", "%i %T") == f"{number} RUNNING"
+    ill.run("touch", go)
+    eventually(
+        lambda: (number, "COMPLETED") in {tuple(line.split("|")) for line in _records(ill)},
+        seconds=30,
+        what="the end of the job that ran meanwhile",
+    )
+    assert any(line.startswith("before|") for line in _records(ill, "jobname,state"))
+    assert ill.ssh("controller", "sacctmgr -nP show user format=user where user=eve") == ""
+
+
+def _records(cluster: Cluster, fields: str = "jobid,state") -> list[str]:
+    return cluster.run("sacct", "-X", "-n", "-P", f"--format={fields}").splitlines()

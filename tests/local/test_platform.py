@@ -90,7 +90,7 @@ def test_all_know_all_names_through_the_network_only(recording: Recording) -> No
 def test_only_data_is_protected() -> None:
     recording = _deploy(deletion_protection=True)
     protected = {r.name for r in recording.resources if r.request.protect}
-    assert protected == {"lab-home", "lab-opt-apps", "lab-var-mail"}
+    assert protected == {"lab-home", "lab-opt-apps", "lab-var-mail", "lab-hpc--state"}
 
 
 def test_mounts_are_what_fstab_takes(recording: Recording) -> None:

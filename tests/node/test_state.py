@@ -71,6 +71,7 @@ def test_the_machine_boots_without_it_and_its_folders_wait_for_it():
     assert told == [
         "/dev/x /srv/state ext4 defaults,nofail 0 2",
         "/srv/state/var-lib-mysql /var/lib/mysql none bind,nofail 0 0",
+        "/srv/state/var-lib-hpc-controller /var/lib/hpc/controller none bind,nofail 0 0",
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cluster import roster
 from cluster.config.consequence import Consequence, Effect, replace
-from cluster.config.verdicts.verdict import POSSIBLE, Verdict, among, controller_anew
+from cluster.config.verdicts.verdict import POSSIBLE, STATE_STAYS, Verdict, among, controller_anew
 from cluster.gcp.baking import bakes
 from cluster.gcp.recipe import CLOSED_ONLY
 
@@ -68,6 +68,6 @@ def _software(config: ClusterConfig) -> dict[str, set[str]]:
 
 def _anew(edit: Edit, how: str) -> Consequence:
     if edit.after.platform == "local":
-        told = controller_anew(edit)
-        return replace(f"{how}, and {told.reason}", told.command)
+        ends = "what runs ends with its machine, and batch jobs begin again"
+        return replace(f"{how}, all at once: {ends}; {STATE_STAYS}", "./hpc run {stack} -- squeue")
     return controller_anew(edit, f"{how}, nodes when their jobs have ended")

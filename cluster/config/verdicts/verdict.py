@@ -15,15 +15,12 @@ Verdict = Callable[["Edit"], Consequence]
 POSSIBLE: dict[Verdict, tuple[Effect, ...]] = {}
 """What each verdict may come to, for whoever reads before there is an edit."""
 
-_DATABASE_LOST = (
-    "the controller is made anew, with Slurm's state and the accounting database: running jobs end, and job records "
-    "are lost unless they are saved first"
-)
+STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
+"""On local."""
 _RECORDS_STAY = (
     "Slurm's state, job records, /opt/apps and home folders are on its state disk and stay; jobs on other machines run "
     "on, and wait for files that are there"
 )
-_SAVE_RECORDS = "./hpc accounting backup {stack}"
 
 
 def among(*effects: Effect) -> Callable[[Verdict], Verdict]:
@@ -48,8 +45,7 @@ def who_is_there(nodes: Iterable[str]) -> str:
 
 def controller_anew(edit: Edit, how: str = "the controller is made anew") -> Consequence:
     """What the controller takes with it when it goes, and what stays."""
-    if edit.after.platform == "local":
-        return replace(_DATABASE_LOST, _SAVE_RECORDS)
     hosted = any(section.on for section in edit.before.nodesets.values())
     own = "; jobs on the controller itself end" if hosted else ""
-    return replace(f"{how}: {_RECORDS_STAY}{own}")
+    stays = f"{STATE_STAYS}; jobs on other machines run on" if edit.after.platform == "local" else _RECORDS_STAY
+    return replace(f"{how}: {stays}{own}")
