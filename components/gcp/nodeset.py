@@ -7,7 +7,7 @@ from pulumi_gcp import compute
 
 from cluster.config.machines import Nodeset as Section
 from cluster.gcp.accelerators import ACCELERATORS
-from cluster.gcp.capacity import OnDemand, Scheduling, Spot, Way, of_nodes
+from cluster.gcp.capacity import Flex, OnDemand, Scheduling, Spot, Way, of_nodes
 from cluster.gcp.disks import boot_disk
 from cluster.gcp.names import labels, place
 from cluster.gcp.shielded import secure_boot
@@ -15,6 +15,9 @@ from cluster.roster import MachineSpec
 from components.gcp.identity import SCOPES
 from components.gcp.instance import NIC_TYPE, MachineArgs, affinity
 from components.machine import Machine
+
+FLEX_WAIT = "150m"
+"""How long flex start may take to make a machine: it waits for capacity for up to two hours, longer than the provider."""
 
 
 class Nodeset(pulumi.ComponentResource):
@@ -44,7 +47,11 @@ class Nodeset(pulumi.ComponentResource):
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
         marks, zone = labels(args.config, "node"), args.zone()
-        child = pulumi.ResourceOptions(parent=self, delete_before_replace=True)
+        child = pulumi.ResourceOptions(
+            parent=self,
+            delete_before_replace=True,
+            custom_timeouts=pulumi.CustomTimeouts(create=FLEX_WAIT) if isinstance(way, Flex) else None,
+        )
         host_key = pulumi.Output.from_input("")
         self.machines = [
             _machine(

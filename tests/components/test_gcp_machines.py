@@ -150,6 +150,12 @@ class TestCapacity:
         assert "reservationAffinity" not in template(**A3)
         assert "reservationAffinity" not in template(**A3, capacity={"spot": {}})
 
+    def test_flex_start_is_waited_for(self):
+        (one,) = made(nodesets={"gpu": {**A3, "count": 1, "capacity": {"flex": {}}}}).all(NODE)
+        assert one.request.customTimeouts.create == "150m"
+        (one,) = made(nodesets={"gpu": {**A3, "count": 1}}).all(NODE)
+        assert one.request.customTimeouts.create == ""
+
     def test_a_placement_is_a_policy_of_the_nodeset_where_it_is_asked_for(self):
         close = {**C2, "capacity": {"on_demand": {"placement": {"max_distance": 2}}}}
         recording = made(nodesets={"gpu": close})
