@@ -175,7 +175,8 @@ checkout() {
     if [[ -f $folder/.gitmodules ]]; then
         # git's own protocol is not open on every network; the same host answers HTTPS.
         git -C "$folder" -c url.https://git.musl-libc.org/git/.insteadOf=git://git.musl-libc.org/ \
-            submodule --quiet update --init --recursive || die "the submodules of $url could not be had"
+            submodule --quiet update --init --recursive --force || die "the submodules of $url could not be had"
+        git -C "$folder" submodule --quiet foreach --recursive 'git clean --quiet -dffx'
     fi
 }
 

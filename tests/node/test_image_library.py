@@ -121,6 +121,24 @@ class TestCheckout:
         assert bash(f"checkout file://{upstream} {git(upstream, 'rev-parse', 'HEAD')} {there}")[0] == 0
         assert sorted(path.name for path in there.iterdir()) == [".git", "file"]
 
+    def test_its_submodules_are_of_the_commits_that_it_names(self, upstream: Path, tmp_path: Path) -> None:
+        whole, first = tmp_path / "whole", git(upstream, "rev-parse", "HEAD~")
+        whole.mkdir()
+        git(whole, "init", "-q", "-b", "main")
+        git(whole, "submodule", "--quiet", "add", f"file://{upstream}", "part")
+        git(whole / "part", "checkout", "-q", first)
+        git(whole, "add", ".")
+        git(whole, "commit", "-q", "-m", "with a part")
+        git(whole, "config", "uploadpack.allowAnySHA1InWant", "true")
+        local = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}
+        there, commit = tmp_path / "tree", git(whole, "rev-parse", "HEAD")
+        assert bash(f"checkout file://{whole} {commit} {there}", **local)[0] == 0
+        assert (there / "part" / "file").read_text() == "1\n"
+        # Also what a build has changed there is as it was, the next time.
+        (there / "part" / "file").write_text("built")
+        bash(f"checkout file://{whole} {commit} {there}", **local)
+        assert (there / "part" / "file").read_text() == "1\n"
+
     def test_a_branch_and_a_commit_that_is_not_there_are_refused(self, upstream: Path, tmp_path: Path) -> None:
         status, said = bash(f"checkout file://{upstream} main {tmp_path / 'tree'}")
         assert status == 1
