@@ -7,12 +7,13 @@ from typing import Any
 import pulumi
 from pulumi_command import remote
 
+from cluster import hostlist
 from cluster.config import ClusterConfig
 from cluster.gcp.links import console_links, ssh_commands
 from cluster.gcp.mounts import exports
 from cluster.gcp.plan import plan
 from cluster.gcp.ready import probe
-from cluster.roster import MachineSpec
+from cluster.roster import MachineSpec, node_names
 from components.gcp.access import Access
 from components.gcp.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
@@ -82,6 +83,7 @@ class GcpPlatform(pulumi.ComponentResource):
         self.outputs = {
             "image": image.self_link,
             "addresses": dict(plan(config).of),
+            "nodes": {nodeset: hostlist.compress(node_names(config, nodeset)) for nodeset in config.nodesets},
             "storage": self._storage.facts,
             "ssh": pulumi.Output.from_input(made.public).apply(lambda public: ssh_commands(config, public)),
             "console": console_links(config),
@@ -169,5 +171,3 @@ def _reached(access: Access, machine: Machine, public: Mapping[str, pulumi.Outpu
         host_key=machine.host_key,
     )
     return replace(machine, reach=reach)
-
-

@@ -233,7 +233,7 @@ class TestOutputs:
 
     def test_they_are_these(self, seen):
         every = {"admin_key", "cluster", "config", "config_hash", "login", "machines", "place", "users"}
-        own = {"local": set(), "gcp": {"addresses", "console", "image", "ssh", "storage"}}
+        own = {"local": set(), "gcp": {"addresses", "console", "image", "nodes", "ssh", "storage"}}
         assert set(seen.recording.outputs) == every | own[seen.config.platform]
 
     def test_the_configuration_can_be_read_back(self, seen):
