@@ -5,6 +5,7 @@ import pytest
 from cluster.config import ConfigError, parse
 from tests.cluster.bad import (
     accounting,
+    google_local,
     google_machines,
     google_places,
     google_storage,
@@ -24,7 +25,11 @@ BAD = {
     for name, case in area.CASES.items()
 }
 
-CLOUD = {name: case for area in (google_places, google_storage, google_machines) for name, case in area.CASES.items()}
+CLOUD = {
+    name: case
+    for area in (google_places, google_storage, google_machines, google_local)
+    for name, case in area.CASES.items()
+}
 
 
 @pytest.mark.parametrize("case", BAD)

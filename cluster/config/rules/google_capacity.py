@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster import roster
-from cluster.catalog import MachineType
+from cluster.catalog import MACHINE_TYPES, MachineType
 from cluster.config.findings import Broken, Location, listing
 from cluster.config.rules.partitions import minutes
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from cluster.config.capacity import Capacity
     from cluster.config.cluster import ClusterConfig
+    from cluster.config.machines import Controller, Login
 
 NO_PLACEMENT = ("e2", "n1")
 """Families without compact placement (cloud.google.com/compute/docs/instances/placement-policies-overview)."""
@@ -29,6 +30,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of capacity that do not hold."""
     if config.platform != "gcp":
         return
+    for role, machine in (("controller", config.controller), ("login", config.login)):
+        yield from _alone(role, machine)
     for name, section in config.nodesets.items():
         counts = ATTACHED.get(section.gpus.type) if section.gpus else None
         if section.gpus and counts and section.gpus.count not in counts:
@@ -42,6 +45,26 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             gpu = roster.nodeset_gpu(config, section) is not None
             at = ("nodesets", name, "capacity")
             yield from _refused(at, section.capacity, roster.nodeset_type(config, section), gpu=gpu)
+
+
+def _alone(role: str, machine: Controller | Login) -> Iterator[Broken]:
+    """Machines that compute nothing: no neighbours, no GPUs."""
+    way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
+    if machine.capacity and way and way.placement:
+        yield Broken(
+            at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
+            given=f"{{max_distance: {way.placement.max_distance}}}",
+            allowed="placement of nodesets, whose machines talk to each other",
+            todo="remove it here",
+        )
+    kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
+    if kind and kind.gpu:
+        yield Broken(
+            at=(role, "machine_type"),
+            given=kind.name,
+            allowed="a machine type without GPUs, e.g. c2-standard-8",
+            todo="take another, and make a nodeset of those with GPUs",
+        )
 
 
 def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Broken]:

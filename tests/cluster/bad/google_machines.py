@@ -1,4 +1,4 @@
-"""Google Cloud: machines, how they are asked for, their disks and images; and its keys on another platform.
+"""Google Cloud: machines, how they are asked for, their disks and images.
 
 Each case: what is replaced in a small cluster, where it is told, and words of what was given, is allowed, is to do.
 """
@@ -109,6 +109,13 @@ CAPACITY = {
         "on_demand, spot",
         "remove it",
     ),
+    "a controller close to itself": (
+        {"controller": {"capacity": {"spot": CLOSE}}},
+        "controller.capacity.spot.placement",
+        "{max_distance: 2}",
+        "placement of nodesets",
+        "remove it here",
+    ),
     "spot and on demand": (
         {"login": {"capacity": {"spot": {}, "on_demand": {}}}},
         "login.capacity",
@@ -144,6 +151,17 @@ CAPACITY = {
         "nothing on gcp",
         "remove it",
     ),
+}
+
+ALONE = {
+    f"{role} machines with GPUs": (
+        {role: {"machine_type": "a3-megagpu-8g", "disk": {"type": "pd-ssd"}, **more}},
+        f"{role}.machine_type",
+        "a3-megagpu-8g",
+        "without GPUs",
+        "make a nodeset",
+    )
+    for role, more in (("controller", {"state_disk": {"type": "pd-ssd"}}), ("login", {}))
 }
 
 DISKS = {
@@ -188,13 +206,6 @@ DISKS = {
         "hyperdisk-balanced, of c2-standard-8",
         "pd-standard, pd-balanced, pd-ssd",
         "take one of these",
-    ),
-    "a disk of a machine that is another": (
-        {"login": {"on": "controller", "disk": {"size_gb": 100}}},
-        "login",
-        "{on: controller, disk: {size_gb: 100}}",
-        "`on: controller` without",
-        "remove disk",
     ),
 }
 
@@ -265,29 +276,4 @@ IMAGES = {
     ),
 }
 
-LOCAL = {"platform": "local", "gcp:project": None, "gcp:zone": None}
-FOREIGN = {
-    f"{'.'.join(at)} on local": (
-        {**LOCAL, **changes},
-        ".".join(at),
-        given,
-        f"nothing on local: {at[-1]} is for Google Cloud",
-        "remove it here",
-    )
-    for at, given, changes in (
-        (("storage", "lustre"), "{kind: exascaler}", {"storage": {"lustre": {"kind": "exascaler"}}}),
-        (
-            ("storage", "buckets"),
-            "[{name: data, mount: /a}]",
-            {"storage": {"buckets": [{"name": "data", "mount": "/a"}]}},
-        ),
-        (("network", "admin_cidrs"), "[203.0.113.7/32]", {"network": {"admin_cidrs": ["203.0.113.7/32"]}}),
-        (("network", "nat"), "false", {"network": {"nat": False}}),
-        (("image", "bake"), "true", {"image": {"bake": True}}),
-        (("controller", "state_disk"), "{size_gb: 500}", {"controller": {"state_disk": {"size_gb": 500}}}),
-        (("login", "public"), "true", {"login": {"public": True}}),
-        (("nodesets", "cpu", "capacity"), "{spot: {}}", cpu({"spot": {}})),
-        (("nodesets", "cpu", "disk"), "{size_gb: 300}", cpu(disk={"size_gb": 300})),
-    )
-}
-CASES = CAPACITY | DISKS | IMAGES | FOREIGN
+CASES = CAPACITY | ALONE | DISKS | IMAGES
