@@ -17,7 +17,7 @@ from components.gcp.instance import NIC_TYPE, MachineArgs, affinity
 from components.machine import Machine
 
 FLEX_WAIT = "150m"
-"""How long flex start may take to make a machine: it waits for capacity for up to two hours, longer than the provider."""
+"""How long flex start may take to make a machine: it waits for capacity for up to two hours."""
 
 
 class Nodeset(pulumi.ComponentResource):
