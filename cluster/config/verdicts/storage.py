@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cluster.config.consequence import Consequence, Effect, nothing, refused, replace
 from cluster.config.verdicts.verdict import among
 from cluster.gcp import disks
+from cluster.gcp.mounts import EXPORTS
 
 if TYPE_CHECKING:
     from cluster.config.edits import Edit
@@ -37,7 +38,7 @@ def lustre(edit: Edit) -> Consequence:
     """A Lustre file system that came or went."""
     if edit.new is None:
         return refused("the file system would be deleted with every file in it: put it back")
-    return replace(
+    return _hidden(edit) or replace(
         "every machine is made anew from an image with the file system's client, nodes when their jobs have ended"
     )
 
@@ -47,7 +48,18 @@ def filestore(edit: Edit) -> Consequence:
     """A Filestore share that came or went."""
     if edit.new is None:
         return refused("the share would be deleted with every file in it: put it back")
-    return nothing(f"machines mount {edit.new.mount} at their next boot", _MOUNT_AGAIN)
+    return _hidden(edit) or nothing(f"machines mount {edit.new.mount} while they run")
+
+
+def _hidden(edit: Edit) -> Consequence | None:
+    """A file system in the place of one that the controller shares, and that has files in it by now."""
+    if edit.new.mount not in EXPORTS:
+        return None
+    return refused(
+        f"what is in {edit.new.mount} now is on the controller's state disk, and nobody would see it any more: mount "
+        "the new one elsewhere",
+        "write another directory, e.g. `mount: /share`",
+    )
 
 
 @among(Effect.NOTHING, Effect.REFUSED)
@@ -61,8 +73,9 @@ def capacity(edit: Edit) -> Consequence:
 @among(Effect.NOTHING)
 def bucket(edit: Edit) -> Consequence:
     """A bucket that came or went, or that is mounted otherwise; the bucket itself is never changed."""
-    place = edit.name
-    return nothing(f"machines follow at their next boot; what is in {place} stays as it is", _MOUNT_AGAIN)
+    if edit.old is None:
+        return nothing(f"machines mount {edit.name} while they run, nodes within a minute")
+    return nothing(f"machines follow at their next boot; what is in {edit.name} stays as it is", _MOUNT_AGAIN)
 
 
 @among(Effect.NOTHING, Effect.REFUSED)
