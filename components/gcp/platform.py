@@ -85,7 +85,7 @@ class GcpPlatform(pulumi.ComponentResource):
             "addresses": dict(plan(config).of),
             "nodes": {nodeset: hostlist.compress(node_names(config, nodeset)) for nodeset in config.nodesets},
             "storage": self._storage.facts,
-            "ssh": pulumi.Output.from_input(made.public).apply(lambda public: ssh_commands(config, public)),
+            "ssh": pulumi.Output.all(**made.public).apply(lambda public: ssh_commands(config, public)),
             "console": console_links(config),
         }
         self.register_outputs({"machines": len(self.machines), "image": image.self_link})
