@@ -65,7 +65,7 @@ def configure(payload: dict[str, Any]) -> None:
         state.keep(payload.get("state"))
         slurmctld.prepare()
         database.configure()  # only asked for: it comes up while the rest is done
-    mounts.mount_all(payload["mounts"])
+    mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
     if controls:
         exports.share(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], homes=controls or "/home" not in shared)
@@ -105,7 +105,7 @@ def boot() -> None:
     """A compute node, at boot and whenever the controller's orders change."""
     node = json.loads(NODE.read_text())
     try:
-        mounts.mount_all(node["mounts"])
+        mounts.mount_all(node["mounts"], controller=node["conf_server"])
         admit(users=False)
         munge.start()
         mpi.link_pmix()
@@ -128,7 +128,8 @@ def boot() -> None:
 def admit(*, users: bool) -> None:
     """Who may log in by SSH; sshd reads it again without a connection being lost."""
     if write("/etc/ssh/sshd_config.d/hpc.conf", login.admit(users=users)):
-        run("systemctl", "reload", "ssh")
+        # Where a socket starts sshd it may not run yet, and reads them when it does.
+        run("systemctl", "try-reload-or-restart", "ssh")
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], None]] = {

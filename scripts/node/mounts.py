@@ -18,6 +18,7 @@ from textblock import with_block
 
 HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
 """Kinds of file systems that need a program of their own, /sbin/mount.KIND, and the package that has it."""
+CONTROLLER_SECONDS = 900  # it shares folders when it is set up, which begins at the same time
 PORTS = {"nfs": 2049, "lustre": 988}
 
 
@@ -30,12 +31,14 @@ class Mount(TypedDict):
     options: str
 
 
-def mount_all(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds: float = 120) -> bool:
+def mount_all(
+    mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds: float = 120, controller: str = ""
+) -> bool:
     """Have every mount in fstab and mounted; True when anything had to change.
 
-    A server that is not there yet is waited for, up to `seconds` each. Raises SetupError for one that does not come,
-    with the mount's own message and what can be seen of the server from here, and for a kind of file system that this
-    machine can't mount.
+    A server that is not there yet is waited for, up to `seconds` each; the `controller` (HOST:PORT) for as long as its
+    own set-up may take. Raises SetupError for one that does not come, with the mount's own message and what can be seen
+    of the server from here, and for a kind of file system that this machine can't mount.
     """
     refuse_unknown(mounts)
     changed = write(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
@@ -52,7 +55,11 @@ def mount_all(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds:
         Path(target).mkdir(parents=True, exist_ok=True)
         if not succeeds("mount", target):
             try:
-                wait(f"the mount of {target}", lambda t=target: succeeds("mount", t), seconds=seconds, interval=1)
+                theirs = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
+                if theirs:
+                    say(f"waiting for the controller to share {target}")
+                patience = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
+                wait(f"the mount of {target}", lambda t=target: succeeds("mount", t), seconds=patience, interval=1)
             except SetupError:
                 try:
                     run("mount", target)  # once more, for its own words

@@ -52,3 +52,15 @@ def test_a_mount_that_never_comes_names_its_server(tmp_path, monkeypatch):
     monkeypatch.setattr(mounts, "run", refuse)
     with pytest.raises(SetupError, match=r"no such device\n127.0.0.1:988 can't be reached"):
         mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
+
+
+@pytest.mark.parametrize(("source", "seconds"), [("lab-controller:/home", 900), ("10.0.0.9:/home", 120)])
+def test_the_controller_is_given_the_time_that_its_own_set_up_takes(tmp_path, monkeypatch, source, seconds):
+    asked: list[float] = []
+    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
+    monkeypatch.setattr(mounts, "write", lambda *_: False)
+    monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
+    monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
+    monkeypatch.setattr(mounts, "wait", lambda *_, seconds, **__: asked.append(seconds))
+    mounts.mount_all([mount(source, "nfs")], fstab=tmp_path / "fstab", controller="lab-controller:6817")
+    assert asked == [seconds]
