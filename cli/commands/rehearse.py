@@ -2,7 +2,9 @@
 
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,7 +130,7 @@ def _section(
 
 
 def _free(cluster: str, room: int, kept: str | None) -> str:
-    """A network with room for the machines: `kept`, if it is large enough, else one that nobody on this host uses."""
+    """A network with room for the machines that nobody else on this host uses; `kept`, if it is one."""
     import ipaddress
 
     from cluster.rehearsal import candidates
@@ -136,9 +138,10 @@ def _free(cluster: str, room: int, kept: str | None) -> str:
     from components.local.host.network import taken_by
     from components.local.host.paths import host_root
 
-    if kept and ipaddress.IPv4Network(kept).prefixlen <= room:
-        return kept
-    for one in candidates(room):
+    first: list[str] = []
+    with suppress(ValueError):  # somebody's hand in the file that is written anew now
+        first = [kept] if kept and ipaddress.IPv4Network(kept).prefixlen <= room else []
+    for one in chain(first, candidates(room)):
         try:
             if taken_by(host_root(), cluster, ipaddress.IPv4Network(one)) is None:
                 return one

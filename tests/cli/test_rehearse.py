@@ -155,6 +155,14 @@ class TestNetwork:
         taken.clear()
         hpc("rehearse", "mega")
         assert written(root)["network"] == {"cidr": "10.78.32.0/20"}
+        # Another stack was faster: what was written down is not this one's.
+        taken.add("10.78.32.0/20")
+        hpc("rehearse", "mega")
+        assert written(root)["network"] == {"cidr": "10.78.0.0/20"}
+        file = rehearsals.file("mega-rehearsal")
+        file.write_text(file.read_text().replace("10.78.0.0/20", "nowhere"))
+        hpc("rehearse", "mega")
+        assert written(root)["network"] == {"cidr": "10.78.0.0/20"}
 
     def test_it_can_be_chosen(self, hpc: Hpc, root: Path) -> None:
         assert hpc("rehearse", "mega", "--cidr", "192.168.64.0/24").code == 0
