@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -28,7 +29,7 @@ def hurried() -> Iterator[None]:
         replaced(resource, "_get_stack_trace", source_pb2.StackTrace),
         _settled_in_turn(),
         _outputs_without_tasks(),
-        _cycles_where_they_can_be(),
+        _cycles_found_from_behind(),
         _seldom_collected(),
     ):
         yield
@@ -116,23 +117,28 @@ def _outputs_without_tasks() -> Iterator[None]:
 
 
 @contextmanager
-def _cycles_where_they_can_be() -> Iterator[None]:
-    """Look for a cycle of dependencies only where something depends on the resource that gets one more.
+def _cycles_found_from_behind() -> Iterator[None]:
+    """Look for a circle of dependencies among those that need the resource which gets one more: mostly nobody yet.
 
-    The SDK searches all that the new one leads to, for each dependency of each resource.
+    The SDK looks among all that the new one leads to, for each dependency of each resource.
     """
     from pulumi.runtime import resource_cycle_breaker, rpc  # noqa: PLC0415
 
-    declare: Callable[[Value, Value], bool] = resource_cycle_breaker.declare_dependency
-    add: Callable[[Value, Value], None] = resource_cycle_breaker._add_dep  # noqa: SLF001 - what `declare` ends with
-    needed: set[Value] = set()
+    add: Callable[[Value, Value], None] = resource_cycle_breaker._add_dep  # noqa: SLF001 - what the SDK's own ends with
+    needed_by: defaultdict[Value, set[Value]] = defaultdict(set)
 
     def declare_dependency(from_resource: Value, to_resource: Value) -> bool:
-        if from_resource not in needed and from_resource is not to_resource:
-            add(from_resource, to_resource)
-        elif not declare(from_resource, to_resource):
-            return False
-        needed.add(to_resource)
+        seen: set[Value] = set()
+        left = [from_resource]
+        while left:
+            one = left.pop()
+            if one is to_resource:
+                return False
+            if one not in seen:
+                seen.add(one)
+                left.extend(needed_by[one])
+        add(from_resource, to_resource)
+        needed_by[to_resource].add(from_resource)
         return True
 
     with replaced(rpc, "declare_dependency", declare_dependency):
