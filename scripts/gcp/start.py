@@ -20,13 +20,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from google_apis import BootError, Cloud, metadata
+from google_apis import BootError, Cloud, metadata, tell
 
 SHIELD = ""  # scripts/gcp/shield.sh, which travels in this text
 LIB, KEPT, RUN = Path("/usr/local/lib/hpc"), Path("/var/lib/hpc/boot"), Path("/run/hpc")
 INSTALL, INSTALL_LOG = Path("/var/lib/hpc/install/state"), Path("/var/log/hpc-install.log")
+BEGUN = RUN / "install-begun"  # in this boot
 SYSTEMD, SSHD = Path("/etc/systemd/system"), Path("/etc/ssh/sshd_config.d/00-hpc-boot.conf")
 HOST_KEY = Path("/etc/ssh/hpc_host_key")  # not where the guest agent makes keys of its own
+UNIT = "hpc-install.service"
 UNITS = ("hpc-node.service", "hpc-watch.service")
 CHANGED = 10
 PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries, at first and after a while
@@ -106,7 +108,7 @@ def make(machine: Machine, *, once: bool) -> None:
     machine.write(LIB / "refresh", own, 0o755)
     cloud = Cloud(boot.get("endpoints") or {})
     to_install = bool(boot["install"]) and not installed()
-    if to_install and not once:
+    if to_install and not once and not BEGUN.exists():
         machine.write(INSTALL, "running boot\n")  # before anybody gets in, who would take the machine to be ready
     for path, file in boot["files"].items():
         machine.write(Path(path), file["content"], int(file["mode"], 8))
@@ -168,23 +170,26 @@ def installed() -> bool:
 
 def install(machine: Machine, cloud: Cloud, program: dict[str, str]) -> None:
     """Have what an image would bring installed: begun once a boot, until it is done. It says itself how far it is."""
-    started = RUN / "install-started"
-    if not started.exists():
+    if not BEGUN.exists():
         machine.write(LIB / "install", cloud.fetch("the installation", program), 0o700)
-        machine.write(SYSTEMD / "hpc-install.service", INSTALL_UNIT)
+        machine.write(SYSTEMD / UNIT, INSTALL_UNIT)
         call("systemctl", "daemon-reload")
-        call("systemctl", "start", "--no-block", "hpc-install.service")
-        started.touch()
+        call("systemctl", "start", "--no-block", UNIT)
+        BEGUN.touch()
     told = ""
     while not installed():
+        time.sleep(1)
+        running = subprocess.run(["systemctl", "show", "-p", "ActiveState", UNIT], stdout=subprocess.PIPE, check=False)
         state = INSTALL.read_text().strip()
         if state.startswith("failed"):
             end = INSTALL_LOG.read_text(errors="replace").splitlines()[-20:] if INSTALL_LOG.exists() else []
             raise BootError("\n".join([f"the installation {state}; {INSTALL_LOG} ends:", *end]))
+        if b"=activating" not in running.stdout and not installed():
+            BEGUN.unlink()
+            raise BootError(f"the installation was ended while it was {state}")
         if state != told:
             told = state
             say(f"installing: {state}")
-        time.sleep(1)
 
 
 def set_up(machine: Machine, cloud: Cloud, wanted: dict[str, str]) -> None:
@@ -230,8 +235,11 @@ def say(text: str) -> None:
 
 
 def state(text: str) -> None:
-    """Keep how far it is."""
-    Machine().write(KEPT / "state", text + "\n")
+    """Keep how far it is, here and where it can be read from outside."""
+    machine = Machine()
+    machine.write(KEPT / "state", text + "\n")
+    if machine.changed:
+        tell(text)
 
 
 def attempt(machine: Machine, *, once: bool) -> None:

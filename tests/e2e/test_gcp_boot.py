@@ -16,6 +16,11 @@ pytestmark = pytest.mark.e2e
 INSTALL = b"""#!/bin/sh
 echo 'running 10-tools' > /var/lib/hpc/install/state
 while [ ! -e /tmp/go ]; do sleep 0.1; done
+if [ ! -e /tmp/mended ]; then
+    echo 'no such package' > /var/log/hpc-install.log
+    echo 'failed 10-tools' > /var/lib/hpc/install/state
+    exit 1
+fi
 echo 'done' > /var/lib/hpc/install/state
 """
 
@@ -64,6 +69,7 @@ class TestFirstBoot:
         node.says("may not read projects/rehearsal/secrets/munge")
         assert f"service account {google.account} " in node.state()
         assert "roles/secretmanager.secretAccessor" in node.state()
+        assert google.guest["hpc/boot"] == node.state()
         assert node.ssh("hostname") == node.name
         assert "WARNING: every user of this machine can reach the metadata server" in node.journal()
 
@@ -74,7 +80,11 @@ class TestFirstBoot:
         eventually(lambda: "installing: running 10-tools" in node.journal(), seconds=20, what="the installation")
         assert not node.joined()
         assert node.inside("ls /etc/systemd/system/hpc-node.service 2>&1 || true").endswith("No such file or directory")
+        node.inside("systemctl kill --signal=KILL hpc-install")
+        node.says("the installation was ended while it was running 10-tools")
         node.inside("touch /tmp/go")
+        node.says("the installation failed 10-tools; /var/log/hpc-install.log ends:\nno such package")
+        node.inside("touch /tmp/mended; systemctl restart hpc-install")
         node.says("done")
         node.works()
 

@@ -53,6 +53,8 @@ class FakeGoogle:
     """Seconds before each answer."""
     asked: list[str] = field(default_factory=list)
     """Paths as they were asked for."""
+    guest: dict[str, str] = field(default_factory=dict)
+    """Guest attributes that the machine wrote, by NAMESPACE/KEY."""
 
     def answer(self, path: str, query: dict[str, str], headers: Callable[[str], str | None]) -> Answer:
         """What a client gets."""
@@ -188,6 +190,17 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header("Metadata-Flavor", fake.flavor)
             self.end_headers()
             self.wfile.write(body)
+
+    def do_PUT(self) -> None:
+        text = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        name = self.path.partition("/instance/guest-attributes/")[2]
+        ours = bool(name) and self.headers.get("Metadata-Flavor") == "Google"
+        if ours:
+            cast("_Server", self.server).fake.guest[name] = text
+        with contextlib.suppress(OSError):
+            self.send_response(200 if ours else 403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's own name
         """Say nothing: what was asked is kept."""

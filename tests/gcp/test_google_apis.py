@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import google_apis
 import pytest
-from google_apis import BootError, Cloud, metadata
+from google_apis import BootError, Cloud, metadata, tell
 
 from tests.fakes.metadata import FakeGoogle
 
@@ -51,6 +51,17 @@ class TestMetadata:
         monkeypatch.setattr(google_apis, "METADATA", "http://127.0.0.1:1/")
         with pytest.raises(BootError, match="does not answer"):
             metadata("attributes/hpc-boot")
+
+
+class TestTell:
+    def test_it_can_be_read_from_outside(self, google):
+        tell("failed: " + "x" * 2000)
+        assert google.guest["hpc/boot"] == "failed: " + "x" * 992
+
+    def test_nothing_depends_on_it(self, google, monkeypatch):
+        monkeypatch.setattr(google_apis, "METADATA", "http://127.0.0.1:1/")
+        tell("done")
+        assert google.guest == {}
 
 
 class TestSecret:
