@@ -92,7 +92,9 @@ def rehearse(
         console.line(f"     ./hpc run {name} -- sinfo")
         console.line(f"     ./hpc ssh {name} controller")
         console.line(f"     ./hpc status {name}")
-        console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}; to remove it: --destroy")
+        options_given = [f" --nodes {nodes}" if nodes else "", f" --config-file {config_file}" if config_file else ""]
+        console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}{''.join(options_given)}")
+        console.line(f"To remove it: ./hpc rehearse {stack} --destroy")
     raise Exit(code)
 
 

@@ -66,7 +66,8 @@ def test_it_brings_up_a_stack_of_its_own_and_says_how_to_use_it(hpc: Hpc, root: 
         "./hpc run mega-rehearsal -- sinfo",
         "./hpc ssh mega-rehearsal controller",
         "./hpc status mega-rehearsal",
-        "After an edit of Pulumi.mega.yaml: ./hpc rehearse mega; to remove it: --destroy",
+        "After an edit of Pulumi.mega.yaml: ./hpc rehearse mega\n",
+        "To remove it: ./hpc rehearse mega --destroy\n",
     ):
         assert said in ended.out
     head = (root.parent / "home/rehearsals/Pulumi.mega-rehearsal.yaml").read_text().splitlines()[:2]
@@ -75,7 +76,9 @@ def test_it_brings_up_a_stack_of_its_own_and_says_how_to_use_it(hpc: Hpc, root: 
 
 def test_again_there_is_nothing_to_do_and_an_edit_is_taken_over(hpc: Hpc, root: Path, mega: Path) -> None:
     assert hpc("rehearse", "mega", "--nodes", "2").code == 0
-    assert "Nothing to do" in hpc("rehearse", "mega", "--nodes", "2").out
+    again = hpc("rehearse", "mega", "--nodes", "2").out
+    assert "Nothing to do" in again
+    assert "After an edit of Pulumi.mega.yaml: ./hpc rehearse mega --nodes 2\n" in again
     mega.write_text(MEGA.replace("uid: 2001", "uid: 2002"))
     assert hpc("rehearse", "mega", "--nodes", "2").code == 0
     assert written(root)["users"] == [{"name": "alice", "uid": 2002}]
