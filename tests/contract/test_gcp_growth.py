@@ -1,0 +1,49 @@
+"""What a stack on Google Cloud makes and changes, as a whole, when its file changes."""
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from tests.cluster import stacks
+from tests.harness import Registered, deploy
+
+NODE = "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
+
+
+@cache
+def before() -> dict[str, Registered]:
+    return {one.urn: one for one in deploy(stacks.load("a3mega")).resources}
+
+
+def after(edit: Callable[[dict[str, Any]], Any]) -> dict[str, Registered]:
+    settings = copy.deepcopy(stacks.load("a3mega"))
+    edit(settings["hpc:cluster"])
+    return {one.urn: one for one in deploy(settings).resources}
+
+
+def changed(found: dict[str, Registered]) -> list[Registered]:
+    return [one for urn, one in found.items() if urn in before() and one.inputs != before()[urn].inputs]
+
+
+def test_two_nodes_more_are_two_instances_and_who_empties_them():
+    found = after(lambda cluster: cluster["nodesets"]["a3mega"].update(count=4))
+    new = [(one.type, one.name) for urn, one in found.items() if urn not in before()]
+    assert sorted(new) == [
+        ("command:remote:Command", "a3mega-a3mega-2-leave"),
+        ("command:remote:Command", "a3mega-a3mega-3-leave"),
+        (NODE, "a3mega-a3mega-2"),
+        (NODE, "a3mega-a3mega-3"),
+    ]
+    assert before().keys() <= found.keys()
+    # Commands are updated in place: nothing that stands is touched on Google Cloud, and no trigger makes one anew.
+    assert {one.type for one in changed(found)} == {"command:remote:Command"}
+    for one in changed(found):
+        assert one.inputs["triggers"] == before()[one.urn].inputs["triggers"]
+
+
+def test_a_user_more_is_told_to_no_machine_of_googles():
+    found = after(lambda cluster: cluster["users"].append({"name": "bob", "uid": 2002, "account": "research"}))
+    assert found.keys() == before().keys()
+    assert changed(found)
+    assert {one.type for one in changed(found)} == {"command:remote:Command"}
