@@ -127,6 +127,14 @@ class TestStackFiles:
 
 
 class TestDestroy:
+    @pytest.fixture
+    def state(self, root: Path) -> None:
+        """A state of `dev`, which is asked about before anybody reads it."""
+        file = root.parent / "home/.pulumi/stacks/hpc/dev.json"
+        file.parent.mkdir(parents=True)
+        file.touch()
+
+    @pytest.mark.usefixtures("state")
     def test_of_what_is_protected_needs_yes_without_a_terminal(self, hpc: Hpc, root: Path) -> None:
         with (root / "Pulumi.dev.yaml").open("a") as file:
             file.write("    deletion_protection: true\n")
@@ -136,6 +144,7 @@ class TestDestroy:
             "error: stack dev has deletion_protection: destroying it without a terminal needs --yes.\n"
         )
 
+    @pytest.mark.usefixtures("state")
     def test_of_what_has_lost_its_file_needs_yes(self, hpc: Hpc, root: Path) -> None:
         (root / "Pulumi.dev.yaml").unlink()
         ended = hpc("destroy", "dev")
