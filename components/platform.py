@@ -53,9 +53,7 @@ def _local(config: ClusterConfig, keys: ClusterKeys) -> Platform:
             os_release=SYSTEMS[config.image.presents_as] if config.image.presents_as else {},
         ),
     )
-    return Platform(
-        machines=made.machines, mounts=lambda _: made.mounts, addresses=made.addresses, state=state(config)
-    )
+    return Platform(machines=made.machines, mounts=lambda _: made.mounts, addresses=made.addresses, state=state(config))
 
 
 def _gcp(config: ClusterConfig, keys: ClusterKeys) -> Platform:

@@ -52,7 +52,6 @@ TOKENS: dict[str, set[str]] = {
         ),
         "pulumi-python:dynamic/gcp:BakeLeftovers",
         "pulumi-python:dynamic/gcp:BakedImage",
-        "pulumi-python:dynamic/gcp:BakeLeftovers",
     },
 }
 DATA = {

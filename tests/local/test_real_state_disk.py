@@ -23,7 +23,8 @@ def run(*command, **more):
     if command[0] == "systemctl":
         return ""
     return real(*(("mount", "--fstab", str(fstab), command[1]) if command[0] == "mount" else command), **more)
-state.run, state.PLACE, state.OURS, state.OWNERS = run, root / "srv", str(root / "ours"), {str(root / "db"): ("games", 0o700)}
+state.run, state.PLACE, state.OURS = run, root / "srv", str(root / "ours")
+state.OWNERS = {str(root / "db"): ("games", 0o700)}
 told = {"source": device, "fs_type": "ext4", "options": "defaults", "folders": [str(root / "db"), str(root / "home")]}
 for turn in range(int(sys.argv[4])):
     print("--", turn)
