@@ -82,7 +82,7 @@ class _Way:
             self.prepare(jump)
             code, out, err = self._gate(jump).ask(_HOST_KEYS)
             behind = [machine.name for machine in machines if machine.jump and machine.jump.name == jump.name]
-            why = f"{jump.name} does not tell its host key: {err or f'exit code {code}'}"
+            why = self._gate(jump).trouble or f"{jump.name} does not tell its host key: {err or f'exit code {code}'}"
             if code == 0:
                 told |= json.loads(out)
                 why = "its host key is not known: it has told nothing on the board, so it has not joined"

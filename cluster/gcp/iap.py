@@ -77,26 +77,26 @@ def missing() -> str:
 
 
 def explain(said: str, instance: Instance) -> str:
-    """What gcloud said when it opened no tunnel, and what to do, in one or two lines."""
+    """What gcloud said when it opened no tunnel, and what to do, on one line."""
     words = last_error(said)
     if _NOT_LOGGED_IN.search(said):
-        return f"{instance.name}: gcloud is not logged in, or no longer. Log in with: gcloud auth login"
+        return "gcloud is not logged in, or no longer. Log in with: gcloud auth login"
     if _NOT_FOUND.search(said):
         return (
-            f"{instance.name}: project {instance.project} has no such machine in {instance.zone}. If it was removed by "
-            f"hand, tell the stack with: pulumi refresh. gcloud said: {words}"
+            f"project {instance.project} has no machine {instance.name} in {instance.zone}. If it was removed by hand, "
+            f"tell the stack with: pulumi refresh. gcloud said: {words}"
         )
     if _NOT_ALLOWED.search(said):
         return (
-            f"{instance.name}: you may not tunnel to it. Needed in project {instance.project}: {ROLE}, and "
-            f"compute.instances.get (roles/compute.viewer has it). gcloud said: {words}"
+            f"you may not tunnel to it. Needed in project {instance.project}: {ROLE}, and compute.instances.get "
+            f"(roles/compute.viewer has it). gcloud said: {words}"
         )
     if _BEING_MADE.search(said):
         return (
-            f"{instance.name}: Identity-Aware Proxy does not reach its SSH server. Either it does not run (start it "
-            f"with: {instance.starting()}), or a firewall does not let {SOURCES} in at tcp:22. gcloud said: {words}"
+            "Identity-Aware Proxy does not reach its SSH server. Either it does not run (start it with: "
+            f"{instance.starting()}), or a firewall does not let {SOURCES} in at tcp:22. gcloud said: {words}"
         )
-    return f"{instance.name}: gcloud opened no tunnel: {words or 'it said nothing'}"
+    return f"gcloud opened no tunnel: {words or 'it said nothing'}"
 
 
 def last_error(said: str) -> str:

@@ -114,7 +114,7 @@ class _Tunnel:
             said = self._said()
             if self._ended or not iap.being_made(said) or time.monotonic() > limit:
                 _end(process)
-                raise pulumi.RunError(iap.explain(said, self.instance))
+                raise pulumi.RunError(f"{self.instance.name}: {iap.explain(said, self.instance)}")
             time.sleep(min(_PAUSE_SECONDS, max(0.0, limit - time.monotonic())))
 
     def _start(self, gcloud: str) -> "subprocess.Popen[bytes]":

@@ -236,6 +236,20 @@ class TestRemote:
         bench.program(remote(machine, "echo $SSH_CONNECTION | cut -d' ' -f1", connection=through))
         assert bench.up().outputs["out"][0] == "127.0.0.1"
 
+    def test_another_host_key_of_the_proxy_is_refused(self, bench, machine):
+        proxy = {
+            "host": "127.0.0.1", "port": machine.port, "user": getpass.getuser(), "private_key": machine.private_key,
+            "host_key": machine.other_host_key,
+        }  # fmt: skip
+        through = machine.connection(proxy=proxy, dial_error_limit=1)
+        been = bench.root / "been-here"
+        bench.program(remote(machine, f"touch {been}", connection=through))
+        assert "no SSH connection" in bench.up().failures[0].message
+        assert not been.exists()
+        bench.program(remote(machine, f"touch {been}", connection=through.replace(proxy["host_key"], machine.host_key)))
+        assert bench.up().ok
+        assert been.exists()
+
 
 @pytest.mark.e2e
 class TestCopy:

@@ -85,6 +85,14 @@ class TestWithoutPublicAddress:
         assert preview.tunnels == []
         assert shown == connections
 
+    def test_one_that_can_not_be_opened_ends_the_run_in_words(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def opened(*_: object) -> None:
+            raise pulumi.RunError("small-controller: gcloud is not logged in")
+
+        monkeypatch.setattr(Recording, "opened", opened)
+        with pytest.raises(pulumi.RunError, match=r"^small-controller: gcloud is not logged in$"):
+            recorded(config())
+
     def test_first_boots_are_outlasted(self) -> None:
         _, connections, _ = recorded(config())
         # The provider waits 0.1 s after the first refusal, half as much again after each, 5 s at most.
@@ -162,13 +170,12 @@ class TestWords:
         [
             ("login", "Log in with: gcloud auth login"),
             ("denied", "Needed in project my-project: roles/iap.tunnelResourceAccessor"),
-            ("missing", "project my-project has no such machine in us-central1-a"),
+            ("missing", "project my-project has no machine gone in us-central1-a"),
             ("booting", "a firewall does not let 35.235.240.0/20 in at tcp:22"),
         ],
     )
     def test_what_gcloud_says_becomes_what_to_do(self, mood: str, todo: str) -> None:
         words = iap.explain(WORDS[mood], INSTANCE)
-        assert words.startswith("gone: ")
         assert todo in words
         assert "\n" not in words
         assert "(gcloud." not in words
@@ -177,5 +184,5 @@ class TestWords:
         assert [mood for mood, words in WORDS.items() if iap.being_made(words)] == ["booting"]
 
     def test_what_nobody_foresaw_is_passed_on(self) -> None:
-        assert iap.explain("ERROR: (gcloud.x) A new one.\n", INSTANCE) == "gone: gcloud opened no tunnel: A new one."
+        assert iap.explain("ERROR: (gcloud.x) A new one.\n", INSTANCE) == "gcloud opened no tunnel: A new one."
         assert iap.explain("", INSTANCE).endswith("it said nothing")
