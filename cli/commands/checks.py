@@ -14,7 +14,7 @@ def run_checks(
         Argument(metavar="[-- PYTEST ARGUMENTS...]", help="Passed on to pytest, after `--`.", show_default=False),
     ] = None,
     *,
-    fast: Annotated[bool, Option("--fast", help="Leave out the end-to-end tests; ends within two or three minutes.")] = False,
+    fast: Annotated[bool, Option("--fast", help="Leave out the end-to-end tests; ends in three minutes.")] = False,
     only: Annotated[
         list[str] | None,
         Option(
