@@ -1,10 +1,8 @@
 """The operating system of the machines."""
 
-from pydantic import Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
 
-from cluster.config.findings import Refused
-from cluster.config.scripts import refuse_unpinned
+from cluster.config.scripts import Sourced
 from cluster.config.section import Section
 from cluster.config.types import (
     ExistingImage,
@@ -12,39 +10,18 @@ from cluster.config.types import (
     ImageName,
     MachineTypeName,
     Positive,
-    ScriptFile,
     ScriptName,
-    ScriptText,
-    ScriptUrl,
-    Sha256,
     SystemName,
 )
 
 
-class Provision(Section):
+class Provision(Sourced):
     """A step of one's own in making the image; exactly one of file, url and text says what is in it."""
+
+    EXAMPLE = "{name: 10-our-tools, file: scripts/our-tools.sh}"
 
     name: ScriptName = Field(examples=["10-our-tools"])
     """What it is called where progress and failures are told; steps run in the order of the list."""
-    file: ScriptFile | None = None
-    """Path of the script here, from the project's folder or from the root."""
-    url: ScriptUrl | None = None
-    """Where the builder downloads it from; needs sha256."""
-    text: ScriptText | None = None
-    """The script itself, with its #! line."""
-    sha256: Sha256 | None = None
-    """SHA-256 of what stands at url."""
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        refuse_unpinned(self.url, self.sha256)
-        given = [key for key in ("file", "url", "text") if getattr(self, key) is not None]
-        if len(given) != 1:
-            raise Refused(
-                "exactly one of file, url and text, e.g. {name: 10-our-tools, file: scripts/our-tools.sh}",
-                f"keep one of {' and '.join(given)}" if given else "say what is in it",
-            )
-        return self
 
 
 class Builder(Section):

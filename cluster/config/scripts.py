@@ -1,6 +1,6 @@
 """Scripts that slurmd runs as root on a node, before and after a job there."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -10,21 +10,21 @@ from cluster.config.section import Section
 from cluster.config.types import PartitionName, ScriptFile, ScriptName, ScriptText, ScriptUrl, Sha256
 
 
-class Script(Section):
-    """A script that slurmd runs as root on each node of a job; exactly one of file, url and text says what is in it."""
+class Sourced(Section):
+    """A script of one's own; exactly one of file, url and text says what is in it."""
 
-    name: ScriptName = Field(examples=["10-gpu-check"])
-    """File name; scripts of one place run in the order of their names."""
-    on: tuple[Literal["prolog", "epilog"], ...] = ("prolog",)
-    """When it runs: before a job, after it, or both; SLURM_SCRIPT_CONTEXT tells it which."""
+    EXAMPLE: ClassVar[str]
+    """One as it may be written, without what says where it comes from."""
+
+    name: ScriptName
     file: ScriptFile | None = None
     """Path of the script here, from the project's folder or from the root; read whenever `up` runs."""
     url: ScriptUrl | None = None
-    """Where the controller downloads it from; needs sha256."""
+    """Where the machine downloads it from; needs sha256."""
     text: ScriptText | None = None
     """The script itself, with its #! line."""
     sha256: Sha256 | None = None
-    """SHA-256 of what stands at url; anything else is refused before it replaces what runs."""
+    """SHA-256 of what stands at url; anything else is refused before it runs."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -32,9 +32,24 @@ class Script(Section):
         given = [key for key in ("file", "url", "text") if getattr(self, key) is not None]
         if len(given) != 1:
             raise Refused(
-                "exactly one of file, url and text, e.g. {name: 10-gpu-check, file: scripts/gpu-check.sh}",
+                f"exactly one of file, url and text, e.g. {self.EXAMPLE}",
                 f"keep one of {' and '.join(given)}" if given else "say what is in it",
             )
+        return self
+
+
+class Script(Sourced):
+    """A script that slurmd runs as root on each node of a job; exactly one of file, url and text says what is in it."""
+
+    EXAMPLE = "{name: 10-gpu-check, file: scripts/gpu-check.sh}"
+
+    name: ScriptName = Field(examples=["10-gpu-check"])
+    """File name; scripts of one place run in the order of their names."""
+    on: tuple[Literal["prolog", "epilog"], ...] = ("prolog",)
+    """When it runs: before a job, after it, or both; SLURM_SCRIPT_CONTEXT tells it which."""
+
+    @model_validator(mode="after")
+    def _at_some_time(self) -> Self:
         if not self.on or len(set(self.on)) < len(self.on):
             raise Refused(
                 "prolog, epilog or both, once each, e.g. on: [prolog, epilog]",
