@@ -77,8 +77,9 @@ def accounting_daemon(conf: str) -> None:
     text = conf.replace(PASSWORD_MARK, database.PASSWORD.read_text().strip())
     write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
     database.prepare()
-    if service("slurmdbd", settings=text):
-        wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
+    service("slurmdbd", settings=text)
+    # Also where nothing was to be done: after a boot it runs for seconds before it listens.
+    wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
 
 
 def register_cluster(name: str) -> None:
@@ -114,8 +115,8 @@ def controller_daemon(files: dict[str, str]) -> None:
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
     if need is changes.Need.RESTART or not running:
         service("slurmctld", settings=json.dumps(files, sort_keys=True))
-        wait("slurmctld", lambda: listens(SLURMCTLD_PORT), seconds=60, unit="slurmctld")
-        wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
+    wait("slurmctld", lambda: listens(SLURMCTLD_PORT), seconds=60, unit="slurmctld")
+    wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
     if running and need is not changes.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only when told to.
         run("scontrol", "reconfigure")

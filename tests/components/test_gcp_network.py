@@ -59,7 +59,7 @@ class TestSystem:
     def test_machines_without_public_addresses_get_out_by_two_that_stay(self):
         recording = shaped("plain")
         public = [one for one in recording.all(ADDRESS) if one.inputs["addressType"] == "EXTERNAL"]
-        assert [one.inputs["name"] for one in public] == ["cloud-nat-0", "cloud-nat-1"]
+        assert {one.inputs["name"] for one in public} == {"cloud-nat-0", "cloud-nat-1"}
         (nat,) = recording.all("gcp:compute/routerNat:RouterNat")
         assert nat.inputs["natIpAllocateOption"] == "MANUAL_ONLY"
         assert nat.inputs["natIps"] == ["cloud-nat-0", "cloud-nat-1"]
