@@ -19,15 +19,17 @@ def with_block(text: str, lines: list[str], *, mark: str = MARK) -> str:
     """
     begin, end = _ends(mark)
     kept: list[str] = []
-    ours = False
+    ours, at = False, None
     for line in text.splitlines():
         if line == begin:
-            ours = True
+            ours, at = True, len(kept) if at is None else at
         elif line == end:
             ours = False
         elif not ours:
             kept.append(line)
-    return "".join(line + "\n" for line in [*kept, *([begin, *lines, end] if lines else [])])
+    # Where it stood: two blocks that each went to the end would take turns for ever.
+    at = len(kept) if at is None else at
+    return "".join(line + "\n" for line in [*kept[:at], *([begin, *lines, end] if lines else []), *kept[at:]])
 
 
 def block(text: str, *, mark: str = MARK) -> list[str]:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from textblock import BEGIN, END, with_block
 
 LINE = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=20).filter(
-    lambda s: s not in {BEGIN, END}
+    lambda s: s not in {BEGIN, END, "# another: begin", "# another: end"}
 )
 LINES = st.lists(LINE, max_size=6)
 
@@ -26,4 +26,11 @@ def test_applying_it_twice_is_applying_it_once(others, ours):
 
 def test_a_block_between_lines_of_others_is_found():
     text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    assert with_block(text, ["new"]) == f"before\nafter\n{BEGIN}\nnew\n{END}\n"
+    assert with_block(text, ["new"]) == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+
+
+@given(LINES, LINES, LINES)
+def test_two_blocks_leave_each_other_alone(others, ours, theirs):
+    both = with_block(with_block("\n".join(others), ours), theirs, mark="another")
+    assert with_block(with_block(both, ours), theirs, mark="another") == both
+    assert with_block(with_block(both, theirs, mark="another"), ours) == both
