@@ -3,13 +3,16 @@
 import json as jsonlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from typer import Exit
 
 from cli import console, effects, engines, guard, options, project, stackfile, unfinished
 from cli.commands import outputs
 from cli.errors import CliError, words
+
+if TYPE_CHECKING:
+    from cluster.config import ClusterConfig
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
 
@@ -97,6 +100,9 @@ def run(
     else:
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, config_file)
+    asked = _asked(config) if config and kind == "preview" else []
+    if asked:
+        more = {**(more or {}), "asks": asked}
     pulumi = engines.choose(engine, file, kind)
     if kind == "destroy" and not _never_up(file, pulumi):
         _confirm_destroy(file, yes=yes, pulumi_asks=pulumi is not None)
@@ -118,17 +124,24 @@ def run(
         )
     else:
         code = _embedded(kind, file, json=json, parallel=parallel, told=told, more=more)
-    if code == 0 and kind == "preview" and config and config.platform == "gcp" and not json:
-        from cluster.gcp.request import told as asked
-
+    if code == 0 and asked and not json:
         console.line("What the stack asks Google Cloud for, whole", style="bold")
-        for text in asked(config):
+        for text in asked:
             console.line(f"  {text}")
     if code == 0 and earlier:
         unfinished.settle(stack, outputs.read(stack, show_secrets=True), quiet=json)
     elif code == 0 and kind in ("up", "destroy"):
         unfinished.end(stack)
     return code
+
+
+def _asked(config: "ClusterConfig") -> list[str]:
+    """What a stack asks a cloud for, in lines; nothing of a rehearsal, which costs nothing."""
+    if config.platform != "gcp":
+        return []
+    from cluster.gcp.request import told
+
+    return told(config)
 
 
 def _warn(told: effects.Effects, *, json: bool) -> None:

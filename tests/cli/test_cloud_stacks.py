@@ -32,6 +32,21 @@ def test_a_preview_shows_all_and_asks_nobody(
     types = {row["type"] for row in planned["steps"]}
     assert {"gcp:compute/instance:Instance", "command:remote:Command"} <= types
     assert "googleapiclient" not in sys.modules
+    assert any("nodeset" in line and "CPUs" in line for line in planned["asks"])
+
+
+def test_a_preview_ends_with_what_costs_money(
+    root: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "Pulumi.small.yaml"
+    file.write_text(CLOUD)
+    monkeypatch.setattr(project, "ROOT", ROOT)
+    ended = hpc("preview", "small", "--config-file", str(file))
+    assert ended.code == 0, ended.err
+    _, whole, asked = ended.out.partition("What the stack asks Google Cloud for, whole")
+    assert whole
+    assert "GB of pd-" in asked
+    assert "system network" in asked
 
 
 def _refused(*_: object, **__: object) -> None:
