@@ -8,6 +8,9 @@ RUN = "/run/slurm"
 """Pid files; a folder of slurm's own, because slurm may not write into /run itself."""
 ARCHIVE = "/var/spool/slurmdbd"
 """Where slurmdbd puts job records before it purges them; its default, /tmp, would lose them."""
+KEPT = (STATE, ARCHIVE, "/var/lib/mysql")
+"""What the controller keeps on a file system that outlives its machine: one in its place goes on with jobs and
+accounting."""
 MAIL = "/usr/bin/mail"
 PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
 """On the shared file system: what runs the stack's scripts before and after jobs."""

@@ -8,7 +8,7 @@ from cluster.gcp.disks import state_disk
 from cluster.gcp.names import labels
 from cluster.roster import MachineSpec
 from components.gcp.boot import STATE_DEVICE
-from components.gcp.instance import MachineArgs, boot_id, instance
+from components.gcp.instance import MachineArgs, entered, instance
 from components.gcp.login import public_address
 from components.machine import Machine
 
@@ -45,12 +45,5 @@ class Controller(pulumi.ComponentResource):
             attached=[compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)],
             parent=self,
         )
-        self.machine = Machine(
-            spec=spec,
-            address=args.network.addresses[spec.name],
-            instance_id=made.instance_id,
-            boot_id=boot_id(made, spec),
-            resource=made,
-            host_key=args.identity.host_key(spec.name).public_key_openssh,
-        )
+        self.machine = entered(args, spec, made)
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})

@@ -14,6 +14,7 @@ from cluster.gcp.shielded import secure_boot
 from cluster.roster import MachineSpec
 from components.gcp.identity import SCOPES, Identity
 from components.gcp.network import Network
+from components.machine import Machine
 
 NIC_TYPE = "GVNIC"
 """Google's virtual NIC: what fast machine types need, and every image of the catalog has a driver for."""
@@ -110,9 +111,17 @@ def instance(
     )
 
 
-def boot_id(made: compute.Instance, spec: MachineSpec) -> pulumi.Output[str]:
-    """New at each start that the program makes: of a new machine, and of one that was stopped to change its type."""
-    return made.instance_id.apply(lambda id_: f"{id_}/{spec.machine_type.name}")
+def entered(args: MachineArgs, spec: MachineSpec, made: compute.Instance) -> Machine:
+    """A machine that is set up over SSH, by the host key that the stack gave it."""
+    return Machine(
+        spec=spec,
+        address=args.network.addresses[spec.name],
+        instance_id=made.instance_id,
+        # New at each start that the program makes: of a new machine, and of one that was stopped to change its type.
+        boot_id=made.instance_id.apply(lambda id_: f"{id_}/{spec.machine_type.name}"),
+        resource=made,
+        host_key=args.identity.host_key(spec.name).public_key_openssh,
+    )
 
 
 def affinity(scheduling: Scheduling) -> compute.InstanceTemplateReservationAffinityArgs | None:

@@ -8,7 +8,7 @@ from pulumi_gcp import compute
 from cluster.gcp.capacity import of_machine
 from cluster.gcp.names import labels, place
 from cluster.roster import MachineSpec
-from components.gcp.instance import MachineArgs, boot_id, instance
+from components.gcp.instance import MachineArgs, entered, instance
 from components.machine import Machine
 
 TIER = "PREMIUM"
@@ -40,14 +40,7 @@ class Login(pulumi.ComponentResource):
             public=self.public.get(spec.name),
             parent=self,
         )
-        return Machine(
-            spec=spec,
-            address=args.network.addresses[spec.name],
-            instance_id=made.instance_id,
-            boot_id=boot_id(made, spec),
-            resource=made,
-            host_key=args.identity.host_key(spec.name).public_key_openssh,
-        )
+        return entered(args, spec, made)
 
 
 def public_address(args: MachineArgs, spec: MachineSpec, *, parent: pulumi.Resource) -> pulumi.Output[str] | None:

@@ -14,6 +14,7 @@ from cluster.gcp.mounts import exports
 from cluster.gcp.plan import plan
 from cluster.gcp.ready import probe
 from cluster.roster import MachineSpec, node_names
+from cluster.slurm import paths
 from components.gcp.access import Access
 from components.gcp.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
@@ -25,9 +26,6 @@ from components.gcp.services import Services, ServicesArgs
 from components.gcp.storage import Storage, StorageArgs
 from components.machine import Machine
 from components.slurm.keys import ClusterKeys
-
-STATE_FOLDERS = ("/var/spool/slurmctld", "/var/spool/slurmdbd", "/var/lib/mysql")
-"""What the controller keeps on its state disk, besides what it exports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +148,7 @@ def state(config: ClusterConfig) -> Mapping[str, Any]:
         "source": STATE_DISK,
         "fs_type": "ext4",
         "options": "defaults,noatime",
-        "folders": [*STATE_FOLDERS, *exports(config)],
+        "folders": [*paths.KEPT, *exports(config)],
     }
 
 

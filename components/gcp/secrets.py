@@ -12,9 +12,8 @@ from cluster.gcp.names import labels
 from cluster.roster import MachineSpec, machines
 from components.gcp.boot import HOST_KEY
 from components.slurm.keys import ClusterKeys
+from components.slurm.setup import DATABASE_PASSWORD, MUNGE_KEY
 
-MUNGE = "/etc/hpc/munge.key"
-DATABASE = "/etc/hpc/database-password"
 """Where a machine keeps what it read."""
 READER = "roles/secretmanager.secretAccessor"
 
@@ -30,7 +29,7 @@ class SecretsArgs:
 
 
 class Secrets(pulumi.ComponentResource):
-    """The MUNGE key, the database's password, and SSH host keys of the machines that are set up over SSH.
+    """The MUNGE_KEY key, the database's password, and SSH host keys of the machines that are set up over SSH.
 
     Machines fetch them at boot, as the service account that they run with: nothing secret is in their metadata.
     """
@@ -46,8 +45,10 @@ class Secrets(pulumi.ComponentResource):
         cluster, keys = args.config.name, args.keys
         known = [role for role in ("controller", "login", "node") if role in args.members]
         shared = {
-            MUNGE: self._secret("munge", f"{cluster}-munge", keys.munge, roles=known),
-            DATABASE: self._secret("database", f"{cluster}-database", keys.database_password, roles=["controller"]),
+            MUNGE_KEY: self._secret("munge", f"{cluster}-munge", keys.munge, roles=known),
+            DATABASE_PASSWORD: self._secret(
+                "database", f"{cluster}-database", keys.database_password, roles=["controller"]
+            ),
         }
         self.host_keys = {
             spec.name: tls.PrivateKey(
@@ -71,9 +72,9 @@ class Secrets(pulumi.ComponentResource):
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
         """What a machine fetches: resource name of each secret's version, by the path that it is kept at."""
-        found = {MUNGE: self._shared[MUNGE]}
+        found = {MUNGE_KEY: self._shared[MUNGE_KEY]}
         if "controller" in spec.roles:
-            found[DATABASE] = self._shared[DATABASE]
+            found[DATABASE_PASSWORD] = self._shared[DATABASE_PASSWORD]
         if spec.name in self._own:
             found[HOST_KEY] = self._own[spec.name]
         return found
@@ -97,7 +98,7 @@ class Secrets(pulumi.ComponentResource):
         version = secretmanager.SecretVersion(
             f"{self._name}-{name}-version",
             secret=secret.id,
-            # The line end is part of the MUNGE key: each machine hashes the file as a whole.
+            # The line end is part of the MUNGE_KEY key: each machine hashes the file as a whole.
             secret_data=pulumi.Output.secret(value).apply(lambda text: text.rstrip("\n") + "\n"),
             opts=child,
         )

@@ -11,6 +11,7 @@ import pulumi
 from cluster.addresses import AddressPlan, plan
 from cluster.config import ClusterConfig
 from cluster.roster import MachineSpec, machines
+from cluster.slurm import paths
 from components.local.host.errors import HostError
 from components.local.host.paths import host_root, images_root
 from components.local.host.recipe import recipe
@@ -26,8 +27,6 @@ LONGEST_FOLDER = 50
 """Characters of a folder's name, without the digest that some have: a folder's name has at most 63."""
 STATE_FOLDER = "hpc--state"
 """The folder that stands for the controller's state disk; a name that no directory's has, see `folder_name`."""
-STATE = ("/var/spool/slurmctld", "/var/spool/slurmdbd", "/var/lib/mysql")
-"""What the controller keeps there: a machine in its place goes on with jobs and accounting."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
 
@@ -150,7 +149,7 @@ def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
 def state(config: ClusterConfig) -> Mapping[str, Any]:
     """What the controller keeps on a file system that outlives its machine, as scripts/node/state.py takes it."""
     source = f"{plan(config).gateway}@tcp:/{STATE_FOLDER}"
-    return {"source": source, "fs_type": "lustre", "options": "defaults,_netdev", "folders": list(STATE)}
+    return {"source": source, "fs_type": "lustre", "options": "defaults,_netdev", "folders": list(paths.KEPT)}
 
 
 def folder_name(target: str) -> str:

@@ -26,7 +26,7 @@ def boot_files(
             boot[f"/etc/systemd/system/{unit}"] = BootFile(content=setup.files()[unit])
             boot[f"/etc/systemd/system/multi-user.target.wants/{unit}"] = BootFile(link=f"/etc/systemd/system/{unit}")
         boot["/etc/hpc/node.json"] = BootFile(content=payload.node(mounts=mounts, controller=controller))
-        boot["/etc/hpc/munge.key"] = BootFile(content=keys.munge.apply(lambda key: key + "\n"), mode=0o600)
+        boot[setup.MUNGE_KEY] = BootFile(content=keys.munge.apply(lambda key: key + "\n"), mode=0o600)
         boot["/root/.ssh/authorized_keys2"] = BootFile(content=keys.cluster.public_key_openssh, mode=0o600)
         return boot
 

@@ -92,9 +92,9 @@ class SlurmCluster(pulumi.ComponentResource):
     def _configure(self, machine: Machine) -> remote.Command:
         """Bring set-up and secrets to a machine, and configure it."""
         args, keys = self._args, self._args.keys
-        secrets: dict[str, pulumi.Output[str]] = {"/etc/hpc/munge.key": keys.munge}
+        secrets: dict[str, pulumi.Output[str]] = {setup.MUNGE_KEY: keys.munge}
         if "controller" in machine.spec.roles:
-            secrets["/etc/hpc/database-password"] = keys.database_password
+            secrets[setup.DATABASE_PASSWORD] = keys.database_password
             secrets["/root/.ssh/hpc_cluster"] = keys.cluster.private_key_openssh
         there = self._command(f"{machine.spec.name}-setup", machine, setup.UNPACK, stdin=setup.packed(), after=[])
         kept = self._command(
