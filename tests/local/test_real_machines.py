@@ -147,6 +147,7 @@ class TestDead:
         victim = process if which == "nspawn" else Process.of(process.children()[0])
         assert victim is not None
         assert victim.end(signal.SIGKILL, wait=5)
+        assert machine.running(_design(stack, "m0").paths) is None
         process.end(signal.SIGKILL, wait=0)
         new = stack.update("m0")
         assert (new["instance_id"], new["host_key"]) == (old["instance_id"], old["host_key"])
@@ -223,6 +224,18 @@ def test_a_create_that_was_killed_is_taken_over(stack: RealStack, delay: float) 
     assert stack.ssh("m2", "hostname") == "m2"
     assert len([left for left in stacks.leftovers(stack.root) if left.startswith("process") and "/m2/" in left]) <= 1
     MachineProvider().delete("id", stack.state.pop("m2"))
+
+
+def test_a_start_that_was_overtaken_does_not_become_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "wanted").write_text("newer")
+    start = Path(machine.__file__).with_name("start-machine.sh")
+    folders = [str(tmp_path)] * 4
+    done = subprocess.run(
+        [start, tmp_path / "run.json", "older", *folders, "touch", tmp_path / "ran"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "another start of this machine has taken over\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"wanted"}
 
 
 def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(

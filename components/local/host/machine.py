@@ -14,11 +14,12 @@ from typing import Any
 from components.local.host import bridge, cgroups, names, nspawn, ready
 from components.local.host.design import Design, Facts, access_files, own_files
 from components.local.host.errors import HostError
+from components.local.host.host_key import HostKey, generate
 from components.local.host.image import image_root
 from components.local.host.layer import File, Layer
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import MachinePaths, StackPaths, checked_name
-from components.local.host.process import Process, run
+from components.local.host.process import Process
 
 ORDERLY_WAIT = 30.0
 """Seconds for a machine to shut its services down in order before it is cut off."""
@@ -53,17 +54,18 @@ def update(design: Design) -> Facts:
             msg = f"machine {design.name}: its folder {design.paths.folder} is gone; run `refresh`, then `up`"
             raise HostError(msg)
         process = running(design.paths)
-        if process is None:
+        inside = process and _inside(process)
+        if inside is None:
             _stop(design, orderly=False)
             layer = Layer(design.paths.upper, image_root(design.images, design.image))
         else:
-            layer = Layer(Path(f"/proc/{process.children()[0]}/root"))
+            layer = Layer(Path(f"/proc/{inside.pid}/root"))
         for path in sorted(set(record["files"]) - set(design.files)):
             layer.remove(path)
         for path, file in (access_files(design) | dict(design.files)).items():
             layer.write(path, file)
         _record(design, record["instance_id"], record["host_key"])
-        boot = _boot_id(design.paths) if process else _start(design, record["instance_id"])
+        boot = _boot_id(design.paths) if inside else _start(design, record["instance_id"])
         return Facts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
 
 
@@ -118,7 +120,13 @@ def facts(design: Design) -> Facts | None:
 def running(paths: MachinePaths) -> Process | None:
     """The machine's process, if the machine runs: nspawn itself, and the first process inside."""
     process = Process.load(paths.run)
-    return process if process and process.alive() and process.children() else None
+    return process if process and process.alive() and _inside(process) else None
+
+
+def _inside(process: Process) -> Process | None:
+    """The first process inside the machine that nspawn's `process` runs, as long as it lives."""
+    found = (Process.of(pid) for pid in process.children())
+    return next((child for child in found if child and child.alive()), None)
 
 
 def _make(design: Design) -> Facts:
@@ -128,17 +136,19 @@ def _make(design: Design) -> Facts:
     design.paths.folder.chmod(0o700)
     instance = uuid.uuid4().hex
     layer = Layer(design.paths.upper, image_root(design.images, design.image))
-    host_key = _make_host_key(design, layer)
-    for path, file in (own_files(design, instance) | dict(design.files)).items():
+    host_key = generate()
+    for path, file in (_key_files(host_key) | own_files(design, instance) | dict(design.files)).items():
         layer.write(path, file)
-    _record(design, instance, host_key)
-    return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=host_key)
+    _record(design, instance, host_key.public)
+    return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=host_key.public)
 
 
 def _start(design: Design, instance: str) -> str:
     """Start the machine, whose files are in place, and wait for it; returns the new boot id."""
     paths, boot = design.paths, uuid.uuid4().hex
     paths.run.unlink(missing_ok=True)
+    # A start that a killed run has begun, and that is not on record yet, must not become the machine after all.
+    write_atomically(paths.wanted, boot)
     stack = design.stack_paths
     for folder in (stack.shared, paths.root):
         folder.mkdir(parents=True, exist_ok=True)
@@ -168,11 +178,10 @@ def _stop(design: Design, *, orderly: bool) -> None:
         keeper = process.parent()
         if orderly:
             process.end(signal.SIGTERM, wait=ORDERLY_WAIT)
-        for pid in process.children():
-            # The first process inside: when it ends the kernel ends all others, and nspawn cleans up after it.
-            inside = Process.of(pid)
-            if inside:
-                inside.end(signal.SIGKILL, wait=5)
+        inside = _inside(process)
+        if inside:
+            # When the first process inside ends the kernel ends all others, and nspawn cleans up after it.
+            inside.end(signal.SIGKILL, wait=5)
         if not process.end(signal.SIGTERM, wait=2) and not process.end(signal.SIGKILL, wait=5):
             msg = f"machine {design.name}: its process {process.pid} does not end, even when killed"
             raise HostError(msg)
@@ -192,14 +201,9 @@ def _remove(design: Design) -> None:
         shutil.rmtree(design.paths.folder)
 
 
-def _make_host_key(design: Design, layer: Layer) -> str:
-    """Give the machine its SSH host key, whose private half never leaves it, and return the public half."""
-    layer.write(f"{_HOST_KEY}.pub", File())
-    private = design.paths.upper / _HOST_KEY.lstrip("/")
-    private.with_suffix(".pub").unlink()
-    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{design.name}", "-f", str(private)])
-    kind, key = private.with_suffix(".pub").read_text().split()[:2]
-    return f"{kind} {key}"
+def _key_files(key: HostKey) -> dict[str, File]:
+    """The machine's SSH host key, whose private half is nowhere else."""
+    return {_HOST_KEY: File(content=key.private, mode=0o600), f"{_HOST_KEY}.pub": File(content=f"{key.public}\n")}
 
 
 def _record(design: Design, instance: str, host_key: str) -> None:

@@ -81,6 +81,11 @@ class MachinePaths:
         return self.folder / "run.json"
 
     @property
+    def wanted(self) -> Path:
+        """The boot id of the newest start that was asked for, running or not yet."""
+        return self.folder / "wanted"
+
+    @property
     def record(self) -> Path:
         """What the machine was made from, and its instance id."""
         return self.folder / "machine.json"

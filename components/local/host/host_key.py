@@ -1,0 +1,33 @@
+"""A machine's SSH host key."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """An ed25519 key pair: `private` is the text of OpenSSH's key file, `public` is "ssh-ed25519 AAAA..."."""
+
+    private: str
+    public: str
+
+
+def generate() -> HostKey:
+    """A new key pair.
+
+    Made in this process, not by ssh-keygen: a child outlives a run that is killed, and would still write its file
+    into the folder that the next run has emptied and begun anew.
+    """
+    # Slow to import, and a preview makes no key.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )  # fmt: skip
+
+    key = Ed25519PrivateKey.generate()
+    return HostKey(
+        private=key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode(),
+        public=key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode(),
+    )
