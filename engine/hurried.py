@@ -7,7 +7,6 @@ that wait, waits for whichever comes first, searches that find nothing) is most 
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +29,6 @@ def hurried() -> Iterator[None]:
         _settled_in_turn(),
         _outputs_without_tasks(),
         _cycles_found_from_behind(),
-        _seldom_collected(),
     ):
         yield
 
@@ -44,17 +42,6 @@ def replaced(module: Value, name: str, value: Value) -> Iterator[None]:
         yield
     finally:
         setattr(module, name, kept)
-
-
-@contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Look seldom for garbage: nearly all that a program makes is held until its end."""
-    kept = gc.get_threshold()
-    gc.set_threshold(200_000, *kept[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*kept)
 
 
 @contextmanager

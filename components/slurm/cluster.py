@@ -79,7 +79,8 @@ class SlurmCluster(pulumi.ComponentResource):
                 self._leave(machine, controller, connection)
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
-        self.config = ready.id.apply(lambda _: args.config.model_dump_json(exclude_unset=True))
+        nowhere = {"gcp"} if args.config.gcp is None else set[str]()
+        self.config = ready.id.apply(lambda _: args.config.model_dump_json(exclude_unset=True, exclude=nowhere))
         self.place = {
             "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
             "state": args.state,
