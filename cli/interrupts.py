@@ -1,7 +1,8 @@
 """Ctrl-C and termination while another program has the terminal."""
 
 import signal
-from collections.abc import Generator
+import subprocess
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -42,3 +43,37 @@ def unwound() -> Generator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def held() -> Generator[None]:
+    """Let SIGTERM and SIGHUP wait for the end of this block, in which something begins that has to be ended."""
+    waiting: list[int] = []
+    previous = {
+        number: signal.signal(number, lambda number, _frame: waiting.append(number))
+        for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        if waiting:
+            signal.raise_signal(waiting[0])
+
+
+@contextmanager
+def child(command: Sequence[str]) -> Generator["subprocess.Popen[bytes]"]:
+    """A child on this process's own streams, which ends before this block does: it is told to when we are."""
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with held():
+            process = subprocess.Popen(command)
+        yield process
+    except BaseException:
+        if process:
+            process.terminate()
+        raise
+    finally:
+        if process:
+            process.wait()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cli import console
 from cli.cluster import Machine
-from cli.interrupts import left_to_child, unwound
+from cli.interrupts import child, left_to_child, unwound
 from cli.way import CONNECT_SECONDS, UNREACHED, slack, ways, words
 
 __all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "on_terminal", "remote_line", "run"]
@@ -66,12 +66,8 @@ def run(machine: Machine, admin_key: str, user: str, command: Sequence[str]) -> 
     with unwound(), ways([machine], admin_key) as argv:
         line = remote_line(user, command, terminal=terminal)
         there = ["-t" if terminal else "-T", f"root@{machine.address}", *([line] if line else [])]
-        with left_to_child(), subprocess.Popen(argv(machine, there)) as process:
-            try:
-                code = process.wait()
-            except BaseException:
-                process.terminate()
-                raise
+        with left_to_child(), child(argv(machine, there)) as process:
+            code = process.wait()
     if code == UNREACHED and (why := _deaf(machine, admin_key)):
         console.note(why)
     return code

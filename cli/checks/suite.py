@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cli import console
 from cli.checks.check import Check, Running
-from cli.interrupts import unwound
+from cli.interrupts import held, unwound
 
 
 class Suite:
@@ -27,7 +27,8 @@ class Suite:
         with unwound():
             threads = [threading.Thread(target=self._lane, args=[lane], daemon=True) for lane in lanes if lane]
             try:
-                running = self._start(tests) if tests else None
+                with held():
+                    running = self._start(tests) if tests else None
                 for thread in threads:
                     thread.start()
                 for thread in threads:

@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cli import interrupts
 from cli.cluster import from_outputs
 from cli.errors import CliError
 from cli.remote import run as run_remote
@@ -169,6 +171,20 @@ class TestStreams:
             assert process.wait(20) == 128 + signal.SIGTERM
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
+
+    def test_termination_ends_what_is_just_being_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        started: list[subprocess.Popen[bytes]] = []
+
+        def start(command: list[str]) -> "subprocess.Popen[bytes]":
+            started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
+            signal.raise_signal(signal.SIGTERM)  # nobody but us has seen it yet
+            return started[0]
+
+        monkeypatch.setattr("cli.interrupts.subprocess", SimpleNamespace(Popen=start))
+        with pytest.raises(SystemExit) as ended, interrupts.unwound(), interrupts.child(["sleep", "60"]):
+            pytest.fail("it went on")
+        assert ended.value.code == 128 + signal.SIGTERM
+        assert started[0].returncode == -signal.SIGTERM
 
 
 def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
