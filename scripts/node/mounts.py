@@ -53,13 +53,13 @@ def mount_all(
         if os.path.ismount(target):
             continue
         Path(target).mkdir(parents=True, exist_ok=True)
-        if not succeeds("mount", target):
+        if not _mount(target):
             try:
                 theirs = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
                 if theirs:
                     say(f"waiting for the controller to share {target}")
                 patience = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
-                wait(f"the mount of {target}", lambda t=target: succeeds("mount", t), seconds=patience, interval=1)
+                wait(f"the mount of {target}", lambda t=target: _mount(t), seconds=patience, interval=1)
             except SetupError:
                 try:
                     run("mount", target)  # once more, for its own words
@@ -68,6 +68,11 @@ def mount_all(
         say(f"mounted {mount['source']} on {target}")
         changed = True
     return changed
+
+
+def _mount(target: str) -> bool:
+    """Whether it is mounted, by us or, as the kernel refuses a second time, by systemd: the machine may be booting."""
+    return succeeds("mount", target) or os.path.ismount(target)
 
 
 def fstab_lines(mounts: list[Mount]) -> list[str]:

@@ -54,6 +54,17 @@ def test_a_mount_that_never_comes_names_its_server(tmp_path, monkeypatch):
         mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
 
 
+def test_one_that_systemd_mounts_meanwhile_is_there(tmp_path, monkeypatch):
+    seen = iter([False, True])
+    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
+    monkeypatch.setattr(mounts, "write", lambda *_: False)
+    # The kernel refuses what is mounted there already (EBUSY, mount(2)).
+    monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
+    monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
+    monkeypatch.setattr(mounts.os.path, "ismount", lambda _: next(seen))
+    assert mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
+
+
 @pytest.mark.parametrize(("source", "seconds"), [("lab-controller:/home", 900), ("10.0.0.9:/home", 120)])
 def test_the_controller_is_given_the_time_that_its_own_set_up_takes(tmp_path, monkeypatch, source, seconds):
     asked: list[float] = []
