@@ -6,7 +6,6 @@ are looked for.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
@@ -50,16 +49,16 @@ def mount_all(
     # A parent before what lies inside it: /opt before /opt/apps.
     for mount in sorted(mounts, key=lambda m: m["target"].count("/")):
         target = mount["target"]
-        if os.path.ismount(target):
+        if mounted(target):
             continue
         Path(target).mkdir(parents=True, exist_ok=True)
-        if not _mount(target):
+        if not mount_one(target):
             try:
                 theirs = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
                 if theirs:
                     say(f"waiting for the controller to share {target}")
                 patience = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
-                wait(f"the mount of {target}", lambda t=target: _mount(t), seconds=patience, interval=1)
+                wait(f"the mount of {target}", lambda t=target: mount_one(t), seconds=patience, interval=1)
             except SetupError:
                 try:
                     run("mount", target)  # once more, for its own words
@@ -70,9 +69,18 @@ def mount_all(
     return changed
 
 
-def _mount(target: str) -> bool:
-    """Whether it is mounted, by us or, as the kernel refuses a second time, by systemd: the machine may be booting."""
-    return succeeds("mount", target) or os.path.ismount(target)
+def mount_one(target: str) -> bool:
+    """Whether fstab's line for `target` is mounted now.
+
+    Who mounts it is all one: the machine may be booting, and where systemd was first the kernel refuses us.
+    """
+    return succeeds("mount", target) or mounted(target)
+
+
+def mounted(target: str) -> bool:
+    """Whether something is mounted there, also a folder of the same disk; asks no server that may be gone."""
+    point = target.replace(" ", "\\040")  # as proc(5) writes it
+    return any(line.split()[4] == point for line in Path("/proc/self/mountinfo").read_text().splitlines())
 
 
 def fstab_lines(mounts: list[Mount]) -> list[str]:

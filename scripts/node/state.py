@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 from typing import TypedDict
 
+from mounts import mount_one, mounted
 from system import SetupError, folder, run, say, succeeds, wait, write
 from textblock import with_block
 
@@ -58,9 +59,9 @@ def keep(state: State | None, *, fstab: Path = Path("/etc/fstab")) -> None:
             written.append(write(drop_in, text))
     if any(written):
         run("systemctl", "daemon-reload")
-    if not mounted(PLACE):
+    if not mounted(str(PLACE)):
         PLACE.mkdir(parents=True, exist_ok=True, mode=0o700)
-        run("mount", str(PLACE))
+        mount(PLACE)
         say(f"mounted {state['source']} on {PLACE}")
     if disk:
         grow(state["source"])
@@ -119,7 +120,7 @@ def bind(path: Path) -> None:
     """Have a folder on the disk in the place of the machine's own."""
     there = place(path)
     owner, mode = OWNERS.get(str(path), ("root", 0o755))
-    if not mounted(path):
+    if not mounted(str(path)):
         for unit in NEEDED_BY.get(str(path), ()):
             if succeeds("systemctl", "is-active", "--quiet", unit):
                 run("systemctl", "stop", unit)
@@ -129,10 +130,16 @@ def bind(path: Path) -> None:
         # Another image numbers its daemons' users otherwise.
         run("chown", "--recursive", f"{owner}:{owner}", str(there), timeout=3600)
         say(f"{there}: everything is {owner}'s")
-    if not mounted(path):
+    if not mounted(str(path)):
         path.mkdir(parents=True, exist_ok=True)
-        run("mount", str(path))
+        mount(path)
         say(f"mounted {there} on {path}")
+
+
+def mount(path: Path) -> None:
+    """Mount what fstab says of `path`. Raises SetupError with the command's own words."""
+    if not mount_one(str(path)):
+        run("mount", str(path))  # once more, for its own words
 
 
 def take_over(path: Path, there: Path, *, owner: str, mode: int) -> None:
@@ -146,9 +153,3 @@ def take_over(path: Path, there: Path, *, owner: str, mode: int) -> None:
     else:
         folder(half, mode=mode, owner=owner)
     half.replace(there)
-
-
-def mounted(path: Path) -> bool:
-    """Whether something is mounted there; a folder bound to another of the same disk does not show otherwise."""
-    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return str(path) in points

@@ -87,10 +87,10 @@ def test_a_server_that_does_not_answer_is_named_with_what_to_do():
 
 def test_packages_that_are_not_there_yet_are_waited_for():
     with listening() as lnet, web(there=False) as port:
-        found = ask("--packages", lnet=lnet, http_port=port, seconds=1)
+        found = ask("--packages", lnet=lnet, http_port=port, seconds=4)
     assert found.returncode == 1
     assert found.stdout.count("waiting: 127.0.0.1 has no client packages") == 1
-    assert "not ready after 1 s" in found.stderr
+    assert "not ready after 4 s" in found.stderr
 
 
 def test_the_command_asks_for_what_each_kind_has():

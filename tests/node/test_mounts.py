@@ -61,7 +61,7 @@ def test_one_that_systemd_mounts_meanwhile_is_there(tmp_path, monkeypatch):
     # The kernel refuses what is mounted there already (EBUSY, mount(2)).
     monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
     monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
-    monkeypatch.setattr(mounts.os.path, "ismount", lambda _: next(seen))
+    monkeypatch.setattr(mounts, "mounted", lambda _: next(seen))
     assert mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
 
 
