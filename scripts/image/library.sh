@@ -111,15 +111,21 @@ slurm_daemons_off() {
 # repository NAME KEY_URL FINGERPRINT LINE: an apt repository, trusted by one key only, whose fingerprint is known here.
 # In LINE, @key@ stands for the file of that key.
 repository() {
-    local name=$1 url=$2 fingerprint=$3 line=$4 key="$APT/keyrings/hpc-$1.gpg" home
+    local name=$1 url=$2 fingerprint=$3 line=$4 key="$APT/keyrings/hpc-$1.gpg" home there=yes
     home=$(mktemp -d)
-    curl -fsSL --retry 5 --max-time 120 -o "$home/key" "$url" || die "the key of the repository $name could not be had from $url"
-    gpg --homedir "$home" --batch --quiet --import "$home/key" 2>/dev/null || true
-    # The file may hold other keys too: only this one is kept.
-    gpg --homedir "$home" --batch --export "$fingerprint" >"$home/only"
-    [[ -s $home/only ]] || die "the key at $url is not $fingerprint: who has changed it, and why, must be known first"
-    put "$key" 0644 <"$home/only"
+    if curl -fsSL --retry 5 --max-time 120 -o "$home/key" "$url"; then
+        # Public keys need no agent, which gpg would leave running.
+        gpg --homedir "$home" --batch --no-autostart --quiet --import "$home/key" 2>/dev/null || true
+        # The file may hold other keys too: only this one is kept.
+        gpg --homedir "$home" --batch --no-autostart --export "$fingerprint" >"$home/only" || true
+        [[ ! -s $home/only ]] || put "$key" 0644 <"$home/only"
+        [[ -s $home/only ]] || there=no
+    else
+        there=
+    fi
     rm -rf "$home"
+    [[ -n $there ]] || die "the key of the repository $name could not be had from $url"
+    [[ $there == yes ]] || die "the key at $url is not $fingerprint: who has changed it, and why, must be known first"
     put "$APT/sources.list.d/hpc-$name.list" <<<"${line//@key@/$key}"
 }
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ ensure_image("debian-12", Path(sys.argv[1]), lambda line: print(line, flush=True
 
 def test_a_killed_build_leaves_no_process_no_mount_and_no_half_image(real_root: Path) -> None:
     images = real_root / "images"
+    before = set(Path(tempfile.gettempdir()).iterdir())
     with subprocess.Popen(
         [sys.executable, "-c", BUILD, str(images)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
@@ -43,6 +45,7 @@ def test_a_killed_build_leaves_no_process_no_mount_and_no_half_image(real_root: 
         assert free
         image.sweep_builds(images)
     assert [path.name for path in images.iterdir()] == [".build.lock"]
+    assert not [path for path in set(Path(tempfile.gettempdir()).iterdir()) - before if "mmdebstrap" in path.name]
 
 
 @pytest.fixture

@@ -191,6 +191,26 @@ class TestRepository:
         assert f"the key at {keys[0]} is not {'A' * 40}" in said
         assert not (tmp_path / "apt").exists()
 
+    @pytest.mark.parametrize("which", ["kept", "refused", "not had"])
+    def test_neither_a_file_nor_a_process_is_left(
+        self, keys: tuple[str, list[str]], tmp_path: Path, which: str
+    ) -> None:
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        url, fingerprint = keys[0] + ("-of-nobody" if which == "not had" else ""), keys[1][0]
+        wanted = "A" * 40 if which == "refused" else fingerprint
+        bash(f"repository ours {url} {wanted} deb", HPC_APT=str(tmp_path / "apt"), TMPDIR=str(scratch))
+        assert list(scratch.iterdir()) == []
+        mine = str(scratch).encode()
+        assert not [one for one in Path("/proc").glob("[0-9]*/cmdline") if mine in _read(one)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
 
 class TestMachine:
     @pytest.mark.parametrize(("vendors", "there"), [(["0x8086"], False), (["0x8086", "0x10de"], True), ([], False)])

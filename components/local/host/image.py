@@ -65,10 +65,14 @@ def _build(wanted: Recipe, images: Path, say: Say) -> Path:
     try:
         # The root of every machine must be readable by all users in it, and mkdtemp is careful.
         work.chmod(0o755)
-        _run(_command(wanted, work), lambda line: say(f"base image {wanted.base}: {line}"), images)
+        # What the tools lay aside goes with the rest when they are killed.
+        scratch = work / "tmp"
+        scratch.mkdir(mode=0o700)
+        _run(_command(wanted, work), lambda line: say(f"base image {wanted.base}: {line}"), images, scratch)
         meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
         write_atomically(work / "image.json", json.dumps(meta, indent=1))
-        shutil.rmtree(work / "stage", ignore_errors=True)
+        for spent in (work / "stage", scratch):
+            shutil.rmtree(spent, ignore_errors=True)
         work.rename(images / wanted.digest)
     except OSError as error:
         msg = f"base image {wanted.base}: {error.strerror or error} ({images}); nothing of it was kept"
@@ -94,10 +98,10 @@ def _command(wanted: Recipe, work: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _run(command: Sequence[str], say: Say, images: Path) -> None:
+def _run(command: Sequence[str], say: Say, images: Path, scratch: Path) -> None:
     """Run the build, pass on its steps (mmdebstrap's lines that begin with `I: `), and explain its failure."""
     said: list[str] = []
-    env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8"}
+    env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8", "TMPDIR": str(scratch)}
     env |= {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd="/",
