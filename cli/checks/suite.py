@@ -60,7 +60,9 @@ class Suite:
                     self._failed.append(check.name)
 
     def _tests(self, running: Running) -> None:
-        console.line(f"{running.check.name}:", style="bold")
-        running.release()
+        try:
+            console.line(f"{running.check.name}:", style="bold")
+        finally:
+            running.release()  # also when interrupted here: what they say while they clean up follows their heading
         if not running.wait():
             self._failed.append(running.check.name)
