@@ -118,8 +118,7 @@ repository() {
         gpg --homedir "$home" --batch --no-autostart --quiet --import "$home/key" 2>/dev/null || true
         # The file may hold other keys too: only this one is kept.
         gpg --homedir "$home" --batch --no-autostart --export "$fingerprint" >"$home/only" || true
-        [[ ! -s $home/only ]] || put "$key" 0644 <"$home/only"
-        [[ -s $home/only ]] || there=no
+        if [[ -s $home/only ]]; then put "$key" 0644 <"$home/only"; else there=no; fi
     else
         there=
     fi
