@@ -1,12 +1,16 @@
 """The two streams: results on standard output, everything else on standard error.
 
 Colour and motion only on a terminal (NO_COLOR and TERM=dumb are respected); in a pipe, lines are never wrapped.
+All that the commands print goes through here, since much of it was written by others: what a terminal would act on is
+escaped (cluster.printable), in a pipe as well, since its end may be one.
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
+
+from cluster.printable import document, one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,13 +36,25 @@ def _console(*, stderr: bool) -> "Console":
 
 def line(text: str = "", *, style: str = "") -> None:
     """Print one line of result."""
-    stdout().print(text, style=style or None, soft_wrap=True)
+    stdout().print(printable(text), style=style or None, soft_wrap=True)
+
+
+def lines(texts: Iterable[str]) -> None:
+    """Print lines that are nobody's to wrap or to colour, as those of a log; each stays one line."""
+    sys.stdout.write("".join(f"{printable(text)}\n" for text in texts))
+    sys.stdout.flush()
+
+
+def json(value: object) -> None:
+    """Print a document for programs."""
+    print(document(value))
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
     """Print rows in columns, the first as a heading; columns whose number is in `right` are aligned there."""
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    for number, row in enumerate(rows):
+    shown = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*shown, strict=True)]
+    for number, row in enumerate(shown):
         cells = [
             cell.rjust(width) if column in right else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
@@ -48,11 +64,12 @@ def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None
 
 def note(text: str) -> None:
     """Say on standard error what is going on."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def error(text: str) -> None:
     """Say on standard error what went wrong, its first line in red."""
+    text = printable(text)
     if not sys.stderr.isatty():
         print(f"error: {text}", file=sys.stderr, flush=True)
         return
@@ -69,6 +86,6 @@ def interactive() -> bool:
 
 def ask(question: str) -> bool:
     """Ask for yes or no on standard error; anything but yes, and the end of input, is no."""
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{printable(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -46,7 +46,7 @@ def bench(
     if write:
         _write(before.merged(found) if before else found)
     if json:
-        print(jsonlib.dumps(found.to_json(), indent=2))
+        console.json(found.to_json())
     else:
         for line in report.table(found):
             console.line(line)

@@ -1,13 +1,12 @@
 """status and drift."""
 
-import json as jsonlib
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from cli import cluster, options, project
+from cli import cluster, console, options, project
 from cli.commands import outputs
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     seen = ask(stack, outputs.read(stack, show_secrets=True))
     found = findings(seen)
     if json:
-        print(jsonlib.dumps(_document(seen, found), indent=2, ensure_ascii=False))
+        console.json(_document(seen, found))
     else:
         from cli.status import screen
 
@@ -84,7 +83,7 @@ def _show_drift(stack: str, found: "list[Difference]", unseen: list[str], *, jso
             "differences": [asdict(one) for one in found],
             "unseen": unseen,
         }
-        print(jsonlib.dumps(document, indent=2, ensure_ascii=False))
+        console.json(document)
         return
     from cli.drift import screen
 

@@ -1,6 +1,5 @@
 """logs."""
 
-import sys
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -64,7 +63,7 @@ def logs(
         # It ends by itself only where nothing could be followed.
         raise Exit(1)
     answers = remote.gather(machines, entered.admin_key, line, seconds=_SECONDS)
-    say.lines({name: done.out.splitlines() for name, done in answers.items()})
+    say.lines({name: done.out.rstrip("\n").split("\n") if done.out else [] for name, done in answers.items()})
     when = f" since {since}" if since else ""
     for name, done in answers.items():
         notes = done.err.splitlines()
@@ -105,7 +104,7 @@ def _choose(entered: cluster.Cluster, what: str, on: list[str]):  # noqa: ANN202
 
 
 class _Printer:
-    """Prints lines as they are, behind their machine's name where there are several machines."""
+    """Prints lines behind their machine's name where there are several machines."""
 
     def __init__(self, names: list[str]) -> None:
         from cluster.live.lines import Clock
@@ -117,9 +116,7 @@ class _Printer:
     def lines(self, came: Mapping[str, list[str]]) -> None:
         """Print these lines in the order of their times."""
         lines = sorted(self._clocks[name].line(text) for name, texts in came.items() for text in texts)
-        # Not by rich: lines of a log are nobody's to wrap or to colour.
-        sys.stdout.write("".join(f"{self._prefix[line.machine]}{line.text}\n" for line in lines))
-        sys.stdout.flush()
+        console.lines(f"{self._prefix[line.machine]}{line.text}" for line in lines)
 
     def notes(self, came: Mapping[str, list[str]]) -> None:
         """Say these beside them."""

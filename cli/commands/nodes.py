@@ -1,6 +1,5 @@
 """nodes."""
 
-import json as jsonlib
 from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -106,7 +105,7 @@ def _list(every: "Iterable[Node]", *, json: bool) -> None:
             }
             for node in nodes
         ]  # fmt: skip
-        print(jsonlib.dumps(rows, indent=2, ensure_ascii=False))
+        console.json(rows)
         return
     table = [("NODE", "STATE", "REASON", "SINCE", "JOBS")]
     table += [(node.name, node.word, node.reason or "-", node.since or "-", _jobs(node) or "-") for node in nodes]

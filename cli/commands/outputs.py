@@ -27,9 +27,12 @@ def outputs(
         if key not in values:
             raise CliError(f"stack {stack} has no output {key!r}. There are: {', '.join(sorted(values)) or 'none'}.")
         value = values[key]
-        print(value if isinstance(value, str) and not json else _json(value))
+        if isinstance(value, str) and not json:
+            console.lines([value])
+        else:
+            console.json(value)
     elif json:
-        print(_json(values))
+        console.json(values)
     elif values:
         import yaml
 
@@ -49,7 +52,3 @@ def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
     pulumi = engines.require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
     secrets = ["--show-secrets"] if show_secrets else []
     return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets]))
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - an output may be anything
-    return jsonlib.dumps(value, indent=2, ensure_ascii=False)

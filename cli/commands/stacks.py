@@ -1,6 +1,5 @@
 """stacks."""
 
-import json as jsonlib
 from dataclasses import asdict, dataclass
 
 from cli import console, home, options, project, stackfile
@@ -24,7 +23,7 @@ def stacks(*, json: options.Json = False) -> None:
     """List the stacks: those with a file here, rehearsals, and those with state."""
     rows = [_row(name) for name in project.known()]
     if json:
-        print(jsonlib.dumps([asdict(row) for row in rows], indent=2))
+        console.json([asdict(row) for row in rows])
         return
     if not rows:
         console.note("There are no stacks yet: write a Pulumi.<stack>.yaml.")

@@ -1,6 +1,5 @@
 """preview, up, destroy, refresh."""
 
-import json as jsonlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -151,7 +150,7 @@ def _warn(told: effects.Effects, *, json: bool) -> None:
     except CliError as error:
         if json:
             document = {"stack": told.stack, "kind": "up", "ok": False, "error": str(error)}
-            print(jsonlib.dumps({**document, "effects": told.document()}, indent=2, ensure_ascii=False))
+            console.json({**document, "effects": told.document()})
         raise
     if told.waits and not json:
         for text, style in told.lines(steps=True):

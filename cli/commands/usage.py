@@ -1,7 +1,6 @@
 """usage."""
 
 import difflib
-import json as jsonlib
 from collections.abc import Collection
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -87,7 +86,7 @@ def usage(
             "cluster": entered.name, "since": since, "until": until,
             "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows], "total": _figures(total),
         }  # fmt: skip
-        print(jsonlib.dumps(document, indent=2, ensure_ascii=False))
+        console.json(document)
         return
     if not rows:
         console.note(f"Nothing of cluster {entered.name} was used so between {since} and {until}.")

@@ -9,7 +9,6 @@ text}], stood_in [text]}), error (a text, where there is no result). Secrets are
 is "[unknown]".
 """
 
-import json
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -74,7 +73,7 @@ class DocumentView(Lines):
         if self.effects:
             document["effects"] = self.effects.document()
         document |= self.more
-        print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+        console.json(document)
 
 
 def _step(plan: "Planned") -> dict[str, Any]:

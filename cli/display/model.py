@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cluster.printable import printable
+
 if TYPE_CHECKING:
     from engine.events import Event, Planned
 
@@ -67,7 +69,7 @@ class Model:
             self.done += isinstance(event, StepDone)
             self.skipped += isinstance(event, StepFailed) and event.op == "skip"
         elif isinstance(event, Log) and event.urn:
-            self.row(event.urn).log.extend(event.message.splitlines()[-_LOG_LINES:])
+            self.row(event.urn).log.extend(printable(event.message).splitlines()[-_LOG_LINES:])
 
     def elapsed(self, row: Row) -> float:
         """Seconds since the row's step began."""

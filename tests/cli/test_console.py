@@ -1,0 +1,70 @@
+"""What the commands print does nothing to the terminal, whoever wrote it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from cli import console
+from cli.display.live import LiveView
+from engine.events import Log
+
+ROOT = Path(__file__).parents[2]
+EVIL = "a\x1b[2J\x1b]0;title\x07\x9b1mb\r\u2028\u202ec"
+
+PRINTS = {
+    "cli/bootstrap.py": "it runs before there is anything to import, and says only what is ours",
+    "cli/checks/check.py": "passes on what this program's own tests and linters print, colours included",
+    "cli/console.py": "the place",
+    "cli/pulumi_cli.py": "passes on what the Pulumi CLI prints, which is made for terminals",
+    "cli/commands/schema.py": "prints a document of ours",
+    "cli/commands/state.py": "writes the state, as it is",
+}
+
+
+def test_all_is_printed_in_one_place() -> None:
+    printing = {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "cli").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in PRINTING
+    }
+    assert printing == set(PRINTS)
+
+
+PRINTING = {"print", "sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer.write", "sys.stderr.buffer.write"}
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        console.line,
+        console.note,
+        console.error,
+        console.json,
+        lambda text: console.lines([text]),
+        lambda text: console.table([("NAME",), (text,)]),
+        lambda text: console.line(text, style="bold red"),
+    ],
+)
+def test_nothing_that_a_terminal_acts_on(say, capsys: pytest.CaptureFixture[str]) -> None:
+    console.stdout.cache_clear()
+    console.stderr.cache_clear()
+    say(EVIL)
+    said = "".join(capsys.readouterr())
+    assert "[2J" in said, "it is shown"
+    assert not set(said) & set("\x1b\x07\x9b\r\u2028\u202e")
+
+
+def test_a_cell_of_a_table_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console.stdout.cache_clear()
+    console.table([("ID", "NAME"), ("7", "a\n8   innocent"), ("9", "b")])
+    assert capsys.readouterr().out.splitlines() == ["ID  NAME", "7   a\\n8   innocent", "9   b"]
+
+
+def test_the_lines_below_the_live_view_are_clean_as_well() -> None:
+    view = LiveView()
+    view.model.apply(Log(severity="info", message=f"one\n{EVIL}", urn="urn:pulumi:s::p::t::n"))
+    (row,) = view.model.rows.values()
+    assert next(iter(row.log)) == "one"
+    assert not set("".join(row.log)) & set("\x1b\x07\x9b\r\u2028\u202e")
