@@ -54,10 +54,12 @@ class Identity(pulumi.ComponentResource):
         members = {role: account.member for role, account in self._accounts.items() if role != BUILDER}
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(
-            f"{name}-secrets", SecretsArgs(config=args.config, keys=args.keys, members=members), opts=child
+            f"{name}-secrets", SecretsArgs(config=args.config, keys=args.keys, members=members, after=args.after), opts=child
         )
         bucket = SetupBucket(
-            f"{name}-setup", SetupBucketArgs(config=args.config, files=_files(args.config), members=members), opts=child
+            f"{name}-setup",
+            SetupBucketArgs(config=args.config, files=_files(args.config), members=members, after=args.after),
+            opts=child,
         )
         self._bucket, self.objects = bucket, dict(bucket.objects)
         self.register_outputs({"emails": {role: account.email for role, account in self._accounts.items()}})

@@ -26,6 +26,8 @@ class SecretsArgs:
     keys: ClusterKeys
     members: Mapping[str, pulumi.Input[str]]
     """IAM member (serviceAccount:...) of each role."""
+    after: Sequence[pulumi.Resource] = ()
+    """What everything waits for: the services of Google Cloud that it uses."""
 
 
 class Secrets(pulumi.ComponentResource):
@@ -87,7 +89,7 @@ class Secrets(pulumi.ComponentResource):
         self, name: str, secret_id: str, value: pulumi.Output[str], *, roles: Sequence[str]
     ) -> pulumi.Output[str]:
         config = self._args.config
-        child = pulumi.ResourceOptions(parent=self)
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after))
         secret = secretmanager.Secret(
             f"{self._name}-{name}",
             secret_id=secret_id,

@@ -1,6 +1,6 @@
 """The bucket that machines fetch their set-up from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -30,6 +30,8 @@ class SetupBucketArgs:
     """Content (text) and SHA-256 of each file, by its name: setup.json."""
     members: Mapping[str, pulumi.Input[str]]
     """IAM member (serviceAccount:...) of each role that fetches them."""
+    after: Sequence[pulumi.Resource] = ()
+    """What everything waits for: the services of Google Cloud that it uses."""
 
 
 class SetupBucket(pulumi.ComponentResource):
@@ -40,7 +42,7 @@ class SetupBucket(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SetupBucketArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:SetupBucket", name, {}, opts)
-        config, child = args.config, pulumi.ResourceOptions(parent=self)
+        config, child = args.config, pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
         bucket = storage.Bucket(
             f"{name}-bucket",
             name=bucket_name(config),

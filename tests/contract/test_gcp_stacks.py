@@ -9,6 +9,8 @@ from pathlib import Path
 import pulumi_gcp
 import pytest
 
+from cluster.gcp.needs import need_of
+from cluster.gcp.services import services
 from cluster.roster import machines
 from tests.cluster import stacks
 from tests.contract.seen import MACHINES, MODES, Seen, record, texts
@@ -21,6 +23,7 @@ BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]{1,61}[a-z0-9]")
 LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}")
 VALUE = re.compile(r"[-_a-z0-9]{0,63}")
 GPU_NICS = 8
+SERVICE = "gcp:projects/service:Service"
 MAPPINGS = {"labels", "metadata", "triggers", "environment", "conditions", "annotations"}
 """Arguments that are mappings in the provider's own schema: their keys are ours."""
 
@@ -134,6 +137,35 @@ class TestSecrets:
         kept = [one for one in google(made) if "secretVersion:SecretVersion" in one.type]
         assert kept
         assert all(one.secret("secretData") for one in kept)
+
+
+class TestServices:
+    """A service is enabled once and for all; what came before it would be refused (403 SERVICE_DISABLED)."""
+
+    def test_everything_waits_for_the_services_that_it_needs(self, seen):
+        by_urn = {one.urn: one for one in seen.recording.resources}
+        enabled = {one.urn: one.inputs["service"] for one in google(seen) if one.type == SERVICE}
+
+        @cache
+        def reached(urn: str) -> frozenset[str]:
+            if urn in enabled:
+                return frozenset({enabled[urn]})
+            deps = by_urn[urn].request.dependencies if urn in by_urn else ()
+            return frozenset().union(*(reached(other) for other in deps))
+
+        for one in seen.recording.resources:
+            if one.type != SERVICE and (need := need_of(one.type)):
+                missing = {f"{name}.googleapis.com" for name in need.services} - reached(one.urn)
+                assert not missing, f"{one.type} {one.name} does not wait for {sorted(missing)}"
+
+    def test_none_is_enabled_that_nothing_needs(self, made):
+        needed = {name for one in made.recording.resources for name in getattr(need_of(one.type), "services", ())}
+        named = {service.partition(".")[0] for service in services(made.config)}
+        # Used while the machines run, or to reach them.
+        assert named - needed <= {"iap", "logging", "monitoring"}
+
+    def test_the_table_knows_every_type(self, made):
+        assert [one.type for one in google(made) if need_of(one.type) is None] == []
 
 
 class TestMachines:
