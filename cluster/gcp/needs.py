@@ -74,7 +74,7 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
         *(role for module in ("serviceaccount", "secretmanager", "storage") for role in NEEDS[f"gcp:{module}/"].roles),
         *_MACHINE.roles,
     }
-    if peered(config):
+    if peered(config) and config.network.existing is None:
         found.add(NETWORKS)
     if lustre and lustre.kind == "managed":
         found.update(NEEDS["gcp:lustre/"].roles)

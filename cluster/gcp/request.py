@@ -10,7 +10,9 @@ from cluster.catalog import Gpu, MachineType
 from cluster.gcp.bandwidth import expected
 from cluster.gcp.disks import boot_disk, state_disk
 from cluster.gcp.exascaler import servers
+from cluster.gcp.needs import roles
 from cluster.gcp.plan import plan, table
+from cluster.gcp.policies import policies
 from cluster.roster import machines
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
 
 
 def told(config: ClusterConfig) -> list[str]:
-    """All of it as lines for people: machines, disks, file systems, addresses."""
+    """All of it as lines for people: machines, disks, file systems, rights, addresses."""
     lines = [one.line for one in asks(config)]
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))
     storage = config.storage
@@ -99,6 +101,10 @@ def told(config: ClusterConfig) -> list[str]:
         lines.append(
             f"Filestore ({storage.filestore.tier}) at {storage.filestore.mount}: {storage.filestore.size_gb} GB"
         )
+    lines += [
+        f"whoever runs it needs: {', '.join(roles(config))}",
+        f"organisation policies that would refuse it: {', '.join(policies(config))} (docs/gcp.md)",
+    ]
     return [*lines, *table(plan(config)).splitlines()]
 
 

@@ -54,7 +54,9 @@ class Identity(pulumi.ComponentResource):
         members = {role: account.member for role, account in self._accounts.items() if role != BUILDER}
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(
-            f"{name}-secrets", SecretsArgs(config=args.config, keys=args.keys, members=members, after=args.after), opts=child
+            f"{name}-secrets",
+            SecretsArgs(config=args.config, keys=args.keys, members=members, after=args.after),
+            opts=child,
         )
         bucket = SetupBucket(
             f"{name}-setup",

@@ -9,12 +9,16 @@ from pathlib import Path
 import pulumi_gcp
 import pytest
 
-from cluster.gcp.needs import need_of
+from cluster.config import ClusterConfig
+from cluster.gcp.needs import TUNNEL, need_of, roles
+from cluster.gcp.policies import POLICIES, policies
+from cluster.gcp.request import told
 from cluster.gcp.services import services
 from cluster.roster import machines
+from tests import clouds
 from tests.cluster import stacks
 from tests.contract.seen import MACHINES, MODES, Seen, record, texts
-from tests.harness import FAKE_SECRETS, Registered
+from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
 
 GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -166,6 +170,53 @@ class TestServices:
 
     def test_the_table_knows_every_type(self, made):
         assert [one.type for one in google(made) if need_of(one.type) is None] == []
+
+
+class TestRoles:
+    """Who runs `up` is told by the stack file which roles that takes; here what is made says it."""
+
+    def test_those_told_are_those_of_all_that_is_made(self, made):
+        assert roles(made.config) == wanted(made.recording, made.config)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"network": {"existing": {"network": "net", "subnetwork": "sub"}}},
+            {"storage": {"lustre": clouds.MANAGED}, "network": {"existing": {"network": "net", "subnetwork": "sub"}}},
+            {"storage": {"filestore": {"tier": "BASIC_SSD", "size_gb": 2560}}},
+            {"storage": {"lustre": clouds.EXASCALER, "filestore": {}}},
+        ],
+        ids=["existing", "existing-managed", "basic", "both"],
+    )
+    def test_also_of_stacks_that_are_not_shipped(self, changes):
+        assert roles(clouds.google(**changes)) == wanted(deploy(clouds.settings(**changes)), clouds.google(**changes))
+
+    def test_the_page_has_a_row_for_each_stack_and_the_preview_tells_them(self):
+        page = (stacks.ROOT / "docs" / "gcp.md").read_text()
+        shipped = [name for name in GCP if not name.startswith("example-")]
+        found = {name: roles(stacks.config(name)) for name in shipped}
+        for role in set().union(*found.values()):
+            having = [name for name in shipped if role in found[name]]
+            whose = "every stack" if having == shipped else ", ".join(f"`{name}`" for name in having)
+            assert re.search(rf"^\| `{re.escape(role)}` \| [^|]+ \| {re.escape(whose)} \|$", page, re.MULTILINE), role
+        for name in shipped:
+            text = "\n".join(told(stacks.config(name)))
+            assert all(role in text for role in found[name])
+
+    def test_the_page_names_every_policy_that_would_refuse_a_stack(self):
+        page = (stacks.ROOT / "docs" / "gcp.md").read_text()
+        for name, one in POLICIES.items():
+            assert f"| `{name}` | {one.why} | {one.todo} |" in page
+        for stack in GCP:
+            assert set(policies(stacks.config(stack))) <= POLICIES.keys()
+        met = [set(policies(stacks.config(stack))) for stack in GCP]
+        assert set().union(*met) == POLICIES.keys(), "each has a stack that it would refuse"
+
+
+def wanted(recording: Recording, config: ClusterConfig) -> tuple[str, ...]:
+    """Roles that making all this takes; reaching machines by Identity-Aware Proxy takes one more."""
+    found = {role for one in recording.resources if (need := need_of(one.type)) for role in need.roles}
+    return tuple(sorted(found | (set() if config.login.public else {TUNNEL})))
 
 
 class TestMachines:
