@@ -17,9 +17,10 @@ from engine.errors import (
     WrongPassphrase,
 )
 from engine.events import Result
+from engine.scope import Scope
 from engine.workspace import Stack, Workspace
 
 __all__ = [
-    "EngineError", "NotRunnable", "ProgramError", "Result", "Stack", "StackLocked", "StateDamaged", "UpdateFailed",
-    "Workspace", "WrongPassphrase", "events",
+    "EngineError", "NotRunnable", "ProgramError", "Result", "Scope", "Stack", "StackLocked", "StateDamaged",
+    "UpdateFailed", "Workspace", "WrongPassphrase", "events",
 ]  # fmt: skip

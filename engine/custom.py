@@ -26,6 +26,10 @@ class Customs:
         self._replaced: set[str] = set()
         self._condemned: dict[str, threading.Event] = {}
 
+    def condemned(self, urn: str) -> bool:
+        """Whether a resource had to go along with what it depends on, so that it must be made anew."""
+        return urn in self._condemned
+
     def bring_about(self, goal: Goal, old: Resource | None, provider: Provider) -> Resource:
         """Create, update, replace or leave a resource. Raises StepError, after telling of it; Interrupted; and
         whatever a provider's check or diff raises."""
@@ -81,6 +85,9 @@ class Customs:
     def _verdict(self, goal: Goal, old: Resource, provider: Provider, inputs: Props) -> tuple[Diff, str]:
         """What is to become of a resource, and why if that is not plain from its inputs."""
         new = goal.new
+        if self._run.scope.replaces(new.urn):
+            # The provider is not asked, as by the CLI: whether the old one goes first is the program's word alone.
+            return Diff(changes=True, replaces=("id",)), "its replacement was asked for"
         for cause, urn in (*(("replaceWith", u) for u in new.replace_with), ("deletedWith", new.deleted_with)):
             if urn in self._replaced:
                 return Diff(changes=True, replaces=(cause,)), f"replaced with {urns.name_of(urn)}"

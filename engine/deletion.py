@@ -10,16 +10,21 @@ from engine.interrupted import undo
 from engine.providers.base import Context, Foreign, Provider
 from engine.resource import Resource
 from engine.run import Run, Settle, StepError
+from engine.scope import Included, allowed
 from engine.values import plain
 
 
 def delete_all(run: Run, condemned: list[Resource]) -> None:
-    """Delete resources, as far as they are neither protected nor needed by one that could not be deleted. They are
-    given in the state's order: each after what it depends on."""
+    """Delete resources, as far as the run is about them and they are neither protected nor needed by one that could not
+    be deleted. They are given in the state's order: each after what it depends on. Raises EngineError."""
+    everything = run.state.resources()
+    living = {r.urn for r in everything if not r.delete}
+    condemned = allowed(run.scope, condemned, everything)
     gone = {r.urn for r in condemned if r.delete or not r.protect}
-    left = [r for (_, kind), r in run.state.pending.items() if kind == "creating"]
+    included = Included(run.scope)
+    left = [r for (_, kind), r in run.state.pending.items() if kind == "creating" and included(r)]
     for resource in (*left, *reversed(condemned)):
-        leftover = resource.delete and any(r.urn == resource.urn and not r.delete for r in run.state.resources())
+        leftover = resource.delete and resource.urn in living
         if resource.custom and not _is_default(resource) and not leftover:
             reason = "its creation was interrupted" if resource in left else ""
             run.plan(resource, "delete", reason=reason)

@@ -12,26 +12,31 @@ from engine.errors import Interrupted
 from engine.events import StepDone, StepStarted
 from engine.resource import Resource, now
 from engine.run import Run, explain, finished
+from engine.scope import Included
 from engine.values import plain
 
 
 def refresh_all(run: Run) -> None:
     """Read all resources whose providers can tell, side by side. What is gone is dropped; dependents stay, and the
-    next update makes it anew."""
+    next update makes it anew. Before another run, only what differs is told."""
     gone: set[str] = set()
-    wanted = [r for r in run.state.olds if r.custom and not r.delete and run.providers.of(r.type).readable]
-    for resource in run.state.olds:
-        if resource.custom and not resource.is_provider and resource not in wanted:
+    changed: dict[int, Resource] = {}
+    included = Included(run.scope)
+    customs = [r for r in run.state.olds if included(r) and r.custom]
+    wanted = [r for r in customs if not r.delete and run.providers.of(r.type).readable]
+    alone = run.kind == "refresh"
+    for resource in customs if alone else ():
+        if not resource.is_provider and (resource.delete or not run.providers.of(resource.type).readable):
             run.plan(resource, "same", reason="its provider can't tell")
-    threads = [threading.Thread(target=_read, args=(run, r, gone), daemon=True) for r in wanted]
+    threads = [threading.Thread(target=_read, args=(run, r, gone, changed), daemon=True) for r in wanted]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    run.state.olds = [r.without(gone) for r in run.state.olds]
+    run.state.refreshed(changed, gone)
 
 
-def _read(run: Run, resource: Resource, gone: set[str]) -> None:
+def _read(run: Run, resource: Resource, gone: set[str], changed: dict[int, Resource]) -> None:
     try:
         with run.slot():
             run.emit(StepStarted(resource.urn, "refresh"))
@@ -47,13 +52,11 @@ def _read(run: Run, resource: Resource, gone: set[str]) -> None:
     if found is None:
         run.plan(resource, "delete", reason="it is gone")
         gone.add(resource.urn)
-        run.state.drop(resource)
         return
     id_, inputs, outputs = found
     new = finished(resource, id_, outputs, values.keep_secrets(inputs, resource.inputs))
     drift = differences(resource.outputs, new.outputs)
-    run.plan(resource, "refresh" if drift else "same", drift, "what is there differs" if drift else "")
+    if drift or run.kind == "refresh":
+        run.plan(resource, "refresh" if drift else "same", drift, "what is there differs" if drift else "")
     if drift or not values.same(resource.inputs, new.inputs):
-        changed = replace(new, modified=now())
-        with run.lock:
-            run.state.olds = [changed if r is resource else r for r in run.state.olds]
+        changed[id(resource)] = replace(new, modified=now())

@@ -17,6 +17,7 @@ from engine.providers import package_of
 from engine.providers.base import Foreign
 from engine.resource import Resource, now
 from engine.run import Run, StepError, explain
+from engine.scope import Included
 from engine.values import Props
 
 
@@ -33,18 +34,32 @@ class Registrar:
         self._parents_were: dict[str, str] = {}
         self._customs = Customs(run, self._seen)
         self._defaults: dict[str, str] = {}
+        self._included = Included(run.scope)
+        self._left_out: set[str] = set()
+
+    @property
+    def known(self) -> set[str]:
+        """The URNs of all that the state holds or the program has registered."""
+        return {*self._olds, *self._seen}
 
     def resource(self, urn: str) -> Resource | None:
         """A resource that this run has dealt with."""
         return self._known.get(urn)
 
     def register(self, goal: Goal) -> Resource | None:
-        """Bring a resource about. None if that failed or something that it needs had. Raises Interrupted, NotRunnable,
-        EngineError."""
+        """Bring a resource about. None if that failed, something that it needs had, or the run is not about it and
+        there is none. Raises Interrupted, NotRunnable, EngineError."""
         if self._run.stopped:
             raise Interrupted("interrupted")
         new = goal.new
         old = self._identify(goal)
+        if not self._included(new) and not self._customs.condemned(new.urn):
+            return self._left_as_it_is(new, old)
+        if missing := self._left_out & new.needs():
+            raise EngineError(
+                f"{new.urn} depends on {min(missing)}, which is not there yet and which this run is not to make: "
+                f"name it among the targets as well"
+            )
         if not new.custom:
             return self._component(new, old)
         provider = self._run.providers.of(new.type)
@@ -67,6 +82,24 @@ class Registrar:
             return None
         self._known[new.urn] = done
         return done
+
+    def _left_as_it_is(self, new: Resource, old: Resource | None) -> Resource | None:
+        """What becomes of a resource that the run is not about: its state stays, whatever the program says now."""
+        if old is None or old.pending_replacement:
+            self._left_out.add(new.urn)
+            return None
+        self._keep(old)
+        self._run.plan(old, "same")
+        self._known[new.urn] = old
+        return old
+
+    def _keep(self, old: Resource) -> None:
+        # The program may have dropped what it depends on: that comes before it in the state, wherever it went.
+        for urn in old.needs():
+            needed = self._olds.get(urn)
+            if needed and needed is not old and self._state.waits(needed):
+                self._keep(needed)
+        self._state.keep(old)
 
     # -- which resource it is ----------------------------------------------------------------------------------
 
@@ -162,12 +195,12 @@ class Registrar:
         stack = self._known.get(urns.root(self._run.stack, self._run.project.name))
         if stack is None or outputs is None:
             return
-        whole = self._run.healthy
+        whole = self._run.healthy and not self._left_out
         stack.outputs = outputs if whole else {**stack.outputs, **values.known(outputs)}
         if self._run.dry:
             stack.outputs = values.show(outputs)
 
     def set_outputs(self, urn: str, outputs: Props) -> None:
         """Take in what a component or the stack has to show."""
-        if resource := self._known.get(urn):
+        if (resource := self._known.get(urn)) and self._included(resource):
             resource.outputs = outputs

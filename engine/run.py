@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from engine import values
@@ -17,6 +17,7 @@ from engine.project import Project, StackConfig
 from engine.providers import Providers
 from engine.providers.base import Context, Provider
 from engine.resource import Resource
+from engine.scope import Scope
 from engine.state import State
 from engine.values import Props, Value
 
@@ -42,6 +43,7 @@ class Run:
     on_event: Callable[[Event], None]
     parallel: int | None
     dry: bool
+    scope: Scope = field(default_factory=Scope)
 
     def __post_init__(self) -> None:
         self.providers = Providers(self.project.root, dict(self.config.values), self.project.name)

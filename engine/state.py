@@ -27,7 +27,7 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class State:
-    """One stack's state: `olds` is what the run found and has not come to yet, `news` what it has dealt with."""
+    """One stack's state: `olds` is what the run found and has not come to yet; the rest it has dealt with."""
 
     def __init__(self, file: Path, stack: str, project: str, passphrase: Passphrase, salt: str = "") -> None:
         """`salt` is the `encryptionsalt` of the stack file, which rules if there is one.
@@ -44,8 +44,9 @@ class State:
             raise EngineError(message)
         self._old_crypter = Crypter(passphrase, kept)
         self.crypter = self._old_crypter if kept == salt or not salt else Crypter(passphrase, salt)
-        self.olds: list[Resource] = []
-        self.news: list[Resource] = []
+        # By identity, in order: taking one out of thousands must not look at them all.
+        self._olds: dict[int, Resource] = {}
+        self._news: dict[int, Resource] = {}
         self.pending: dict[tuple[str, str], Resource] = {}
         self.renamed: dict[str, str] = {}
 
@@ -64,7 +65,7 @@ class State:
         decrypt = self._old_crypter.decrypt
         try:
             rows = unseal(self._row.get("resources") or [], decrypt)
-            self.olds = [Resource.from_json(row) for row in rows]
+            self._olds = {id(r): r for r in map(Resource.from_json, rows)}
             for op in unseal(self._row.get("pending_operations") or [], decrypt):
                 resource = Resource.from_json(op["resource"])
                 self.pending[resource.urn, op["type"]] = resource
@@ -100,20 +101,48 @@ class State:
         with self._lock:
             if old is not None and old.urn != new.urn:
                 self.renamed[old.urn] = new.urn
-            self.olds = [r for r in self.olds if r is not old]
-            self.news.append(new)
+            self._olds.pop(id(old), None)
+            self._news[id(new)] = new
+            self._version += 1
+
+    def waits(self, resource: Resource) -> bool:
+        """Whether it was found and is not dealt with yet."""
+        return id(resource) in self._olds
+
+    def keep(self, resource: Resource) -> None:
+        """Take over what was found, as it is."""
+        with self._lock:
+            if self._olds.pop(id(resource), None):
+                self._news[id(resource)] = resource
+                self._version += 1
+
+    def refreshed(self, changed: dict[int, Resource], gone: set[str]) -> None:
+        """Take in what was really found: other resources in the places of some (by `id()`), and URNs that are no more.
+        Written with the next save."""
+        with self._lock:
+            found = (
+                changed.get(key, r).without(gone) for key, r in self._olds.items() if r.urn not in gone or r.delete
+            )
+            self._olds = {id(r): r for r in found}
             self._version += 1
 
     def drop(self, resource: Resource) -> None:
         """Forget a resource that is gone. Written with the next save."""
         with self._lock:
-            self.olds = [r for r in self.olds if r is not resource]
-            self.news = [r for r in self.news if r is not resource]
+            self._olds.pop(id(resource), None)
+            self._news.pop(id(resource), None)
             self._version += 1
+
+    @property
+    def olds(self) -> list[Resource]:
+        """What was found and is not dealt with yet, each after what it depends on."""
+        with self._lock:
+            return list(self._olds.values())
 
     def resources(self) -> list[Resource]:
         """All there is, each after what it depends on."""
-        return [*self.news, *(r.renamed(self.renamed) for r in self.olds)]
+        with self._lock:
+            return [*self._news.values(), *(r.renamed(self.renamed) for r in self._olds.values())]
 
     # -- on disk -----------------------------------------------------------------------------------------------
 

@@ -18,10 +18,12 @@ from engine.errors import EngineError, Interrupted, NotRunnable, ProgramError
 from engine.events import Event, Finished, Kind, Result, Started
 from engine.lock import Holder, Locks
 from engine.project import Project, salt_of
+from engine.scope import Included, Scope
 from engine.state import State
 from engine.values import Props, Value
 
 OnEvent = Callable[[Event], None]
+WHOLE = Scope()
 
 
 class Workspace:
@@ -64,33 +66,47 @@ class Stack:
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    def preview(self, on_event: OnEvent, *, parallel: int | None = None) -> Result:
+    def preview(
+        self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE, refresh: bool = False
+    ) -> Result:
         """What `up` would do. Nothing is changed or locked."""
-        return self._run("preview", on_event, parallel, dry=True)
+        return self._run("preview", on_event, parallel, scope, dry=True, refresh=refresh)
 
-    def up(self, on_event: OnEvent, *, parallel: int | None = None) -> Result:
-        """Make what is there what the program says; `parallel` steps at a time."""
+    def up(
+        self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE, refresh: bool = False
+    ) -> Result:
+        """Make what is there what the program says; `parallel` steps at a time. `scope` says of which resources;
+        with `refresh`, what is really there is taken into the state first."""
         if not self._runnable:
             self._refuse_foreign()
-        return self._run("up", on_event, parallel, dry=False)
+        return self._run("up", on_event, parallel, scope, dry=False, refresh=refresh)
 
-    def destroy(self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False) -> Result:
+    def destroy(
+        self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE,
+        refresh: bool = False,
+    ) -> Result:  # fmt: skip
         """Delete all resources, by the state alone: the program is not run. With `dry_run`, only tell."""
         self._check_embedded("destroy")
-        return self._run("destroy", on_event, parallel, dry=dry_run)
+        return self._run("destroy", on_event, parallel, scope, dry=dry_run, refresh=refresh)
 
-    def refresh(self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False) -> Result:
+    def refresh(
+        self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE
+    ) -> Result:
         """Take into the state what is really there. With `dry_run`, only tell."""
         self._check_embedded("refresh")
-        return self._run("refresh", on_event, parallel, dry=dry_run)
+        return self._run("refresh", on_event, parallel, scope, dry=dry_run, refresh=False)
 
-    def _run(self, kind: Kind, on_event: OnEvent, parallel: int | None, *, dry: bool) -> Result:
+    def _run(
+        self, kind: Kind, on_event: OnEvent, parallel: int | None, scope: Scope, *, dry: bool, refresh: bool
+    ) -> Result:
         if dry:
-            return self._locked_run(kind, on_event, parallel, dry=True)
+            return self._locked_run(kind, on_event, parallel, scope, dry=True, refresh=refresh)
         with self._locks().hold():
-            return self._locked_run(kind, on_event, parallel, dry=False)
+            return self._locked_run(kind, on_event, parallel, scope, dry=False, refresh=refresh)
 
-    def _locked_run(self, kind: Kind, on_event: OnEvent, parallel: int | None, *, dry: bool) -> Result:
+    def _locked_run(
+        self, kind: Kind, on_event: OnEvent, parallel: int | None, scope: Scope, *, dry: bool, refresh: bool
+    ) -> Result:
         from engine import program  # noqa: PLC0415 - outputs, export and stacks do without
         from engine.run import Run  # noqa: PLC0415
 
@@ -100,14 +116,14 @@ class Stack:
         config = self._project.config(self._config_file, self._workspace.passphrase)
         run = Run(
             kind=kind, project=self._project, stack=self.name, config=config, state=loaded, on_event=on_event,
-            parallel=parallel, dry=dry,
+            parallel=parallel, dry=dry, scope=scope,
         )  # fmt: skip
         run.emit(Started(kind, self.name, self._project.name))
         problem: EngineError | None = None
         with run.interruptible(), program.importable(self._project):
             try:
                 try:
-                    self._do(run, kind)
+                    self._do(run, kind, refresh=refresh)
                 except EngineError as error:
                     problem = error
                 run.wait_idle()
@@ -115,8 +131,9 @@ class Stack:
                 run.providers.close()
         if not dry:
             if run.healthy and kind != "refresh":
-                # All that was interrupted has been seen to.
-                loaded.pending.clear()
+                # All that was interrupted has been seen to, as far as this run was about it.
+                included = Included(scope)
+                loaded.pending = {key: r for key, r in loaded.pending.items() if not included(r)}
             loaded.save(finished=True)
         result = run.result(_outputs([r.to_json() for r in loaded.resources()]))
         if problem and not run.stopped:
@@ -132,17 +149,20 @@ class Stack:
         self._runnable = self._runnable or (kind == "preview" and result.ok and not result.foreign)
         return result
 
-    def _do(self, run: Value, kind: Kind) -> None:
-        if kind in ("preview", "up"):
-            self._apply(run)
-        elif kind == "destroy":
-            from engine.deletion import delete_all  # noqa: PLC0415
-
-            delete_all(run, list(run.state.olds))
-        else:
+    def _do(self, run: Value, kind: Kind, *, refresh: bool) -> None:
+        known = {r.urn for r in run.state.olds} if kind in ("destroy", "refresh") else ()
+        if known:
+            run.scope.require(known)
+        if refresh or kind == "refresh":
             from engine.refresh import refresh_all  # noqa: PLC0415
 
             refresh_all(run)
+        if kind == "destroy" and run.healthy:
+            from engine.deletion import delete_all  # noqa: PLC0415
+
+            delete_all(run, run.state.olds)
+        elif kind in ("preview", "up") and run.healthy:
+            self._apply(run)
 
     def _apply(self, run: Value) -> None:
         from engine import program  # noqa: PLC0415
@@ -160,14 +180,15 @@ class Stack:
         finally:
             registrar.finish(monitor.outputs)
         if run.healthy:
-            delete_all(run, list(run.state.olds))
+            run.scope.require(registrar.known)
+            delete_all(run, run.state.olds)
 
     def _refuse_foreign(self) -> None:
         """Before the first step of a stack, see that the engine can do them all. Raises NotRunnable."""
         types = self._check_embedded("up")
         # A stack of which something stands has passed this before; what is added later is refused when it registers.
         if all(urns.is_provider(type_) for type_ in types):
-            result = self._run("preview", lambda _event: None, None, dry=True)
+            result = self._run("preview", lambda _event: None, None, WHOLE, dry=True, refresh=False)
             if result.foreign:
                 raise NotRunnable(list(result.foreign), self.name)
             if result.interrupted:
