@@ -3,11 +3,13 @@
 import pulumi
 
 from components.config import load, load_scripts
+from components.edits import refuse_impossible
 from components.platform import make
 from components.slurm.cluster import SlurmCluster, SlurmClusterArgs
 from components.slurm.keys import ClusterKeys
 
 config = load()
+refuse_impossible(config)
 scripts = load_scripts(config)
 keys = ClusterKeys(config.name)
 platform = make(config, keys)

@@ -18,7 +18,6 @@ _UNEDITED = (
     "The stack file says what this cluster was made with: the steps above come from a file that it names, from another "
     "version of this program, or from what was found on the machines."
 )
-_WAY_OUT = "Put the old value back; or, if the cluster may go with all its data: ./hpc destroy {0} && ./hpc up {0}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +48,16 @@ class Effects:
         Raises:
             CliError: which fields, why, and the way out.
         """
-        from cluster.config.consequence import Effect
+        from cluster.config.refusal import refusal
 
-        refused = [change for change in self.changes if change.effect is Effect.REFUSED]
-        if refused:
-            body = [f"  {change.shown}\n    {change.reason}" + _todo(change, self.stack) for change in refused]
-            raise CliError("\n".join([Effect.REFUSED.sentence, *body, _WAY_OUT.format(self.stack)]))
+        if text := refusal(self.changes, self.stack):
+            raise CliError(text)
 
     def lines(self, *, steps: bool) -> list[Line]:
         """The end of a preview: the worst effect in a sentence, then every field, by effect. `steps`: whether there is
         anything to do at all."""
         from cluster.config.consequence import Effect
+        from cluster.config.refusal import WAY_OUT, todo
 
         if not self.changes:
             return [(_UNEDITED, "")] if steps else []
@@ -68,9 +66,9 @@ class Effects:
             rows = [change for change in self.changes if change.effect is effect]
             found += [(f"  {effect.value}", _STYLES.get(effect.value, "bold"))] if rows else []
             for change in rows:
-                found += [(f"    {change.shown}", ""), (f"      {change.reason}{_todo(change, self.stack)}", "dim")]
+                found += [(f"    {change.shown}", ""), (f"      {change.reason}{todo(change, self.stack)}", "dim")]
             if rows and effect is Effect.REFUSED:
-                found.append((f"    {_WAY_OUT.format(self.stack)}", ""))
+                found.append((f"    {WAY_OUT.format(self.stack)}", ""))
         return [(line, style) for text, style in found for line in text.splitlines()]
 
     def document(self) -> dict[str, Any]:
@@ -92,17 +90,11 @@ class Effects:
 def of(stack: str, now: "ClusterConfig", pulumi: str | None) -> Effects | None:
     """What the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack, or one
     that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
-    from cluster.config import ConfigError, parse
     from cluster.config.effects import effects
+    from cluster.config.refusal import made_with
 
-    given = _exported(stack, pulumi)
-    if given is None:
-        return None
-    try:
-        was = parse({"hpc:cluster": given})
-    except ConfigError:
-        return None
-    return Effects(stack=stack, changes=tuple(effects(was, now, stack)))
+    was = made_with(_exported(stack, pulumi))
+    return Effects(stack=stack, changes=tuple(effects(was, now, stack))) if was else None
 
 
 def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything
@@ -118,10 +110,3 @@ def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an outpu
         return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json"])).get("config")
     except CliError:
         return None  # a new stack, or a backend that does not answer: the run itself will say so
-
-
-def _todo(change: "FieldChange", stack: str) -> str:
-    """The command, on a line of its own, where it is another one than the `up` that follows every preview, or than the
-    way out that stands below all that is refused."""
-    plain = (f"./hpc up {stack}", f"./hpc destroy {stack} && ./hpc up {stack}")
-    return "" if change.command in plain else f"\n      to do: {change.command}"

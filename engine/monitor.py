@@ -56,7 +56,9 @@ class Monitor:
 
     def __init__(self, run: Run, registrar: Registrar, stack_outputs: Callable[[str], Props]) -> None:
         """`stack_outputs` gives the outputs of another stack of the same backend."""
-        self._run, self._registrar, self._stack_outputs = run, registrar, stack_outputs
+        self._run, self._registrar, self._outputs_of_another = run, registrar, stack_outputs
+        root = urns.root(run.stack, run.project.name)
+        self._last_outputs = next((r.outputs for r in run.state.resources() if r.urn == root), {})
         self.outputs: Props | None = None
 
     def GetDeploymentInfo(self, _request: Value) -> Value:  # noqa: N802
@@ -91,10 +93,8 @@ class Monitor:
     def _read(self, goal: Goal) -> Value:
         new, run = goal.new, self._run
         if new.type == "pulumi:pulumi:StackReference":
-            outputs = self._stack_outputs(new.id)
-            hidden = [k for k, v in outputs.items() if values.contains_secret(v)]
             new.inputs = {"name": new.id}
-            return finished(new, new.id, {"name": new.id, "outputs": outputs, "secretOutputNames": hidden}, new.inputs)
+            return finished(new, new.id, self._reference(new.id), new.inputs)
         provider = run.providers.of(new.type)
         if not provider.readable:
             run.refuse(new.type)
@@ -104,6 +104,14 @@ class Monitor:
             raise EngineError(f"{new.type} {new.name}: there is none with the id {new.id!r}")
         return finished(new, found[0], found[2], values.keep_secrets(found[1], new.inputs))
 
+    def _reference(self, name: str) -> Props:
+        """What a stack reference is: the outputs of a stack, named as [[ORGANIZATION/]PROJECT/]STACK. The stack's own
+        are those of the last run, none at its first."""
+        own = [self._run.project.name, self._run.stack]
+        outputs = self._last_outputs if [own[0], *name.split("/")][-2:] == own else self._outputs_of_another(name)
+        hidden = sorted(key for key, value in outputs.items() if values.contains_secret(value))
+        return {"name": name, "outputs": outputs, "secretOutputNames": hidden}
+
     def Invoke(self, request: Value) -> Value:  # noqa: N802
         run, args = self._run, plain(values.from_struct(request.args))
         if request.tok == "pulumi:pulumi:getResource":
@@ -112,6 +120,8 @@ class Monitor:
                 raise EngineError(f"getResource: {args['urn']}: this program has no such resource")
             state = {"urn": resource.urn, "id": resource.id, "state": resource.outputs}
             return self._answer(state)
+        if request.tok == "pulumi:pulumi:readStackOutputs":
+            return self._answer(self._reference(args["name"]))
         if request.tok == "command:local:run":
             local = LocalCommand(run.project.root)
             try:

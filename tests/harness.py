@@ -112,6 +112,8 @@ class Recording:
     """Those of every component, and the stack, by URN."""
     shown_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The same without what is marked secret."""
+    was: Mapping[str, Any] = field(default_factory=dict)
+    """The stack's outputs of the run before."""
     logs: list[str] = field(default_factory=list)
     tunnels: list[tuple[Any, int]] = field(default_factory=list)
     """Instance and local port of every tunnel that a real run would have opened."""
@@ -149,7 +151,7 @@ class _Monitor(mocks.MockMonitor):
     """Records requests, gives every resource its true URN, and refuses what the engine would refuse."""
 
     def __init__(self, recording: Recording, *, unknown: bool) -> None:
-        super().__init__(_Mocks(unknown=unknown))
+        super().__init__(_Mocks(recording, unknown=unknown))
         self.recording = recording
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -190,8 +192,8 @@ class _Monitor(mocks.MockMonitor):
 
 
 class _Mocks(mocks.Mocks):
-    def __init__(self, *, unknown: bool) -> None:
-        self.unknown = unknown
+    def __init__(self, recording: Recording, *, unknown: bool) -> None:
+        self.recording, self.unknown = recording, unknown
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         if self.unknown and args.custom:
@@ -200,18 +202,25 @@ class _Mocks(mocks.Mocks):
         return f"{args.name}-id", fake(args.inputs)
 
     def call(self, args: mocks.MockCallArgs) -> Any:
+        if args.token == "pulumi:pulumi:readStackOutputs":
+            return {**args.args, "outputs": dict(self.recording.was), "secretOutputNames": []}
         raise AssertionError(f"the program called {args.token}, which the harness has no answer for")
 
 
 def deploy(
-    program: Callable[[], Any] | Mapping[str, Any] | str, *, preview: bool = False, unknown: bool = False
+    program: Callable[[], Any] | Mapping[str, Any] | str,
+    *,
+    preview: bool = False,
+    unknown: bool = False,
+    was: Mapping[str, Any] | None = None,
 ) -> Recording:
     """Run a program and record it: a function, or the project's own with the settings of a stack.
 
     Settings are given as a stack file has them under `config:`, or by the name of a stack of this repository.
     `preview` is what `pulumi preview` is to the program; `unknown` leaves every output of every resource unknown too.
+    `was` are the stack's outputs of the run before.
     """
-    recording = Recording()
+    recording = Recording(was=was or {})
     name = program if isinstance(program, str) else "test"
     if callable(program):
         config, run = {}, program

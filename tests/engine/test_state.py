@@ -220,6 +220,25 @@ def test_one_stack_reads_the_outputs_of_another(bench):
     assert "nowhere" in bench.preview().failures[0].message
 
 
+def test_a_stack_reads_what_it_exported_last_itself(bench):
+    """As with the CLI: nothing at first, and what the last run exported, not this one."""
+    program = (
+        "import pulumi\nfrom pulumi.runtime import invoke\nname = 'organization/bench/dev'\n"
+        "told = invoke('pulumi:pulumi:readStackOutputs', {'name': name}).value\n"
+        "pulumi.export('hidden', told['secretOutputNames'])\n"
+        "pulumi.export('before', told['outputs'].get('n', 0))\npulumi.export('n', NUMBER)\n"
+        "pulumi.export('s', pulumi.Output.secret('hush'))\n"
+    )
+    bench.program(program.replace("NUMBER", "1"))
+    assert bench.preview().outputs == {"before": 0, "hidden": [], "n": 1, "s": "[secret]"}
+    assert bench.up().outputs == {"before": 0, "hidden": [], "n": 1, "s": "[secret]"}
+    bench.program(program.replace("NUMBER", "2"))
+    assert bench.up().outputs == {"before": 1, "hidden": ["s"], "n": 2, "s": "[secret]"}
+    # A reference is a resource, and may be to the stack itself as well.
+    bench.program("import pulumi\npulumi.export('n', pulumi.StackReference('bench/dev').get_output('n'))\n")
+    assert bench.up().outputs == {"n": 2}
+
+
 def test_outputs_and_exports_do_not_need_the_sdk(bench):
     """It takes a second to import, and these are asked often."""
     bench.up("a")

@@ -1,0 +1,80 @@
+"""What `./hpc up` refuses, the program refuses too: who types `pulumi up` has nobody else to stop it."""
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from tests.harness import deploy
+
+CLUSTER: dict[str, Any] = {
+    "platform": "local",
+    "name": "dev",
+    "nodesets": {"cpu": {"count": 1}},
+    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+    "users": [{"name": "alice", "uid": 2001}],
+}
+RENAMED = {**CLUSTER, "name": "other", "users": [{"name": "alice", "uid": 2002}]}
+GROWN = {**CLUSTER, "nodesets": {"cpu": {"count": 2}}}
+
+
+def settings(cluster: dict[str, Any]) -> dict[str, Any]:
+    return {"hpc:cluster": cluster}
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
+    return said
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    """The outputs of a cluster that is up, as the program itself exports them."""
+    return deploy(settings(CLUSTER)).outputs
+
+
+def test_an_impossible_edit_is_refused_before_anything_is_registered(made: dict[str, Any]) -> None:
+    with pytest.raises(pulumi.RunError) as refused:
+        deploy(settings(RENAMED), was=made)
+    assert str(refused.value).splitlines() == [
+        "`up` refuses this edit: it can't be made on a living cluster.",
+        "  name: dev -> other",
+        "    every host name, Slurm's state and the accounting database carry the name",
+        "  users.alice.uid: 2001 -> 2002",
+        "    the user's files and running jobs belong to the number: put it back",
+        "Put the old value back; or, if the cluster may go with all its data: ./hpc destroy test && ./hpc up test",
+    ]
+
+
+def test_a_preview_warns_and_shows_what_would_be_done(made: dict[str, Any], warned: list[str]) -> None:
+    shown = deploy(settings(RENAMED), was=made, preview=True)
+    assert shown.one("other-controller")
+    (said,) = warned
+    assert said.startswith("`up` refuses this edit, which can't be made on a living cluster: ")
+    assert said.endswith("name: dev -> other; users.alice.uid: 2001 -> 2002")
+
+
+@pytest.mark.parametrize("preview", [False, True])
+def test_other_edits_and_new_stacks_go_on(made: dict[str, Any], warned: list[str], *, preview: bool) -> None:
+    for was in (made, {}, {"login": "dev-login-0"}, {"config": "{}"}, {"config": {"platform": "moon"}}):
+        assert deploy(settings(GROWN), was=was, preview=preview).one("dev-cpu-1")
+    assert warned == []
+
+
+def test_an_engine_that_does_not_tell_stops_nobody(monkeypatch: pytest.MonkeyPatch, warned: list[str]) -> None:
+    def unknown(*_given: object) -> None:
+        raise Exception("invoke of pulumi:pulumi:readStackOutputs failed: unknown stack")
+
+    monkeypatch.setattr("components.edits.invoke", unknown)
+    assert deploy(settings(GROWN)).one("dev-cpu-1")
+    (said,) = warned
+    assert said.startswith("what this stack was made with can't be read, so nobody refuses impossible edits: ")
+    assert said.endswith("readStackOutputs failed: unknown stack")
+
+
+def test_the_question_is_no_resource(made: dict[str, Any]) -> None:
+    """A StackReference would be one, with a copy of all outputs."""
+    types = {one.type for one in deploy(settings(GROWN), was=made).resources}
+    assert not {type_ for type_ in types if type_.startswith("pulumi:pulumi:")}
