@@ -157,6 +157,10 @@ class Stack:
             from engine.refresh import refresh_all  # noqa: PLC0415
 
             refresh_all(run)
+        if kind != "refresh":
+            from engine.interrupted import drop_stale  # noqa: PLC0415
+
+            drop_stale(run)
         if kind == "destroy" and run.healthy:
             from engine.deletion import delete_all  # noqa: PLC0415
 

@@ -72,9 +72,13 @@ class Provider:
         """Its id, inputs and outputs as they really are, or None if it is gone."""
         raise NotImplementedError
 
-    def abandon(self, ctx: Context, inputs: Props) -> None:
-        """Remove what an interrupted `create` may have left, for a resource that nobody wants any more."""
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+        """Remove what an interrupted `create` may have left, for a resource that nobody wants any more. `held` are the
+        ids of its type that the state holds: what has one of these is somebody's, and stays."""
         id_, outputs = self.create(ctx, inputs)
+        if id_ in held:
+            ctx.log("warning", f"its interrupted creation left nothing of its own: {id_} belongs to another")
+            return
         self.delete(ctx, id_, inputs, outputs)
 
 

@@ -31,7 +31,7 @@ class _Command(Provider):
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:  # noqa: ARG002
         self._step(ctx, outputs.get("delete"), outputs, outputs)
 
-    def abandon(self, ctx: Context, inputs: Props) -> None:
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:  # noqa: ARG002 - ids are drawn anew
         self._step(ctx, inputs.get("delete"), inputs, {})
 
     def trivial(self, kind: str, inputs: Props) -> bool:
@@ -136,7 +136,7 @@ class RemoteCopy(Provider):
             self._copy(ctx, news)
         return news
 
-    def abandon(self, ctx: Context, inputs: Props) -> None:
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
         """Files stay where they are: the provider has no delete."""
 
     def _copy(self, ctx: Context, props: Props) -> None:

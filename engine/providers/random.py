@@ -51,7 +51,7 @@ class Random(Provider):
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
         return {**outputs, **news}
 
-    def abandon(self, ctx: Context, inputs: Props) -> None:
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
         """It never was anywhere but here."""
 
 
