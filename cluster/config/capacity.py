@@ -1,14 +1,15 @@
 """How a cloud is asked for a machine: exactly one way, with what that way alone can take."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 from typing_extensions import Self
 
 from cluster.config.findings import Refused
 from cluster.config.section import Section
-from cluster.config.types import CalendarName, Positive, ReservationName, SlurmTime
+from cluster.config.types import CalendarName, PolicyName, Positive, ReservationName, SlurmTime
+from cluster.config.validators import google
 
 WAYS = ("on_demand", "spot", "reservation", "flex", "calendar")
 
@@ -34,6 +35,29 @@ class Spot(Section):
     """Machines close to each other; fewer of them may then be found."""
 
 
+class Reservation(Section):
+    """Machines of a reservation."""
+
+    model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["my-reservation"]})
+
+    name: ReservationName
+    """Its name, or projects/PROJECT/reservations/NAME for one that another project shares."""
+    placement_policy: PolicyName | None = None
+    """The compact placement policy that it was made with, if it was: machines that do not name it are refused. Its
+    name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME."""
+
+    @model_serializer
+    def _as_written(self) -> Any:  # noqa: ANN401 - a name, or a mapping
+        """A name alone stays one, in a stack's outputs too."""
+        if self.placement_policy is None:
+            return self.name
+        return {"name": self.name, "placement_policy": self.placement_policy}
+
+
+def _by_name(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    return {"name": google.reservation(given)} if isinstance(given, str) else given
+
+
 class Flex(Section):
     """Machines of Dynamic Workload Scheduler's flex start: waited for, then held for a time."""
 
@@ -50,9 +74,8 @@ class Capacity(Section):
     """At the list price, for as long as wanted: `{on_demand: {}}`."""
     spot: Spot | None = None
     """At a low price, and taken back at any time: `{spot: {}}`."""
-    reservation: ReservationName | None = Field(default=None, examples=["my-reservation"])
-    """From a reservation: its name, or projects/PROJECT/reservations/NAME for one that another project shares. It
-    brings its own placement."""
+    reservation: Annotated[Reservation | None, BeforeValidator(_by_name)] = None
+    """From a reservation: its name, or `{name: NAME, placement_policy: POLICY}` for one with compact placement."""
     flex: Flex | None = None
     """By Dynamic Workload Scheduler's flex start: `{flex: {max_run: "7-00:00:00"}}`."""
     calendar: CalendarName | None = None
@@ -64,9 +87,16 @@ class Capacity(Section):
         if isinstance(given, Mapping) and "placement" in given:
             raise Refused(
                 "placement within on_demand or spot, e.g. {on_demand: {placement: {max_distance: 2}}}",
-                "remove placement: a reservation brings its own"
+                "remove placement: a reservation brings its own (`placement_policy` names it)"
                 if {"reservation", "calendar"} & given.keys()
                 else "write it one level further down",
+            )
+        if isinstance(given, Mapping) and "placement_policy" in given:
+            raise Refused(
+                "placement_policy within reservation, e.g. {reservation: {name: mine, placement_policy: close}}",
+                "write it there: it is the reservation's own"
+                if "reservation" in given
+                else "remove it: only a reservation has one; `placement` keeps machines close without",
             )
         return given
 

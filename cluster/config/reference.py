@@ -40,7 +40,7 @@ def reference() -> str:
         section = definitions[name]
         required = set(section.get("required", []))
         rows = [
-            _row(path, key, {"description": _of(definitions, field), **field}, required=key in required)
+            _row(path, key, {**_of(definitions, field), **field}, required=key in required)
             for key, field in section["properties"].items()
         ]
         table = "\n".join(["| key | what it is | default | allowed | changing it |", "|---|---|---|---|---|", *rows])
@@ -67,9 +67,10 @@ def _effect(path: str, key: str) -> str:
     return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
 
 
-def _of(definitions: dict[str, Any], field: dict[str, Any]) -> str:
-    """What the section is that a key leads to."""
-    return definitions[field["$ref"].rpartition("/")[2]]["description"] if "$ref" in field else ""
+def _of(definitions: dict[str, Any], field: dict[str, Any]) -> dict[str, Any]:
+    """What the section is that a key leads to, and whether a text may stand for it."""
+    section = definitions[field["$ref"].rpartition("/")[2]] if "$ref" in field else {"description": ""}
+    return {key: section[key] for key in ("description", "type", "examples") if key in section}
 
 
 def _default(field: dict[str, Any]) -> str:
@@ -88,13 +89,14 @@ def _allowed(field: dict[str, Any]) -> str:
         return shown + (f" and {len(field['enum']) - MOST} more" if len(field["enum"]) > MOST else "")
     if "const" in field:
         return f"`{field['const']}`"
-    if "anyOf" in field:
-        return " or ".join(dict.fromkeys(filter(None, map(_allowed, field["anyOf"]))))
     kind = field.get("type")
+    choices = [{**field, "type": one} for one in kind] if isinstance(kind, list) else field.get("anyOf")
+    if choices:
+        return " or ".join(dict.fromkeys(filter(None, map(_allowed, choices))))
     if kind == "array":
         inner = _allowed(field.get("items", {}))
         return f"a list of {inner.replace('a mapping', 'mappings')}" if inner else "a list"
-    if kind == "object" or "$ref" in field:
+    if kind == "object" or ("$ref" in field and kind is None):
         return "a mapping"
     bounds = " ".join(
         f"{sign} {field[word]}" for sign, word in (("≥", "minimum"), ("≤", "maximum")) if field.get(word) is not None

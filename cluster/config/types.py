@@ -74,6 +74,7 @@ DiskTypeName = Annotated[str, AfterValidator(google.disk_type), _schema(enum=lis
 ProjectId = Annotated[str, AfterValidator(google.project_id), _schema(examples=["my-project"])]
 ZoneName = Annotated[str, AfterValidator(google.zone), _schema(examples=["us-central1-a"])]
 ReservationName = Annotated[str, AfterValidator(google.reservation), _schema()]
+PolicyName = Annotated[str, AfterValidator(google.policy), _schema(examples=["my-placement"])]
 CalendarName = Annotated[str, AfterValidator(google.calendar), _schema()]
 ResourceName = Annotated[str, AfterValidator(google.resource), _schema()]
 ExistingImage = Annotated[str, AfterValidator(google.image), _schema()]

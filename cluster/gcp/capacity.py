@@ -82,12 +82,16 @@ class Reserved:
 
     name: str
     """Name, or projects/PROJECT/reservations/NAME where another project shares it."""
+    policy: str | None = None
+    """The compact placement policy that the reservation was made with, which its machines must name too: slurm-gcp
+    sends `reservation.policies` (scripts/resume.py). Name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:
         """`migrates`: whether the machine can move to another host while it runs."""
+        moves = migrates and self.policy is None
         return Scheduling(
             model="STANDARD",
-            on_host_maintenance="MIGRATE" if migrates else "TERMINATE",
+            on_host_maintenance="MIGRATE" if moves else "TERMINATE",
             automatic_restart=True,
             affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
         )
@@ -147,7 +151,7 @@ def of_nodes(capacity: Capacity | None) -> Way:
     if capacity.spot:
         return Spot(max_distance=hops)
     if capacity.reservation:
-        return Reserved(name=capacity.reservation)
+        return Reserved(name=capacity.reservation.name, policy=capacity.reservation.placement_policy)
     if capacity.flex:
         return Flex(seconds=int(minutes(capacity.flex.max_run) * 60))
     if capacity.calendar:

@@ -112,8 +112,10 @@ def _way(section: Nodeset) -> str:
     capacity = section.capacity
     if capacity is None:
         return _words("on_demand")
-    name = capacity.reservation or capacity.calendar
-    return f"{_words(capacity.way)} {name}" if name else _words(capacity.way)
+    if reservation := capacity.reservation:
+        policy = f" (placement policy {reservation.placement_policy})" if reservation.placement_policy else ""
+        return f"{_words(capacity.way)} {reservation.name}{policy}"
+    return f"{_words(capacity.way)} {capacity.calendar}" if capacity.calendar else _words(capacity.way)
 
 
 def _words(way: str) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_gcp import compute
 
+from cluster.config import ClusterConfig
 from cluster.config.machines import Nodeset as Section
 from cluster.gcp.accelerators import ACCELERATORS
-from cluster.gcp.capacity import Flex, OnDemand, Scheduling, Spot, Way, of_nodes
+from cluster.gcp.capacity import Flex, OnDemand, Reserved, Scheduling, Spot, Way, of_nodes
 from cluster.gcp.disks import boot_disk
 from cluster.gcp.names import labels, place
 from cluster.gcp.shielded import secure_boot
@@ -123,8 +124,10 @@ class Nodeset(pulumi.ComponentResource):
             for subnetwork in (self._args.network.system, *gpu)
         ]
 
-    def _placement(self, way: Way) -> pulumi.Output[str] | None:
-        """A policy that keeps the nodes close to each other, where the capacity can be asked for so."""
+    def _placement(self, way: Way) -> pulumi.Input[str] | None:
+        """A policy that keeps the nodes close to each other: the reservation's, or one of the stack's own."""
+        if isinstance(way, Reserved):
+            return policy_path(self._args.config, way.policy) if way.policy else None
         if not isinstance(way, OnDemand | Spot) or way.max_distance is None:
             return None
         # No name, as with the template: one that is in use can't change.
@@ -136,6 +139,12 @@ class Nodeset(pulumi.ComponentResource):
             ),
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
         ).self_link
+
+
+def policy_path(config: ClusterConfig, policy: str) -> str:
+    """A placement policy as a template takes it; one that is only named is in the stack's project and region."""
+    where = place(config)
+    return policy if "/" in policy else f"projects/{where.project}/regions/{where.region}/resourcePolicies/{policy}"
 
 
 def _scheduling(told: Scheduling) -> compute.InstanceTemplateSchedulingArgs:

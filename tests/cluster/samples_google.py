@@ -124,6 +124,8 @@ SAMPLES: list[Sample] = [
     ("nodesets.*.disk.size_gb", at("nodesets", "cpu", "disk", size_gb=300), _REPLACE),
     ("nodesets.*.capacity", at("nodesets", "cpu", capacity={"spot": {}}), _REPLACE),
     ("nodesets.*.capacity", at("nodesets", "cpu", capacity={"on_demand": {}}), _NOTHING),
+    ("nodesets.*.capacity", at("nodesets", "cpu", capacity={"reservation": {"name": "r", "placement_policy": "p"}}),
+     _REPLACE),
     ("nodesets.*.disk.type", at("nodesets", "cpu", "disk", type="pd-ssd"), _NOTHING),
     ("controller.disk.size_gb", at("controller", "disk", size_gb=200), _NOTHING),
     ("login.capacity", at("login", capacity={"on_demand": {}}), _NOTHING),

@@ -5,6 +5,7 @@ import pytest
 from cluster.config import ConfigError, parse
 from tests.cluster.bad import (
     accounting,
+    google_capacity,
     google_local,
     google_machines,
     google_places,
@@ -27,7 +28,7 @@ BAD = {
 
 CLOUD = {
     name: case
-    for area in (google_places, google_storage, google_machines, google_local)
+    for area in (google_places, google_storage, google_capacity, google_machines, google_local)
     for name, case in area.CASES.items()
 }
 

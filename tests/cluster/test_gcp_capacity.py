@@ -1,6 +1,7 @@
 """Ways to ask for machines: each says what Google's API wants of it, and none can say what belongs to another."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -27,6 +28,11 @@ CAPACITIES = {
     "spot, close": ({"spot": {"placement": {"max_distance": 1}}}, Spot(max_distance=1)),
     "reservation": ({"reservation": "my-reservation"}, Reserved(name="my-reservation")),
     "shared reservation": ({"reservation": SHARED}, Reserved(name=SHARED)),
+    "reservation as a mapping": ({"reservation": {"name": "my-reservation"}}, Reserved(name="my-reservation")),
+    "close reservation": (
+        {"reservation": {"name": SHARED, "placement_policy": "tight"}},
+        Reserved(name=SHARED, policy="tight"),
+    ),
     "calendar": ({"calendar": "my-week"}, Calendar(name="my-week")),
 }
 
@@ -41,6 +47,16 @@ def nodes(capacity: dict[str, object] | None) -> object:
 @pytest.mark.parametrize(("given", "way"), CAPACITIES.values(), ids=CAPACITIES)
 def test_the_file_says_one_way(given, way):
     assert nodes(given) == way
+
+
+@pytest.mark.parametrize("given", ["mine", {"name": "mine"}, {"name": "mine", "placement_policy": "tight"}])
+def test_a_reservation_is_told_as_it_was_written_at_its_shortest(given):
+    """A stack's output `config` is compared with the next stack file's: a name alone stays one."""
+    section = {"machine_type": "c2-standard-8", "count": 1, "capacity": {"reservation": given}}
+    before = google(nodesets={"cpu": section})
+    shown = json.loads(before.model_dump_json(exclude_unset=True))["nodesets"]["cpu"]["capacity"]["reservation"]
+    assert shown == (given if "placement_policy" in given else "mine")
+    assert google(nodesets={"cpu": {**section, "capacity": {"reservation": shown}}}) == before
 
 
 @pytest.mark.parametrize(("limit", "seconds"), [("7-00:00:00", 604800), ("12:00:00", 43200), ("90", 5400)])
@@ -64,6 +80,7 @@ TOLD = {
     "close": (OnDemand(max_distance=2), "STANDARD", ("TERMINATE", "TERMINATE"), True, None),
     "spot": (Spot(), "SPOT", ("TERMINATE", "TERMINATE"), False, "STOP"),
     "reservation": (Reserved(name="r"), "STANDARD", ("TERMINATE", "MIGRATE"), True, None),
+    "close reservation": (Reserved(name="r", policy="p"), "STANDARD", ("TERMINATE", "TERMINATE"), True, None),
     "flex": (Flex(seconds=60), "FLEX_START", ("TERMINATE", "TERMINATE"), False, "DELETE"),
     "calendar": (Calendar(name="c"), "RESERVATION_BOUND", ("TERMINATE", "TERMINATE"), True, "DELETE"),
 }
@@ -98,7 +115,7 @@ def test_what_does_not_belong_to_a_way_can_not_be_said():
     assert fields == {
         OnDemand: {"max_distance"},
         Spot: {"max_distance"},
-        Reserved: {"name"},
+        Reserved: {"name", "policy"},
         Flex: {"seconds"},
         Calendar: {"name"},
     }

@@ -4,6 +4,7 @@ import pytest
 
 from cluster.gcp.request import asks, disks, told
 from cluster.roster import machines
+from tests.clouds import google
 from tests.cluster import stacks
 from tests.harness import deploy
 
@@ -41,6 +42,12 @@ def test_the_words_name_figures_and_way():
     assert "12,000 GB of local SSD" in text
     assert "10,500 GiB" in text
     assert "a3mega-controller" in text
+
+
+def test_a_reservations_policy_is_named():
+    section = {"machine_type": "c2-standard-8", "capacity": {"reservation": {"name": "r", "placement_policy": "tight"}}}
+    text = "\n".join(told(google(nodesets={"cpu": section})))
+    assert "nodeset cpu, from reservation r (placement policy tight)" in text
 
 
 def test_every_machine_is_in_it():

@@ -104,6 +104,23 @@ class TestCapacity:
         assert plain.all(POLICY) == []
         assert "resourcePolicies" not in plain.all(TEMPLATE)[0].inputs
 
+    @pytest.mark.parametrize(
+        ("policy", "path"),
+        [
+            ("tight", "projects/my-project/regions/us-central1/resourcePolicies/tight"),
+            ("projects/other-one/regions/us-central1/resourcePolicies/tight",) * 2,
+        ],
+    )
+    def test_a_reservations_own_policy_is_named_and_none_is_made(self, policy: str, path: str):
+        recording = made(
+            nodesets={"gpu": {**A3, "capacity": {"reservation": {"name": "r", "placement_policy": policy}}}}
+        )
+        (one,) = recording.all(TEMPLATE)
+        assert recording.all(POLICY) == []
+        assert one.inputs["resourcePolicies"] == path
+        assert one.inputs["reservationAffinity"]["specificReservation"]["values"] == ["r"]
+        assert "resourcePolicies" not in template(**A3, capacity={"reservation": {"name": "r"}})
+
     def test_controller_and_login_machines_can_be_spot(self):
         recording = made(controller={"capacity": {"spot": {}}})
         told = {one.name: one.inputs["scheduling"] for one in recording.all(INSTANCE)}

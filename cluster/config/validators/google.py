@@ -44,6 +44,12 @@ def reservation(value: str) -> str:
     return _named(value, "reservations", rf"projects/{_PROJECT}/reservations/{_NAME}", "my-reservation")
 
 
+def policy(value: str) -> str:
+    """A placement policy by name, or with its project and region."""
+    pattern = rf"projects/{_PROJECT}/regions/[a-z]+-[a-z]+[0-9]+/resourcePolicies/{_NAME}"
+    return _named(value, "resource-policies", pattern, "my-placement")
+
+
 def calendar(value: str) -> str:
     """A future reservation by name."""
     if not re.fullmatch(_NAME, value):
@@ -117,7 +123,7 @@ def public_network(value: str) -> str:
 
 def _named(value: str, kind: str, pattern: str, example: str) -> str:
     if not re.fullmatch(_NAME, value) and not re.fullmatch(pattern, value):
-        written = pattern.replace(_PROJECT, "PROJECT").replace(_NAME, "NAME")
+        written = pattern.replace(_PROJECT, "PROJECT").replace(_NAME, "NAME").replace("[a-z]+-[a-z]+[0-9]+", "REGION")
         raise Refused(
             f"a name of 1 to 63 of a-z, 0-9 and -, e.g. {example}, or {written}",
             f"copy it from `gcloud compute {kind} list`",

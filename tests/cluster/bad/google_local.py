@@ -3,7 +3,7 @@
 Each case: what is replaced in a small cluster, where it is told, and words of what was given, is allowed, is to do.
 """
 
-from tests.cluster.bad.google_machines import cpu
+from tests.cluster.bad.google_capacity import cpu
 
 LOCAL = {"platform": "local", "gcp:project": None, "gcp:zone": None}
 CASES = {
