@@ -90,21 +90,18 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
     path = config_file.absolute() if config_file else root / f"Pulumi.{stack}.yaml"
     if not config_file and not path.exists() and rehearsals.file(stack).exists():
         path = rehearsals.file(stack)
+    from engine import EngineError, yamlfile
+
     try:
-        text = path.read_text(encoding="utf-8")
+        document = yamlfile.read(path)
     except FileNotFoundError:
         if config_file:
             raise CliError(f"{path}: no such file. Correct --config-file.") from None
         return StackFile(stack=stack, path=path, settings=None)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise CliError(f"{path}: can't be read: {error}.") from None
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        document = yaml.load(text, loader)  # noqa: S506 - a safe loader either way
-    except yaml.YAMLError as error:
-        raise CliError(f"{path}: not valid YAML: {error}") from None
+    except EngineError as error:
+        raise CliError(str(error)) from None
     document = {} if document is None else document
     settings = document.get("config", {}) if isinstance(document, Mapping) else document
     if not isinstance(settings or {}, Mapping):

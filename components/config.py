@@ -16,7 +16,11 @@ def load() -> ClusterConfig:
 
     Raises RunError, which the engine shows without a traceback, with every error of the configuration at once.
     """
-    cluster, google = pulumi.Config("hpc").get_object("cluster"), pulumi.Config("gcp")
+    hpc, google = pulumi.Config("hpc"), pulumi.Config("gcp")
+    try:
+        cluster = hpc.get_object("cluster")
+    except pulumi.ConfigTypeError:
+        cluster = hpc.get("cluster")  # told as what it is; the error would show all of it
     provider = {f"gcp:{key}": value for key in (*KEYS, "region") if (value := google.get(key))}
     try:
         return parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
+from engine import yamlfile
 from engine.crypter import Crypter, Passphrase
 from engine.errors import EngineError
 from engine.values import Value
 
-# libyaml where PyYAML was built with it: ten times as fast.
-_Loader: Value = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SALT = re.compile(r"v1:[A-Za-z0-9+/=]+:v1(:[A-Za-z0-9+/=]+){2}")
 
 
 def read_yaml(file: Path) -> dict[str, Value]:
     """A mapping. Raises EngineError if there is none."""
     try:
-        row = yaml.load(file.read_text(encoding="utf-8"), _Loader) or {}  # noqa: S506 - both loaders are safe
+        row = yamlfile.read(file) or {}
     except FileNotFoundError:
         raise EngineError(f"{file}: no such file") from None
-    except yaml.YAMLError as error:
-        raise EngineError(f"{file}: no valid YAML: {error}") from None
+    except OSError as error:
+        raise EngineError(f"{file}: can't be read: {error.strerror or error}") from None
     if not isinstance(row, dict):
         raise EngineError(f"{file}: expected a mapping, found {type(row).__name__}")
     return row
@@ -53,20 +52,20 @@ class Project:
         if not row.get("name"):
             raise EngineError(f"{root / 'Pulumi.yaml'}: name: missing; a project needs one")
         name, defaults = str(row["name"]), {}
-        for key, declared in (row.get("config") or {}).items():
+        for key, declared in _settings(root / "Pulumi.yaml", row).items():
             full = key if ":" in key else f"{name}:{key}"
             if not isinstance(declared, dict):
                 defaults[full] = declared
             elif (value := declared.get("value", declared.get("default"))) is not None:
                 defaults[full] = value
-        main = root / (row.get("main") or ".")
+        main = root / str(row.get("main") or ".")
         return cls(root, name, main if main.is_file() else main / "__main__.py", defaults)
 
     def config(self, file: Path, passphrase: Passphrase) -> StackConfig:
         """The configuration in a stack file, over the project's defaults. Raises EngineError, WrongPassphrase."""
         row = read_yaml(file) if file.exists() else {}
-        crypter = Crypter(passphrase, row.get("encryptionsalt") or "")
-        given = {key if ":" in key else f"{self.name}:{key}": v for key, v in (row.get("config") or {}).items()}
+        crypter = Crypter(passphrase, _salt(file, row))
+        given = {key if ":" in key else f"{self.name}:{key}": v for key, v in _settings(file, row).items()}
         values: dict[str, str] = {}
         secrets: list[str] = []
         for key, value in {**self.defaults, **given}.items():
@@ -78,12 +77,28 @@ class Project:
 
 def salt_of(file: Path) -> str:
     """The `encryptionsalt` of a stack file, "" if it has none."""
-    return (read_yaml(file).get("encryptionsalt") or "") if file.exists() else ""
+    return _salt(file, read_yaml(file)) if file.exists() else ""
+
+
+def _salt(file: Path, row: dict[str, Value]) -> str:
+    salt = row.get("encryptionsalt") or ""
+    if salt and not (isinstance(salt, str) and _SALT.fullmatch(salt)):
+        raise EngineError(f"{file}: encryptionsalt: damaged: it is v1:SALT:v1:NONCE:TEXT. Take it from a copy.")
+    return salt
+
+
+def _settings(file: Path, row: dict[str, Value]) -> dict[str, Value]:
+    settings = row.get("config") or {}
+    if not isinstance(settings, dict):
+        raise EngineError(f"{file}: config: expected a mapping, found {type(settings).__name__}")
+    return settings
 
 
 def _open(value: Value, crypter: Crypter) -> tuple[Value, bool]:
     """A configured value with its `secure:` parts decrypted, and whether there were any."""
     if isinstance(value, dict) and value.keys() == {"secure"}:
+        if not isinstance(value["secure"], str):
+            raise EngineError(f"secure: expected an encrypted text, found {type(value['secure']).__name__}")
         return crypter.decrypt(value["secure"]), True
     if isinstance(value, dict):
         parts = {k: _open(v, crypter) for k, v in value.items()}

@@ -2,9 +2,11 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from cluster.printable import one_line
 
 ROOT = "hpc:cluster"
 """The stack-configuration key that holds the cluster; every path starts with it."""
@@ -14,6 +16,10 @@ Location = tuple[str | int, ...]
 
 _LONGEST_VALUE = 80
 _LONGEST_LIST = 20
+_LONGEST_PLACE = 160
+_LONGEST_LINE = 900
+_MOST_IN_FULL = 10
+"""Findings that are told in four lines each, which is a screen; of more, the places are told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +36,8 @@ class Finding:
     """What to do about it."""
 
     def __str__(self) -> str:
-        return f"{self.where}\n  given:   {self.given}\n  allowed: {self.allowed}\n  to do:   {self.todo}"
+        place, allowed, todo = short(self.where, _LONGEST_PLACE), short(self.allowed), short(self.todo)
+        return f"{place}\n  given:   {short(self.given)}\n  allowed: {allowed}\n  to do:   {todo}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +59,21 @@ class Broken:
 class ConfigError(Exception):
     """The configuration can't be used; `findings` holds every reason."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[Finding], *, more: int = 0) -> None:
+        """`more`: how many there are besides, of which nobody has written down what they are."""
         self.findings = tuple(findings)
+        self.more = more
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        count = len(self.findings)
+        count = len(self.findings) + self.more
         title = "1 error in the stack configuration" if count == 1 else f"{count} errors in the stack configuration"
-        return "\n\n".join([f"{title}:", *map(str, self.findings)])
+        parts = [f"{title}:", *map(str, self.findings[:_MOST_IN_FULL])]
+        if rest := self.findings[_MOST_IN_FULL:]:
+            places = ", ".join(short(one.where, _LONGEST_PLACE) for one in rest[:_MOST_IN_FULL])
+            left = count - 2 * _MOST_IN_FULL
+            parts.append(f"and also at {places}{f' and {left} more places' if left > 0 else ''}")
+        return "\n\n".join(parts)
 
 
 class Refused(ValueError):  # noqa: N818 - reads as the sentence it raises: "refused: allowed is ..."
@@ -73,22 +87,46 @@ class Refused(ValueError):  # noqa: N818 - reads as the sentence it raises: "ref
 
 def show(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
     """Write a value shortly, on one line."""
-    text = "nothing" if value is None else flow(value)
+    text = "nothing"
+    if value is not None:
+        text = ""
+        for piece in _pieces(value):  # a file's worth of it would only be cut off
+            text += piece
+            if len(text) > _LONGEST_LINE:
+                break
     if "PRIVATE KEY" in text:
         return "a private key (not shown)"
-    text = " ".join(text.split())
+    text = one_line(" ".join(text.split()))
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 
 def flow(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
     """Write a value as YAML does on one line: `{cpu: {count: 2}}`."""
+    return "".join(_pieces(value))
+
+
+def _pieces(value: Any) -> Iterator[str]:  # noqa: ANN401 - anything can stand in a YAML file
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    return str(value) if str(value).strip() else json.dumps(value)
+        for number, (key, one) in enumerate(value.items()):
+            yield f"{', ' if number else '{'}{key}: "
+            yield from _pieces(one)
+        yield "}" if value else "{}"
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield ", " if number else "["
+            yield from _pieces(one)
+        yield "]" if value else "[]"
+    elif isinstance(value, bool) or value is None:
+        yield json.dumps(value)
+    else:
+        yield str(value) if str(value).strip() else json.dumps(value)
+
+
+def short(text: str, longest: int = _LONGEST_LINE) -> str:
+    """A text on one line, without what a terminal would act on, and cut in its middle where it is too long."""
+    text = one_line(text[:longest] + text[-longest:] if len(text) > 2 * longest else text)
+    half = (longest - 5) // 2
+    return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
 
 
 def dotted(location: Iterable[str | int]) -> str:
@@ -107,6 +145,8 @@ def dotted(location: Iterable[str | int]) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant."""
+    if len(name) > _LONGEST_VALUE:
+        return None
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +15,10 @@ from cluster.config.place import place
 from cluster.config.platforms import PLATFORMS, built
 from cluster.config.rules import broken
 from cluster.config.salvage import salvage
+
+_DEEPEST = 50
+_MOST_EXPLAINED = 100
+"""Findings that are worked out; a file with more is no stack file that somebody wrote."""
 
 
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
@@ -29,10 +34,13 @@ def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
     try:
         config = ClusterConfig.model_validate(given)
     except ValidationError as error:
-        findings += [explain(item, item["loc"]) for item in error.errors(include_url=False)]
-        findings += _of_the_rest(given, error)
-        raise ConfigError(findings) from None
-    findings += [one.finding(one.at) for one in broken(config)]
+        wrong = error.errors(include_url=False)
+        findings += [explain(item, item["loc"]) for item in wrong[:_MOST_EXPLAINED]]
+        more = len(wrong) - _MOST_EXPLAINED
+        if more <= 0:
+            findings += _of_the_rest(given, error)
+        raise ConfigError(findings, more=max(more, 0)) from None
+    findings += [one.finding(one.at) for one in islice(broken(config), _MOST_EXPLAINED)]
     if findings:
         raise ConfigError(findings)
     return config
@@ -55,7 +63,7 @@ def _of_the_rest(given: Mapping[str, Any], error: ValidationError) -> list[Findi
 def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
     """Keys of this program's own namespace that it does not read."""
     namespace = ROOT.split(":", 1)[0]
-    unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key != ROOT]
+    unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key != ROOT][:_MOST_EXPLAINED]
     return [
         Finding(
             where=key,
@@ -70,17 +78,24 @@ def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
 def _cluster(stack_config: Mapping[str, Any], findings: list[Finding]) -> Mapping[str, Any]:
     given = stack_config.get(ROOT)
     if isinstance(given, str):
-        with contextlib.suppress(ValueError):  # what is no JSON is told below, as any other text would be
+        # What is no JSON, or nested too deep to be read, is told below, as any other text would be.
+        with contextlib.suppress(ValueError, RecursionError):
             given = json.loads(given)
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and not _too_deep(given):
         return _keys_as_written(given)
     shape = Finding(
         where=ROOT,
-        given=show(given),
+        given=f"more than {_DEEPEST} levels of nesting" if isinstance(given, Mapping) else show(given),
         allowed="the cluster as a mapping, e.g. {platform: local, name: dev, nodesets: ..., partitions: ...}",
         todo="describe the cluster under `config: hpc:cluster:` in Pulumi.<stack>.yaml; Pulumi.dev.yaml is an example",
     )
     raise ConfigError([*findings, shape])
+
+
+def _too_deep(tree: Any, levels: int = _DEEPEST) -> bool:  # noqa: ANN401 - what stands in the file may have any shape
+    """Whether a tree has more levels, as one that holds itself has."""
+    below = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
+    return not levels or any(_too_deep(one, levels - 1) for one in below)
 
 
 def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape

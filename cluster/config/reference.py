@@ -14,8 +14,9 @@ HEAD = """\
 
 `Pulumi.<stack>.yaml` describes one cluster under `hpc:cluster`. Its first line names the schema, so that editors
 complete and check it. What is not said has a default; what is misspelt is refused, with the nearest name, and every
-error of a file is told at once. `Pulumi.dev.yaml` is a complete example,
-`tests/cluster/examples/smallest.yaml` the smallest one.
+error of a file is told at once. A key that is given twice is an error too, and so are tags of YAML such as `!!float`
+that do not fit, more than 50 levels, and more than 100,000 values with aliases counted. `Pulumi.dev.yaml` is a complete
+example, `tests/cluster/examples/smallest.yaml` the smallest one.
 
 On Google Cloud, `gcp:project` and `gcp:zone` stand beside `hpc:cluster`, where the provider reads them too.
 `Pulumi.a3mega.yaml` is an example.

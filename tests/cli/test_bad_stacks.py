@@ -59,3 +59,11 @@ def test_the_program_itself_refuses_it_too(monkeypatch: pytest.MonkeyPatch) -> N
     found = load().gcp
     assert found is not None
     assert found.region == "europe-west4"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 100_000 + "1" + "}" * 100_000, "dev", "{"])
+def test_the_program_refuses_what_is_no_mapping_that_can_be_read(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("pulumi.config.get_config", {"hpc:cluster": text}.get)
+    with pytest.raises(pulumi.RunError, match="the cluster as a mapping") as caught:
+        load()
+    assert len(str(caught.value)) < 1000

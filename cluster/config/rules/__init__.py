@@ -23,12 +23,14 @@ from cluster.config.rules import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cluster.config.cluster import ClusterConfig
     from cluster.config.findings import Broken
 
 
-def broken(config: ClusterConfig) -> list[Broken]:
+def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Every rule that does not hold, in the order of the file."""
     google = (google_place, google_network, google_storage, google_image, google_disks, google_capacity)
     rules = (*google, foreign, network, shared, machines, partitions, users, accounting, settings, scripts)
-    return [found for rule in rules for found in rule.broken(config)]
+    return (found for rule in rules for found in rule.broken(config))

@@ -1,0 +1,253 @@
+"""YAML files that people write: read in bounded time, into values that JSON has too, or refused with line and column.
+
+A file can be damaged, or made to do harm: nested without end, a few lines of aliases that stand for billions of values
+(or for themselves), tags that ask for objects, numbers that are none. Each is an error in words here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import yaml
+
+from engine.errors import EngineError
+from engine.values import Value
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a file. A thousand users with their keys take a tenth of it."""
+DEEPEST = 50
+"""Levels of nesting, of which a cluster has eight."""
+MOST_VALUES = 100_000
+"""Values of a file, aliases counted as what they stand for."""
+_MOST_FAULTS = 10
+_LONGEST = 60
+_LONGEST_PROBLEM = 300
+_LONGEST_NUMBER = 100  # characters; the time to read and write a number is quadratic
+
+# libyaml where PyYAML was built with it: ten times as fast.
+_Loader: Value = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE = "tag:yaml.org,2002:"
+_SCALARS = {f"{_CORE}{name}" for name in ("str", "int", "float", "bool", "null")}
+_TEXTS = {f"{_CORE}{name}" for name in ("str", "value", "merge")}
+# What YAML has no way to write but as an escape (yaml.org/spec/1.1, c-printable).
+_RAW_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class YamlError(EngineError):
+    """A file that is no YAML that is read here; the text says what is wrong in which lines."""
+
+
+@dataclass
+class _Open:
+    """A list or mapping whose end has not come."""
+
+    value: Value
+    anchor: str | None
+    size: int = 1
+    """Values in it so far, itself included."""
+    key: Value = None
+    """Of a mapping: the key whose value comes next, or _NO_KEY where a key comes next."""
+    seen: dict[str, int] = field(default_factory=dict)
+    """Keys so far, as the file and as JSON write them, and their lines."""
+    merged: list[Value] = field(default_factory=list)
+    """What `<<` brings in, under the keys that are given here."""
+
+
+_NO_KEY = object()
+_MERGE = object()
+_BAD_KEY = object()
+
+
+def read(file: Path) -> Value:
+    """What a file holds; None if it is empty. Raises YamlError, and OSError as `open` does."""
+    with file.open("rb") as opened:
+        data = opened.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise YamlError(f"{file}: larger than {LARGEST // 2**20} MiB, which no such file is. Correct the path.")
+    try:
+        return parse(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise YamlError(f"{file}: not text: line {line} is not in UTF-8. Save it as UTF-8.") from None
+    except YamlError as error:
+        raise YamlError(f"{file}: not valid YAML: {error}") from None
+
+
+def parse(text: str) -> Value:
+    """What a text holds. Raises YamlError with every duplicate key and every wrong value at once."""
+    found = _RAW_CONTROL.search(text)
+    if found:
+        line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
+        raise YamlError(f"line {line}, column {column}: the control character {found[0]!a}. Remove it.")
+    if any(line.startswith("%TAG") for line in text.split("\n")):
+        raise YamlError("a line begins with %TAG: own tags are not read here. Remove it.")
+    try:
+        reader = _Reader(text)
+        value = reader.document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        began = f" ({error.context} that begins in line {error.context_mark.line + 1})" if error.context_mark else ""
+        raise YamlError(f"{where}{(error.problem or 'no YAML')[:_LONGEST_PROBLEM]}{began}.") from None
+    except yaml.YAMLError as error:
+        raise YamlError(repr(str(error)[:_LONGEST_PROBLEM])) from None
+    if reader.faults:
+        more = len(reader.faults) - _MOST_FAULTS
+        shown = reader.faults[:_MOST_FAULTS] + ([f"and {more} more"] if more > 0 else [])
+        raise YamlError("\n  ".join(shown if len(shown) == 1 else [f"{len(reader.faults)} errors:", *shown]))
+    return value
+
+
+class _Reader:
+    """Makes values of libyaml's events. The stack of what is open is ours, so that no nesting ends in a crash."""
+
+    def __init__(self, text: str) -> None:
+        self._loader = _Loader(text)
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Value, int]] = {}
+        self._root: Value = None
+        self._values = 0
+        self.faults: list[str] = []
+
+    def document(self) -> Value:
+        documents = 0
+        while self._loader.check_event():
+            event = self._loader.get_event()
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(event)
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(event)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self._begin(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._end(event)
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._refuse(event, "a second document begins. Keep one in a file")
+        return self._root
+
+    def _scalar(self, event: Value) -> None:
+        tag = event.tag
+        if tag in (None, "!"):
+            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+        elif tag not in _SCALARS:
+            self._fault(event, f"the tag {_quoted(tag)} is not read here. Remove it")
+            tag = f"{_CORE}str"
+        if tag.endswith(":merge") and self._open and self._open[-1].key is _NO_KEY:
+            self._add(_MERGE, 1, event, "<<")
+            return
+        value = event.value
+        if tag not in _TEXTS:
+            node = yaml.ScalarNode(tag, value, event.start_mark, event.end_mark)
+            try:
+                if len(value) > _LONGEST_NUMBER:
+                    raise ValueError
+                value = self._loader.yaml_constructors[tag](self._loader, node)
+            except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError):
+                kind = tag.removeprefix(_CORE)
+                self._fault(event, f"{_quoted(value)} can't be read as {kind}. Put it in quotes if it is text")
+        self._anchor(event.anchor, value, 1)
+        self._count(1, event)
+        self._add(value, 1, event, event.value)
+
+    def _alias(self, event: Value) -> None:
+        if any(one.anchor == event.anchor for one in self._open):
+            self._refuse(event, f"*{_plain(event.anchor)} stands within what it stands for. Remove it")
+        if event.anchor not in self._anchors:
+            self._refuse(event, f"*{_plain(event.anchor)} stands for nothing: no &{_plain(event.anchor)} is before it")
+        value, size = self._anchors[event.anchor]
+        self._count(size, event)
+        self._add(value, size, event, "" if isinstance(value, dict | list) else _as_json(value))
+
+    def _begin(self, event: Value) -> None:
+        if len(self._open) >= DEEPEST:
+            self._refuse(event, f"more than {DEEPEST} levels of nesting. Write it flatter")
+        mapping = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!", f"{_CORE}map" if mapping else f"{_CORE}seq"):
+            self._fault(event, f"the tag {_quoted(event.tag)} is not read here. Remove it")
+        self._count(1, event)
+        self._open.append(_Open({} if mapping else [], event.anchor, key=_NO_KEY if mapping else None))
+
+    def _end(self, event: Value) -> None:
+        done = self._open.pop()
+        for below in done.merged:
+            for key, value in below.items():
+                done.value.setdefault(key, value)
+        self._anchor(done.anchor, done.value, done.size)
+        self._add(done.value, done.size, event, "")
+
+    def _add(self, value: Value, size: int, event: Value, written: str) -> None:
+        """Put a value where it belongs: into the list or mapping that is open, or at the top."""
+        if not self._open:
+            self._root = value
+            return
+        within = self._open[-1]
+        within.size += size
+        if isinstance(within.value, list):
+            within.value.append(value)
+        elif within.key is _NO_KEY:
+            within.key = self._key(within, value, event, written)
+        else:
+            key, within.key = within.key, _NO_KEY
+            if key is _MERGE:
+                self._merge(within, value, event)
+            elif key is not _BAD_KEY:
+                within.value[key] = value
+
+    def _key(self, within: _Open, key: Value, event: Value, written: str) -> Value:
+        if key is not _MERGE and not isinstance(key, str | int | float | bool | None):
+            self._fault(event, "a key that is no text. Put it in quotes")
+            return _BAD_KEY
+        line = event.start_mark.line + 1
+        names = {written, "<<" if key is _MERGE else _as_json(key)}
+        first = next((within.seen[name] for name in names if name in within.seen), None)
+        if first is not None:
+            # Whoever wrote both can't know which one counts.
+            self._fault(event, f"the key {_quoted(written)} is given again; it stands in line {first} already")
+            return _BAD_KEY
+        within.seen.update((name, line) for name in names)
+        return key if key is _MERGE else _as_json(key)
+
+    def _merge(self, within: _Open, value: Value, event: Value) -> None:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                within.merged.append(one)
+            else:
+                self._fault(event, "`<<` takes a mapping, or a list of mappings, e.g. <<: *defaults")
+
+    def _anchor(self, name: str | None, value: Value, size: int) -> None:
+        if name is not None:
+            self._anchors[name] = value, size
+
+    def _count(self, more: int, event: Value) -> None:
+        self._values += more
+        if self._values > MOST_VALUES:
+            self._refuse(event, f"more than {MOST_VALUES} values, aliases counted as what they stand for. Shorten it")
+
+    def _fault(self, event: Value, words: str) -> None:
+        mark = event.start_mark
+        self.faults.append(f"line {mark.line + 1}, column {mark.column + 1}: {words}.")
+
+    def _refuse(self, event: Value, words: str) -> NoReturn:
+        """End here: what follows would cost too much, or mean nothing."""
+        self.faults.clear()
+        raise yaml.MarkedYAMLError(None, None, words, event.start_mark)
+
+
+def _as_json(key: Value) -> str:
+    """A key as it is written in JSON, in which a program gets it: 1 and "1" are one."""
+    if key is None:
+        return "null"
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _quoted(text: str) -> str:
+    return repr(_plain(text))
+
+
+def _plain(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,208 @@
+"""Whatever a stack file holds, reading it ends soon, with a cluster or with errors in words that fit a screen."""
+
+import copy
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli import stackfile
+from cli.errors import CliError
+from cluster.config import ClusterConfig
+from cluster.printable import one_line
+from engine.crypter import from_environment
+from engine.errors import EngineError
+from engine.project import Project
+
+ROOT = Path(__file__).parents[2]
+STACKS = {path.name: path.read_text() for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
+SECONDS = 10
+"""What reading may take on a busy machine; a file that hangs takes minutes, or all memory."""
+LINES, CHARACTERS = 60, 20_000
+BILLIONS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in range(12)
+)
+CRAFTED = {
+    "aliases that stand for a billion values": f"{BILLIONS}config: {{hpc:cluster: *a12}}",
+    "merges that stand for a billion values": BILLIONS.replace("[", "[{k: ")
+    .replace(", ", "}, {k: ")
+    .replace("]", "}]"),
+    "an anchor within itself": "config: &a {hpc:cluster: *a}",
+    "a list within itself": "config: {hpc:cluster: &a [*a]}",
+    "lists without end": "config: " + "[" * 200_000,
+    "mappings without end": "config: " + "{a: " * 200_000,
+    "blocks without end": "".join(f"{' ' * n}a:\n" for n in range(1000)),
+    "keys of keys": "? " * 10_000 + "a",
+    "tags without end": "%TAG !a! tag:x\n" * 100_000 + "--- a",
+    "a float that is none": "config: {hpc:cluster: !!float abc}",
+    "an int that is empty": "config: {hpc:cluster: !!int ''}",
+    "a truth that is none": "config: {hpc:cluster: !!bool maybe}",
+    "an object": "config: !!python/object/apply:os.system [true]",
+    "a tag of one's own": "config: !mine {hpc:cluster: {}}",
+    "a set": "config: !!set {hpc:cluster}",
+    "a day that is none": "config: {hpc:cluster: {name: 2024-13-45}}",
+    "a number of a million digits": f"config: {{hpc:cluster: {{count: {'9' * 1_000_000}}}}}",
+    "a hexadecimal number of a million digits": f"config: {{hpc:cluster: {{count: 0x{'f' * 1_000_000}}}}}",
+    "a key of a million characters": f"config:\n  hpc:cluster:\n    ? {'k' * 1_000_000}\n    : 1",
+    "an escape sequence": "config: {hpc:cluster: {name: \x1b[2J}}",
+    "an escape sequence as YAML writes it": r'config: {hpc:cluster: {"\e[2J\r\u2028": "\e]0;x\a\u202e", name: "\r\b"}}',
+    "a key that is a list": "config: {? [a, b] : c}",
+    "a key that is a number": "config: {1: a, 1.5: b, true: c, ~: d}",
+    "no text": "\0\1\2",
+    "half a character": "config: \udcff",
+    "two documents": "--- {}\n--- {}",
+    "a list": "- a",
+    "a list of settings": "config: [a]",
+    "a salt that is a number": "encryptionsalt: 5",
+    "a secret that is a number": "config: {hpc:cluster: {secure: 5}}",
+    "ten thousand wrong keys": "config:\n  hpc:cluster:\n" + "".join(f"    k{n}: 1\n" for n in range(10_000)),
+    "a file of 5 MiB": "# " + "x" * 5 * 2**20,
+}
+
+
+def load(folder: Path, text: str) -> str:
+    """What is said of a file, empty if it describes a cluster; by both readers, the commands' and the engine's."""
+    file = folder / "Pulumi.x.yaml"
+    file.write_text(text, encoding="utf-8", errors="surrogateescape")
+    began = time.perf_counter()
+    try:
+        assert isinstance(stackfile.read(folder, "x").parse(), ClusterConfig)
+        said = ""
+    except CliError as error:
+        said = str(error)
+    try:
+        Project(folder, "hpc", folder, {}).config(file, from_environment)
+    except EngineError as error:
+        assert_words(str(error))
+    assert time.perf_counter() - began < SECONDS
+    assert_words(said)
+    return said
+
+
+def assert_words(said: str) -> None:
+    lines = said.split("\n")
+    assert [one_line(line) for line in lines] == lines
+    assert len(lines) <= LINES
+    assert len(said) <= CHARACTERS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hostile")
+
+
+@pytest.mark.parametrize("crafted", CRAFTED)
+def test_a_crafted_file_is_refused_in_words(folder: Path, crafted: str) -> None:
+    assert load(folder, CRAFTED[crafted])
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_stacks_of_the_project_are_read_as_any_yaml_is(folder: Path, stack: str) -> None:
+    assert load(folder, STACKS[stack]) == ""
+    read = stackfile.read(folder, "x").settings
+    assert as_json(read) == as_json(yaml.safe_load(STACKS[stack])["config"])
+
+
+def as_json(value: Any) -> Any:
+    """As a program gets it: every key is text."""
+    if isinstance(value, dict):
+        return {str(key).lower() if isinstance(key, bool) else str(key): as_json(one) for key, one in value.items()}
+    return [as_json(one) for one in value] if isinstance(value, list) else value
+
+
+def test_a_key_given_again_is_refused_with_both_lines(folder: Path) -> None:
+    text = STACKS["Pulumi.dev.yaml"].replace("    name: dev", "    name: other\n    name: dev")
+    lines = text.splitlines()
+    first = next(number for number, line in enumerate(lines, 1) if "name: other" in line)
+    said = load(folder, text)
+    assert f"line {first + 1}, column 5: the key 'name' is given again; it stands in line {first} already." in said
+    assert "2 errors" in load(folder, "a: 1\na: 2\nb: {c: 1, 'c': 2}")
+
+
+@pytest.mark.parametrize("pair", ["on: 1\n'on': 2", "1: a\n'1': b", "true: a\n'true': b", "~: a\n'null': b"])
+def test_keys_that_a_program_would_get_as_one_are_one(folder: Path, pair: str) -> None:
+    assert "is given again" in load(folder, pair)
+
+
+def test_anchors_and_merges_are_read(folder: Path) -> None:
+    text = "base: &base {count: 2, on: 1}\nconfig: {a: {<<: *base, count: 3}, b: [*base, *base], c: !!str 22.05}"
+    file = folder / "Pulumi.x.yaml"
+    file.write_text(text)
+    base = {"count": 2, "true": 1}
+    assert stackfile.read(folder, "x").settings == {"a": {**base, "count": 3}, "b": [base, base], "c": "22.05"}
+
+
+HOSTILE: list[Any] = [
+    None, True, "", "\x1b[2J", "a\u2028b", "١٢", "x" * 5000, 10**30, -1, 0, 1.5, float("inf"), float("nan"), [], {},
+    [None], {"x": {"y": [1, 2]}}, "-----BEGIN OPENSSH PRIVATE KEY-----", "/etc/ssh", "0.0.0.0/0", "12:00:00", "ÄÖ",
+]  # fmt: skip
+PIECES = [
+    "config:", "hpc:cluster:", "  ", "\n", "- ", "[", "]", "{", "}", ": ", ", ", "&a ", "*a", "<<: ", "!!float ", "!x ",
+    "!!str ", "'", '"', "|\n", "# ", "? ", "\t", "platform: local", "name: dev", "1e400", "0x", "2024-99-99", "\\e",
+    "~", "\u2028", "\ufeff", "%YAML 1.1\n", "---\n", "...\n", "=", "on", "nodesets", "partitions", "1:2:3", ".inf",
+]  # fmt: skip
+QUIET = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+
+
+def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place of a tree below its root."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in items:
+        yield (*at, key)
+        yield from places(value, (*at, key))
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """A stack of the project with some values and keys replaced, removed, or put elsewhere."""
+    tree = copy.deepcopy(yaml.safe_load(STACKS[draw(st.sampled_from(sorted(STACKS)))]))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.sampled_from(list(places(tree))))
+        within = tree
+        for step in at[:-1]:
+            within = within[step]
+        value = draw(st.sampled_from(HOSTILE) | st.text(max_size=20) | st.integers() | st.just(within[at[-1]]))
+        kind = draw(st.sampled_from(["value", "key", "gone", "more"]))
+        if kind == "value" or (kind == "key" and isinstance(within, list)):
+            within[at[-1]] = value
+        elif kind == "gone":
+            del within[at[-1]]
+        elif kind == "key":
+            within[draw(st.text(max_size=10))] = within.pop(at[-1])
+        elif isinstance(within, list):
+            within.append(value)
+        else:
+            within[draw(st.text(max_size=10) | st.integers())] = value
+        if not list(places(tree)):
+            break
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=draw(st.booleans()))
+
+
+@QUIET
+@given(text=mutated())
+def test_a_mutated_stack_is_read_or_refused_in_words(folder: Path, text: str) -> None:
+    load(folder, text)
+
+
+@QUIET
+@given(text=st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join) | st.text(max_size=200))
+def test_any_text_is_refused_in_words(folder: Path, text: str) -> None:
+    load(folder, text.encode("utf-8", "surrogateescape" if text.isascii() else "replace").decode())
+
+
+@QUIET
+@given(stack=st.sampled_from(sorted(STACKS)), data=st.data())
+def test_a_damaged_text_is_read_or_refused_in_words(folder: Path, stack: str, data: st.DataObject) -> None:
+    text = STACKS[stack]
+    for _ in range(data.draw(st.integers(1, 5))):
+        start = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 30))
+        text = text[:start] + data.draw(st.sampled_from(PIECES) | st.text(max_size=5)) + text[start + length :]
+    load(folder, text.encode("utf-8", "replace").decode())
