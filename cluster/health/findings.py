@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cluster.health import daemons, disks, machines, nodes, orders, trust
+from cluster.health import daemons, disks, machines, nodes, orders, queue, trust
 from cluster.health.finding import Finding
 from cluster.health.sight import Sights
 
@@ -16,6 +16,7 @@ CHECKS: tuple[Callable[[Sights], Iterable[Finding]], ...] = (
     nodes.lost,
     machines.not_set_up,
     nodes.drained,
+    queue.held,
     disks.missing,
     disks.full,
     daemons.restarting,

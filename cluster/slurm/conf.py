@@ -84,9 +84,14 @@ def _scheduling(config: ClusterConfig) -> Group:
     return Group(
         title="Scheduling",
         why=f"Memory is given out as cores are, so that one job can't push another out of it. {unit} EnforcePartLimits "
-        "refuses a job that no partition could ever run, instead of letting it wait for ever.",
+        "refuses a job that no partition could ever run, instead of letting it wait for ever. nohold_on_prolog_fail: a "
+        "batch job whose prolog fails is tried on another node, and not held until somebody releases it. bf_continue: "
+        "backfill goes on where it was after it let others have the lock. wait_nodes: a job's script begins when all "
+        "of its nodes are up.",
         settings={
             "SchedulerType": "sched/backfill",
+            # Known to each release from 22.05 to 26.05 (src/slurmctld, src/salloc, src/plugins/sched/backfill).
+            "SchedulerParameters": "bf_continue,nohold_on_prolog_fail,salloc_wait_nodes,sbatch_wait_nodes",
             "SelectType": "select/cons_tres",
             "SelectTypeParameters": "CR_CPU_Memory" if config.slurm.consumable == "cpu" else "CR_Core_Memory",
             "EnforcePartLimits": "ALL",

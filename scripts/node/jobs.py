@@ -11,6 +11,9 @@ ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 }  # fmt: skip
+# Of these, squeue may still name the nodes of their last run (job_state_string of src/common; %T of squeue(1)). A state
+# that is not known here counts as one that holds its nodes.
+WAITING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,13 @@ class Job:
     partitions: tuple[str, ...]
     nodes: tuple[str, ...]
 
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The nodes that it holds now."""
+        return () if self.state in ENDED | WAITING else self.nodes
+
     def __str__(self) -> str:
-        where = f"on {','.join(self.nodes)}, {self.elapsed} of {self.limit}" if self.nodes else "waiting"
+        where = f"on {','.join(self.held)}, {self.elapsed} of {self.limit}" if self.held else "waiting"
         return f"job {self.number} of {self.user} {where}"
 
 
@@ -38,7 +46,7 @@ def everywhere() -> list[Job]:
 def left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
     """Those that hold one of the nodes, or run or wait in one of the partitions. A pure function."""
     return [
-        job for job in jobs if job.state not in ENDED and (set(job.nodes) & nodes or set(job.partitions) & partitions)
+        job for job in jobs if job.state not in ENDED and (set(job.held) & nodes or set(job.partitions) & partitions)
     ]
 
 

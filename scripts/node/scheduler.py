@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import slurmctld
+from jobs import WAITING
 from scontrol import rows
 from system import SetupError, listens, run
 
@@ -39,14 +41,32 @@ def partitions() -> dict[str, dict[str, str]]:
 
 
 def jobs() -> dict[str, Any]:
-    """How many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority."""
+    """How many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority.
+
+    Those that Slurm, or an operator, holds stand once more under `held`, JOBS at most: they come last in the queue.
+    """
     os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
     text = _ask("squeue", "--noheader", "--sort=-t,-p", "--format=%i|%u|%T|%M|%l|%N|%D|%P|%r|%j")
     found = [dict(zip(COLUMNS, line.split("|", len(COLUMNS) - 1))) for line in text.splitlines()]  # noqa: B905 - 3.8
     states: Counter[str] = Counter()
     for row in found:
         states[row["state"]] += tasks(row["id"])
-    return {"states": dict(states), "first": found[:JOBS]}
+        if row["state"] in WAITING:
+            row["nodes"] = ""  # those of its last run, until it runs again
+    return {"states": dict(states), "first": found[:JOBS], "held": [row for row in found if held(row)][:JOBS]}
+
+
+def held(row: dict[str, str]) -> bool:
+    """Whether a waiting job starts only when an operator releases it. A pure function.
+
+    The words are those of job_state_reason_string (JobHeldAdmin, JobHoldMaxRequeue) and of src/slurmctld/job_mgr.c
+    ("launch failed requeued held", "job requeued in held state"), from 22.05 to 26.05. JobHeldUser: its user's wish.
+    """
+    return (
+        row["state"] in WAITING
+        and bool(re.search(r"held|hold", row["reason"], re.IGNORECASE))
+        and (row["reason"] != "JobHeldUser")
+    )
 
 
 def tasks(number: str) -> int:

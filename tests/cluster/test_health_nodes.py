@@ -76,3 +76,23 @@ class TestNodes:
         said = view("n", {"State": raw})
         assert said.down is down
         assert word in (None, said.state)
+
+
+class TestHeldJobs:
+    def test_are_named_with_the_reason_and_how_they_are_released(self):
+        seen = healthy()
+        row = {"id": "17", "user": "alice", "state": "PENDING", "reason": "launch failed requeued held"}
+        facts(seen, "controller")["slurm"]["jobs"]["held"] = [row]
+        found = only(seen)
+        assert (found.id, found.where) == ("jobs-held", ("hc-controller",))
+        assert found.what == (
+            "1 job is held, and it starts only when released: 17 of alice (launch failed requeued held)"
+        )
+        assert found.todo == "./hpc ssh hc controller -- scontrol release 17"
+
+    def test_many_are_counted(self):
+        seen = healthy()
+        rows = [{"id": f"{n}", "user": "bob", "state": "PENDING", "reason": "JobHeldAdmin"} for n in range(7)]
+        facts(seen, "controller")["slurm"]["jobs"]["held"] = rows
+        assert only(seen).what.startswith("7 jobs are held, and they start only when released: 0 of bob (JobHeldAdmin)")
+        assert only(seen).what.endswith(", 2 more")

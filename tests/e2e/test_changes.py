@@ -139,6 +139,9 @@ def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long
     edited.edit(lambda c: c["nodesets"].update(gpu={"machine_type": "local-2c-2gpu"}))
     edited.edit(lambda c: c["partitions"].update(gpu={"nodesets": ["gpu"]}))
     edited.up()
+    again = job(edited, "sleep 900", "--partition=gpu", "--requeue")
+    edited.ssh("controller", f"scontrol requeuehold {again}")
+    eventually(lambda: state(edited, again) == "PENDING", seconds=20, what="the job's return to the queue")
     moving = job(edited, until_drained("edited-gpu-0"), "--partition=gpu", "--gpus=2")
     edited.edit(lambda c: c["nodesets"]["gpu"].update(machine_type="local-2c-8gpu"))
     effects = edited.preview()["effects"]
@@ -146,6 +149,8 @@ def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long
     assert "edited-gpu-0 is made anew" in effects["fields"][0]["reason"]
     edited.up()
     assert state(edited, moving) == "COMPLETED"
+    assert f"{again} of alice (job requeued in held state)" in edited.findings()["jobs-held"]["controller"]
+    edited.ssh("controller", f"scancel {again}")
     assert edited.run("srun", "--partition=gpu", "--gpus=8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES").count(",") == 7
     assert state(edited, long) == "RUNNING"
 

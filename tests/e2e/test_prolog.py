@@ -153,8 +153,18 @@ def test_an_error_page_does_not_become_a_script(mega: Cluster):
 
 def test_a_prolog_that_fails_drains_its_node_and_says_why(mega: Cluster):
     mega.ssh("cpu-1", "touch /run/ailing")
-    mega.run("srun", "-w", "mega-cpu-1", "true", check=False)
+    # Two jobs, each of which takes a whole node: one of them meets the ill one, and goes elsewhere.
+    words = ("--parsable", "--exclusive", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 4")
+    numbers = [mega.run("sbatch", *words) for _ in range(2)]
     eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=10, what="the drain")
+    assert "jobs-held" not in mega.findings()
+    told = ("squeue", "--noheader", "--states=all", f"--jobs={','.join(numbers)}", "--format=%T %N")
+    eventually(lambda: "PENDING" in mega.run(*told), seconds=20, what="the job's return to the queue")
+    # slurmctld lets two minutes pass before it tries again.
+    mega.ssh("controller", f"for job in {' '.join(numbers)}; do scontrol update JobId=$job StartTime=now; done; true")
+    eventually(
+        lambda: mega.run(*told).splitlines() == ["COMPLETED mega-cpu-0"] * 2, seconds=60, what="the end of both jobs"
+    )
     (line,) = [line for line in mega.run("sinfo", "-R").splitlines() if "Prolog error" in line]
     assert line.split()[-1] == "mega-cpu-1"
     log = mega.ssh("cpu-1", "cat /var/log/slurm/prolog.log")

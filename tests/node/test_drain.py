@@ -17,6 +17,8 @@ SQUEUE = (
     "18|bob|0:00|UNLIMITED|PENDING|cpu,gpu|\n"
     "19|bob|5:00|10:00|COMPLETED|gpu|dev-gpu-0\n"
     "20|carol|5:00|10:00|COMPLETING|gpu|dev-gpu-0\n"
+    "21|carol|0:00|10:00|PENDING|cpu|dev-cpu-0\n"
+    "22|carol|0:00|10:00|SPECIAL_EXIT|cpu|dev-cpu-0\n"
     "slurm_load_jobs error: something\n"
 )
 
@@ -66,7 +68,17 @@ class TestJobs:
         assert [job.number for job in jobs.left(found, {"dev-cpu-2"}, set())] == ["17"]
         assert [job.number for job in jobs.left(found, {"dev-gpu-0"}, set())] == ["20"]
         assert [job.number for job in jobs.left(found, set(), {"gpu"})] == ["18", "20"]
+
+    def test_that_are_to_run_again_hold_nothing_of_what_squeue_still_names(self):
+        """They could never start: the node is drained, and it would be waited for until somebody cancels them."""
+        found = jobs.parse(SQUEUE)
         assert jobs.left(found, {"dev-cpu-0"}, set()) == []
+        assert [job.number for job in jobs.left(found, set(), {"cpu"})] == ["17", "18", "21", "22"]
+        assert str(found[4]) == "job 21 of carol waiting"
+
+    @pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "NEW_IN_27_05"])
+    def test_in_any_other_state_hold_their_nodes(self, state):
+        assert jobs.left(jobs.parse(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n"), {"dev-gpu-0"}, set())
 
     def test_are_named_with_user_place_and_time(self):
         running, waiting, *_ = jobs.parse(SQUEUE)

@@ -121,6 +121,23 @@ def test_tasks_of_an_array_are_counted(number: str, count: int):
     assert scheduler.tasks(number) == count
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "held"),
+    [
+        ("PENDING", "launch failed requeued held", True),
+        ("PENDING", "job requeued in held state", True),
+        ("SPECIAL_EXIT", "job requeued in held state", True),
+        ("PENDING", "JobHeldAdmin", True),
+        ("PENDING", "JobHoldMaxRequeue", True),
+        ("PENDING", "JobHeldUser", False),
+        ("PENDING", "Resources", False),
+        ("RUNNING", "None", False),
+    ],
+)
+def test_jobs_that_only_an_operator_lets_start_are_held(state: str, reason: str, held: bool):
+    assert scheduler.held({"state": state, "reason": reason}) is held
+
+
 def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
     fstab = tmp_path / "fstab"
     fstab.write_text(
