@@ -59,7 +59,8 @@ class Qos(Section):
     grp_tres: Limits = Field(default_factory=dict)
     """Resources of all running jobs of this QOS together."""
     preempt: tuple[QosName, ...] = ()
-    """QOS whose jobs may be stopped for jobs of this one."""
+    """QOS whose jobs may be stopped for jobs of this one, and begin again later (PreemptType=preempt/qos,
+    PreemptMode=REQUEUE; `slurm.extra: {PreemptMode: CANCEL}` ends them)."""
     flags: tuple[QosFlag, ...] = ()
     """Behaviour flags of sacctmgr's QOS."""
 

@@ -90,7 +90,7 @@ TABLE: Mapping[str, Consequence | Verdict] = {
         ),
         _LIMIT,
     ),
-    "accounting.qos.*.preempt": nothing("Slurm's database takes it over; jobs of the QOS named may be stopped then"),
+    "accounting.qos.*.preempt": people.preempt,
     "accounting.enforce": reconfigure("holds for jobs that are submitted from then on"),
     "accounting.purge_after_months": nothing("slurmdbd restarts, and slurmctld keeps its records until it is back"),
     "slurm.version": image.slurm,

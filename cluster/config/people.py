@@ -41,6 +41,11 @@ def default_account(config: ClusterConfig, user: User) -> str:
     return user.account or (declared[0].name if len(declared) == 1 else GENERAL)
 
 
+def preempts(config: ClusterConfig) -> bool:
+    """Whether jobs of some QOS stop those of another, which slurmctld must be told of as a whole."""
+    return any(qos.preempt for qos in config.accounting.qos)
+
+
 def unix_groups(config: ClusterConfig) -> tuple[UnixGroup, ...]:
     """Declared groups, then each user's own group where the primary group is no declared one."""
     declared = tuple(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from cluster.catalog.parameters import CONF
 from cluster.config.cluster import ClusterConfig
+from cluster.config.people import preempts
 from cluster.roster import controller_name, has_gpus, nodeset_gpu
 from cluster.slurm import paths
 from cluster.slurm.daemons import identity, logs, places, scripts, timers
@@ -46,6 +47,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _confinement(config),
         _scheduling(config),
         _priority(),
+        _preemption(config),
         _launching(config),
         scripts(config),
         timers(config),
@@ -114,6 +116,17 @@ def _priority() -> Group:
             "PriorityWeightQOS": 5000,
             "PriorityWeightAge": 1000,
         },
+    )
+
+
+def _preemption(config: ClusterConfig) -> Group:
+    """Without PreemptType, what a QOS may preempt stands in the database and means nothing."""
+    some = preempts(config)
+    return Group(
+        title="Preemption",
+        why="By QOS, where Slurm's database says that one preempts another. A batch job that has to give way begins "
+        "again later, unless it was submitted with --no-requeue; jobs of srun and salloc end.",
+        settings={"PreemptType": "preempt/qos" if some else None, "PreemptMode": "REQUEUE" if some else None},
     )
 
 

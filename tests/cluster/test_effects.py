@@ -95,6 +95,13 @@ def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[
         assert need is changes.Need.RESTART
 
 
+def test_only_the_first_qos_that_preempts_restarts_slurmctld():
+    first = edited(at("accounting", "qos", "urgent", preempt=["idle"]))
+    second = edited(lambda c: c["accounting"]["qos"].append({"name": "now", "preempt": ["urgent"]}), first)
+    for before, after, effect in ((LAB, first, Effect.RESTART), (first, second, Effect.NOTHING)):
+        assert worst(effects(config(before), config(after), "lab")) is effect
+
+
 def test_parameters_that_follow_a_reconfigure_are_the_machines():
     assert RECONFIGURED == changes.FOLLOWS_RECONFIGURE
 

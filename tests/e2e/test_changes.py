@@ -73,10 +73,10 @@ def test_a_limit_is_previewed_line_by_line(edited: Cluster):
         ),
         (
             lambda c: (
-                c["accounting"].update(qos=[{"name": "urgent", "priority": 100}]),
+                c["accounting"].update(qos=[{"name": "urgent", "priority": 100, "preempt": ["normal"]}]),
                 c["users"][0].update(qos=["normal", "urgent"]),
             ),
-            "nothing",
+            "restart",
             "runuser -u alice -- srun --qos=urgent --chdir=/ sh -c 'echo $SLURM_JOB_QOS'",
             "urgent",
         ),
@@ -94,6 +94,15 @@ def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, o
     edited.edit(edit)
     assert edited.preview()["effects"]["worst"] == effect
     up_and_right(edited, long, look, found)
+
+
+def test_a_job_of_a_qos_that_preempts_another_takes_its_nodes(edited: Cluster, long: str):
+    way = job(edited, "sleep 900", "--nodelist=edited-cpu-1", "--exclusive")
+    words = ("--qos=urgent", "--nodelist=edited-cpu-1", "--exclusive", "--immediate=60", "--chdir=/tmp")
+    assert edited.run("srun", *words, "hostname", user="alice") == "edited-cpu-1"
+    assert state(edited, way) in {"PENDING", "COMPLETING"}, "it begins again later"
+    assert state(edited, long) == "RUNNING"
+    edited.ssh("controller", f"scancel {way}")
 
 
 def test_a_node_that_leaves_is_drained_and_its_job_finishes(edited: Cluster, long: str):

@@ -47,6 +47,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
                 allowed="accounts that lead up to root",
                 todo=f"break the circle {' -> '.join(circle)}: leave out one `parent`",
             )
+    yield from _preemption(config)
     names = [people.NORMAL, *(one.name for one in given.qos)]
     for position, qos in enumerate(given.qos):
         at = ("accounting", "qos", position)
@@ -58,6 +59,20 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
                 given=listing(qos.preempt),
                 allowed="QOS that preempt no QOS which preempts them",
                 todo=f"break the circle {' -> '.join(circle)}",
+            )
+
+
+def _preemption(config: ClusterConfig) -> Iterator[Broken]:
+    """slurmctld does not start with preempt/qos and PreemptMode=OFF, and another PreemptType forgets what QOS say."""
+    fits = {"preempttype": ("preempt/qos",), "preemptmode": ("CANCEL", "REQUEUE", "SUSPEND,GANG")}
+    for name, value in config.slurm.extra.items():
+        allowed = fits.get(name.lower())
+        if allowed and people.preempts(config) and str(value).lower() not in {one.lower() for one in allowed}:
+            yield Broken(
+                at=("slurm", "extra", name),
+                given=str(value),
+                allowed=f"{' or '.join(allowed)}, since a QOS of this cluster preempts others",
+                todo="remove it, or take `preempt` out of accounting.qos",
             )
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.config.consequence import Consequence, Effect, nothing, refused
+from cluster.config import people
+from cluster.config.consequence import Consequence, Effect, nothing, refused, restart
 from cluster.config.verdicts.verdict import among
 
 if TYPE_CHECKING:
     from cluster.config.edits import Edit
+
+
+_PREEMPTION = restart(
+    "slurmctld restarts as the first QOS preempts another, or the last one no longer does; jobs of a QOS that is "
+    "preempted may be stopped from then on"
+)
 
 
 @among(Effect.NOTHING)
@@ -53,9 +60,19 @@ def account(edit: Edit) -> Consequence:
     )
 
 
-@among(Effect.NOTHING)
+@among(Effect.NOTHING, Effect.RESTART)
+def preempt(edit: Edit) -> Consequence:
+    """What a QOS may preempt."""
+    if people.preempts(edit.before) != people.preempts(edit.after):
+        return _PREEMPTION
+    return nothing("Slurm's database takes it over; jobs of the QOS named may be stopped then")
+
+
+@among(Effect.NOTHING, Effect.RESTART)
 def qos(edit: Edit) -> Consequence:
     """A QOS that came or went."""
+    if people.preempts(edit.before) != people.preempts(edit.after):
+        return _PREEMPTION
     if edit.old is None:
         return nothing("known to the database from then on")
     return nothing(

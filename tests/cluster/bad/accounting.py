@@ -3,7 +3,7 @@
 Each case: what is replaced in a small cluster, where it is told, and words of what was given, is allowed, is to do.
 """
 
-from tests.cluster.bad.change import accounting
+from tests.cluster.bad.change import accounting, extra
 
 CASES = {
     "a limit on GPUs that no node has": (
@@ -40,6 +40,13 @@ CASES = {
         "normal, q",
         "preempt no QOS which preempts them",
         "p -> q -> p",
+    ),
+    "preemption by QOS that is switched off again": (
+        extra(PreemptMode="OFF") | accounting(qos=[{"name": "q", "preempt": ["normal"]}]),
+        "slurm.extra.PreemptMode",
+        "OFF",
+        "REQUEUE",
+        "take `preempt` out",
     ),
     "an account twice": (
         accounting(accounts=[{"name": "a"}, {"name": "a"}]),
