@@ -47,7 +47,10 @@ def jobs() -> dict[str, Any]:
     """
     os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
     text = _ask("squeue", "--noheader", "--sort=-t,-p", "--format=%i|%u|%T|%M|%l|%N|%D|%P|%r|%j")
-    found = [dict(zip(COLUMNS, line.split("|", len(COLUMNS) - 1))) for line in text.splitlines()]  # noqa: B905 - 3.8
+    found: list[dict[str, str]] = [
+        dict(zip(COLUMNS, line.split("|", len(COLUMNS) - 1)))  # noqa: B905 - 3.8
+        for line in text.splitlines()
+    ]
     states: Counter[str] = Counter()
     for row in found:
         states[row["state"]] += tasks(row["id"])
