@@ -27,6 +27,8 @@ def update(
     """Run `pulumi KIND` for a stack, which is made first if it is new; the CLI's exit code. A preview ends with what
     the edit does to running jobs, if that is known."""
     config = ["--config-file", str(config_file.absolute())] if config_file else []
+    if home.on_files() and kind != "preview":
+        project.workspace().stack(file.stack, file.path).hand_over()
     if kind in ("preview", "up"):
         _ensure_stack(pulumi, file.stack, config)
     command = [pulumi, kind, "--stack", file.stack, *config]

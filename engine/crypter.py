@@ -51,6 +51,10 @@ class Crypter:
         self._lock = Lock()
         self._ciphertexts: dict[str, str] = {}
 
+    def unlock(self) -> None:
+        """Make the key, and a salt where there is none. Raises WrongPassphrase if the passphrase does not fit."""
+        self._unlock()
+
     @property
     def salt(self) -> str:
         """The salt, as it is kept in the state and the stack file."""

@@ -42,6 +42,7 @@ class State:
         if kind != "passphrase":
             message = f"{file}: its secrets are kept by {kind}; the embedded engine knows passphrases only: use the CLI"
             raise EngineError(message)
+        self._kept, self._given = kept, salt
         self._old_crypter = Crypter(passphrase, kept)
         self.crypter = self._old_crypter if kept == salt or not salt else Crypter(passphrase, salt)
         # By identity, in order: taking one out of thousands must not look at them all.
@@ -59,6 +60,24 @@ class State:
             return {}
         except _UNREADABLE as error:
             raise StateDamaged(file, f"{type(error).__name__}: {error}", newest_backup(file)) from None
+
+    @property
+    def salted(self) -> bool:
+        """Whether there is a salt already, which the passphrase has to fit."""
+        return bool(self._kept or self._given)
+
+    def unlock(self) -> None:
+        """See that what is to be written can be read again: by the salt of the state, and by that of the stack file.
+        Raises WrongPassphrase, which names the file."""
+        try:
+            if self._kept:
+                self._old_crypter.unlock()
+        except WrongPassphrase as error:
+            raise WrongPassphrase(f"{self.file}: {error}") from None
+        try:
+            self.crypter.unlock()
+        except WrongPassphrase as error:
+            raise WrongPassphrase(f"encryptionsalt of the stack file: {error}") from None
 
     def load(self) -> None:
         """Decrypt what the file holds. Raises WrongPassphrase, which names the file, and StateDamaged."""

@@ -112,6 +112,8 @@ class Stack:
 
         began = int(time.time())
         loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase, salt_of(self._config_file))
+        if not dry:
+            loaded.unlock()
         loaded.load()
         config = self._project.config(self._config_file, self._workspace.passphrase)
         run = Run(
@@ -211,6 +213,17 @@ class Stack:
         return types
 
     # -- state -------------------------------------------------------------------------------------------------
+
+    def hand_over(self) -> None:
+        """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
+        and take away what a run of ours that is dead left behind. Raises StackLocked, WrongPassphrase, StateDamaged."""
+        salt = salt_of(self._config_file)
+        loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase, salt)
+        if loaded.salted:
+            loaded.unlock()
+        if self._locks().holders():
+            with self._locks().hold():
+                pass
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
         """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no

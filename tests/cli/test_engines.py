@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from cli import engines, project, stackfile
 from cli.errors import CliError
 from cli.options import EngineName
+from engine.crypter import Crypter
 from tests.cli.conftest import Hpc
 
 Tool = Callable[[str, str], Path]
@@ -131,6 +133,33 @@ class TestCli:
             "stack init dev --no-select --secrets-provider passphrase --non-interactive",
             "up --stack dev --parallel 8 --yes",
         ]
+
+    @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
+    def test_is_not_run_with_a_passphrase_that_does_not_fit(
+        self, hpc: Hpc, log: Path, root: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        salt = Crypter(lambda: "another").salt
+        (root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {salt}\n" + (root / "Pulumi.dev.yaml").read_text())
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        ended = hpc(kind, "dev", "--engine", "pulumi", *(["--yes"] if kind == "destroy" else []))
+        assert ended.code == 1
+        assert "the passphrase does not fit" in ended.err
+        assert "the variable PULUMI_CONFIG_PASSPHRASE. Nothing was changed" in ended.err
+        assert not log.exists()
+
+    def test_does_not_find_the_lock_of_a_dead_run_of_ours(
+        self, hpc: Hpc, log: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        file = state(root, "gcp:compute/network:Network")
+        (root / "Pulumi.x.yaml").write_text((root / "Pulumi.dev.yaml").read_text())
+        lock = file.parents[2] / "locks/organization/hpc/x/left.json"
+        lock.parent.mkdir(parents=True)
+        row = {"pid": 2**22 + 1, "username": "u", "hostname": socket.gethostname(), "timestamp": "2026-01-01T00:00:00Z"}
+        lock.write_text(json.dumps(row))
+        hpc("refresh", "x", "--engine", "pulumi")
+        assert not lock.exists()
+        assert log.read_text().splitlines()[-1].startswith("refresh --stack x")
 
     def test_is_not_told_yes_for_what_is_protected(self, hpc: Hpc, log: Path, root: Path) -> None:
         with (root / "Pulumi.dev.yaml").open("a") as file:

@@ -89,6 +89,38 @@ def test_a_wrong_passphrase_changes_nothing(bench):
     assert bench.stack().file.read_bytes() == before
 
 
+@pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
+@pytest.mark.parametrize("whose", ["state", "stack file"])
+def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_to_be_decrypted(bench, kind, whose):
+    """The first secret may come with the outputs of a step, when the thing is there already."""
+    bench.program(
+        "import pulumi, pulumi_random\n"
+        "from pulumi_command import local\n"
+        f"made = local.Command('a', create='touch {bench.living}/made', delete='rm {bench.living}/made')\n"
+        "pulumi.export('pw', pulumi_random.RandomPassword('pw', length=20).result)\n"
+    )
+    if whose == "state":
+        # Nothing but its salt is left of it.
+        bench.up()
+        bench.run("destroy")
+        bench.passphrase = "wrong"
+    else:
+        foreign = crypter.Crypter(lambda: "of another stack", "")
+        foreign.unlock()
+        (bench.root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {foreign.salt}\n")
+    before = bench.stack().file.read_bytes() if bench.stack().file.exists() else None
+    with pytest.raises(WrongPassphrase, match="encryptionsalt" if whose == "stack file" else r"dev\.json"):
+        bench.run(kind)
+    with pytest.raises(WrongPassphrase):
+        bench.stack().hand_over()
+    assert bench.alive() == {}
+    assert (bench.stack().file.read_bytes() if bench.stack().file.exists() else None) == before
+    bench.passphrase = "correct horse"
+    (bench.root / "Pulumi.dev.yaml").unlink(missing_ok=True)
+    bench.stack().hand_over()
+    assert bench.up().ok
+
+
 def test_the_salt_of_the_stack_file_rules_and_configured_secrets_are_read_with_it(bench):
     """As after `pulumi config set --secret`, which writes both."""
     box = crypter.Crypter(lambda: bench.passphrase)
