@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine import crypter, state
+from engine import crypter
 from engine import urn as urns
 from engine.crypter import Passphrase
 from engine.errors import EngineError, Interrupted, NotRunnable, ProgramError
 from engine.events import Event, Finished, Kind, Result, Started
-from engine.lock import Holder, Locks
+from engine.kept import Kept, outputs_in, state_file
 from engine.project import Project, salt_of
 from engine.scope import Included, Scope
 from engine.state import State
@@ -52,19 +50,17 @@ class Workspace:
 
     def file(self, project: str, stack: str) -> Path:
         """The state file of a stack."""
-        return self.folder / "stacks" / project / f"{stack}.json"
+        return state_file(self.folder, project, stack)
 
 
-class Stack:
+class Stack(Kept):
     """One stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed; all else that
     can go wrong is raised: StackLocked, WrongPassphrase, StateDamaged, NotRunnable, ProgramError, EngineError."""
 
     def __init__(self, workspace: Workspace, name: str, config_file: Path) -> None:
-        self.name, self._workspace, self._project, self._config_file = name, workspace, workspace.project, config_file
-        self.file = workspace.file(self._project.name, name)
+        super().__init__(workspace.project, name, config_file, workspace.folder, workspace.passphrase)
+        self._workspace = workspace
         self._runnable = False
-
-    # -- runs --------------------------------------------------------------------------------------------------
 
     def preview(
         self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE, refresh: bool = False
@@ -111,11 +107,11 @@ class Stack:
         from engine.run import Run  # noqa: PLC0415
 
         began = int(time.time())
-        loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase, salt_of(self._config_file))
+        loaded = State(self.file, self.name, self._project.name, self._passphrase, salt_of(self._config_file))
         if not dry:
             loaded.unlock()
         loaded.load()
-        config = self._project.config(self._config_file, self._workspace.passphrase)
+        config = self._project.config(self._config_file, self._passphrase)
         run = Run(
             kind=kind, project=self._project, stack=self.name, config=config, state=loaded, on_event=on_event,
             parallel=parallel, dry=dry, scope=scope,
@@ -137,13 +133,13 @@ class Stack:
                 included = Included(scope)
                 loaded.pending = {key: r for key, r in loaded.pending.items() if not included(r)}
             loaded.save(finished=True)
-        result = run.result(_outputs([r.to_json() for r in loaded.resources()]))
+        result = run.result(outputs_in([r.to_json() for r in loaded.resources()]))
         if problem and not run.stopped:
             result = replace(result, ok=False, summary=f"{result.summary}; {problem}")
         run.emit(Finished(result))
         if not dry:
-            self._workspace.folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
-            loaded.archive(self._workspace.folder, _history(result, began))
+            self._folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
+            loaded.archive(self._folder, _history(result, began))
         if problem and not run.stopped:
             if isinstance(problem, ProgramError):
                 problem.result = result
@@ -212,96 +208,15 @@ class Stack:
             raise NotRunnable(foreign, self.name, kind)
         return types
 
-    # -- state -------------------------------------------------------------------------------------------------
-
-    def hand_over(self) -> None:
-        """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
-        and take away what a run of ours that is dead left behind. Raises StackLocked, WrongPassphrase, StateDamaged."""
-        salt = salt_of(self._config_file)
-        loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase, salt)
-        if loaded.salted:
-            loaded.unlock()
-        if self._locks().holders():
-            with self._locks().hold():
-                pass
-
-    def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
-        """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no
-        such stack, WrongPassphrase, StateDamaged."""
-        row = self._existing()
-        if not show_secrets:
-            return _outputs(row.get("resources") or [])
-        loaded = State(self.file, self.name, self._project.name, self._workspace.passphrase)
-        return _outputs(row.get("resources") or [], loaded.crypter.decrypt)
-
-    def export_state(self) -> dict[str, Value]:
-        """The state, as `pulumi stack export` shows it; secrets stay encrypted."""
-        return {"version": 3, "deployment": self._existing()}
-
-    def import_state(self, document: dict[str, Value]) -> None:
-        """Put a state in place of the stack's, as `pulumi stack import` does: an export or, other than there, a copy
-        of a state file. One in its place that can't be read is set aside. Raises EngineError."""
-        document = document if isinstance(document, dict) else {}
-        copied = document.get("checkpoint")
-        deployment = copied.get("latest") if isinstance(copied, dict) else document.get("deployment")
-        if not isinstance(deployment, dict) or document.get("version") != 3:
-            raise EngineError("import: no deployment of version 3, as `pulumi stack export` writes it")
-        prefix = f"urn:pulumi:{self.name}::{self._project.name}::"
-        rows = deployment.get("resources") or []
-        if not isinstance(rows, list) or not all(isinstance(r, dict) and r.get("urn") and r.get("type") for r in rows):
-            raise EngineError("import: `resources` is no list of resources, each with its urn and type")
-        strangers = [r["urn"] for r in rows if not r["urn"].startswith(prefix)]
-        if strangers:
-            raise EngineError(f"import: {strangers[0]} is not of stack {self.name} of project {self._project.name}")
-        # An export may be of long ago; what a copy of ours says was under way is for the next run to see to.
-        kept = {k: v for k, v in deployment.items() if copied or k != "pending_operations"}
-        with self._locks().hold():
-            state.set_aside(self.file)
-            state.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
-
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLocked."""
-        with self._locks().hold():
-            yield
-
-    def forget(self) -> None:
-        """Remove all that is kept of a stack that has no resources: state, copies, history. Raises EngineError,
-        StackLocked."""
-        with self._locks().hold():
-            if self.file.exists() and State.read(self.file).get("resources"):
-                raise EngineError(f"stack {self.name} still has resources: destroy it first")
-            for file in (self.file, self.file.with_name(self.file.name + ".bak")):
-                file.unlink(missing_ok=True)
-            for kept in ("history", "backups"):
-                shutil.rmtree(self._workspace.folder / kept / self._project.name / self.name, ignore_errors=True)
-
-    def unlock(self) -> list[Holder]:
-        """Remove the stack's locks, whoever holds them; who that was."""
-        return self._locks().break_all()
-
-    def _existing(self) -> dict[str, Value]:
-        if not self.file.exists():
-            raise EngineError(f"there is no stack {self.name}: {self.file} does not exist. `up` makes it")
-        return State.read(self.file)
-
-    def _locks(self) -> Locks:
-        return Locks(self._workspace.folder / "locks" / "organization" / self._project.name / self.name, self.name)
-
     def _outputs_of(self, reference: str) -> Props:
         """The outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
         *_, project, stack = (self._project.name, *reference.split("/"))
         file = self._workspace.file(project, stack)
         if not file.exists():
             raise EngineError(f"stack reference {reference!r}: {file} does not exist: is that stack up?")
-        other = State(file, stack, project, self._workspace.passphrase)
+        other = State(file, stack, project, self._passphrase)
         other.load()
         return next((r.outputs for r in other.olds if r.type == urns.STACK_TYPE), {})
-
-
-def _outputs(rows: list[dict[str, Value]], decrypt: Callable[[str], str] | None = None) -> dict[str, Value]:
-    outputs = next((r.get("outputs") or {} for r in rows if r.get("type") == urns.STACK_TYPE), {})
-    return state.reveal(outputs, decrypt)
 
 
 def _history(result: Result, began: int) -> dict[str, Value]:
