@@ -50,7 +50,8 @@ def keys(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
             there = found.get(user["name"])
             if there is not None and there != digest(user["keys"]):
                 text = f"user {user['name']}: authorized_keys"
-                yield _of(one, "keys-changed", text, f"{len(user['keys'])} of the stack's", "others")
+                what = there if " " in there else "others"  # no hash: what kept them from being read
+                yield _of(one, "keys-changed", text, f"{len(user['keys'])} of the stack's", what)
 
 
 def digest(lines: list[str]) -> str:

@@ -49,7 +49,7 @@ import rxdm
 import slurmctld
 import state
 import users
-from system import SetupError, run, say, service, write
+from system import SetupError, printable, run, say, service, write
 
 NODE = Path("/etc/hpc/node.json")
 
@@ -68,7 +68,7 @@ def configure(payload: dict[str, Any]) -> None:
     mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
     if controls:
         exports.share(payload.get("exports"))
-    users.converge(payload["users"], payload["groups"], homes=controls or "/home" not in shared)
+    users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
     admit(users="login" in roles)
     munge.start()
     mpi.link_pmix()
@@ -110,7 +110,8 @@ def boot() -> None:
         munge.start()
         mpi.link_pmix()
         orders = board.orders()
-        users.converge(orders["users"], orders["groups"], homes="/home" not in {m["target"] for m in node["mounts"]})
+        shared = {mount["target"] for mount in node["mounts"]}
+        users.converge(orders["users"], orders["groups"], with_homes="/home" not in shared)
         slurmctld.disable()
         compute.start(node["conf_server"], orders["slurmd"], at_boot=False)
     except SetupError as error:
@@ -189,7 +190,7 @@ def main(arguments: list[str]) -> int:
             else:
                 PHASES[phase](json.load(sys.stdin))
     except SetupError as error:
-        sys.stderr.write(f"{phase}: {error}\n")
+        sys.stderr.write(printable(f"{phase}: {error}\n"))
         return 1
     return 0
 

@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import trusted
 from system import folder, wait, write
 
 BOARD = Path("/opt/apps/adm/hpc")
@@ -24,6 +25,7 @@ HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 
 def publish(orders: dict[str, Any], client: dict[str, str]) -> bool:
     """Put up new orders and client files; True when they differ from what was there."""
+    trusted.hold(BOARD)
     for path in (BOARD.parent, BOARD, CLIENT, REPORTS):
         folder(path)
     changed = [write(CLIENT / name, text) for name, text in sorted(client.items())]
@@ -40,6 +42,7 @@ def orders(*, seconds: float = 900) -> dict[str, Any]:
         f"the controller's orders ({ORDERS})", ORDERS.exists, seconds=seconds, interval=0.2,
         hint="is the controller up, and its set-up done?",
     )  # fmt: skip
+    trusted.check(BOARD)
     return json.loads(ORDERS.read_text())
 
 

@@ -6,9 +6,10 @@ import grp
 import hashlib
 import json
 import pwd
-from pathlib import Path
 from typing import Any
 
+import authorized
+import homes
 import textblock
 import users
 
@@ -37,16 +38,21 @@ def seen() -> dict[str, Any]:
 
 
 def keys() -> dict[str, str]:
-    """For each user of ours a hash of the SSH keys that we gave; those they added themselves are theirs."""
+    """For each user of ours a hash of the SSH keys that we gave; those they added themselves are theirs.
+
+    Where they can't be read, what is in the way.
+    """
     managed = json.loads(users.MANAGED.read_text()) if users.MANAGED.exists() else {}
-    return {name: digest(_lines(Path("/home") / name)) for name in managed.get("users", ())}
+    return {name: _keys(str(homes.HOMES / name)) for name in managed.get("users", ())}
 
 
-def _lines(home: Path) -> list[str]:
-    file = home / ".ssh" / "authorized_keys"
-    return textblock.block(file.read_text()) if file.is_file() else []
+def _keys(home: str) -> str:
+    try:
+        return digest(textblock.block(authorized.text(home)))
+    except (authorized.StrangeError, OSError) as error:
+        return str(error)
 
 
 def digest(lines: list[str]) -> str:
     """A hash of keys, in their order."""
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import installed
 import mounts
 import state
+import trusted
 from sources import file_digest, obtain
 from system import SetupError, folder, link, say, write
 
@@ -53,6 +54,7 @@ def stage(payload: dict[str, Any]) -> None:
     wanted = {*files, *links, *(RXDM_FILES if payload["rxdm"] else ())}
     before = ours()
     _refuse_strangers({path: files.get(path) for path in wanted - before}, links)
+    trusted.hold(TREE)
     for path in (TREE.parent, TREE, TREE / "etc"):
         folder(path)
     # Known as ours before they are there: a set-up that is killed leaves nothing that nobody owns.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import re
 import socket
 import subprocess
 import sys
@@ -17,6 +18,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+# As in cluster/printable.py: control characters but tab and line feed, other line ends, changes of text direction.
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 
 
@@ -26,8 +31,13 @@ class SetupError(Exception):
 
 def say(text: str) -> None:
     """Print one line at once: the operator watches this over SSH or on the console."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
+
+
+def printable(text: str) -> str:
+    r"""`text` with what a terminal would act on written as \x1b or \u2028: names and files of users are told, too."""
+    return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}" if found[0] > "\xff" else f"\\x{ord(found[0]):02x}", text)
 
 
 def run(*command: str, stdin: str | None = None, timeout: float = 120, accept: tuple[int, ...] = (0,)) -> str:

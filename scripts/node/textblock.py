@@ -20,7 +20,7 @@ def with_block(text: str, lines: list[str], *, mark: str = MARK) -> str:
     begin, end = _ends(mark)
     kept: list[str] = []
     ours, at = False, None
-    for line in text.splitlines():
+    for line in _lines(text):
         if line == begin:
             ours, at = True, len(kept) if at is None else at
         elif line == end:
@@ -32,12 +32,17 @@ def with_block(text: str, lines: list[str], *, mark: str = MARK) -> str:
     return "".join(line + "\n" for line in [*kept[:at], *([begin, *lines, end] if lines else []), *kept[at:]])
 
 
+def _lines(text: str) -> list[str]:
+    """The lines; str.splitlines takes characters for line ends that no reader of such files does."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def block(text: str, *, mark: str = MARK) -> list[str]:
     """The lines of our block in `text`."""
     begin, end = _ends(mark)
     ours = False
     found: list[str] = []
-    for line in text.splitlines():
+    for line in _lines(text):
         if line in (begin, end):
             ours = line == begin
         elif ours:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import grp
 import json
-import os
 import pwd
-import shutil
 from pathlib import Path
 from typing import TypedDict
 
-from system import SetupError, folder, own, run, say, write
-from textblock import with_block
+import homes
+from system import SetupError, run, say, write
 
 MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
 
@@ -38,10 +36,10 @@ class User(TypedDict):
     keys: list[str]
 
 
-def converge(users: list[User], groups: list[Group], *, homes: bool) -> bool:
+def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> bool:
     """Have exactly these users and groups of ours; True when anything changed.
 
-    `homes`: make home folders and authorized_keys too (where /home is shared, one machine does it for all).
+    `with_homes`: make home folders and authorized_keys too (where /home is shared, one machine does it for all).
     Raises SetupError when a name or number is taken by something that is not ours.
     """
     managed = _managed()
@@ -55,8 +53,8 @@ def converge(users: list[User], groups: list[Group], *, homes: bool) -> bool:
     ]
     gone = managed["groups"] - {g["name"] for g in groups}
     changed += [_remove(["groupdel", name], f"removed group {name}") for name in sorted(gone) if _has_group(name)]
-    if homes:
-        changed += [_home(user) for user in users]
+    if with_homes:
+        changed += [homes.converge(user["name"], user["uid"], user["gid"], user["keys"]) for user in users]
     _remember({u["name"] for u in users}, {g["name"] for g in groups})
     return any(changed)
 
@@ -111,27 +109,6 @@ def _user(user: User) -> bool:
     run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(wanted)), "--shell", user["shell"], name)
     say(f"changed user {name}")
     return True
-
-
-def _home(user: User) -> bool:
-    name = user["name"]
-    home = Path("/home") / name
-    changed = False
-    if not home.exists():
-        shutil.copytree("/etc/skel", home, symlinks=True)
-        for path in [home, *home.rglob("*")]:
-            os.chown(path, user["uid"], user["gid"], follow_symlinks=False)
-        home.chmod(0o700)
-        changed = True
-    ssh = home / ".ssh"
-    if user["keys"] or ssh.exists():
-        changed |= folder(ssh, mode=0o700, owner=name)
-        keys = ssh / "authorized_keys"
-        changed |= write(
-            keys, with_block(keys.read_text() if keys.exists() else "", user["keys"]), mode=0o600, owner=name
-        )
-        changed |= own(ssh, mode=0o700, owner=name)
-    return changed
 
 
 def _remove(command: list[str], text: str) -> bool:

@@ -6,6 +6,7 @@ import mounts
 import prologs
 import pytest
 import rxdm
+import trusted
 from predicate import DEBIAN
 from sources import digest
 from system import SetupError
@@ -16,6 +17,7 @@ RXDM = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path / "adm" / "slurm")
+    monkeypatch.setattr(trusted, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     monkeypatch.setattr(mounts, "mount_all", lambda _: False)
     return tmp_path / "adm" / "slurm"

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,10 @@ from components.local.host.errors import HostError
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import StackPaths, checked_name
 from components.local.host.process import run
+
+PRIVATE = 0o700
+"""Mode of a stack's folder. Who is root in a machine, or can make a program there run as another user, is so on this
+host as well: its users must not reach what the cluster's users put into a shared folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +53,9 @@ def ensure(network: Network) -> None:
         cidr = ipaddress.IPv4Network(network.cidr)
         _check_free(network, cidr)
         record = {"owner": network.owner, "cidr": network.cidr, "gateway": network.gateway, "bridge": network.bridge}
-        network.paths.shared.mkdir(parents=True, exist_ok=True)
+        network.paths.folder.mkdir(parents=True, exist_ok=True)
+        network.paths.folder.chmod(PRIVATE)
+        network.paths.shared.mkdir(exist_ok=True)
         write_atomically(network.paths.network, json.dumps(record, indent=1))
         hosts.write_in_place(network.paths.hosts, hosts.render(network.hosts, network.gateway))
         address = ipaddress.IPv4Interface(f"{network.gateway}/{cidr.prefixlen}")
@@ -56,8 +63,10 @@ def ensure(network: Network) -> None:
 
 
 def is_up(network: Network) -> bool:
-    """Whether the bridge and the stack's files are there (a bridge does not survive a restart of the host)."""
-    return network.paths.network.exists() and network.paths.hosts.exists() and bridge.exists(network.bridge)
+    """Whether the bridge (gone after a restart of the host) and the stack's files are there, and these root's alone."""
+    paths = network.paths
+    there = paths.network.exists() and paths.hosts.exists() and bridge.exists(network.bridge)
+    return there and stat.S_IMODE(paths.folder.stat().st_mode) == PRIVATE
 
 
 def remove(network: Network) -> None:

@@ -1,0 +1,70 @@
+"""Nobody but root decides what root of every machine believes."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import board
+import prologs
+import pytest
+import trusted
+from system import SetupError
+
+ALICE = 61001
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to users")
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = tmp_path / "apps"
+    found.mkdir()
+    monkeypatch.setattr(trusted, "SHARED", found)
+    return found
+
+
+def test_the_shared_folders_are_below_it():
+    assert all(trusted.SHARED in path.parents for path in (board.BOARD, prologs.TREE))
+
+
+def test_what_is_roots_is_fine_also_where_nothing_is_yet(shared: Path, capsys: pytest.CaptureFixture[str]):
+    trusted.hold(shared / "adm" / "hpc")
+    (shared / "adm" / "hpc").mkdir(parents=True)
+    trusted.hold(shared / "adm" / "hpc")
+    assert capsys.readouterr().out == ""
+
+
+def test_an_open_folder_gets_its_sticky_bit(shared: Path):
+    shared.chmod(0o777)
+    (shared / "adm").mkdir()
+    for path in shared.parents[:3]:
+        path.chmod(path.stat().st_mode | 0o755)
+    swap = ["mv", str(shared / "adm"), str(shared / "mine")]
+    trusted.hold(shared / "adm" / "hpc")
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+    assert subprocess.run(swap, user=ALICE, group=ALICE, extra_groups=[], check=False, capture_output=True).returncode
+
+
+def theirs(path: Path) -> None:
+    path.mkdir()
+    os.chown(path, ALICE, ALICE)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (theirs, f"belongs to uid {ALICE}"),
+        (lambda path: path.symlink_to("/etc"), "is a symbolic link to /etc"),
+        (lambda path: (path.mkdir(), path.chmod(0o775)), "may be written by others (mode 0775)"),
+    ],
+)
+@pytest.mark.parametrize("below", ["adm", "adm/hpc"])
+def test_what_others_may_have_written_is_not_believed(shared: Path, make, why: str, below: str):
+    (shared / below).parent.mkdir(exist_ok=True)
+    make(shared / below)
+    for ask in (trusted.check, trusted.hold):
+        with pytest.raises(SetupError) as caught:
+            ask(shared / "adm" / "hpc")
+        assert f"{shared / below} {why}" in str(caught.value)
+        assert "move it away" in str(caught.value)
