@@ -6,6 +6,7 @@ import pulumi
 
 from cluster.config import ClusterConfig, ConfigError, parse
 from cluster.config.place import KEYS
+from cluster.config.warnings import warnings
 from cluster.scripts import Tree, tree
 
 PROJECT = Path(__file__).parents[1]
@@ -14,7 +15,8 @@ PROJECT = Path(__file__).parents[1]
 def load() -> ClusterConfig:
     """The cluster of the selected stack.
 
-    Raises RunError, which the engine shows without a traceback, with every error of the configuration at once.
+    Tells its warnings. Raises RunError, which the engine shows without a traceback, with every error of the
+    configuration at once.
     """
     hpc, google = pulumi.Config("hpc"), pulumi.Config("gcp")
     try:
@@ -23,9 +25,12 @@ def load() -> ClusterConfig:
         cluster = hpc.get("cluster")  # told as what it is; the error would show all of it
     provider = {f"gcp:{key}": value for key in (*KEYS, "region") if (value := google.get(key))}
     try:
-        return parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})
+        config = parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None
+    for one in warnings(config):
+        pulumi.log.warn(str(one))
+    return config
 
 
 def load_scripts(config: ClusterConfig) -> Tree:

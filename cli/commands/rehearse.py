@@ -43,9 +43,7 @@ def rehearse(
     ] = None,
     real_prolog: Annotated[
         bool,
-        Option(
-            "--real-prolog", help="Stage the file of slurm.rxdm itself, not its stand-in: patched, not run to its end."
-        ),
+        Option("--real-prolog", help="Run the file of slurm.rxdm itself, with stand-ins for docker, gcloud and GPUs."),
     ] = False,
     preview: Annotated[bool, Option("--preview", help="Show what would happen, and do nothing.")] = False,
     destroy: Annotated[bool, Option("--destroy", help="Remove the rehearsal, with all that is on it.")] = False,

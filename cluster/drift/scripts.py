@@ -18,7 +18,7 @@ def scripts(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
         there = found.get(path)
         if there is None:
             kind = "script-missing"
-        elif (said and there != said) or there == "changed":
+        elif (said and there != said) or there in ("changed", "not executable"):
             kind = "script-changed"
         else:
             continue

@@ -21,6 +21,8 @@ MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
 STAND_IN = "scripts/rehearsal/rxdm.sh"
 """What stands for rxdm: its containers need GPUs, and a rehearsal has no way out to fetch them."""
+STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
+"""With rxdm's own script: a prolog before it, which gives nodes the programs that it calls, as far as it needs them."""
 _CLOUDS_OWN = ("version", "join_seconds")
 """Of `slurm`: the release is what local machines run, and these boot in seconds."""
 _ABSENT = "#!/bin/sh\n# Stands for {url}, which a rehearsal has no way out to.\nexit 0\n"
@@ -83,8 +85,12 @@ def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bo
         for name, one in config.nodesets.items()
         if not one.on and counts[name] != one.count
     ]
-    if config.slurm.rxdm and not real_prolog:
-        lines.append(f"rxdm: {STAND_IN} stands for the prolog, whose containers need GPUs and a way out")
+    if config.slurm.rxdm:
+        lines.append(
+            f"rxdm: {STAND_INS['file']} stands for docker, gcloud, curl, modprobe and nvidia-smi, which it calls"
+            if real_prolog
+            else f"rxdm: {STAND_IN} stands for the prolog, whose containers need GPUs and a way out"
+        )
     lines += [
         f"script {name}: does nothing; a rehearsal has no way out to {url}"
         for name, url in {script.name: script.url for script in _scripts(config) if script.url}.items()
@@ -129,7 +135,9 @@ def _slurm(given: Section, *, real_prolog: bool) -> Section:
     if section.get("job_account_gather") == "cgroup":
         # Which controllers machines may read depends on the host; /proc can be read on every one.
         del section["job_account_gather"]
-    if section.get("rxdm") and not real_prolog:
+    if section.get("rxdm") and real_prolog:
+        section["scripts"] = [STAND_INS, *(section.get("scripts") or [])]
+    elif section.get("rxdm"):
         section["rxdm"] = {"partitions": section["rxdm"]["partitions"], "file": STAND_IN}
     return section
 

@@ -87,8 +87,16 @@ def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
 
 
 def probes(config: ClusterConfig) -> list[Json]:
-    """Standard input of `ready`: every partition, with somebody who may run there; all empty where nobody may."""
-    return [{"partition": name, **_somebody(config, partition)} for name, partition in config.partitions.items()]
+    """Standard input of `ready`: every partition, with somebody who may run there; all empty where nobody may.
+
+    Where rxdm is to run, how many seconds a prolog may take: that long a job on several nodes may take to start.
+    """
+    rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
+    seconds = {name: {"rxdm": config.slurm.timers.prolog_epilog} for name in rxdm}
+    return [
+        {"partition": name, **_somebody(config, partition), **seconds.get(name, {})}
+        for name, partition in config.partitions.items()
+    ]
 
 
 def _somebody(config: ClusterConfig, partition: Partition) -> Json:

@@ -49,7 +49,7 @@ import rxdm
 import slurmctld
 import state
 import users
-from system import SetupError, printable, run, say, service, write
+from system import SetupError, explain, printable, run, say, service, write
 
 NODE = Path("/etc/hpc/node.json")
 
@@ -178,21 +178,30 @@ def main(arguments: list[str]) -> int:
     if phase == "host-keys":
         print(json.dumps(board.host_keys()))
         return 0
-    Path("/run/hpc").mkdir(exist_ok=True)
     try:
-        # One at a time on a machine: an `up` that was killed may have left its command running. Only those that wait
-        # for jobs are beside each other, and beside the rest.
-        name = phase if phase in ("boot", "leave") else "setup"
-        with Path(f"/run/hpc/{name}.lock").open("w") as lock:
-            take(lock, phase)
-            if phase == "boot":
-                boot()
-            else:
-                PHASES[phase](json.load(sys.stdin))
-    except SetupError as error:
-        sys.stderr.write(printable(f"{phase}: {error}\n"))
+        perform(phase)
+    except (SetupError, OSError) as error:
+        words = explain(error) if isinstance(error, OSError) else str(error)
+        if not words:
+            raise
+        sys.stderr.write(printable(f"{phase}: {words}\n"))
         return 1
     return 0
+
+
+def perform(phase: str) -> None:
+    """Run one phase, one at a time on a machine: an `up` that was killed may have left its command running.
+
+    Only those that wait for jobs are beside each other, and beside the rest.
+    """
+    Path("/run/hpc").mkdir(exist_ok=True)
+    name = phase if phase in ("boot", "leave") else "setup"
+    with Path(f"/run/hpc/{name}.lock").open("w") as lock:
+        take(lock, phase)
+        if phase == "boot":
+            boot()
+        else:
+            PHASES[phase](json.load(sys.stdin))
 
 
 if __name__ == "__main__":

@@ -98,16 +98,19 @@ def record() -> dict[str, str]:
 def seen() -> dict[str, str]:
     """What is in the tree, by path: `-> TARGET` of a link that leads somewhere, SHA-256 of a file.
 
-    rxdm is there only as it was put in place: one that was changed since is told as `changed`.
+    rxdm is there only as it was put in place: one that was changed since is told as `changed`. A script that can't be
+    run, which the dispatcher would skip, is told as `not executable`.
     """
     found: dict[str, str] = {}
+    runnable = {name for name in ours() if name.startswith("scripts/")} - set(RXDM_FILES[1:]) | {"slurm_mux"}
     for path in sorted(TREE.rglob("*")):
         name = str(path.relative_to(TREE))
         if path.is_symlink() and path.exists():
             found[name] = f"-> {path.readlink()}"
         elif path.is_file():
-            found[name] = file_digest(path)
-    if RXDM in found and found[RXDM] != record()["after"]:
+            runs = path.stat().st_mode & 0o100 or name not in runnable
+            found[name] = file_digest(path) if runs else "not executable"
+    if found.get(RXDM, "not executable") != "not executable" and found[RXDM] != record()["after"]:
         found[RXDM] = "changed"
     return found
 

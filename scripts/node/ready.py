@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import enum
+import re
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypedDict
 
 from system import SetupError, run, say
+from trial import DEVICES, PROFILE
 
 PATIENCE = 120  # seconds for one job that has an idle node to run on
 SETTLING = 15  # seconds for slurmctld to take its nodes in, where none is idle
+JOB = "hpc-ready"
+_LOOK = (
+    f'[ -r {PROFILE} ] && . {PROFILE}; [ "${{NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY-}}" = {DEVICES} ] && exit; '
+    f'echo "$(hostname): {PROFILE} does not set NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY={DEVICES}" >&2; exit 1'
+)
 _WORKING = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 
 
-class Probe(TypedDict):
+class Rxdm(TypedDict, total=False):
+    """What is tried beside: whether rxdm does its work, given so many seconds for a prolog; only where it is to run."""
+
+    rxdm: int
+
+
+class Probe(Rxdm):
     """A partition and on whose behalf to run in it; an empty account or QOS is the user's own, an empty user nobody."""
 
     partition: str
@@ -33,7 +46,10 @@ class Trial(enum.Enum):
 
 
 def prove(probes: list[Probe]) -> None:
-    """Run `true` once in every partition. Raises SetupError naming each partition that did not run it."""
+    """Run a job once in every partition: on one node, or on all idle ones where rxdm serves jobs on several.
+
+    Raises SetupError naming each partition that did not run it.
+    """
     with ThreadPoolExecutor(max_workers=8) as pool:
         failed = [text for text in pool.map(_prove, probes) if text]
     if failed:
@@ -49,12 +65,10 @@ def _prove(probe: Probe) -> str:
     if trial is Trial.NONE:
         say(f"partition {name}: no node takes jobs, so none was tried{_drained(name)}")
         return ""
+    if trial is Trial.RUN and "rxdm" in probe and (nodes := _idle(name)) > 1:
+        return _prove_rxdm(probe, nodes)
     busy = trial is Trial.ASK
-    command = [
-        "--partition", name, "--nodes", "1", "--ntasks", "1", "--time", "1", "--job-name", "hpc-ready", "--chdir", "/",
-    ]  # fmt: skip
-    command += ["--account", probe["account"]] if probe["account"] else []
-    command += ["--qos", probe["qos"]] if probe["qos"] else []
+    command = _options(probe, nodes=1, minutes=1)
     program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
     try:
         done = _run(["runuser", "-u", probe["user"], "--", *program])
@@ -64,18 +78,52 @@ def _prove(probe: Probe) -> str:
             time.sleep(1)
             done = _run(["runuser", "-u", probe["user"], "--", *program])
     except subprocess.TimeoutExpired:
-        run("scancel", "--partition", name, "--name", "hpc-ready")
+        run("scancel", "--partition", name, "--name", JOB)
         return f"partition {name}: a job of {probe['user']}'s did not run within {PATIENCE} s.\n{_pending(name)}"
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         return f"partition {name}: a job of {probe['user']}'s failed:\n{said}{_drained(name)}"
     say(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
+    if "rxdm" in probe:
+        say(f"partition {name}: rxdm was not tried: it serves jobs on two or more nodes, and fewer are idle")
     return ""
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _prove_rxdm(probe: Probe, nodes: int) -> str:
+    """Run a job on so many nodes, and look for NCCL's profile in it."""
+    name, prolog = probe["partition"], probe.get("rxdm", 0)
+    say(f"partition {name}: a job on {nodes} nodes tries rxdm; the first one pulls its containers, which takes minutes")
+    options = _options(probe, nodes=nodes, minutes=prolog // 60 + 2)
+    program = ["srun", "--quiet", *options, "--ntasks-per-node", "1", "sh", "-c", _LOOK]
+    try:
+        done = _run(["runuser", "-u", probe["user"], "--", *program], seconds=prolog + PATIENCE)
+    except subprocess.TimeoutExpired:
+        run("scancel", "--partition", name, "--name", JOB)
+        return f"partition {name}: a job on {nodes} nodes did not run within {prolog + PATIENCE} s.\n{_pending(name)}"
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()
+        return f"partition {name}: rxdm did not do its work for a job on {nodes} nodes:\n{said}{_drained(name)}"
+    say(f"partition {name}: rxdm has run on {nodes} nodes, and NCCL's profile has its exports")
+    return ""
+
+
+def _idle(partition: str) -> int:
+    """On how many nodes a job can run at once: those that are idle, as many as the partition allows."""
+    states = run("sinfo", "--noheader", "--partition", partition, "--Node", "--format", "%T").split()
+    most = re.search(r"\bMaxNodes=(\d+)", run("scontrol", "show", "partition", partition))
+    return min(states.count("idle"), int(most[1]) if most else len(states))
+
+
+def _options(probe: Probe, *, nodes: int, minutes: int) -> list[str]:
+    options = ["--partition", probe["partition"], "--nodes", str(nodes), "--ntasks", str(nodes), "--time", str(minutes),
+               "--job-name", JOB, "--chdir", "/"]  # fmt: skip
+    options += ["--account", probe["account"]] if probe["account"] else []
+    return options + (["--qos", probe["qos"]] if probe["qos"] else [])
+
+
+def _run(command: list[str], *, seconds: int = PATIENCE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL
+        command, capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
     )
 
 

@@ -4,6 +4,7 @@
 # each in the order of their names.
 #   prolog: the first script that fails ends it, and slurmd drains the node
 #   epilog: all run, so that one which fails leaves nothing of the others behind; the first failure is told
+# What can't be run is skipped, and the log says so.
 # What they print goes to prolog.log or epilog.log on the node, a line before and after each script.
 set -u
 LC_ALL=C # the order of names, the same on every node
@@ -70,16 +71,36 @@ folders=("$here/${kind}_slurmd.d")
 nodeset=$(nodeset_of "${SLURMD_NODENAME:-$(hostname -s)}")
 [[ -n $nodeset ]] && folders+=("$here/nodeset-$nodeset-${kind}_slurmd.d")
 
+# The rxdm prolog also ends well where it did nothing: where the metadata server did not tell it what machine this is,
+# for one. Jobs on two or more nodes would use plain TCP then, and nothing would say so.
+profile=/var/lib/tcpxo/lib64/nccl-env-profile.sh
+rxdm_did_nothing() {
+    [[ $kind == prolog && $1 == rxdm && ${SLURM_JOB_NUM_NODES:-1} -gt 1 ]] || return 1
+    # A file's time may be a moment behind the clock.
+    ! { [[ -e $profile ]] && (($(stat -c %Y "$profile") + 1 >= $2)) &&
+        grep -q '^[[:space:]]*export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=' "$profile"; }
+}
+
 shopt -s nullglob
 failure=0
 for folder in "${folders[@]}"; do
     for script in "$folder"/*."${kind}_slurmd"; do
         name=$(basename -- "$script" ".${kind}_slurmd")
-        say "$name: starts (user ${SLURM_JOB_USER:-?}, partition ${SLURM_JOB_PARTITION:-?})"
-        "$script" >>"$log" 2>&1 </dev/null
-        code=$?
+        began=$EPOCHSECONDS code=0 did=ended
+        if [[ -f $script && -x $script ]]; then
+            say "$name: starts (user ${SLURM_JOB_USER:-?}, partition ${SLURM_JOB_PARTITION:-?})"
+            "$script" >>"$log" 2>&1 </dev/null
+            code=$?
+        else
+            did=skipped
+            say "$name: cannot be run, as $script is not executable or a link to nothing"
+        fi
+        if ((code == 0)) && rxdm_did_nothing "$name" "$began"; then
+            say "$name: did not write $profile, so NCCL would use plain TCP; was the metadata server in reach?"
+            code=1
+        fi
         if ((code == 0)); then
-            say "$name: ended, exit code 0"
+            say "$name: $did, exit code 0"
             continue
         fi
         complain "$name: failed, exit code $code"

@@ -6,6 +6,7 @@ completed by the next, and the log reads as a list of what happened.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pwd
@@ -25,8 +26,25 @@ HIDDEN = re.compile(
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 
 
+_AGAIN = "then run this again: nothing is half written"
+_DISK = {
+    errno.ENOSPC: f"make room on its file system, {_AGAIN}",
+    errno.EDQUOT: f"make room there or raise the quota, {_AGAIN}",
+    errno.EROFS: f"mount its file system for writing (`dmesg` may say why it is not), {_AGAIN}",
+    errno.EIO: f"look at the disk or the file server (`dmesg`), {_AGAIN}",
+    errno.ESTALE: f"mount its file system again, {_AGAIN}",
+}
+
+
 class SetupError(Exception):
     """A step that cannot go on; the text says what is wrong and what to do."""
+
+
+def explain(error: OSError) -> str:
+    """What is wrong with a file system that can't be written, and what to do; nothing of any other error."""
+    if error.errno not in _DISK:
+        return ""
+    return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}; {_DISK[error.errno]}"
 
 
 def say(text: str) -> None:

@@ -9,6 +9,7 @@ from tests.cluster.bad import (
     google_local,
     google_machines,
     google_places,
+    google_rxdm,
     google_storage,
     machines,
     partitions,
@@ -28,7 +29,7 @@ BAD = {
 
 CLOUD = {
     name: case
-    for area in (google_places, google_storage, google_capacity, google_machines, google_local)
+    for area in (google_places, google_storage, google_capacity, google_machines, google_local, google_rxdm)
     for name, case in area.CASES.items()
 }
 

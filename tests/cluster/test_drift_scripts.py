@@ -76,3 +76,8 @@ def test_what_could_not_be_read_is_no_difference():
 
 def test_a_cluster_without_scripts_expects_none():
     assert expected(cluster()) == {}
+
+
+def test_a_script_that_the_dispatcher_would_skip_is_told():
+    (one,) = found(THERE | {"scripts/mine": "not executable"})
+    assert (one.id, one.stack, one.there) == ("script-changed", "as it was staged", "not executable")

@@ -143,7 +143,11 @@ def test_rxdm_is_its_stand_in_unless_its_own_file_is_asked_for():
     assert real
     assert (stand_in.file, real.file) == (STAND_IN, "mine.sh")
     assert stood_in(production, nodes=1)[-1].startswith("rxdm: scripts/rehearsal/rxdm.sh stands for the prolog")
-    assert not [line for line in stood_in(production, nodes=1, real_prolog=True) if "rxdm" in line]
+    assert "scripts/node/stand_ins.sh stands for docker" in stood_in(production, nodes=1, real_prolog=True)[-1]
+    assert [script.file for script in local(production, real_prolog=True).slurm.scripts] == [
+        "scripts/node/stand_ins.sh"
+    ]
+    assert local(production).slurm.scripts == ()
 
 
 def test_a_bucket_that_can_only_be_read_is_so_here():

@@ -13,7 +13,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from cluster.rehearsal.stack import STAND_INS
 from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.node.test_trial import prolog
 
 pytestmark = pytest.mark.e2e
 
@@ -72,6 +74,7 @@ def test_rxdm_is_patched_and_slurmd_runs_it(mega: Cluster):
     )
     printed = mega.up()
     assert "rxdm: patched for Ubuntu 22.04" in printed
+    assert "partition cpu: rxdm has run on 2 nodes, and NCCL's profile has its exports" in printed
     assert hashlib.sha256((ROOT / STAND_IN).read_bytes()).hexdigest() in printed
     assert live(mega) in printed
     assert EXPORT in profile(mega)
@@ -111,6 +114,32 @@ def test_the_log_has_job_script_and_exit_code(mega: Cluster):
 
 def test_again_there_is_nothing_to_do(mega: Cluster):
     assert "Nothing to do" in mega.up()
+
+
+def test_a_prolog_of_googles_shape_runs_to_its_end_with_stand_ins(mega: Cluster, tmp_path: Path):
+    """Its own text, as far as containers go; where it does nothing, jobs on two nodes are not left to plain TCP."""
+    before = mega.copy()
+    (tmp_path / "rxdm.sh").write_text(prolog())
+    mega.edit(lambda c: c["slurm"]["rxdm"].update(file=str(tmp_path / "rxdm.sh")))
+    mega.edit(lambda c: c["slurm"]["scripts"].append(STAND_INS))
+    printed = mega.up()
+    assert "rxdm: already right for Ubuntu 22.04" in printed
+    assert "partition cpu: rxdm has run on 2 nodes" in printed
+    assert "Buffer manager initialization complete" in mega.ssh("cpu-0", "cat /var/log/slurm/prolog.log")
+    # As where the metadata server can't be reached: the prolog then takes the node for another type of machine.
+    mega.ssh("cpu-1", "cp /usr/bin/curl /root/curl; printf '#!/bin/sh\\nexit 7\\n' >/usr/bin/curl")
+    assert mega.run("srun", "-N1", "-w", "mega-cpu-1", "hostname") == "mega-cpu-1"
+    mega.run("srun", "-N2", "true", check=False)
+    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=10, what="the drain")
+    assert f"rxdm: did not write {PROFILE}, so NCCL would use plain TCP" in mega.ssh(
+        "cpu-1", "cat /var/log/slurm/prolog.log"
+    )
+    mega.ssh("cpu-1", "cp /root/curl /usr/bin/curl")
+    mega.ssh("controller", "scontrol update nodename=mega-cpu-1 state=resume")
+    assert EXPORT in profile(mega)
+    mega.config = before
+    mega.edit(lambda _: None)
+    mega.up()
 
 
 def test_an_unknown_prolog_fails_by_its_hash_and_runs_nowhere(mega: Cluster, tmp_path: Path):

@@ -1,5 +1,6 @@
 """Files are changed only where they differ, never seen half-written, and have their mode and owner."""
 
+import errno
 import os
 import pwd
 
@@ -95,3 +96,19 @@ class TestPmix:
         assert mpi.link_pmix(tmp_path)
         assert not mpi.link_pmix(tmp_path)
         assert (lib / "libpmix.so").read_text() == "the library"
+
+
+class TestFileSystemsThatCannotBeWritten:
+    def test_are_told_in_words_with_the_file_and_what_to_do(self, tmp_path, monkeypatch):
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "slurm.conf"))
+
+        monkeypatch.setattr(system.tempfile, "mkstemp", refuse)
+        with pytest.raises(OSError, match="Read-only") as caught:
+            system.write(tmp_path / "slurm.conf", "")
+        assert system.explain(caught.value).startswith(
+            f"{tmp_path}/slurm.conf: Read-only file system; mount its file system for writing"
+        )
+
+    def test_other_errors_are_faults_of_ours(self):
+        assert system.explain(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == ""

@@ -6,6 +6,7 @@ import mounts
 import prologs
 import pytest
 import rxdm
+import trial
 import trusted
 from predicate import DEBIAN
 from sources import digest
@@ -20,6 +21,7 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(trusted, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     monkeypatch.setattr(mounts, "mount_all", lambda _: False)
+    monkeypatch.setattr(trial, "wrong", lambda _: "")
     return tmp_path / "adm" / "slurm"
 
 
@@ -125,7 +127,7 @@ class TestRxdm:
     def converge(self, staged) -> None:
         prologs.stage(staged)
         links = {path: target for path, target in staged["links"].items() if target == "../scripts/rxdm"}
-        rxdm.converge({"known": {}, "links": links})
+        rxdm.converge({"known": {}, "links": links, "sha256": staged["rxdm"]["sha256"]})
 
     def test_it_is_staged_beside_the_one_that_runs(self, tree):
         """Jobs may start between staging and judging: they get the version before, or none."""
@@ -184,6 +186,12 @@ class TestSeen:
         assert prologs.seen()["scripts/rxdm"] == prologs.record()["after"]
         (tree / "scripts/rxdm").write_text("#!/bin/sh\n")
         assert prologs.seen()["scripts/rxdm"] == "changed"
+
+    def test_a_script_of_ours_that_nobody_may_run(self, tree):
+        prologs.stage(payload("10-a"))
+        (tree / "scripts/10-a").chmod(0o644)
+        assert prologs.seen()["scripts/10-a"] == "not executable"
+        assert prologs.seen()["etc/slurm_mux.conf"] != "not executable"
 
     def test_no_tree_is_nothing(self, tree):
         assert not tree.exists()

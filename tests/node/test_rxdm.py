@@ -4,9 +4,14 @@ import hashlib
 import json
 import os
 
+import installed
+import mounts
 import prologs
 import pytest
 import rxdm
+import state
+import trial
+import trusted
 from predicate import DEBIAN, PATCHED
 from system import SetupError
 
@@ -16,6 +21,11 @@ STRANGE = "#!/bin/bash\nsource /etc/os-release\n"
 LINKS = {"partition-a3-prolog_slurmd.d/rxdm.prolog_slurmd": "../scripts/rxdm"}
 
 
+def right(text: str) -> str:
+    """A version as it is to run."""
+    return text if PATCHED in text else text.replace(DEBIAN, PATCHED)
+
+
 def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -23,7 +33,9 @@ def sha(text: str) -> str:
 @pytest.fixture(autouse=True)
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path)
+    monkeypatch.setattr(trusted, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
+    monkeypatch.setattr(trial, "wrong", lambda _: "")  # tried in test_trial.py, which needs root
     (tmp_path / "scripts").mkdir()
     return tmp_path
 
@@ -33,8 +45,8 @@ def stage(tree, text: str) -> None:
     (tree / "scripts/rxdm.staged").chmod(0o755)
 
 
-def converge(known: dict[str, str] | None = None) -> None:
-    rxdm.converge({"known": known or {}, "links": LINKS, "sha256": ""})
+def converge(known: dict[str, str] | None = None, *, of: str = ORIGINAL) -> None:
+    rxdm.converge({"known": known or {}, "links": LINKS, "sha256": sha(of)})
 
 
 def live(tree) -> str:
@@ -55,14 +67,14 @@ class TestVerdicts:
 
     def test_one_that_is_right_stays_as_it_is(self, tree):
         stage(tree, GOOD)
-        converge()
+        converge(of=GOOD)
         assert live(tree) == GOOD
         assert not (tree / "scripts/rxdm.orig").exists()
         assert prologs.record()["verdict"] == "ok"
 
     def test_one_that_is_known_to_be_right_need_not_be_understood(self, tree):
         stage(tree, STRANGE)
-        converge({sha(STRANGE): "ok"})
+        converge({sha(STRANGE): "ok"}, of=STRANGE)
         assert live(tree) == STRANGE
 
     def test_one_that_is_known_is_patched_like_any_other(self, tree):
@@ -78,7 +90,7 @@ class TestVerdicts:
         converge()
         stage(tree, text)
         with pytest.raises(SetupError) as caught:
-            converge(known)
+            converge(known, of=text)
         assert sha(text) in str(caught.value)
         assert "left as it is" in str(caught.value)
         assert live(tree) == GOOD, "the version before goes on"
@@ -87,20 +99,35 @@ class TestVerdicts:
     def test_a_first_one_that_is_refused_is_not_linked(self, tree):
         stage(tree, STRANGE)
         with pytest.raises(SetupError):
-            converge()
+            converge(of=STRANGE)
         assert not (tree / "scripts/rxdm").exists()
         assert not (tree / "partition-a3-prolog_slurmd.d").exists()
 
     def test_one_that_bash_cannot_read_is_refused(self, tree):
         stage(tree, ORIGINAL + "if\n")
         with pytest.raises(SetupError, match="bash cannot read it"):
-            converge()
+            converge(of=ORIGINAL + "if\n")
         assert not (tree / "scripts/rxdm").exists()
         assert [path.name for path in (tree / "scripts").glob(".*")] == []
 
     def test_nothing_staged_is_said(self, tree):
-        with pytest.raises(SetupError, match="is not there"):
+        with pytest.raises(SetupError, match="drift STACK --mend"):
             converge()
+
+    def test_another_version_than_was_asked_for_is_not_put_in_place(self, tree):
+        stage(tree, ORIGINAL)
+        with pytest.raises(SetupError, match=sha(GOOD)):
+            converge(of=GOOD)
+        assert not (tree / "scripts/rxdm").exists()
+
+    def test_one_that_does_not_do_its_work_when_tried_is_refused(self, tree, monkeypatch):
+        monkeypatch.setattr(trial, "wrong", lambda text: "it writes no profile" if text == GOOD else "")
+        stage(tree, ORIGINAL)
+        with pytest.raises(SetupError, match="it writes no profile"):
+            converge()
+        assert not (tree / "scripts/rxdm").exists()
+        converge({sha(ORIGINAL): "patch"})
+        assert live(tree) == GOOD, "what is known by its hash need not be tried"
 
 
 class TestRepeating:
@@ -130,6 +157,99 @@ class TestRepeating:
         assert (tree / "scripts/rxdm").is_symlink()
         assert (tree / "elsewhere").read_text() == GOOD
         assert (tree / "elsewhere").stat().st_mode & 0o777 == 0o700
+
+    @pytest.mark.parametrize("again", ["the same content", "another"])
+    def test_a_mode_that_lets_nobody_run_it_is_mended(self, tree, again):
+        stage(tree, ORIGINAL)
+        converge()
+        (tree / "scripts/rxdm").chmod(0o644)
+        if again == "another":
+            (tree / "scripts/rxdm").write_text("#!/bin/sh\n")
+        converge()
+        assert live(tree) == GOOD
+        assert (tree / "scripts/rxdm").stat().st_mode & 0o777 == 0o755
+
+
+OTHER = ORIGINAL + "# another version\n"
+BROKEN = ORIGINAL + "if\n"
+
+
+class Stack:
+    """`up` of a stack that names one version or another: the phases `prologs` and `rxdm`, as the program runs them."""
+
+    def up(self, text: str) -> None:
+        source = {"lines": text.split("\n"), "sha256": sha(text)}
+        prologs.stage({"mounts": [], "scripts": {}, "rxdm": source, "links": LINKS,
+                       "cluster": "lab", "controller_nodeset": ""})  # fmt: skip
+        converge(of=text)
+
+
+class FullError(OSError):
+    """A disk without room."""
+
+
+class TestVersionsThatFollowEachOther:
+    """What one version left behind, however its `up` ended, never goes live in the place of the next."""
+
+    @pytest.fixture
+    def stack(self, monkeypatch):
+        monkeypatch.setattr(installed, "wait_for", lambda: None)
+        monkeypatch.setattr(state, "keep", lambda _: None)
+        monkeypatch.setattr(mounts, "mount_all", lambda _: None)
+        return Stack()
+
+    def test_one_that_is_refused_does_not_stand_in_the_way(self, tree, stack):
+        stack.up(ORIGINAL)
+        with pytest.raises(SetupError, match="bash cannot read it"):
+            stack.up(BROKEN)
+        assert live(tree) == GOOD
+        stack.up(ORIGINAL)
+        stack.up(OTHER)
+        assert live(tree) == right(OTHER)
+        rxdm.undo()
+        assert live(tree) == OTHER
+
+    @pytest.mark.parametrize("second", [OTHER, GOOD, BROKEN])
+    @pytest.mark.parametrize("first", [ORIGINAL, GOOD + "# first\n"])
+    def test_a_write_that_fails_anywhere_costs_nothing(self, tree, stack, monkeypatch, first, second):
+        """Every file operation of the second `up` fails once; then the first version, or the second, is asked for."""
+        names = [(os, "fdopen"), (type(tree), "replace"), (type(tree), "unlink"), (type(tree), "symlink_to")]
+        whole = {right(first), right(second)}
+        left, count = 0, 0
+
+        def counting(work):
+            def call(*args, **kwargs):
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    raise FullError(28, "No space left on device")
+                return work(*args, **kwargs)
+
+            return call
+
+        stack.up(first)
+        for owner, name in names:
+            monkeypatch.setattr(owner, name, counting(getattr(owner, name)))
+        ended = False
+        while not ended:
+            count += 1
+            left = count
+            try:
+                stack.up(second)
+                ended = left > 0
+            except FullError:
+                pass
+            except SetupError:
+                ended = left > 0
+            left = 0
+            assert live(tree) in whole
+            stack.up(first)
+            assert live(tree) == right(first)
+            assert prologs.record()["before"] == sha(first)
+        assert count >= 3, "the faults were met"
+        if second != BROKEN:
+            stack.up(second)
+            assert live(tree) == right(second)
 
 
 class TestUndoing:
@@ -169,7 +289,7 @@ class TestUndoing:
 
     def test_what_was_right_stays(self, tree):
         stage(tree, GOOD)
-        converge()
+        converge(of=GOOD)
         rxdm.undo()
         assert live(tree) == GOOD
         assert json.loads((tree / "scripts/rxdm.json").read_text())["verdict"] == "ok"

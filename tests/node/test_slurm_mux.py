@@ -122,16 +122,22 @@ class TestFailures:
         assert tree.run("epilog").returncode == 4
         assert tree.ran("epilog") == list(codes)
 
-    def test_a_link_to_nothing_is_a_failure(self, tree):
-        (tree.path / "prolog_slurmd.d").mkdir()
-        (tree.path / "prolog_slurmd.d/lost.prolog_slurmd").symlink_to("../scripts/lost")
-        assert tree.run().returncode == 127
-        assert "No such file" in tree.log()
-
-    def test_a_script_that_cannot_be_started_is_a_failure(self, tree):
-        tree.add("prolog_slurmd.d/a.prolog_slurmd", "")
-        (tree.path / "prolog_slurmd.d/a.prolog_slurmd").chmod(0o644)
-        assert tree.run().returncode == 126
+    @pytest.mark.parametrize("kind", ["prolog", "epilog"])
+    @pytest.mark.parametrize("lost", ["link to nothing", "not executable", "a folder"])
+    def test_what_cannot_be_run_is_skipped_and_told(self, tree, kind, lost):
+        tree.add(f"{kind}_slurmd.d/b.{kind}_slurmd", "")
+        script = tree.path / f"{kind}_slurmd.d/a.{kind}_slurmd"
+        if lost == "link to nothing":
+            script.symlink_to("../scripts/lost")
+        elif lost == "a folder":
+            script.mkdir()
+        else:
+            tree.add(f"{kind}_slurmd.d/a.{kind}_slurmd", "")
+            script.chmod(0o644)
+        assert tree.run(kind).returncode == 0
+        assert tree.ran(kind) == [f"{kind}_slurmd.d/b.{kind}_slurmd"]
+        assert f"a: cannot be run, as {script} is not executable or a link to nothing\n" in tree.log(kind)
+        assert "a: skipped, exit code 0" in tree.log(kind)
 
     def test_half_a_tree_is_a_failure_with_words(self, tree):
         tree.conf("")
@@ -142,6 +148,50 @@ class TestFailures:
     def test_it_is_started_by_its_links_only(self, tree):
         done = subprocess.run([str(tree.path / "slurm_mux")], capture_output=True, text=True, check=False)
         assert (done.returncode, "slurm_prolog or slurm_epilog" in done.stderr) == (2, True)
+
+
+class TestRxdm:
+    """Its work is NCCL's profile; where that is not written, a job on two or more nodes would use plain TCP."""
+
+    PLACE = "partition-batch-prolog_slurmd.d/rxdm.prolog_slurmd"
+    EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
+
+    @pytest.fixture
+    def profile(self, tree):
+        """Where it is written: the node's own folder stands in the script, so that one is put in its place."""
+        profile = tree.path / "nccl-env-profile.sh"
+        mux = tree.path / "slurm_mux"
+        mux.write_text(mux.read_text().replace("profile=/var/lib/tcpxo/lib64/", f"profile={tree.path}/"))
+        return profile
+
+    def test_a_profile_that_is_written_is_fine(self, tree, profile):
+        tree.add(self.PLACE, f"echo '{self.EXPORT}' > {profile}")
+        assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 0
+
+    @pytest.mark.parametrize("body", ["exit 0", "echo 'export NCCL_SOCKET_IFNAME=eth0' > {profile}"])
+    def test_none_fails_jobs_on_several_nodes_and_says_why(self, tree, profile, body):
+        tree.add(self.PLACE, body.format(profile=profile))
+        assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
+        assert f"rxdm: did not write {profile}, so NCCL would use plain TCP" in tree.log()
+        assert "rxdm: failed, exit code 1" in tree.log()
+
+    def test_one_of_an_earlier_job_does_not_count(self, tree, profile):
+        profile.write_text(f"{self.EXPORT}\n")
+        os.utime(profile, (time.time() - 60, time.time() - 60))
+        tree.add(self.PLACE, "exit 0")
+        assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
+
+    def test_one_that_cannot_be_run_does_not_pass_as_done(self, tree, profile):
+        tree.add(self.PLACE, "")
+        (tree.path / self.PLACE).chmod(0o644)
+        assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
+        assert tree.run(SLURM_JOB_NUM_NODES="1").returncode == 0
+
+    def test_a_job_on_one_node_and_an_epilog_need_none(self, tree, profile):
+        tree.add(self.PLACE, "exit 0")
+        tree.add(self.PLACE.replace("prolog", "epilog"), "exit 0")
+        assert tree.run(SLURM_JOB_NUM_NODES="1").returncode == 0
+        assert tree.run("epilog", SLURM_JOB_NUM_NODES="2").returncode == 0
 
 
 class TestWhatScriptsGet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.catalog.parameters import CONF
-from cluster.catalog.prologs import NEWEST, RXDM_VERSIONS
+from cluster.catalog.prologs import A3_MEGA, NEWEST, RXDM_VERSIONS
 from cluster.config.findings import Broken, Location, listing, show
 from cluster.config.rules.partitions import unknown
 
@@ -38,6 +38,20 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
                 given=show(config.slurm.extra[key]),
                 allowed=f"{key} only in a stack without scripts, which are run by a program of their own",
                 todo="remove it, and give the script under `slurm.scripts`",
+            )
+
+
+def _strange_nodes(config: ClusterConfig, partitions: tuple[str, ...]) -> Iterator[Broken]:
+    """On other machines the prolog does nothing, which fails jobs on two or more nodes; a rehearsal has a stand-in."""
+    for at, name in enumerate(partitions if config.platform == "gcp" else ()):
+        nodesets = config.partitions[name].nodesets if name in config.partitions else ()
+        given = {one: config.nodesets[one].machine_type for one in nodesets if one in config.nodesets}
+        if others := {one: kind for one, kind in given.items() if kind != A3_MEGA}:
+            yield Broken(
+                at=("slurm", "rxdm", "partitions", at),
+                given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
+                allowed=f"partitions of {A3_MEGA} alone",
+                todo="give the other nodesets a partition of their own",
             )
 
 
@@ -76,6 +90,7 @@ def _rxdm(config: ClusterConfig) -> Iterator[Broken]:
             allowed="each partition once",
             todo=f"remove the second {double}",
         )
+    yield from _strange_nodes(config, rxdm.partitions)
     version = RXDM_VERSIONS.get(rxdm.sha256 or "")
     if version and not version.usable:
         yield Broken(

@@ -1,0 +1,16 @@
+"""What works as it is written, and what its author should know before it costs: told by every preview and `up`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.config.warnings import rxdm
+
+if TYPE_CHECKING:
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.warnings.warned import Warned
+
+
+def warnings(config: ClusterConfig) -> list[Warned]:
+    """Every warning, in the order of the file."""
+    return [found for topic in (rxdm,) for found in topic.warned(config)]

@@ -1,0 +1,62 @@
+"""What a stack is warned of: the case itself, and nothing where all is as it should be."""
+
+from typing import Any
+
+import pytest
+
+from cluster.config.warnings import rxdm, warnings
+from tests.clouds import A3, google
+from tests.cluster.stacks import STACKS, cluster, config
+
+MEGA: dict[str, Any] = {
+    "nodesets": {"a3": A3},
+    "partitions": {"main": {"nodesets": ["a3"], "default": True, "exclusive": True}},
+}
+RXDM: dict[str, Any] = {"rxdm": {"partitions": ["main"]}, "timers": {"batch_start": 600, "prolog_epilog": 600}}
+OTHER = {"other": {"nodesets": ["a3"], "exclusive": True}}
+
+
+def told(**changes: Any) -> dict[str, str]:
+    """Place and text of each warning of a cluster of A3 Mega nodes."""
+    found = warnings(google(**{**MEGA, "slurm": RXDM, **changes}))
+    return {".".join(map(str, one.at)): one.what for one in found}
+
+
+@pytest.mark.parametrize("name", [name for name in STACKS if not name.startswith("example-")])
+def test_the_stacks_that_are_here_to_start_from_use_their_gpu_networks(name):
+    assert list(map(str, rxdm.warned(config(name)))) == []
+
+
+class TestRxdm:
+    def test_a_partition_as_it_should_be(self):
+        assert told() == {}
+
+    def test_jobs_that_share_a_node(self):
+        (at, what), *rest = told(partitions={"main": {"nodesets": ["a3"], "default": True}}).items()
+        assert (at, rest) == ("partitions.main.exclusive", [])
+        assert "the prolog of the second stops the container of the first" in what
+
+    def test_a3_mega_nodes_without_it(self):
+        assert "partition main use plain TCP" in told(slurm={})["slurm.rxdm"]
+
+    def test_a3_mega_nodes_that_are_also_in_a_partition_without_it(self):
+        (what,) = told(partitions={**MEGA["partitions"], **OTHER}).values()
+        assert "jobs of partition other use plain TCP between the A3 Mega nodes of a3" in what
+
+    def test_timers_that_are_too_short_for_its_containers(self):
+        assert set(told(slurm={"rxdm": RXDM["rxdm"], "timers": {"prolog_epilog": 120}})) == {
+            "slurm.timers.prolog_epilog",
+            "slurm.timers.batch_start",
+        }
+
+    def test_nodes_without_gpus_need_none(self):
+        assert warnings(google()) == []
+
+    def test_a_rehearsal_is_warned_of_shared_nodes_alone(self):
+        found = warnings(cluster(slurm={"rxdm": {"partitions": ["cpu"], "file": "scripts/rehearsal/rxdm.sh"}}))
+        assert [one.at for one in found] == [("partitions", "cpu", "exclusive")]
+
+    def test_it_says_where_what_and_what_to_do(self):
+        (one,) = warnings(google(**MEGA))
+        assert str(one).startswith("hpc:cluster.slurm.rxdm: jobs of partition main use plain TCP")
+        assert str(one).endswith("To do: add main to slurm.rxdm.partitions.")
