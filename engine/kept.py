@@ -28,14 +28,21 @@ class Kept:
 
     def hand_over(self) -> None:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
-        and take away what a run of ours that is dead left behind. Raises StackLocked, WrongPassphrase, StateDamaged."""
+        take away what a dead run of ours left behind, and give a state that an earlier version of ours wrote the form
+        that the CLI expects. Raises StackLocked, WrongPassphrase, StateDamaged."""
+        secrets = State.read(self.file).get("secrets_providers") or {}
+        if secrets.get("type", "passphrase") != "passphrase":
+            return  # the CLI's own affair
         salt = salt_of(self._config_file)
-        loaded = State(self.file, self.name, self._project.name, self._passphrase, salt)
-        if loaded.salted:
-            loaded.unlock()
-        if self._locks().holders():
-            with self._locks().hold():
-                pass
+        if not self.file.exists() and not salt:
+            return
+        with self._locks().hold():
+            loaded = State(self.file, self.name, self._project.name, self._passphrase, salt)
+            if loaded.salted:
+                loaded.unlock()
+            loaded.load()
+            if loaded.renewed:
+                loaded.save(finished=True)
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
         """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no

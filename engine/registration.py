@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
+from engine import form, values
 from engine import urn as urns
-from engine import values
 from engine.custom import Customs
 from engine.diff import differences
 from engine.errors import EngineError, Interrupted, NotRunnable
@@ -143,13 +143,13 @@ class Registrar:
             # Dynamic providers get the whole configuration, all others what bears their name.
             prefix, config = "" if package == "pulumi-python" else f"{package}:", run.config
             own = {k.removeprefix(prefix): v for k, v in config.values.items() if k.startswith(prefix)}
-            inputs: Props = {k: values.secret(v) if prefix + k in config.secrets else v for k, v in own.items()}
-            inputs |= {"version": version} if version else {}
+            settings: Props = {k: values.secret(v) if prefix + k in config.secrets else v for k, v in own.items()}
             old = self._olds.get(urn)
+            inputs, outputs = form.provider(package, version, settings, old.inputs if old else {})
             id_ = old.id if old else str(uuid.uuid4())
             created = old.created if old else now()
             new = Resource(
-                urn, type_, custom=True, id=id_, inputs=inputs, outputs=inputs, created=created, modified=created
+                urn, type_, custom=True, id=id_, inputs=inputs, outputs=outputs, created=created, modified=created
             )
             self._state.put(new, old)
             self._known[urn] = new

@@ -83,10 +83,9 @@ def keep_secrets(outs: Props, ins: Props) -> Props:
         got = result.get(key)
         if got is None or is_secret(got) or not contains_secret(given):
             continue
-        if isinstance(got, dict) and isinstance(given, dict) and not is_secret(given):
-            result[key] = keep_secrets(got, given)
-        else:
-            result[key] = secret(got)
+        inner = given["value"] if is_secret(given) else given
+        kept = keep_secrets(got, inner) if isinstance(got, dict) and isinstance(inner, dict) else secret(got)
+        result[key] = secret(kept) if is_secret(given) else kept
     return result
 
 

@@ -10,6 +10,7 @@ import os
 import secrets
 from pathlib import Path
 
+from engine import form
 from engine.diff import Diff
 from engine.errors import EngineError
 from engine.providers import process
@@ -86,7 +87,7 @@ class RemoteCommand(_Command):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         if "connection" not in news:
             raise CheckFailed("connection: missing; a remote command needs to know where to run")
-        return {**news, "connection": secret(with_defaults(news["connection"]))}
+        return {**news, "connection": secret(form.connection(with_defaults(news["connection"])))}
 
     def hidden(self, inputs: Props) -> Props:
         return {**inputs, "connection": only_keys(inputs.get("connection"))}
@@ -117,7 +118,7 @@ class RemoteCopy(Provider):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         if "connection" not in news or not (news.get("source") or news.get("localPath")):
             raise CheckFailed("connection and source are both needed")
-        return {**news, "connection": secret(with_defaults(news["connection"]))}
+        return {**news, "connection": secret(form.connection(with_defaults(news["connection"])))}
 
     def hidden(self, inputs: Props) -> Props:
         return {**inputs, "connection": only_keys(inputs.get("connection"))}

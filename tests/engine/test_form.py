@@ -1,0 +1,89 @@
+"""What the CLI's providers add to properties is in our states too, so that the CLI finds nothing to update."""
+
+import importlib.metadata
+import json
+
+from engine import crypter, form
+
+REMOTE = """
+import pulumi, pulumi_random
+from pulumi_command import remote
+hush = pulumi.Output.secret('key')
+proxy = remote.ProxyConnectionArgs(host='h', private_key=hush)
+at = remote.ConnectionArgs(host='h', private_key=hush, password='word', private_key_password='other', proxy=proxy)
+remote.Command('c', connection=at, triggers=[1])
+pulumi_random.RandomId('r', byte_length=4)
+"""
+
+
+def opened(value, box):
+    """A sealed value with each secret shown as ("secret", what it holds)."""
+    if isinstance(value, dict) and "ciphertext" in value:
+        text = value["ciphertext"] if box is None else box(value["ciphertext"])
+        return ("secret", opened(json.loads(text), None))
+    return {k: opened(v, box) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def forms(bench):
+    """Inputs and outputs of the remote command and of the default providers, as they stand in the state."""
+    deployment = bench.stack().export_state()["deployment"]
+    box = crypter.Crypter(lambda: bench.passphrase, deployment["secrets_providers"]["state"]["salt"]).decrypt
+    rows = [r for r in deployment["resources"] if ":providers:" in r["type"] or r["type"].endswith("remote:Command")]
+    return {r["type"]: (opened(r["inputs"], box), opened(r["outputs"], box)) for r in rows}
+
+
+def test_connections_and_default_providers_have_the_form_that_the_clis_providers_give_them(bench):
+    """As CLI 3.260 with command 1.2.1, random 4.21.4 wrote the same program's; else its next preview shows updates."""
+    bench.program(REMOTE)
+    assert bench.up().ok
+    found = forms(bench)
+    filled = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDialTimeout": 15, "host": "h"}
+    proxy = {**filled, "privateKey": ("secret", "key")}
+    words = {"password": ("secret", "word"), "privateKeyPassword": ("secret", "other")}
+    connection = ("secret", {**proxy, **words, "proxy": proxy})
+    inputs = {"connection": connection, "triggers": [1]}
+    assert found["command:remote:Command"] == (inputs, {**inputs, "stdout": "", "stderr": ""})
+    random = {"version": importlib.metadata.version("pulumi-random")}
+    assert found["pulumi:providers:random"] == ({"__internal": {}, **random}, random)
+    command = {"version": importlib.metadata.version("pulumi-command"), "__pulumi-go-provider-version": "1.2.0"}
+    assert found["pulumi:providers:command"] == ({"__internal": {}, **command}, command)
+
+
+def test_a_state_from_before_takes_that_form_without_a_word(bench):
+    bench.program(REMOTE)
+    bench.up()
+    wanted, file = forms(bench), bench.stack().file
+    deployment = bench.stack().export_state()["deployment"]
+    box = crypter.Crypter(lambda: bench.passphrase, deployment["secrets_providers"]["state"]["salt"])
+
+    def bare(value, *, top=True):
+        if isinstance(value, dict) and "ciphertext" in value:
+            if not top:
+                return json.loads(value["ciphertext"])
+            inner = bare(json.loads(box.decrypt(value["ciphertext"])), top=False)
+            return {**value, "ciphertext": box.encrypt(json.dumps(inner))}
+        return {k: bare(v, top=top) for k, v in value.items()} if isinstance(value, dict) else value
+
+    def age():
+        document = json.loads(file.read_text())
+        for row in document["checkpoint"]["latest"]["resources"]:
+            for props in ("inputs", "outputs"):
+                kept = {k: v for k, v in row.get(props, {}).items() if not k.startswith("__")}
+                row[props] = {**kept, "connection": bare(kept["connection"])} if "connection" in kept else kept
+        file.write_text(json.dumps(document))
+        assert forms(bench) != wanted
+
+    age()
+    assert bench.preview().summary == "nothing to do"
+    assert bench.up().summary == "nothing to do"
+    assert forms(bench) == wanted
+    age()
+    bench.stack().hand_over()
+    assert forms(bench) == wanted
+    before = file.read_bytes()
+    bench.stack().hand_over()
+    assert file.read_bytes() == before
+
+
+def test_the_versions_of_providers_that_have_a_framework_are_those_that_are_pinned():
+    assert {(p, importlib.metadata.version(f"pulumi-{p}")) for p, _ in form.FRAMEWORKS} == {*form.FRAMEWORKS}
