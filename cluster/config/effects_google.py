@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from cluster.config.consequence import Consequence, nothing, refused
-from cluster.config.verdicts import asking, image, storage
+from cluster.config.verdicts import asking, image, servers, storage
 from cluster.config.verdicts.verdict import Verdict
 
 _PLACE = refused("everything that the stack made is there, with its data")
 _NETWORK = refused("machines and file systems are known by their addresses in it")
 _LUSTRE = refused("the file system would be deleted with every file in it, and made anew: put it back")
+_TARGETS = ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
 _BUILDER = nothing("holds when the next image is made")
 
 TABLE: Mapping[str, Consequence | Verdict] = {
@@ -23,21 +24,16 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     "network.nat": nothing("machines reach the internet from then on, or no longer; the cluster's own network stays"),
     "network.admin_cidrs": nothing("who may reach SSH of the login machines from then on; sessions stay"),
     "storage.lustre": storage.lustre,
-    **dict.fromkeys(
-        (
-            f"storage.lustre.{key}"
-            for key in (
-                "kind", "fsname", "image", "throughput", "mgs.machine_type", "mds.machine_type", "mds.count",
-                "oss.machine_type", "oss.count",
-                *(
-                    f"{disks}.{key}"
-                    for disks in ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
-                    for key in ("type", "size_gb", "count", "iops", "mbps")
-                ),
-            )
-        ),
-        _LUSTRE,
-    ),
+    "storage.lustre.kind": _LUSTRE,
+    "storage.lustre.throughput": _LUSTRE,
+    "storage.lustre.fsname": servers.fsname,
+    "storage.lustre.image": refused("servers keep the image that they were made from: put it back"),
+    **{f"storage.lustre.{server}.machine_type": servers.machine_type for server in ("mgs", "mds", "oss")},
+    **{f"storage.lustre.{server}.count": servers.count for server in ("mds", "oss")},
+    **{f"storage.lustre.{disks}.type": servers.DISKS for disks in _TARGETS},
+    **{f"storage.lustre.{disks}.size_gb": servers.size for disks in _TARGETS},
+    **{f"storage.lustre.{disks}.count": servers.targets for disks in _TARGETS},
+    **{f"storage.lustre.{disks}.{key}": servers.rate for disks in _TARGETS for key in ("iops", "mbps")},
     "storage.lustre.mount": refused("jobs, and links between files, know the file system by its place: put it back"),
     "storage.lustre.size_gib": storage.capacity,
     "storage.filestore": storage.filestore,
@@ -53,12 +49,12 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     **{f"image.builder.{key}": _BUILDER for key in ("machine_type", "minutes")},
     "image.builder.size_gb": image.system,
     "controller.disk.type": asking.controller,
-    "controller.disk.size_gb": asking.controller,
+    "controller.disk.size_gb": asking.boot_size,
     "controller.capacity": asking.controller,
     "controller.state_disk.type": refused("Slurm's state, job records and home folders are on it: put it back"),
     "controller.state_disk.size_gb": storage.state_disk,
     "login.disk.type": asking.login,
-    "login.disk.size_gb": asking.login,
+    "login.disk.size_gb": asking.boot_size,
     "login.capacity": asking.login,
     "login.public": nothing("addresses come or go while the machines run; sessions through them end"),
     "nodesets.*.disk.type": asking.node,

@@ -32,6 +32,8 @@ CLOUD: Cluster = {
 }
 MANAGED: Cluster = {
     **CLOUD,
+    "controller": {"disk": {"size_gb": 250}},
+    "login": {"public": True, "disk": {"size_gb": 250}},
     "storage": {"lustre": {"kind": "managed"}, "filestore": {"mount": "/home"}},
 }
 SHEBANG = "#!/bin/sh\nexit 0\n"
@@ -44,8 +46,8 @@ def provision(**values: str) -> Any:
     return at("image", provision=[{"name": "ours", **values}])
 
 
-def lustre(*path: str, **values: Any) -> Sample:
-    return (".".join(("storage.lustre", *path, *values)), at("storage", "lustre", *path, **values), _REFUSED)
+def lustre(*path: str, effect: Effect = _REFUSED, **values: Any) -> Sample:
+    return (".".join(("storage.lustre", *path, *values)), at("storage", "lustre", *path, **values), effect)
 
 
 def provisioned(server: str, part: str, **value: int) -> Any:
@@ -77,20 +79,25 @@ SAMPLES: list[Sample] = [
     lustre(mount="/work"),
     lustre(fsname="other"),
     lustre(image="projects/ddn-public/global/images/family/exascaler-cloud-6-2-rocky-linux-8-optimized-gcp"),
-    lustre("mgs", machine_type="n2-standard-16"),
-    lustre("mds", machine_type="n2-standard-16"),
-    lustre("mds", count=2),
-    lustre("oss", machine_type="n2-standard-32"),
-    lustre("oss", count=4),
+    lustre("mgs", machine_type="n2-standard-16", effect=_REPLACE),
+    lustre("mds", machine_type="n2-standard-16", effect=_REPLACE),
+    lustre("oss", machine_type="n2-standard-32", effect=_REPLACE),
+    lustre("mds", count=2, effect=_NOTHING),
+    lustre("oss", count=4, effect=_NOTHING),
+    lustre("oss", count=2),
     *(
-        lustre(*place, **values)
+        (".".join(("storage.lustre", *place, *values)), at("storage", "lustre", *place, **values), _REFUSED)
         for place in (("mgs", "mgt"), ("mgs", "mnt"), ("mds", "mdt"), ("oss", "ost"))
-        for values in ({"type": "pd-balanced"}, {"size_gb": 300}, {"count": 2})
+        for values in ({"type": "pd-balanced"}, {"size_gb": 100}, {"count": 2})
     ),
     *(
-        (f"storage.lustre.{'.'.join(place)}.{key}", provisioned(*place, **{key: value}), _REFUSED)
+        lustre(*place, size_gb=4000, effect=_NOTHING)
         for place in (("mgs", "mgt"), ("mgs", "mnt"), ("mds", "mdt"), ("oss", "ost"))
-        for key, value in (("iops", 20_000), ("mbps", 400))
+    ),
+    *(
+        (f"storage.lustre.{'.'.join(place)}.{key}", provisioned(*place, **{key: value}), effect)
+        for place in (("mgs", "mgt"), ("mgs", "mnt"), ("mds", "mdt"), ("oss", "ost"))
+        for key, value, effect in (("iops", 20_000, _REFUSED), ("mbps", 400, _NOTHING))
     ),
     ("storage.buckets.*", lambda c: c["storage"]["buckets"].append({"name": "data-three", "mount": "/3"}), _NOTHING),
     ("storage.buckets.*", gone("storage", "buckets", "data-two"), _NOTHING),
@@ -111,13 +118,13 @@ SAMPLES: list[Sample] = [
     ("image.builder.minutes", at("image", "builder", minutes=60), _NOTHING),
     ("controller.machine_type", at("controller", machine_type="c2-standard-4"), _REPLACE),
     ("controller.disk.type", at("controller", "disk", type="pd-balanced"), _REPLACE),
-    ("controller.disk.size_gb", at("controller", "disk", size_gb=300), _REPLACE),
+    ("controller.disk.size_gb", at("controller", "disk", size_gb=300), _NOTHING),
     ("controller.capacity", at("controller", capacity={"spot": {}}), _REPLACE),
     ("controller.state_disk.type", at("controller", "state_disk", type="pd-balanced"), _REFUSED),
     ("controller.state_disk.size_gb", at("controller", "state_disk", size_gb=200), _NOTHING),
     ("controller.state_disk.size_gb", at("controller", "state_disk", size_gb=50), _REFUSED),
     ("login.disk.type", at("login", "disk", type="pd-ssd"), _REPLACE),
-    ("login.disk.size_gb", at("login", "disk", size_gb=300), _REPLACE),
+    ("login.disk.size_gb", at("login", "disk", size_gb=300), _NOTHING),
     ("login.capacity", at("login", capacity={"spot": {}}), _REPLACE),
     ("login.public", lambda c: [at("login", public=False)(c), at("network", admin_cidrs=[])(c)], _NOTHING),
     ("nodesets.*.disk.type", at("nodesets", "cpu", "disk", type="pd-balanced"), _REPLACE),
@@ -137,11 +144,14 @@ SAMPLES: list[Sample] = [
     ("nodesets.*.gpus", at("nodesets", "cpu", machine_type="n1-standard-1", gpus={"type": "t4", "count": 1}), _REPLACE),
 ]  # fmt: skip
 MANAGED_SAMPLES: list[Sample] = [
+    ("controller.disk.size_gb", at("controller", "disk", size_gb=220), _REFUSED),
+    ("login.disk.size_gb", at("login", "disk", size_gb=220), _REFUSED),
     ("storage.buckets.*", at("storage", buckets=[{"name": "first", "mount": "/gcs"}]), _REPLACE),
     ("storage.lustre.kind", at("storage", lustre={"kind": "exascaler"}), _REFUSED),
     ("storage.lustre.size_gib", at("storage", "lustre", size_gib=72000), _NOTHING),
     ("storage.lustre.size_gib", at("storage", "lustre", size_gib=18000), _REFUSED),
     lustre(throughput=1000),
+    lustre(fsname="other"),
     ("storage.filestore", gone("storage", "filestore"), _REFUSED),
     ("storage.filestore.mount", at("storage", "filestore", mount="/share"), _REFUSED),
     ("storage.filestore.tier", at("storage", "filestore", tier="REGIONAL"), _REFUSED),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster import roster
-from cluster.config.consequence import Consequence, Effect, nothing
+from cluster.config.consequence import Consequence, Effect, nothing, refused
 from cluster.config.verdicts import machines
 from cluster.config.verdicts.verdict import among, controller_anew
 from cluster.gcp import disks
@@ -51,3 +51,18 @@ def login(edit: Edit) -> Consequence:
     if not anew or (same and of_machine(old.capacity) == of_machine(new.capacity)):
         return _SAME
     return machines.logins_go(anew, "is made anew")
+
+
+@among(Effect.NOTHING, Effect.REFUSED)
+def boot_size(edit: Edit) -> Consequence:
+    """Size of the boot disk of the controller or of login machines: written, or the default."""
+    role = edit.path[0]
+    before, after = getattr(edit.before, role), getattr(edit.after, role)
+    old, new = disks.boot(before.disk, role)[1], disks.boot(after.disk, role)[1]
+    if new == old or getattr(before, "on", None) or getattr(after, "on", None):
+        return _SAME
+    if disks.boot(before.disk, role)[0] != disks.boot(after.disk, role)[0]:
+        return nothing("the machine is made anew with the other type of disk, at this size")
+    if new < old:
+        return refused("a disk can grow, but not shrink: put it back")
+    return nothing("the disk grows at once, its file system at the machine's next boot")

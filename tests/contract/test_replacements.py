@@ -1,0 +1,144 @@
+"""What an edit is told to do to data and machines is what the provider does: it changes some inputs of a resource in
+place, and makes the resource anew for others.
+
+`replacements.json` says which is which, as the source that it names does; here every change of a field is made, and the
+two graphs of resources are compared by it.
+"""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.config import ClusterConfig, parse
+from cluster.config.consequence import Effect
+from cluster.config.effects import FieldChange, effects, worst
+from components.gcp.platform import GcpPlatform, GcpPlatformArgs
+from components.slurm.keys import ClusterKeys
+from tests.cluster import samples_google as google
+from tests.cluster import stacks
+from tests.cluster.samples import Cluster
+from tests.contract.seen import record
+from tests.harness import Registered, deploy
+
+TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "replacements.json").read_text())
+TYPES: dict[str, dict[str, list[str]]] = TABLE["types"]
+DISK, LUSTRE, FILESTORE = "gcp:compute/disk:Disk", "gcp:lustre/instance:Instance", "gcp:filestore/instance:Instance"
+INSTANCE, NODE = "gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
+TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
+DATA, MACHINES = {DISK, LUSTRE, FILESTORE}, {INSTANCE, NODE}
+GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
+KEYED = {"labels", "metadata"}
+"""Inputs whose keys are ours."""
+SAMPLES = [
+    (base, number)
+    for base, samples in (("CLOUD", google.SAMPLES), ("MANAGED", google.MANAGED_SAMPLES))
+    for number, (pattern, *_) in enumerate(samples)
+    # What holds data, and machines; four kinds of disks are told of by one rule.
+    if pattern.startswith(("storage.lustre", "storage.filestore", "controller", "login", "nodesets", "image.name"))
+    and not {"mnt", "mdt"} & {*pattern.split(".")}
+]
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Inputs by their path, as the table has them: members of lists have no number."""
+    if isinstance(value, dict) and path.rpartition(".")[2] not in KEYED:
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for one in value:
+            yield from leaves(one, path)
+    elif value is not None:
+        yield path, value
+
+
+def differing(old: Registered, new: Registered) -> list[tuple[str, Any, Any]]:
+    """Paths of inputs that differ, with what they were and are."""
+    was, now = ({path: [] for one in (old, new) for path, _ in leaves(one.inputs)} for _ in "ab")
+    for found, one in ((was, old), (now, new)):
+        for path, value in leaves(one.inputs):
+            found[path].append(value)
+    return [(path, was[path], now[path]) for path in was if was[path] != now[path]]
+
+
+def is_made_anew(old: Registered, new: Registered) -> bool:
+    """Whether the provider makes another resource of it."""
+    for path, was, now in differing(old, new):
+        if path in old.request.ignoreChanges or path not in TYPES[old.type]["anew"]:
+            if old.type == DISK and path == "size" and now[0] < was[0]:
+                return True
+            if old.type == DISK and path == "provisionedIops" and now and "hyperdisk" not in new.inputs["type"]:
+                return True
+            continue
+        return True
+    return False
+
+
+@cache
+def graph(base: str, number: int | None) -> tuple[ClusterConfig, dict[str, Registered]]:
+    cluster: Cluster = copy.deepcopy(getattr(google, base))
+    if number is not None:
+        samples = google.SAMPLES if base == "CLOUD" else google.MANAGED_SAMPLES
+        samples[number][1](cluster)
+    place = {f"gcp:{key}": value for key, value in cluster.pop("gcp").items()}
+    config = parse({"hpc:cluster": {key: one for key, one in cluster.items() if one is not None}, **place})
+
+    def program() -> None:
+        GcpPlatform(config.name, GcpPlatformArgs(config=config, keys=ClusterKeys(config.name)))
+
+    return config, {one.urn: one for one in deploy(program).resources if one.type in TYPES}
+
+
+def told(base: str, number: int) -> list[FieldChange]:
+    return effects(graph(base, None)[0], graph(base, number)[0], "s")
+
+
+def outcome(base: str, number: int) -> tuple[list[str], list[str]]:
+    """Names of what holds data, and of machines, that the edit removes or makes anew, stopped machines among them."""
+    (_, before), (_, after) = graph(base, None), graph(base, number)
+    anew = {urn for urn, one in before.items() if urn not in after or is_made_anew(one, after[urn])}
+    templates = {one.parent for urn, one in before.items() if urn in anew and one.type == TEMPLATE}
+    anew |= {urn for urn, one in before.items() if one.type == NODE and one.parent in templates}
+    stopped = {
+        urn
+        for urn, one in before.items()
+        if one.type == INSTANCE and urn in after and one.inputs["machineType"] != after[urn].inputs["machineType"]
+    }
+    lost = [before[urn].name for urn in anew if before[urn].type in DATA]
+    return lost, [before[urn].name for urn in anew | stopped if before[urn].type in MACHINES]
+
+
+@pytest.mark.parametrize(("base", "number"), SAMPLES)
+def test_what_is_told_is_what_the_provider_does(base: str, number: int):
+    changes = told(base, number)
+    harm, words = worst(changes), " ".join(change.reason for change in changes)
+    lost, machines = outcome(base, number)
+    if lost:
+        assert harm is Effect.REFUSED, f"{lost} would be lost"
+    if machines:
+        assert harm.harm >= Effect.DRAIN.harm, f"{machines} would stop or be made anew"
+    if "deleted with every file" in words:
+        assert lost, words
+    if harm is Effect.REPLACE and not any(change.path.startswith(("image", "slurm")) for change in changes):
+        assert machines, words
+
+
+class TestTable:
+    @pytest.mark.parametrize("stack", GCP)
+    def test_it_knows_every_input_that_the_stacks_give(self, stack: str):
+        for one in record(stack, "made").recording.resources:
+            if one.type in TYPES:
+                known = {*TYPES[one.type]["anew"], *TYPES[one.type]["in_place"]}
+                assert {path for path, _ in leaves(one.inputs)} <= known, one.name
+
+    def test_it_is_of_the_provider_that_is_installed(self):
+        assert TABLE["pulumi_gcp"] == version("pulumi-gcp"), (
+            "look up in the new provider's source which inputs force a replacement"
+        )
+        assert re.search(r"terraform-provider-google [0-9a-f]{8} ", TABLE["source"])
