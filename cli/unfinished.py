@@ -1,8 +1,8 @@
-"""What an `up` that did not end well may have left behind: nodes that it drained for an edit.
+"""What an `up` that did not end well may have left behind: half of an edit, and nodes that it drained for one.
 
 The next `up` goes on with the edit. But where the edit is taken back, no step is left to do, and nothing that the
-engine knows of would bring the nodes back. So an `up` notes that it has begun, and one that ends well after another
-that did not has the controller resume what was drained.
+engine knows of would take it back on the machines. So an `up` notes that it has begun, and one that ends well after
+another that did not has the machines that are set up over SSH settle: they do again what held before.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cli import console, home
+
+SECONDS = 600
+"""For one machine: its set-up waits for a daemon for a minute, for several of them in turn."""
 
 
 def begin(stack: str) -> bool:
@@ -29,23 +32,26 @@ def end(stack: str) -> None:
 
 
 def settle(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
-    """Have the controller resume what was drained for an edit that did not come about, and say what it did.
+    """Have the machines take back what belongs to an edit that did not come about, and say what they did.
 
-    A controller that does not answer is told of, and asked again after the next `up`.
+    One that does not answer is told of, and asked again after the next `up`.
     """
     from cli import cluster, remote
     from components.slurm import setup
 
     entered = cluster.from_outputs(stack, outputs)
-    controller = entered.controller
-    done = remote.capture(controller, entered.admin_key, setup.command("settle"), stdin="{}", seconds=120)
-    for text in done.out.splitlines():
-        if not quiet:
-            console.line(f"  {controller.name}: {text}", style="dim")
-    if done.code == 0:
+    whole = True
+    # The controller first: the others wait for what it says.
+    for machine in dict.fromkeys((entered.controller, *entered.having("login"))):
+        done = remote.capture(machine, entered.admin_key, setup.command("settle"), stdin="{}", seconds=SECONDS)
+        for text in done.out.splitlines():
+            if not quiet:
+                console.line(f"  {machine.name}: {text}", style="dim")
+        if done.code:
+            whole = False
+            console.note(f"{machine.name}: what an earlier `up` had begun may still be there: {done.err.strip()}")
+    if whole:
         end(stack)
-    else:
-        console.note(f"{controller.name}: nodes that an earlier `up` drained may still be so: {done.err.strip()}")
 
 
 def _mark(stack: str) -> Path:

@@ -65,12 +65,18 @@ def drift(
         seen = ask(stack, values)
         of = described(stack, values)
         found = differences(wanted(of, seen), seen)
-        if mend and found:
+        if mend:
             from cli.drift.mend import mend as put_right
 
-            put_right(of, cluster.from_outputs(stack, values), seen, found)
-            seen = ask(stack, values)
-            found = differences(wanted(of, seen), seen)
+            # A machine that could tell nothing does so with its set-up brought again: then the rest is known.
+            for _ in ("what is seen", "what was not seen"):
+                blind = any(one.reached and not one.told for one in seen.machines)
+                if found:
+                    put_right(of, cluster.from_outputs(stack, values), seen, found)
+                    seen = ask(stack, values)
+                    found = differences(wanted(of, seen), seen)
+                if not blind:
+                    break
     _show_drift(stack, found, unseen(seen), json=json)
     raise Exit(1 if found or unseen(seen) else 0)
 

@@ -19,6 +19,7 @@ from cluster.slurm.accounting import desired
 
 SECONDS = 300
 """For one command on one machine; most take a second."""
+_SETUP = {"setup-changed", "setup-damaged"}
 _READS = {"file-changed", "file-missing", "value-changed"}
 # What daemons were started with: forgotten, they are started anew, since they may run with what stood there meanwhile.
 _SLURMCTLD = "/etc/hpc/slurm-files.json /etc/hpc/started/slurmctld"
@@ -44,7 +45,7 @@ def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Diff
         return
     there = {one.name: one for one in seen.machines if one.reached}
     differing = {name for one in found for name in one.where if name in there}
-    for name in differing & {name for one in found if one.id == "setup-changed" for name in one.where}:
+    for name in differing & {name for one in found if one.id in _SETUP for name in one.where}:
         _run(entered, name, setup.UNPACK, stdin=setup.packed(), told="its set-up brought again")
     if any(one.id.startswith("script-") for one in found):
         _stage(of, entered, seen.controller.name)

@@ -63,5 +63,11 @@ def wanted(of: Stack, seen: Sights) -> Wanted:
         scripts=expected(of.config),
         nodes=[one.name for one in machines(of.config) if "node" in one.roles],
         setup=setup.version(),
-        setup_of_stack=(seen.controller.part("board", "newest") or {}).get("setup") or None,
+        setup_of_stack=_version(seen),
     )
+
+
+def _version(seen: Sights) -> str | None:
+    """The set-up that the last `up` brought, from whoever can read the board, which all share."""
+    read = ((one.part("board", "newest") or {}).get("setup") for one in seen.machines)
+    return next(filter(None, read), None)

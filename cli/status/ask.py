@@ -14,6 +14,8 @@ EACH = 0.2
 """Seconds of two cores that one machine of a rehearsal takes to tell: many on one host wait for each other."""
 LOOK = "python3 /usr/local/lib/hpc/node look"
 _NO_SUCH_PHASE = 2
+_NO_PROGRAM = ("can't open file", "can't find '__main__'")
+OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
 def ask(stack: str, outputs: Mapping[str, Any]) -> Sights:
@@ -46,16 +48,24 @@ def _sight(name: str, roles: tuple[str, ...], done: remote.Done) -> Sight:
     if not done.reached:
         why = _last(done.err) or "no answer"
     elif done.code:
-        old = done.code == _NO_SUCH_PHASE
-        why = "its set-up is of an earlier version" if old else _last(done.err) or f"exit code {done.code}"
+        why = _untold(done)
     else:
         try:
             facts = json.loads(done.out)
         except ValueError:
             why = f"its answer can't be read: {done.out[:80]!r}"
     return Sight(
-        name=name, roles=roles, reached=done.reached, why=why, facts=facts, asked=done.asked, answered=done.answered
-    )
+        name=name, roles=roles, reached=done.reached, why=why, old=why == OLD, facts=facts, asked=done.asked,
+        answered=done.answered,
+    )  # fmt: skip
+
+
+def _untold(done: remote.Done) -> str:
+    """Why a machine that was reached tells nothing."""
+    # Python ends with the same code where it finds no program at all.
+    if done.code == _NO_SUCH_PHASE and not any(words in done.err for words in _NO_PROGRAM):
+        return OLD
+    return GONE if done.code == _NO_SUCH_PHASE else _last(done.err) or f"exit code {done.code}"
 
 
 def _last(text: str) -> str:

@@ -15,6 +15,7 @@ def differences(wanted: Wanted, seen: Sights) -> list[Difference]:
         [
             *machines.gone(seen),
             *machines.setup(wanted, seen),
+            *machines.board(seen),
             *machines.daemons(seen),
             *files.controllers(wanted, seen),
             *values.running(wanted, seen),

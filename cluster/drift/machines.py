@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cluster.drift.difference import Difference
+from cluster.drift.difference import Difference, Mends
 from cluster.drift.wanted import Wanted
 from cluster.health import Sights
 
@@ -45,8 +45,10 @@ def setup(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
         )
     for one in seen.machines:
         if one.reached and not one.told:
+            kind: str = "setup-old" if one.old else "setup-damaged"
+            mends: Mends = "up" if one.old else "mend"
             yield Difference(
-                id="setup-old", where=(one.name,), what="the set-up", stack=wanted.setup, there=one.why, mends="up"
+                id=kind, where=(one.name,), what="the set-up", stack=wanted.setup, there=one.why, mends=mends
             )
         there = one.part("setup")
         if there and there != (stack or wanted.setup):
@@ -54,3 +56,11 @@ def setup(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
                 id="setup-changed", where=(one.name,), what="files of the set-up", stack=stack or wanted.setup,
                 there=there,
             )  # fmt: skip
+
+
+def board(seen: Sights) -> Iterator[Difference]:
+    """A board that can't be read, or that says something else than the controller wrote."""
+    for one in seen.machines:
+        if why := one.part("board", "damaged"):
+            stack = "the controller's orders, and what every machine reports"
+            yield Difference(id="board-damaged", where=(one.name,), what="the board", stack=stack, there=why)

@@ -14,6 +14,7 @@ CHECKS: tuple[Callable[[Sights], Iterable[Finding]], ...] = (
     trust.clocks,
     machines.cut_off,
     nodes.lost,
+    machines.board,
     machines.not_set_up,
     nodes.drained,
     queue.held,

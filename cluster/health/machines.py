@@ -38,7 +38,9 @@ def not_set_up(seen: Sights) -> Iterator[Finding]:
                 id="setup-missing",
                 where=(one.name,),
                 what=f"has no set-up that can tell how it is ({one.why})",
-                todo=f"./hpc up {seen.stack}",
+                # `up` compares the stack with what it did last, and finds nothing to do where it was damaged since.
+                todo=f"./hpc up {seen.stack}" if one.old else f"./hpc drift {seen.stack} --mend",
+                note="" if one.old else "It brings the set-up again, and has the machine do its part.",
             )
         elif why := failure(one):
             yield Finding(
@@ -48,6 +50,19 @@ def not_set_up(seen: Sights) -> Iterator[Finding]:
                 todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50",
                 note="It is tried again by itself, every few seconds.",
                 since=joining(one).get("since"),
+            )
+
+
+def board(seen: Sights) -> Iterator[Finding]:
+    """A board that can't be read: nodes follow no new orders, and what they report is lost."""
+    for one in seen.machines:
+        if why := one.part("board", "damaged"):
+            yield Finding(
+                id="board-damaged",
+                where=(one.name,),
+                what=f"the board, where machines learn what holds and tell what they did, is damaged: {why}",
+                todo=f"./hpc drift {seen.stack} --mend",
+                note="The controller writes it anew, and machines tell again.",
             )
 
 

@@ -17,6 +17,8 @@ class Sight:
     """Whether it let us in by SSH."""
     why: str = ""
     """Where it was not reached, or told nothing: why."""
+    old: bool = False
+    """Whether it told nothing because its set-up is of an earlier version, which `up` makes new."""
     facts: Facts = field(default_factory=dict)
     asked: float = 0.0
     answered: float = 0.0

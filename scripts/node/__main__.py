@@ -6,7 +6,7 @@
     python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
     python3 FOLDER ready       < JSON   controller: run a job through every partition
     python3 FOLDER leave       < JSON   controller: empty a node whose machine goes, and wait for its jobs
-    python3 FOLDER settle      < JSON   controller: resume what an unfinished `up` had drained
+    python3 FOLDER settle      < JSON   controller and login machines: take back what an unfinished `up` had begun
     python3 FOLDER prologs     < JSON   controller: scripts that run before and after jobs; no-prologs takes them away
     python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back
     python3 FOLDER backup      < JSON   controller: the accounting database on standard output, as `restore` takes it
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import accounting
+import attempts
 import board
 import changes
 import compute
@@ -92,11 +93,12 @@ def control(payload: dict[str, Any]) -> None:
     dbd = files.pop("slurmdbd.conf")
     slurmctld.refuse_other_name(payload["cluster"])
     drain.make_way(slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"])
-    slurmctld.write_files(files)
-    slurmctld.accounting_daemon(dbd)
-    slurmctld.register_cluster(payload["cluster"])
-    slurmctld.register_qos(payload["qos"])
-    slurmctld.controller_daemon(files)
+    with slurmctld.or_back(files):
+        slurmctld.write_files(files)
+        slurmctld.accounting_daemon(dbd)
+        slurmctld.register_cluster(payload["cluster"])
+        slurmctld.register_qos(payload["qos"])
+        slurmctld.controller_daemon(files)
     orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup")}
     board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
@@ -126,6 +128,29 @@ def boot() -> None:
     board.report("configured", orders["digest"])
 
 
+def settle(_: dict[str, Any]) -> None:
+    """After an `up` that ended well: take back what is left here of one that did not, and whose edit was taken back."""
+    for phase in attempts.unfinished():
+        told = attempts.last(phase)
+        if told is not None:
+            say(f"{phase}: the last one did not end well; again as the one before it")
+            perform(phase, told)
+        elif phase in UNDOES.values():
+            perform(next(undo for undo, done in UNDOES.items() if done == phase), {})
+        if told is None:
+            attempts.forget(phase)
+    if conf := slurmctld.applied().get("slurm.conf", ""):
+        drain.settle(conf)
+
+
+def perform(phase: str, payload: dict[str, Any]) -> None:
+    """Run a phase as `payload` says, and remember how that ended."""
+    with attempts.attempt(phase, payload):
+        PHASES[phase](payload)
+    if phase in UNDOES:
+        attempts.forget(UNDOES[phase])
+
+
 def admit(*, users: bool) -> None:
     """Who may log in by SSH; sshd reads it again without a connection being lost."""
     if write("/etc/ssh/sshd_config.d/hpc.conf", login.admit(users=users)):
@@ -139,7 +164,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "nodes": lambda payload: joined.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: ready.prove(payload["probes"]),
     "leave": lambda payload: drain.leave(payload["node"]),
-    "settle": lambda _: drain.settle(slurmctld.applied().get("slurm.conf", "")),
+    "settle": settle,
     "backup": lambda _: dump.write_backup(sys.stdout.buffer),
     "restore": restore.restore,
     "prologs": prologs.stage,
@@ -148,6 +173,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "no-prologs": lambda _: prologs.remove(),
     "no-rxdm": lambda _: rxdm.undo(),
 }
+UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm"}
 
 
 def take(lock: IO[str], phase: str) -> None:
@@ -179,7 +205,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(board.host_keys()))
         return 0
     try:
-        perform(phase)
+        alone(phase)
     except (SetupError, OSError) as error:
         words = explain(error) if isinstance(error, OSError) else str(error)
         if not words:
@@ -189,7 +215,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def perform(phase: str) -> None:
+def alone(phase: str) -> None:
     """Run one phase, one at a time on a machine: an `up` that was killed may have left its command running.
 
     Only those that wait for jobs are beside each other, and beside the rest.
@@ -201,7 +227,7 @@ def perform(phase: str) -> None:
         if phase == "boot":
             boot()
         else:
-            PHASES[phase](json.load(sys.stdin))
+            perform(phase, json.load(sys.stdin))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import joined
-from system import SetupError, run, say, write
+from system import SetupError, kept, run, say, write
 
 # On the state disk where there is one: it belongs to the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
@@ -33,7 +33,7 @@ def converge(desired: dict[str, Any]) -> None:
     if FORMER.exists() and not MANAGED.exists():
         write(MANAGED, FORMER.read_text())
         FORMER.unlink()
-    before = json.loads(MANAGED.read_text()) if MANAGED.exists() else NOTHING
+    before = kept(MANAGED, NOTHING)
     if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
         # A job of somebody whom its node does not know yet would drain the node.
         joined.follow(seconds=NODES_SECONDS)

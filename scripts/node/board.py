@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import trusted
-from system import folder, wait, write
+from system import SetupError, folder, kept, wait, write
 
 BOARD = Path("/opt/apps/adm/hpc")
 ORDERS = BOARD / "cluster.json"  # the controller's word: users, groups, what makes slurmd restart
@@ -27,6 +27,8 @@ def publish(orders: dict[str, Any], client: dict[str, str]) -> bool:
     """Put up new orders and client files; True when they differ from what was there."""
     trusted.hold(BOARD)
     for path in (BOARD.parent, BOARD, CLIENT, REPORTS):
+        if path.exists() and not path.is_dir():
+            path.unlink()
         folder(path)
     changed = [write(CLIENT / name, text) for name, text in sorted(client.items())]
     for stale in set(CLIENT.iterdir()) - {CLIENT / name for name in client}:
@@ -43,7 +45,12 @@ def orders(*, seconds: float = 900) -> dict[str, Any]:
         hint="is the controller up, and its set-up done?",
     )  # fmt: skip
     trusted.check(BOARD)
-    return json.loads(ORDERS.read_text())
+    try:
+        return json.loads(ORDERS.read_text())
+    except ValueError:
+        raise SetupError(
+            f"the controller's orders can't be read ({ORDERS}): `./hpc drift STACK --mend` writes them anew"
+        ) from None
 
 
 def report(state: str, order: str, message: str = "") -> None:
@@ -57,8 +64,9 @@ def report(state: str, order: str, message: str = "") -> None:
 
 
 def reports() -> dict[str, dict[str, str]]:
-    """What every machine reported last, by its name."""
-    return {p.stem: json.loads(p.read_text()) for p in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
+    """What every machine reported last, by its name; without those whose report can't be read."""
+    found = {path.stem: kept(path, {}) for path in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
+    return {name: report for name, report in found.items() if report}
 
 
 def host_key() -> str:

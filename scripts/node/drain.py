@@ -18,7 +18,7 @@ from pathlib import Path
 import joined
 import slurmconf
 from jobs import ENDED, Job, everywhere, left
-from system import SetupError, run, say, succeeds, wait, write
+from system import SetupError, kept, run, say, succeeds, wait, write
 
 PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
@@ -116,7 +116,7 @@ def take_back(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -
 
 def _closed() -> set[str]:
     """Names of partitions that were closed here."""
-    return set(json.loads(PARTITIONS.read_text())) if PARTITIONS.exists() else set()
+    return set(kept(PARTITIONS, []))
 
 
 def _drained(state: joined.State) -> bool:

@@ -30,7 +30,7 @@ import prologs
 import scheduler
 import slurmctld
 import storage
-from system import SetupError, run
+from system import SetupError, kept, run
 
 SECONDS = 4.0  # for all parts together: they are read side by side
 CONNECT_SECONDS = 2
@@ -65,7 +65,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
     controls = "controller" in mine
     found: dict[str, Part] = {
         "boot": _boot,
-        "board": _board,
+        "board": lambda: _board(controls=controls),
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
         "setup": _setup,
         "versions": _versions,
@@ -160,18 +160,36 @@ def _json(path: str | Path) -> dict[str, Any]:
 
 
 def _boot() -> dict[str, Any]:
-    kept = Path("/run/hpc/boot-id")
+    mark = Path("/run/hpc/boot-id")
     started = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]  # field 22: when PID 1 began, in ticks
     uptime = float(Path("/proc/uptime").read_text().split()[0]) - int(started) / os.sysconf("SC_CLK_TCK")
-    return {"id": kept.read_text() if kept.exists() else "", "uptime": round(uptime, 1)}
+    return {"id": mark.read_text() if mark.exists() else "", "uptime": round(uptime, 1)}
 
 
-def _board() -> dict[str, Any]:
-    """The newest orders, and what this machine reported; the controller gives everybody's reports."""
-    orders = _json(board.ORDERS)
-    mine = _json(board.REPORTS / f"{socket.gethostname()}.json")
-    newest = {name: orders.get(name, "") for name in ("digest", "setup", "slurmd")}
-    return {"newest": newest, "report": mine} if orders or mine else {"error": f"{board.BOARD} is empty"}
+def _board(*, controls: bool) -> dict[str, Any]:
+    """The newest orders, what this machine reported, and what is wrong with the board itself, if anything."""
+    orders, wrong = kept(board.ORDERS, None), ""
+    orders = orders if isinstance(orders, dict) else None
+    mine = kept(board.REPORTS / f"{socket.gethostname()}.json", None)
+    told = {name: value for name, value in (orders or {}).items() if name != "digest"}
+    published = board.CLIENT / "slurm.conf"
+    if not (_exists(board.ORDERS) or mine):
+        # Elsewhere it may be that the file system is not mounted, which is told as such.
+        if not controls:
+            raise SetupError(f"{board.BOARD} is empty")
+        wrong = f"{board.BOARD} is empty"
+    elif not orders or orders.get("digest") != board.digest(told):
+        wrong = f"{board.ORDERS} is not what the controller wrote"
+    elif mine is None and _exists(board.REPORTS / f"{socket.gethostname()}.json"):
+        wrong = "what this machine reported can't be read"
+    elif controls and _hash(published.read_bytes() if _exists(published) else b"") != _applied():
+        wrong = f"{published} is not what the controller wrote"
+    newest = {name: (orders or {}).get(name, "") for name in ("digest", "setup", "slurmd")}
+    return {"newest": newest, "report": mine or {}, "damaged": wrong}
+
+
+def _applied() -> str:
+    return _hash(slurmctld.applied().get("slurm.conf", "").encode())
 
 
 def _setup() -> str:
@@ -214,7 +232,7 @@ def _files(*, controls: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"etc": _hashes(slurmctld.ETC), "cache": _hashes(CACHE)}
     if not controls:
         return found
-    applied = _json(slurmctld.APPLIED)
+    applied = slurmctld.applied()
     found["applied"] = {name: _hash(text.encode()) for name, text in applied.items()}
     texts = {name: (slurmctld.ETC / name) for name in [*applied, *SECRET]}
     found["texts"] = {name: _without_password(path.read_text()) for name, path in texts.items() if path.exists()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grp
 import hashlib
-import json
 import pwd
 from typing import Any
 
@@ -12,12 +11,13 @@ import authorized
 import homes
 import textblock
 import users
+from system import kept
 
 
 def seen() -> dict[str, Any]:
     """Every ordinary user and group here, and which of them the set-up made: users {uid, gid, groups, shell, home}."""
     groups = grp.getgrall()
-    managed = json.loads(users.MANAGED.read_text()) if users.MANAGED.exists() else {}
+    managed = kept(users.MANAGED, {})
     return {
         "managed": managed,
         "users": {
@@ -42,7 +42,7 @@ def keys() -> dict[str, str]:
 
     Where they can't be read, what is in the way.
     """
-    managed = json.loads(users.MANAGED.read_text()) if users.MANAGED.exists() else {}
+    managed = kept(users.MANAGED, {})
     return {name: _keys(str(homes.HOMES / name)) for name in managed.get("users", ())}
 
 

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import attempts
 import changes
 import database
 import logfiles
 import slurmconf
-from system import SetupError, folder, link, listens, run, say, service, stop_service, succeeds, wait, write
+from system import (
+    SetupError,
+    folder,
+    forget,
+    journal,
+    link,
+    listens,
+    restarts,
+    run,
+    say,
+    service,
+    stop_service,
+    succeeds,
+    wait,
+    write,
+)
 
 ETC = Path("/etc/slurm")
 SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
 STATE = Path("/var/spool/slurmctld")
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
+LOG = Path("/var/log/slurm/slurmctld.log")
+TRIES = 3  # starts by systemd after ours: what ends as often as that, at once, does so for ever
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
 DROP_INS = {
     # A killed daemon comes back by itself, however often; and after a reboot none starts before what it talks to.
@@ -53,7 +73,14 @@ def prepare() -> None:
 
 def applied() -> dict[str, str]:
     """The files that slurmctld runs with, by name; none before its first start."""
-    return json.loads(APPLIED.read_text()) if APPLIED.exists() else {}
+    try:
+        return json.loads(APPLIED.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        # Damaged: as it was told when its set-up last ended well.
+        told = attempts.last("configure") or {"files": {}}
+        return {n: "\n".join(lines) + "\n" for n, lines in told["files"].items() if n != "slurmdbd.conf"}
 
 
 def refuse_other_name(name: str) -> None:
@@ -115,14 +142,77 @@ def controller_daemon(files: dict[str, str]) -> None:
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
     if need is changes.Need.RESTART or not running:
         service("slurmctld", settings=json.dumps(files, sort_keys=True))
-    wait("slurmctld", lambda: listens(SLURMCTLD_PORT), seconds=60, unit="slurmctld")
-    wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
+    answer()
     if running and need is not changes.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only when told to.
         run("scontrol", "reconfigure")
         say("slurmctld: reconfigured")
+        answer()
     write(APPLIED, json.dumps(files), quiet=True)
     write(HASH, digest() + "\n", quiet=True)
+
+
+def answer() -> None:
+    """Wait until slurmctld answers. Raises SetupError with its last words when it does not, or ends again and again."""
+
+    def lives(there: Callable[[], bool]) -> bool:
+        if there():
+            return True
+        if restarts("slurmctld") >= TRIES:
+            raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or journal('slurmctld')}")
+        return False
+
+    wait("slurmctld", lambda: lives(lambda: listens(SLURMCTLD_PORT)), seconds=60, interval=0.2, unit="slurmctld")
+    wait(
+        "slurmctld's answer", lambda: lives(lambda: succeeds("scontrol", "ping")), seconds=60, interval=0.2,
+        unit="slurmctld",
+    )  # fmt: skip
+
+
+def _complaints() -> str:
+    """The last errors in slurmctld's log: the journal only says that it has ended."""
+    lines = LOG.read_text(errors="replace").splitlines()[-50:] if LOG.exists() else []
+    return "\n".join([line for line in lines if "fatal:" in line or "error:" in line][-5:])
+
+
+@contextmanager
+def or_back(files: dict[str, str]) -> Generator[None]:
+    """Have the daemons run with the files that they ran with before, where they do not come up with `files`.
+
+    Nothing is put back where there were none, or no others. Raises SetupError, with the reason and what was done.
+    """
+    old = applied()
+    dbd = (ETC / "slurmdbd.conf").read_text() if old and (ETC / "slurmdbd.conf").exists() else ""
+    try:
+        yield
+    except SetupError as error:
+        now = (ETC / "slurmdbd.conf").read_text() if dbd else ""
+        if not dbd or (changes.need(old, files) is changes.Need.NOTHING and dbd == now):
+            raise
+        try:
+            _back(old, dbd, gone=set(files) - set(old))
+        except SetupError as worse:
+            raise SetupError(
+                f"{error}\nWith the files that it ran with before it does not come up either: {worse}"
+            ) from None
+        raise SetupError(
+            f"{error}\nThe edit did not take effect: Slurm's files are again those from before it, and slurmctld runs "
+            "with them. Correct the stack file, or take the edit back, and run `up`"
+        ) from None
+
+
+def _back(old: dict[str, str], dbd: str, *, gone: set[str]) -> None:
+    for name in gone:
+        (ETC / name).unlink(missing_ok=True)
+    write_files(old)
+    write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
+    service("slurmdbd", settings=dbd)
+    wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
+    # It may run still, with some of the new files taken in, or be about to be started again by systemd.
+    forget("slurmctld")
+    service("slurmctld", settings=json.dumps(old, sort_keys=True))
+    answer()
+    run("scontrol", "reconfigure")
 
 
 def digest() -> str:

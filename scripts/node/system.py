@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import pwd
 import re
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # As in cluster/printable.py: control characters but tab and line feed, other line ends, changes of text direction.
 HIDDEN = re.compile(
@@ -138,6 +140,14 @@ def folder(path: str | Path, *, mode: int = 0o755, owner: str = "root") -> bool:
     return own(path, mode=mode, owner=owner) or made
 
 
+def kept(path: Path, nothing: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """What we keep at `path` as JSON; `nothing` where there is no such file, or where it can't be read any more."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return nothing
+
+
 def link(path: str | Path, target: str) -> bool:
     """Make `path` a symbolic link to `target`; a file or an empty folder in its place gives way."""
     path = Path(path)
@@ -174,6 +184,12 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
     write(known, wanted, quiet=True)
     say(f"{'restarted' if active else 'started'} {name}")
     return True
+
+
+def restarts(name: str) -> int:
+    """How often systemd has started the unit `name` anew since somebody last started it."""
+    said = run("systemctl", "show", "--property=NRestarts", "--value", name).strip()
+    return int(said) if said.isdigit() else 0
 
 
 def forget(name: str) -> None:

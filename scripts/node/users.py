@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import homes
-from system import SetupError, run, say, write
+from system import SetupError, kept, run, say, write
 
 MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
 
@@ -65,7 +65,7 @@ def leaving(users: list[User]) -> set[str]:
 
 
 def _managed() -> dict[str, set[str]]:
-    found = json.loads(MANAGED.read_text()) if MANAGED.exists() else {}
+    found = kept(MANAGED, {})
     return {"users": set(found.get("users", [])), "groups": set(found.get("groups", []))}
 
 

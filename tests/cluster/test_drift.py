@@ -8,7 +8,7 @@ from cluster.drift import Difference, Wanted, differences
 from cluster.drift.differences import unseen
 from cluster.drift.people import digest
 from cluster.drift.values import alike
-from cluster.health import Sights
+from cluster.health import Sight, Sights
 from tests.cluster.sights import facts, healthy, without
 
 ACCOUNTING = {
@@ -55,6 +55,21 @@ def only(wanted: Wanted, seen: Sights) -> Difference:
     found = differences(wanted, seen)
     assert len(found) == 1, found
     return found[0]
+
+
+@pytest.mark.parametrize(("old", "kind", "mends"), [(True, "setup-old", "up"), (False, "setup-damaged", "mend")])
+def test_a_machine_that_tells_nothing_is_mended_by_what_can(old: bool, kind: str, mends: str):
+    seen = healthy()
+    blind = Sight(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
+    found = only(stack(seen), Sights(stack="hc", machines=(*seen.machines[:-1], blind)))
+    assert (found.id, found.where, found.mends) == (kind, ("hc-cpu-1",), mends)
+
+
+def test_a_damaged_board_is_mended():
+    seen = healthy()
+    facts(seen, "controller")["board"]["damaged"] = "is not what the controller wrote"
+    found = only(stack(seen), seen)
+    assert (found.id, found.mends) == ("board-damaged", "mend")
 
 
 def test_nothing_differs_on_a_cluster_that_nobody_touched():

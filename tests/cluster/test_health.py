@@ -29,7 +29,20 @@ class TestMachines:
         seen = healthy()
         bare = Sight(name="hc-cpu-1", roles=("node",), reached=True, why="no such file")
         seen = Sights(stack="hc", machines=(*seen.machines[:-1], bare))
-        assert only(seen).id == "setup-missing"
+        found = only(seen)
+        assert (found.id, found.todo) == ("setup-missing", "./hpc drift hc --mend")
+
+    def test_one_whose_set_up_is_of_an_earlier_version(self):
+        seen = healthy()
+        bare = Sight(name="hc-cpu-1", roles=("node",), reached=True, why="of an earlier version", old=True)
+        assert only(Sights(stack="hc", machines=(*seen.machines[:-1], bare))).todo == "./hpc up hc"
+
+    @pytest.mark.parametrize("why", ["/opt/apps/adm/hpc is empty", "cluster.json is not what the controller wrote"])
+    def test_a_damaged_board(self, why: str):
+        seen = healthy()
+        facts(seen, "controller")["board"]["damaged"] = why
+        found = only(seen)
+        assert (found.id, found.where, found.todo) == ("board-damaged", ("hc-controller",), "./hpc drift hc --mend")
 
     def test_a_set_up_that_failed_tells_its_own_reason(self):
         seen = healthy()

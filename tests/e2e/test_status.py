@@ -89,6 +89,45 @@ def test_a_drained_node_is_named_with_its_reason(seen: Cluster):
     eventually(lambda: ask(seen, "status")["ok"], seconds=20, what="a status without findings")
 
 
+NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
+
+
+@pytest.mark.parametrize(
+    ("machine", "damage", "kind"),
+    [
+        ("cpu-0", f"echo 'x y z' >{NODE}/look.py", "setup-missing"),
+        ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json", "setup-missing"),
+        ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json", "board-damaged"),
+        ("controller", f"rm -r {BOARD}; echo x >{BOARD}", "board-damaged"),
+        ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-1.json", "board-damaged"),
+    ],
+)
+def test_what_is_damaged_is_mended_by_the_command_that_is_advised(seen: Cluster, machine: str, damage: str, kind: str):
+    seen.ssh(machine, damage)
+    found = {one["id"]: one for one in ask(seen, "status")["findings"]}
+    assert found[kind]["todo"] == "./hpc drift seen --mend"
+    seen.command("drift", "--mend")
+    eventually(lambda: ask(seen, "status")["ok"], seconds=30, what="a status without findings")
+
+
+def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
+    before = seen.copy()
+    seen.edit(lambda c: c.update(slurm={"extra": {"PriorityType": "priority/nonsense"}}))
+    seen.edit(lambda c: c["users"].append({"name": "eve", "uid": 2009}))
+    failed = seen.hpc("up", check=False)
+    assert failed.returncode == 1
+    assert "cannot find priority plugin for priority/nonsense" in failed.stdout
+    assert "The edit did not take effect" in failed.stdout
+    assert seen.run("srun", "hostname").startswith("seen-cpu-"), "with the files from before"
+    assert seen.ssh("controller", "id -u eve") == "2009"
+    seen.config = before
+    seen.edit(lambda _: None)
+    assert "the last one did not end well; again as the one before it" in seen.up()
+    assert seen.ssh("controller", "id -u eve || echo gone").endswith("gone")
+    assert ask(seen, "drift")["ok"]
+    assert "did not end well" not in seen.up()
+
+
 def test_what_hands_changed_is_named_and_mended_beside_a_job(seen: Cluster):
     job = seen.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600")
     state = f"squeue --noheader --states=all --jobs={job} --format=%T"

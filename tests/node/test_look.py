@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
+import board
 import daemons
 import database
 import ledger
@@ -167,3 +169,56 @@ def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyP
     with pytest.raises(SetupError, match="slurmctld's port 6817"):
         scheduler.nodes()
     assert scheduler.database() == {"up": False, "said": "nothing listens on port 6819"}
+
+
+class TestBoard:
+    @pytest.fixture(autouse=True)
+    def written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A board as a controller leaves it, which this machine is."""
+        for name, path in (("BOARD", "b"), ("ORDERS", "b/o"), ("CLIENT", "b/etc"), ("REPORTS", "b/nodes")):
+            monkeypatch.setattr(board, name, tmp_path / path)
+        for name in ("write", "folder"):
+            monkeypatch.setattr(board, name, {"write": put, "folder": lambda path: path.mkdir(exist_ok=True)}[name])
+        monkeypatch.setattr(board.trusted, "hold", lambda _: None)
+        monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": "ClusterName=x\n"})
+        board.publish({"users": ["alice"], "setup": "v"}, {"slurm.conf": "ClusterName=x\n"})
+        monkeypatch.setattr(board, "boot_id", lambda: "b")
+        board.report("configured", "d")
+
+    def test_one_that_is_as_it_was_written(self):
+        found = look._board(controls=True)
+        assert (found["damaged"], found["newest"]["setup"], found["report"]["state"]) == ("", "v", "configured")
+
+    @pytest.mark.parametrize(
+        ("file", "text"),
+        [
+            ("b/o", "nonsense"),
+            ("b/o", "[]"),
+            ("b/o", '{"users": ["mallory"], "digest": "x"}'),
+            ("b/etc/slurm.conf", "x"),
+        ],
+    )
+    def test_one_that_is_not(self, tmp_path: Path, file: str, text: str):
+        (tmp_path / file).write_text(text)
+        assert "is not what the controller wrote" in look._board(controls=True)["damaged"]
+        (tmp_path / file).unlink()
+        assert look._board(controls=True)["damaged"]
+
+    def test_a_report_that_cannot_be_read(self):
+        next(board.REPORTS.iterdir()).write_text("nonsense")
+        assert "can't be read" in look._board(controls=True)["damaged"]
+        assert board.reports() == {}
+
+    def test_a_file_in_its_place_gives_way(self, tmp_path: Path):
+        shutil.rmtree(tmp_path / "b")
+        (tmp_path / "b").write_text("x")
+        assert "is empty" in look._board(controls=True)["damaged"]
+        with pytest.raises(SetupError, match="is empty"):
+            look._board(controls=False)
+        board.publish({"users": []}, {"slurm.conf": "ClusterName=x\n"})
+        assert look._board(controls=True)["damaged"] == ""
+
+
+def put(path: Path, text: str) -> bool:
+    path.write_text(text)
+    return True

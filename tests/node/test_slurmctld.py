@@ -46,3 +46,69 @@ def test_another_clusters_name_is_refused(controller):
 def test_a_new_controller_may_have_any_name(controller):
     slurmctld.APPLIED.unlink()
     slurmctld.refuse_other_name("prod")
+
+
+class TestBack:
+    """Files with which slurmctld does not come up give way to those before them."""
+
+    @pytest.fixture
+    def machine(self, controller, monkeypatch):
+        """The controller with a slurmctld that comes up with every slurm.conf but a bad one; what was started."""
+        began: list[str] = []
+
+        def answer() -> None:
+            if "nonsense" in (slurmctld.ETC / "slurm.conf").read_text():
+                raise SetupError("slurmctld ends as soon as it has started")
+
+        monkeypatch.setattr(slurmctld, "answer", answer)
+        monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_text(text))
+        monkeypatch.setattr(slurmctld, "service", lambda name, **_: began.append(name))
+        monkeypatch.setattr(slurmctld, "forget", lambda name: began.append(f"forget {name}"))
+        monkeypatch.setattr(slurmctld, "wait", lambda *_, **__: None)
+        monkeypatch.setattr(slurmctld, "run", lambda *_, **__: "")
+        return began
+
+    def change(self, files):
+        with slurmctld.or_back(files):
+            slurmctld.write_files(files)
+            slurmctld.answer()
+
+    def test_they_are_put_back_and_it_is_said(self, controller, machine):
+        before = {path.name: path.read_text() for path in slurmctld.ETC.iterdir()}
+        files = {**slurmctld.applied(), "slurm.conf": "PriorityType=priority/nonsense\n", "gres.conf": "new\n"}
+        with pytest.raises(SetupError, match=r"(?s)ends as soon as.*The edit did not take effect"):
+            self.change(files)
+        assert {path.name: path.read_text() for path in slurmctld.ETC.iterdir()} == before
+        assert machine == ["slurmdbd", "forget slurmctld", "slurmctld"]
+
+    def test_files_that_work_stay(self, controller, machine):
+        self.change({**slurmctld.applied(), "slurm.conf": "KillWait=31\n"})
+        assert (slurmctld.ETC / "slurm.conf").read_text() == "KillWait=31\n"
+        assert machine == []
+
+    def test_a_fault_that_no_edit_brought_is_told_as_it_is(self, controller, machine):
+        bad = {**slurmctld.applied(), "slurm.conf": "PriorityType=priority/nonsense\n"}
+        slurmctld.APPLIED.write_text(json.dumps(bad))
+        with pytest.raises(SetupError) as told:
+            self.change(bad)
+        assert str(told.value) == "slurmctld ends as soon as it has started"
+        assert machine == []
+
+    def test_where_the_old_ones_fail_as_well_both_are_told(self, controller, machine):
+        old = {**slurmctld.applied(), "slurm.conf": "also=nonsense\n"}
+        slurmctld.APPLIED.write_text(json.dumps(old))
+        with pytest.raises(SetupError, match=r"(?s)ends as soon as.*before it does not come up either"):
+            self.change({**old, "slurm.conf": "PriorityType=priority/nonsense\n"})
+
+    def test_the_first_files_have_none_before_them(self, controller, machine):
+        slurmctld.APPLIED.unlink()
+        with pytest.raises(SetupError) as told:
+            self.change({"slurm.conf": "nonsense\n"})
+        assert str(told.value) == "slurmctld ends as soon as it has started"
+
+
+def test_a_damaged_record_is_what_the_set_up_was_told_last(controller, monkeypatch):
+    told = {"files": {"slurm.conf": ["ClusterName=dev"], "slurmdbd.conf": ["DbdHost=x"]}}
+    monkeypatch.setattr(slurmctld.attempts, "last", lambda _: told)
+    slurmctld.APPLIED.write_text('{"slurm.conf": "Clus')
+    assert slurmctld.applied() == {"slurm.conf": "ClusterName=dev\n"}
