@@ -42,6 +42,12 @@ class StackFile:
         return self.platform == "local"
 
     @property
+    def cluster(self) -> str | None:
+        """The cluster's name as written."""
+        name = self._cluster.get("name")
+        return name if isinstance(name, str) else None
+
+    @property
     def network(self) -> str | None:
         """The cluster's network as written."""
         network = self._cluster.get("network")

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Exit
+from typer import Exit, Option
 
 from cli import console, effects, engines, guard, options, project, stackfile, unfinished
 from cli.commands import outputs
@@ -56,11 +56,19 @@ def destroy(
     parallel: options.Parallel = None,
     config_file: options.ConfigFile = None,
     yes: options.Yes = False,
+    leftovers: Annotated[
+        bool, Option("--leftovers", help="Remove what is on this host of a stack whose state is lost.")
+    ] = False,
 ) -> None:
     """Remove everything the stack made.
 
     Asks first if the stack has deletion_protection or is not a rehearsal on this machine.
     """
+    if leftovers:
+        from cli import leftovers as left
+
+        left.remove(stackfile.read(project.ROOT, stack, config_file), yes=yes, json=json)
+        return
     raise Exit(run("destroy", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes))
 
 
@@ -109,9 +117,7 @@ def run(
     if told and kind == "up":
         _warn(told, json=json)
     if file.local and kind != "preview":
-        from cli import localhost
-
-        localhost.prepare()
+        _prepare(stack, config)
     earlier = kind == "up" and unfinished.begin(stack)
     if pulumi:
         from cli import pulumi_cli
@@ -132,6 +138,15 @@ def run(
     elif code == 0 and kind in ("up", "destroy"):
         unfinished.end(stack)
     return code
+
+
+def _prepare(stack: str, config: "ClusterConfig | None") -> None:
+    """Before anything is made or removed on this machine; `config` is what an `up` is to make."""
+    from cli import leftovers, localhost
+
+    if config:
+        leftovers.refuse(config.name, stack)
+    localhost.prepare()
 
 
 def _asked(config: "ClusterConfig") -> list[str]:
@@ -187,6 +202,10 @@ def _embedded(
         if file.settings is None:
             project.require_state(file.stack)  # says which stacks there are
         nothing(kind, file.stack, json=json)
+        from cli import leftovers
+
+        if kind == "destroy" and not json and (hint := leftovers.hint(file)):
+            console.note(hint)
         return 0
     stack = project.workspace().stack(file.stack, file.path)
     with display.choose(json=json) as view:

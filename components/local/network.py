@@ -27,7 +27,7 @@ class NetworkProvider(ResourceProvider):
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Another place or name is another network; all else is changed in place, as is a bridge that is gone."""
         replaces = changed(_olds, _news, ("root", "stack"))
-        changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts"))
+        changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts", "state"))
         gone = not network.is_up(_network(_olds))
         return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
 
@@ -36,7 +36,8 @@ class NetworkProvider(ResourceProvider):
         require_host()
         allow_watches(say)
         wanted = _network(_news)
-        network.ensure(wanted)
+        # As it was made: by this state under an earlier id, or before states were told apart.
+        network.ensure(wanted, before=[_olds["state"]] if _olds.get("state") else [])
         return UpdateResult({**given(_news), "bridge": wanted.bridge})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
@@ -52,7 +53,7 @@ class NetworkProvider(ResourceProvider):
 def _network(props: Mapping[str, Any]) -> network.Network:
     return network.Network(
         root=Path(props["root"]), stack=props["stack"], owner=props["owner"], cidr=props["cidr"],
-        gateway=props["gateway"], hosts=props["hosts"],
+        gateway=props["gateway"], hosts=props["hosts"], state=props.get("state") or "",
     )  # fmt: skip
 
 
@@ -64,10 +65,10 @@ class Network(DynamicResource, module="local", name="Network"):
 
     def __init__(
         self, name: str, *, root: str, stack: str, owner: str, cidr: str, gateway: str, hosts: Mapping[str, str],
-        opts: pulumi.ResourceOptions | None = None,
+        state: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         props = {
             "root": root, "stack": stack, "owner": owner, "cidr": cidr, "gateway": gateway, "hosts": dict(hosts),
-            "bridge": None,
+            "state": state, "bridge": None,
         }  # fmt: skip
         super().__init__(NetworkProvider(), name, props, opts)

@@ -13,6 +13,7 @@ from cluster.config import ClusterConfig
 from cluster.roster import MachineSpec, machines
 from cluster.slurm import paths
 from components.local.host.errors import HostError
+from components.local.host.owner import state_id
 from components.local.host.paths import host_root, images_root
 from components.local.host.recipe import recipe
 from components.local.image import Image
@@ -55,6 +56,7 @@ class LocalPlatform(pulumi.ComponentResource):
         super().__init__("hpc:local:LocalPlatform", name, {}, opts)
         self._name, self._args = name, args
         config, addresses = args.config, plan(args.config)
+        self._state = pulumi.Output.from_input(args.admin_key).apply(state_id)
         try:
             self._root, self._images = str(host_root()), str(images_root())
             self._digest = recipe(config.image.base).digest
@@ -75,6 +77,7 @@ class LocalPlatform(pulumi.ComponentResource):
             cidr=config.network.cidr,
             gateway=addresses.gateway,
             hosts=addresses.of,
+            state=self._state,
             opts=pulumi.ResourceOptions(parent=self),
         )
         shared = [self._shared(target, network) for target in config.storage.shared]
@@ -99,6 +102,7 @@ class LocalPlatform(pulumi.ComponentResource):
             folder=folder,
             mode=mode,
             gid=gid,
+            state=self._state,
             # Data is protected, machines are not.
             opts=pulumi.ResourceOptions(
                 parent=self, depends_on=[network], protect=self._args.config.deletion_protection

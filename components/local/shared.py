@@ -7,7 +7,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given
-from components.local.host import network
+from components.local.host import network, owner
 from components.local.host.paths import StackPaths
 
 
@@ -37,10 +37,14 @@ class SharedFolderProvider(ResourceProvider):
         return ReadResult(id_ if there else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder and all that is in it; not that of machines that another state has made since."""
+        paths, state = _paths(_props), _props.get("state")
+        if state and owner.is_strangers(paths, state):
+            return
         network.remove_shared(_paths(_props), _props["folder"])
 
     def _ensure(self, props: dict[str, Any]) -> None:
+        owner.refuse_strangers(_paths(props), props.get("state") or "")
         network.ensure_shared(_paths(props), props["folder"], mode=int(props["mode"], 8), gid=int(props["gid"]))
 
 
@@ -53,8 +57,9 @@ class SharedFolder(DynamicResource, module="local", name="SharedFolder"):
 
     def __init__(
         self, name: str, *, root: str, stack: str, folder: str, mode: int, gid: int,
+        state: pulumi.Input[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         # Pulumi's numbers are floats; a mode is better kept as it is written.
-        props = {"root": root, "stack": stack, "folder": folder, "mode": f"{mode:04o}", "gid": gid}
+        props = {"root": root, "stack": stack, "folder": folder, "mode": f"{mode:04o}", "gid": gid, "state": state}
         super().__init__(SharedFolderProvider(), name, props, opts)

@@ -55,6 +55,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HPC_ENGINE", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HPC_HOME", str(tmp_path / "home"))
+    # No cluster of this host's is looked at.
+    monkeypatch.setenv("HPC_LOCAL_ROOT", str(tmp_path / "host"))
     monkeypatch.setenv("HOME", str(tmp_path))
     # rich asks these before it decides on colours and width.
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):

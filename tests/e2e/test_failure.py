@@ -1,9 +1,11 @@
 """What goes wrong is said in words that help, nothing is lost by it, and the next `up` goes on."""
 
+import copy
 import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,17 @@ def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
     ill.up()
     assert len(ill.run("srun", "-N4", "-O", "hostname").splitlines()) == 4
     assert "Nothing to do" in ill.up()
+
+
+def test_another_state_does_not_make_it_anew(ill: Cluster, tmp_path: Path):
+    boots = ill.boots()
+    other = copy.copy(ill)
+    other.env = {**ill.env, "HPC_HOME": str(tmp_path)}
+    refused = other.hpc("up", check=False)
+    assert refused.returncode == 1
+    assert f"with the state in file://{ill.env['HPC_HOME']}" in refused.stderr
+    assert "To remove it with its jobs and shared folders: ./hpc destroy ill --leftovers" in other.hpc("destroy").stderr
+    assert ill.boots() == boots
 
 
 def test_killed_daemons_come_back_by_themselves(ill: Cluster):

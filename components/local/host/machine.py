@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from components.local.host import bridge, cgroups, names, nspawn, ready
+from components.local.host import bridge, cgroups, names, nspawn, owner, ready
 from components.local.host.design import Design, Facts, access_files, own_files
 from components.local.host.errors import HostError
 from components.local.host.host_key import HostKey, generate
@@ -33,6 +33,7 @@ def create(design: Design) -> Facts:
     """Make the machine and start it; returns when it answers SSH."""
     checked_name(design.stack, "stack")
     checked_name(design.name, "machine")
+    owner.refuse_strangers(design.stack_paths, owner.state_id(design.authorized_keys))
     with locked(design.paths.lock):
         _remove(design)
         if not bridge.exists(names.bridge_name(design.root, design.stack)):
@@ -48,6 +49,7 @@ def create(design: Design) -> Facts:
 
 def update(design: Design) -> Facts:
     """Bring a machine's files to what they should be, and start it if it does not run; its own files are kept."""
+    owner.refuse_strangers(design.stack_paths, owner.state_id(design.authorized_keys))
     with locked(design.paths.lock):
         record = _read_record(design.paths)
         if record is None:
@@ -85,7 +87,10 @@ def restart(design: Design) -> Facts:
 
 
 def delete(design: Design) -> None:
-    """End the machine and remove all of it; nothing happens if it is gone."""
+    """End the machine and remove all of it; nothing happens if it is gone, or if another state has made it anew."""
+    state = owner.state_id(design.authorized_keys)
+    if state and owner.is_strangers(design.stack_paths, state):
+        return
     if design.stack_paths.folder.exists():
         with locked(design.paths.lock):
             _remove(design)
@@ -100,6 +105,11 @@ def delete_all(root: Path, stack: str) -> None:
         delete(bare(root, stack, folder.name))
     for lock in StackPaths(root, stack).machines.glob(".*.lock"):
         lock.unlink(missing_ok=True)
+
+
+def any_runs(root: Path, stack: str) -> bool:
+    """Whether a machine of the stack runs here."""
+    return any(running(MachinePaths(folder)) for folder in StackPaths(root, stack).machines.glob("*/"))
 
 
 def bare(root: Path, stack: str, name: str) -> Design:

@@ -4,11 +4,11 @@ import ipaddress
 import json
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host import bridge, hosts, machine, names
+from components.local.host import bridge, hosts, machine, names, owner
 from components.local.host.errors import HostError
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import StackPaths, checked_name
@@ -31,6 +31,8 @@ class Network:
     gateway: str
     hosts: Mapping[str, str]
     """Addresses of all the stack's machines by name."""
+    state: str = ""
+    """Which state makes it, see owner.py; empty: nobody asks."""
 
     @property
     def paths(self) -> StackPaths:
@@ -43,16 +45,21 @@ class Network:
         return names.bridge_name(self.root, self.stack)
 
 
-def ensure(network: Network) -> None:
-    """Make the network, or bring it to what it should be; HostError if its name or addresses are somebody else's."""
+def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
+    """Make the network, or bring it to what it should be; HostError if its name or addresses are somebody else's.
+
+    `before`: ids of the state that asks, as it knew itself when it made this network; None where it has made none yet.
+    """
     checked_name(network.stack, "stack")
     _check_disk(network.root)
     # Two stacks that come up at once must not both find the same addresses free.
     with locked(network.root / ".networks.lock"):
         _check_owner(network)
+        _check_state(network, before)
         cidr = ipaddress.IPv4Network(network.cidr)
         _check_free(network, cidr)
         record = {"owner": network.owner, "cidr": network.cidr, "gateway": network.gateway, "bridge": network.bridge}
+        record |= owner.told(before or (), network.state, network.paths)
         network.paths.folder.mkdir(parents=True, exist_ok=True)
         network.paths.folder.chmod(PRIVATE)
         network.paths.shared.mkdir(exist_ok=True)
@@ -70,11 +77,13 @@ def is_up(network: Network) -> bool:
 
 
 def remove(network: Network) -> None:
-    """Remove the bridge and the stack's folder.
+    """Remove the bridge and the stack's folder; not where another state has made them anew since.
 
     Machines and shared folders have gone before. What a killed run left, of which no state knows, goes now: machines,
     and shared folders that nothing was put into.
     """
+    if network.state and owner.is_strangers(network.paths, network.state):
+        return
     machine.delete_all(network.root, network.stack)
     if not network.root.exists():
         bridge.remove(network.bridge, network.root, network.stack)
@@ -111,16 +120,21 @@ def remove_shared(paths: StackPaths, name: str) -> None:
 
 
 def _check_owner(network: Network) -> None:
-    try:
-        owner = json.loads(network.paths.network.read_text())["owner"]
-    except (FileNotFoundError, ValueError, KeyError):
-        return
-    if owner != network.owner:
+    known = owner.recorded(network.paths).get("owner", network.owner)
+    if known != network.owner:
         msg = (
-            f"cluster.name: {network.stack!r} is already up on this host, made by {owner}; "
+            f"cluster.name: {network.stack!r} is already up on this host, made by {known}; "
             "give this cluster another name, or destroy that one first"
         )
         raise HostError(msg)
+
+
+def _check_state(network: Network, before: Sequence[str] | None) -> None:
+    owner.refuse_strangers(network.paths, network.state, before=before or ())
+    # Made by an earlier version, or the record is damaged: whose the machines are is not known, but not a new state's.
+    unclaimed = network.state and before is None and "states" not in owner.recorded(network.paths)
+    if unclaimed and machine.any_runs(network.root, network.stack):
+        raise HostError(owner.refusal(network.paths))
 
 
 def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:

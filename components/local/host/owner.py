@@ -1,0 +1,81 @@
+"""Whose a stack's machines on this host are: the state that made them, known by the operator's key that it holds.
+
+Project, stack and name tell who asks; two states may have the same (another HPC_HOME, a state that was lost). One
+that did not make the machines knows of none of them: it would make each anew, and end its jobs.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from components.local.host.errors import HostError
+from components.local.host.paths import StackPaths
+
+
+def state_id(admin_key: str) -> str:
+    """What tells states apart: a hash of the public key that each makes once and takes along wherever it goes."""
+    words = admin_key.split()
+    return hashlib.sha256(" ".join(words[:2]).encode()).hexdigest()[:16] if words else ""
+
+
+def recorded(paths: StackPaths) -> dict[str, Any]:
+    """What is on record of the stack's network and its owner; empty where nothing is, or nothing that can be read."""
+    try:
+        found = json.loads(paths.network.read_text())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def told(before: Sequence[str], state: str, paths: StackPaths) -> dict[str, Any]:
+    """The owner as it is to be recorded: `before`, the ids that the same state had earlier, stay its own."""
+    known = recorded(paths)
+    if not state:
+        return {}
+    ids = list(dict.fromkeys([state, *before, *known.get("states", [])]))
+    return {
+        "states": ids,
+        "home": _home(),
+        "since": known.get("since") or datetime.now(timezone.utc).isoformat("T", "seconds"),
+    }
+
+
+def is_strangers(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -> bool:
+    """Whether another state made what is there; not where no state is on record."""
+    known = recorded(paths)
+    if "states" not in known:
+        return False
+    return not {state, *before} & set(known["states"])
+
+
+def refuse_strangers(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -> None:
+    """Raises HostError, with whose the machines are and the ways on, where another state made them."""
+    if state and is_strangers(paths, state, before=before):
+        raise HostError(refusal(paths))
+
+
+def refusal(paths: StackPaths) -> str:
+    """Why the stack can't be brought up by who asks."""
+    known, name = recorded(paths), paths.stack
+    whose = f"made by {known.get('owner') or 'an unknown stack'}"
+    if known.get("home"):
+        whose += f" with the state in {known['home']}, since {known.get('since', 'an unknown time')}"
+    return (
+        f"cluster.name: {name!r} is up on this host, {whose}. The state that is used now does not know its machines: "
+        "each would be made anew, and all jobs would be lost. Nothing was changed.\n"
+        "  to go on with it:         use that state (HPC_HOME, PULUMI_BACKEND_URL), or bring it here: "
+        "./hpc state export there, ./hpc state import here\n"
+        "  if that state is lost:    ./hpc destroy STACK --leftovers removes what is here, jobs and shared folders "
+        "included; then `up`\n"
+        "  for a cluster beside it:  another name and another network.cidr"
+    )
+
+
+def _home() -> str:
+    """Where the state is, for people: as cli/home.py finds it."""
+    home = os.environ.get("HPC_HOME") or Path.home() / ".hpc"
+    return os.environ.get("PULUMI_BACKEND_URL") or f"file://{Path(home).expanduser().absolute()}"

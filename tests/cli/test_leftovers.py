@@ -1,0 +1,55 @@
+"""What is on this host of a stack whose state is lost is named by `destroy`, and removed where that is asked for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.local.host import stacks
+from tests.cli.conftest import Hpc
+
+RECORD = {"owner": "hpc/dev", "states": ["abc"], "home": "file:///elsewhere", "since": "2026-01-01"}
+
+
+@pytest.fixture
+def here(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cluster of stack dev on this host, made with a state that is elsewhere; another stack's beside it."""
+    (root / "Pulumi.yaml").write_text("name: hpc\nruntime: python\n")
+    place = tmp_path / "stacks-root"
+    monkeypatch.setenv("HPC_LOCAL_ROOT", str(place))
+    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+    monkeypatch.setattr(stacks.bridge, "remove", lambda *_: None)
+    for name, record in (("dev", RECORD), ("mine", {**RECORD, "owner": "hpc/mine"})):
+        (place / "stacks" / name).mkdir(parents=True)
+        (place / "stacks" / name / "network.json").write_text(json.dumps(record))
+    return place / "stacks"
+
+
+@pytest.mark.usefixtures("here")
+class TestWithoutItsState:
+    def test_destroy_names_it(self, hpc: Hpc):
+        ended = hpc("destroy", "dev")
+        assert ended.code == 0
+        assert "But cluster dev of it is on this host" in ended.err
+        assert "./hpc destroy dev --leftovers" in ended.err
+
+    def test_up_is_refused_before_the_first_step(self, hpc: Hpc):
+        ended = hpc("up", "dev")
+        assert ended.code == 1
+        assert "'dev' is up on this host, made by hpc/dev with the state in file:///elsewhere" in ended.err
+
+    def test_it_is_removed_where_somebody_says_yes(self, hpc: Hpc, here: Path):
+        refused = hpc("destroy", "dev", "--leftovers")
+        assert (refused.code, (here / "dev").exists()) == (1, True)
+        assert "without a terminal that needs --yes" in refused.err
+        document = json.loads(hpc("destroy", "dev", "--leftovers", "--yes", "--json").out)
+        assert document == {"stack": "dev", "kind": "destroy", "ok": True, "leftovers": ["dev"]}
+        assert [path.name for path in here.iterdir()] == ["mine"]
+        assert "Nothing of it is on this host" in hpc("destroy", "dev", "--leftovers", "--yes").err
+
+
+def test_a_state_that_is_here_knows_better(hpc: Hpc, here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cli.leftovers._has_state", lambda _: True)
+    ended = hpc("destroy", "dev", "--leftovers", "--yes")
+    assert (ended.code, (here / "dev").exists()) == (1, True)
+    assert "--leftovers is for a state that is lost" in ended.err

@@ -1,0 +1,120 @@
+"""A cluster's machines belong to the state that made them: no other one makes them anew, or removes them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.local.host import machine, network, owner
+from components.local.host.design import Design
+from components.local.host.errors import HostError
+from components.local.host.paths import StackPaths
+from components.local.shared import SharedFolderProvider
+
+OURS, THEIRS = "ssh-ed25519 AAAAours", "ssh-ed25519 AAAAtheirs"
+
+
+@pytest.fixture(autouse=True)
+def bridges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was made and removed of the host's network: nothing really is."""
+    done: list[str] = []
+    monkeypatch.setattr(network, "_check_disk", lambda _: None)
+    monkeypatch.setattr(network, "_check_free", lambda *_: None)
+    monkeypatch.setattr(network.bridge, "ensure", lambda *_: done.append("made"))
+    monkeypatch.setattr(network.bridge, "remove", lambda *_: done.append("removed"))
+    monkeypatch.setenv("HPC_HOME", "/home/me/.hpc")
+    return done
+
+
+def of(root: Path, key: str) -> network.Network:
+    given = {"stack": "dev", "owner": "hpc/dev", "cidr": "10.80.0.0/20", "gateway": "10.80.0.1"}
+    return network.Network(root=root, hosts={}, state=owner.state_id(key), **given)
+
+
+def design(root: Path, key: str) -> Design:
+    return Design(
+        root=root, images=root, stack="dev", name="dev-cpu-0", address="10.80.0.2", prefix=20, image="x",
+        authorized_keys=key,
+    )  # fmt: skip
+
+
+def shared(root: Path, key: str) -> dict[str, Any]:
+    return {
+        "root": str(root), "stack": "dev", "folder": "home", "mode": "0755", "gid": 0.0, "state": owner.state_id(key),
+    }  # fmt: skip
+
+
+def refused(root: Path) -> str:
+    with pytest.raises(HostError) as told:
+        network.ensure(of(root, OURS))
+    return str(told.value)
+
+
+def test_a_comment_of_the_key_makes_no_other_state():
+    assert owner.state_id(f"{OURS} me@here\n") == owner.state_id(OURS) != owner.state_id(THEIRS)
+
+
+def test_the_same_state_makes_it_again(tmp_path: Path, bridges: list[str]):
+    network.ensure(of(tmp_path, OURS))
+    network.ensure(of(tmp_path, OURS))
+    assert bridges == ["made", "made"]
+
+
+def test_another_one_is_told_whose_it_is_and_changes_nothing(tmp_path: Path, bridges: list[str]):
+    network.ensure(of(tmp_path, THEIRS))
+    before = (tmp_path / "stacks/dev/network.json").read_text()
+    said = refused(tmp_path)
+    assert "made by hpc/dev with the state in file:///home/me/.hpc, since 20" in said
+    assert "--leftovers" in said
+    with pytest.raises(HostError, match="is up on this host"):
+        machine.create(design(tmp_path, OURS))
+    with pytest.raises(HostError, match="is up on this host"):
+        SharedFolderProvider().create(shared(tmp_path, OURS))
+    assert bridges == ["made"]
+    assert (tmp_path / "stacks/dev/network.json").read_text() == before
+
+
+def test_another_one_removes_nothing(tmp_path: Path, bridges: list[str]):
+    network.ensure(of(tmp_path, THEIRS))
+    paths = StackPaths(tmp_path, "dev")
+    for folder in (paths.shared / "home", paths.machine("dev-cpu-0").folder):
+        folder.mkdir(parents=True)
+    machine.delete(design(tmp_path, OURS))
+    SharedFolderProvider().delete("id", shared(tmp_path, OURS))
+    network.remove(of(tmp_path, OURS))
+    assert (paths.shared / "home").is_dir()
+    assert paths.machine("dev-cpu-0").folder.is_dir()
+    assert bridges == ["made"]
+    SharedFolderProvider().delete("id", shared(tmp_path, THEIRS))
+    network.remove(of(tmp_path, THEIRS))
+    assert not paths.folder.exists()
+
+
+def test_a_state_with_a_new_key_is_the_same_by_what_it_knew(tmp_path: Path):
+    network.ensure(of(tmp_path, THEIRS))
+    network.ensure(of(tmp_path, OURS), before=[owner.state_id(THEIRS)])
+    for key in (OURS, THEIRS):
+        assert not owner.is_strangers(StackPaths(tmp_path, "dev"), owner.state_id(key))
+
+
+class TestOfAnEarlierVersion:
+    """Its record names no state, or a hand has damaged it."""
+
+    @pytest.fixture(params=[{"owner": "hpc/dev"}, "damaged"])
+    def running(self, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "stacks/dev").mkdir(parents=True)
+        text = request.param if isinstance(request.param, str) else json.dumps(request.param)
+        (tmp_path / "stacks/dev/network.json").write_text(text)
+        monkeypatch.setattr(network.machine, "any_runs", lambda *_: True)
+
+    @pytest.mark.usefixtures("running")
+    def test_a_state_that_knows_it_goes_on(self, tmp_path: Path):
+        network.ensure(of(tmp_path, OURS), before=[])
+        assert owner.recorded(StackPaths(tmp_path, "dev"))["states"] == [owner.state_id(OURS)]
+
+    @pytest.mark.usefixtures("running")
+    def test_a_new_one_does_not_while_its_machines_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        assert "is up on this host" in refused(tmp_path)
+        monkeypatch.setattr(network.machine, "any_runs", lambda *_: False)
+        network.ensure(of(tmp_path, OURS))
