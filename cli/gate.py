@@ -3,13 +3,11 @@
 import os
 import select
 import shlex
-import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import IO
 
 _END_SECONDS = 3.0
@@ -62,8 +60,10 @@ class Gate:
         if self.trouble:
             yield self
             return
-        folder = _folder()
-        self._socket = f"{folder}/gate"
+        from engine.private import PrivateFolder
+
+        folder = PrivateFolder("hpc-gate")
+        self._socket = f"{folder.path}/gate"
         # It ends with its standard input, so with this process however that ends.
         command = [*self._argv, "-M", "-S", self._socket, "-T", self._host, f"echo {_READY}; exec cat >/dev/null"]
         try:
@@ -79,7 +79,7 @@ class Gate:
                 finally:
                     _end(process)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
     def _words(self, said: IO[bytes], code: int | None, seconds: float) -> str:
         said.seek(0)
@@ -126,16 +126,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-def _folder() -> Path:
-    """A private folder for the socket. Those that killed processes left are removed."""
-    # /tmp rather than $TMPDIR: a socket's path may have 108 bytes at most.
-    parent = Path("/tmp")  # noqa: S108
-    # (Where there is no /proc, nobody can be told to be dead.)
-    for old in parent.glob("hpc-gate-*") if Path("/proc/self").exists() else ():
-        pid = old.name.split("-")[2]
-        with suppress(OSError):
-            if pid.isdigit() and old.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"hpc-gate-{os.getpid()}-", dir=parent))

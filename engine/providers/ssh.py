@@ -11,15 +11,14 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from engine.errors import EngineError
+from engine.private import PrivateFolder
 from engine.providers import process
 from engine.providers.base import Context
 from engine.values import Props, Value, is_secret, secret
@@ -53,7 +52,7 @@ class Sessions:
     """The SSH connections of one run."""
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        self._folder: PrivateFolder | None = None
         self._lock = threading.Lock()
         self._links: dict[str, _Link] = {}
 
@@ -97,27 +96,16 @@ class Sessions:
             link.hang_up()
         self._links.clear()
         if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
             self._folder = None
 
     def _link(self, connection: Props) -> _Link:
         key = json.dumps(connection, sort_keys=True)
         with self._lock:
             if key not in self._links:
-                self._folder = self._folder or _private_folder()
-                self._links[key] = _Link(connection, self._folder / str(len(self._links)))
+                self._folder = self._folder or PrivateFolder("pulumi-ssh")
+                self._links[key] = _Link(connection, self._folder.path / str(len(self._links)))
             return self._links[key]
-
-
-def _private_folder() -> Path:
-    """A folder for keys and sockets. Those that killed runs left are removed."""
-    # /tmp rather than $TMPDIR: a socket's path may have 108 bytes at most.
-    parent = Path("/tmp")  # noqa: S108
-    for old in parent.glob("pulumi-ssh-*"):
-        pid = old.name.split("-")[2]
-        if pid.isdigit() and old.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"pulumi-ssh-{os.getpid()}-", dir=parent))
 
 
 class _Link:
