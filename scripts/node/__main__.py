@@ -80,6 +80,7 @@ def configure(payload: dict[str, Any]) -> None:
     orders = board.orders()
     if "login" in roles:
         login.welcome()
+        login.bound()
         if not controls:
             login.configure()
     if "node" in roles:

@@ -5,13 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 import board
-from system import link, stop_service, write
+from system import link, run, stop_service, write
 
 PROFILE = """\
 # Written by the cluster's set-up.
 # sacct's own columns leave out whose job it was and how long it took.
 export SACCT_FORMAT="${SACCT_FORMAT:-jobid,jobname%20,user,account,partition,alloccpus,elapsed,state,exitcode}"
 """
+
+
+# What one user may take of a machine that all log in to, where systemd-logind gives each a slice of their own. Twice
+# what a build with a hundred compilers takes; memory is given back under pressure before anything is ended.
+SLICE = """\
+# Written by the cluster's set-up.
+[Slice]
+TasksMax=4096
+MemoryHigh=40%
+MemoryMax=50%
+"""
+
+
+def bound() -> None:
+    """Have one user not take the whole machine, by intent or by a loop in a script."""
+    if write("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE):
+        # For those who are logged in already as well.
+        run("systemctl", "daemon-reload")
 
 
 def configure() -> None:

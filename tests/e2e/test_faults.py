@@ -1,8 +1,11 @@
 """What breaks on a living cluster is named by `status`, costs no job that Slurm could keep, and is mended as told."""
 
+import contextlib
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +111,47 @@ class TestDaemons:
         assert set(found) == {f"{daemon}-down"}
         wanted = ["COMPLETED", "COMPLETED", "FAILED"]
         eventually(lambda: recorded(frail, [*good, bad]) == wanted, seconds=40, what="all three jobs' records")
+
+
+# Every process starts others until it is refused. Were nothing to refuse it, it would end by itself: at 4,000 of them,
+# and after half a minute.
+BOMB = """
+import mmap, os, struct, time
+end, count = time.time() + 30, mmap.mmap(-1, 8)
+while time.time() < end:
+    (now,) = struct.unpack('q', count[:8])
+    try:
+        if now < 4000 and os.fork() == 0:
+            count[:8] = struct.pack('q', struct.unpack('q', count[:8])[0] + 1)
+    except OSError:
+        open('/home/alice/refused', 'w').close()
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.usefixtures("healed")
+def test_a_fork_bomb_takes_its_node_and_nothing_else(frail: Cluster):
+    frail.ssh("controller", f"rm -f /home/alice/refused; cat >/home/alice/bomb.py <<'END'\n{BOMB}END")
+    words = "--parsable --chdir=/tmp --output=/dev/null --no-requeue -w frail-cpu-0"
+    number = frail.run("sbatch", *words.split(), "--wrap", "python3 /home/alice/bomb.py", user="alice")
+    refused = "ls /home/alice/refused 2>/dev/null; true"
+    eventually(lambda: frail.ssh("controller", refused) != "", seconds=20, what="the end of what a machine may start")
+    began = time.monotonic()
+    assert frail.run("srun", "-w", "frail-cpu-1", "hostname", user="alice") == "frail-cpu-1"
+    assert "frail-cpu-0" in frail.ssh("controller", "sinfo --noheader --Node")
+    assert "machine-unreachable" not in faults.findings(frail)
+    assert time.monotonic() - began < 60, "each of these took minutes"
+    assert _bombs() > 500, "all this was beside it"
+    frail.ssh("controller", f"scancel {number}")
+
+
+def _bombs() -> int:
+    """How many of its processes there are."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += b"/home/alice/bomb.py" in path.read_bytes()
+    return found
 
 
 @dataclass

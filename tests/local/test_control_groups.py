@@ -50,11 +50,20 @@ def test_a_machine_starts_inside_its_group_in_every_hierarchy(real_v1_layout: Pa
     assert cgroups.left(Path("/other")) == []
 
 
+def test_its_tasks_are_bounded_where_the_host_can(mounts: Path) -> None:
+    list(cgroups._make("h1", Path("/r")))
+    group = next(iter((mounts / "memory/hpc").glob("*/h1")))
+    assert not (group / "pids.max").exists(), "another hierarchy's controller"
+    (group / "pids.max").write_text("max\n")
+    cgroups.bound("h1", Path("/r"))
+    assert (group / "pids.max").read_text() == str(cgroups.TASKS)
+
+
 def test_with_systemd_it_is_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cgroups, "_BOOTED", tmp_path)
     command = cgroups.prefix("h1", Path("/r"))
     assert command[:2] == ["systemd-run", "--scope"]
-    assert {"--unit=hpc-h1.scope", "--property=Delegate=yes"} <= set(command)
+    assert {"--unit=hpc-h1.scope", "--property=Delegate=yes", "--property=TasksMax=2048"} <= set(command)
     assert command[-1] == "--"
 
 

@@ -18,6 +18,9 @@ from components.local.host.errors import HostError
 from components.local.host.locks import remove_empty
 from components.local.host.process import Process, run
 
+TASKS = 2048
+"""Processes and threads of one machine: a controller with its daemons has fifty, a step of a job six. What a job starts
+beyond this fails with EAGAIN there; it took the host's process table (32,768 by default) and its cores along before."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 
@@ -48,7 +51,7 @@ def prefix(machine_id: str, root: Path) -> list[str]:
     if host_has_systemd():
         return [
             "systemd-run", "--scope", "--quiet", "--collect", f"--unit={scope(machine_id)}",
-            "--property=Delegate=yes", "--property=TasksMax=infinity", "--",
+            "--property=Delegate=yes", f"--property=TasksMax={TASKS}", "--",
         ]  # fmt: skip
     tasks = [str(folder / "cgroup.procs") for folder in _make(machine_id, root)]
     return ["sh", "-c", 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"', "sh",
@@ -105,7 +108,25 @@ def _make(machine_id: str, root: Path) -> Iterator[Path]:
             if hierarchy.cpuset:
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (folder / setting).write_text((folder.parent / setting).read_text())
+        _bound(folder)
         yield folder
+
+
+def bound(machine_id: str, root: Path) -> None:
+    """Have the limit of tasks hold for a machine that runs: one that was started before there was any."""
+    if host_has_systemd():
+        with contextlib.suppress(HostError):
+            run(["systemctl", "set-property", "--runtime", scope(machine_id), f"TasksMax={TASKS}"])
+        return
+    for hierarchy in hierarchies():
+        _bound(hierarchy.mount / "hpc" / _key(root) / machine_id)
+
+
+def _bound(group: Path) -> None:
+    # In the hierarchy that has the controller `pids`; a host without it has no limit to set.
+    with contextlib.suppress(OSError):
+        if (group / "pids.max").exists():
+            (group / "pids.max").write_text(str(TASKS))
 
 
 def _enable_controllers(folder: Path) -> None:

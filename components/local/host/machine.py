@@ -66,6 +66,8 @@ def update(design: Design) -> Facts:
             layer.remove(path)
         for path, file in (access_files(design) | dict(design.files)).items():
             layer.write(path, file)
+        if inside:
+            cgroups.bound(design.host_id, design.root)
         _record(design, record["instance_id"], record["host_key"])
         boot = _boot_id(design.paths) if inside else _start(design, record["instance_id"])
         return Facts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
