@@ -48,7 +48,11 @@ app = typer.Typer(
 _accounting = typer.Typer(
     name="accounting", help="Back up the records of jobs and users, and bring them back.", no_args_is_help=True
 )
-_state = typer.Typer(name="state", help="Move a stack's state in and out, or free its lock.", no_args_is_help=True)
+_state = typer.Typer(
+    name="state",
+    help="Move a stack's state in and out, free its lock, edit single resources in it.",
+    no_args_is_help=True,
+)
 
 
 def _guarded(function: Callable[..., None]) -> Callable[..., None]:
@@ -68,9 +72,9 @@ def _add(
     to.command(name, rich_help_panel=panel, epilog=epilog)(_guarded(function))
 
 
-_add(update.preview, _CHANGE, "./hpc preview dev", "./hpc preview a3mega --json")
-_add(update.up, _CHANGE, "./hpc up dev", "./hpc up dev --engine embedded --parallel 8")
-_add(update.destroy, _CHANGE, "./hpc destroy dev", "./hpc destroy a3mega --yes")
+_add(update.preview, _CHANGE, "./hpc preview dev", "./hpc preview a3mega --json", "./hpc preview dev --diff")
+_add(update.up, _CHANGE, "./hpc up dev", "./hpc up dev --target '**::dev-cpu-0' --replace '**::dev-cpu-0'")
+_add(update.destroy, _CHANGE, "./hpc destroy dev", "./hpc destroy a3mega --yes", "./hpc destroy a3mega --unprotect")
 _add(update.refresh, _CHANGE, "./hpc refresh dev")
 _add(
     rehearse.rehearse,
@@ -136,6 +140,9 @@ app.registered_commands[-1].hidden = True
 _add(state.export, None, "./hpc state export dev dev.json", "./hpc state export dev >dev.json", to=_state)
 _add(state.import_, None, "./hpc state import dev dev.json", name="import", to=_state)
 _add(state.unlock, None, "./hpc state unlock dev", to=_state)
+_add(state.unprotect, None, "./hpc state unprotect dev --all", "./hpc state unprotect dev 'urn:...'", to=_state)
+_add(state.delete, None, "./hpc state delete dev 'urn:...'", to=_state)
+_add(state.rename, None, "./hpc state rename dev 'urn:...::old-name' new-name", to=_state)
 app.add_typer(_state, rich_help_panel=_KEEP)
 _add(environment.install_pulumi, _KEEP, "./hpc install-pulumi", name="install-pulumi")
 _add(environment.version, _KEEP, "./hpc version")

@@ -89,3 +89,10 @@ def ask(question: str) -> bool:
     sys.stderr.write(f"{printable(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def answer(question: str) -> str:
+    """Ask on standard error for a line; the end of input is an empty one."""
+    sys.stderr.write(printable(question))
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()

@@ -16,14 +16,16 @@ class Terminated(BaseException):
 
 
 @contextmanager
-def left_to_child() -> Generator[None]:
-    """Leave Ctrl-C to the child, which the terminal sends it to as well, and wait for what the child makes of it.
+def left_to_child() -> Generator[list[int]]:
+    """Leave Ctrl-C to the child, which the terminal sends it to as well, and wait for what the child makes of it. The
+    signals that came are in the list.
 
     A handler rather than SIG_IGN: an ignored signal would stay ignored in the child.
     """
-    previous = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    came: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
     try:
-        yield
+        yield came
     finally:
         signal.signal(signal.SIGINT, previous)
 

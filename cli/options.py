@@ -41,3 +41,39 @@ ConfigFile = Annotated[
     Option(metavar="FILE", help="Settings to use instead of Pulumi.STACK.yaml.", show_default=False),
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="Go ahead without asking.")]
+Target = Annotated[
+    list[str] | None,
+    Option(
+        "--target",
+        metavar="URN",
+        help="Do this resource and nothing else; may be given again. `*` stands for any part, `**` for anything.",
+        show_default=False,
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    Option("--exclude", metavar="URN", help="Do all but this resource; may be given again.", show_default=False),
+]
+TargetDependents = Annotated[
+    bool, Option("--target-dependents", help="Take in what depends on the resources named by --target.")
+]
+ExcludeDependents = Annotated[
+    bool, Option("--exclude-dependents", help="Leave out what depends on the resources named by --exclude.")
+]
+Replace = Annotated[
+    list[str] | None,
+    Option("--replace", metavar="URN", help="Make this resource anew; may be given again.", show_default=False),
+]
+Refresh = Annotated[bool, Option("--refresh", help="First look what is really there.")]
+Diff = Annotated[bool, Option("--diff", help="Show every property that changes, and all of what is made.")]
+ExpectNoChanges = Annotated[bool, Option("--expect-no-changes", help="Fail (exit code 1) if anything changes.")]
+Message = Annotated[
+    str, Option("--message", "-m", metavar="TEXT", help="Why, for the stack's history.", show_default=False)
+]
+Unprotect = Annotated[
+    bool, Option("--unprotect", help="Destroy protected data too, once the cluster's name was typed.")
+]
+Confirm = Annotated[
+    str,
+    Option(metavar="NAME", help="With --unprotect, and without a terminal: the cluster's name.", show_default=False),
+]

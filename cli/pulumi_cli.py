@@ -1,73 +1,46 @@
 """Runs the Pulumi CLI in the project's folder, with the same state and passphrase as the embedded engine."""
 
 import json as jsonlib
+import shutil
 import subprocess
-import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli import console, home, project
+from cli import console, guard, home, project, salt
 from cli.effects import Effects
 from cli.errors import CliError
 from cli.interrupts import left_to_child
 from cli.stackfile import StackFile
+from cli.wishes import Wishes
 
 
-def update(
-    pulumi: str,
-    kind: str,
-    file: StackFile,
-    *,
-    json: bool,
-    parallel: int | None,
-    config_file: Path | None,
-    yes: bool,
-    told: Effects | None = None,
-) -> int:
-    """Run `pulumi KIND` for a stack, which is made first if it is new; the CLI's exit code. A preview ends with what
-    the edit does to running jobs, if that is known."""
-    config = ["--config-file", str(config_file.absolute())] if config_file else []
+def update(pulumi: str, kind: str, file: StackFile, wishes: Wishes, *, yes: bool, told: Effects | None = None) -> int:
+    """Run `pulumi KIND` for a stack, which is made first if it is new; the exit code. A preview ends with what the edit
+    does to running jobs, if that is known. With `yes` nobody is asked, and nothing is worked out to be asked about."""
     if home.on_files() and kind != "preview":
         project.workspace().stack(file.stack, file.path).hand_over()
     if kind in ("preview", "up"):
-        _ensure_stack(pulumi, file.stack, config)
-    command = [pulumi, kind, "--stack", file.stack, *config]
-    command += ["--json"] if json else []
-    command += ["--parallel", str(parallel)] if parallel else []
-    command += ["--yes"] if yes and kind != "preview" else []
-    if told is None or kind != "preview":
-        return passed_through(command)
-    if json:
-        return _with_effects(command, told)
+        _ensure_stack(pulumi, file)
+    config = ["--config-file", str(wishes.config_file.absolute())] if wishes.config_file else []
+    command = [pulumi, kind, "--stack", file.stack, *config, *wishes.flags()]
+    if yes and kind != "preview":
+        command += ["--yes", "--skip-preview", *(["--suppress-outputs"] if kind == "up" else [])]
+    if wishes.json:
+        from cli import pulumi_json
+
+        return pulumi_json.update(command, kind, file.stack, wishes, told)
     code = passed_through(command)
-    for text, style in told.lines(steps=True) if code == 0 and told.changes else ():
+    for text, style in told.lines(steps=True) if told and kind == "preview" and code == 0 and told.changes else ():
         console.line(text, style=style)
     return code
 
 
-def _with_effects(command: Sequence[str], told: Effects) -> int:
-    """Run a preview that prints one JSON document, and put `effects` into it; the CLI's exit code."""
-    with (
-        left_to_child(),
-        subprocess.Popen(
-            command, cwd=project.ROOT, env=home.environment(), stdout=subprocess.PIPE, text=True
-        ) as process,
-    ):
-        text, _ = process.communicate()
-    try:
-        document = jsonlib.loads(text)
-    except ValueError:
-        document = None
-    if isinstance(document, dict):
-        text = jsonlib.dumps({**document, "effects": told.document()}, indent=2, ensure_ascii=False) + "\n"
-    sys.stdout.write(text)
-    return process.returncode
-
-
 def passed_through(command: Sequence[str]) -> int:
-    """Run a command of the CLI on this process's own streams; its exit code."""
-    with left_to_child(), subprocess.Popen(command, cwd=project.ROOT, env=home.environment()) as process:
-        return process.wait()
+    """Run a command of the CLI on this process's own streams; its exit code, or that of an interrupt if one came."""
+    with left_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=home.environment()) as process:
+        code = process.wait()
+    return guard.INTERRUPTED if code and interrupts else code
 
 
 def captured(command: Sequence[str], given: str = "") -> str:
@@ -87,16 +60,38 @@ def captured(command: Sequence[str], given: str = "") -> str:
     )
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()
-        raise CliError(f"{' '.join(command[1:3])} failed: {said.removeprefix('error: ')}")
+        words = [word for word in command[1:] if not word.startswith("-")]
+        raise CliError(f"{' '.join(words[:2])} failed: {said.removeprefix('error: ')}")
     return done.stdout
 
 
-def _ensure_stack(pulumi: str, stack: str, config: list[str]) -> None:
-    """Make the stack if the backend does not have it, encrypting its secrets with our passphrase."""
+def stacks(pulumi: str) -> list[str]:
+    """The project's stacks that the backend has."""
     if home.on_files():
-        names = project.workspace().stacks()
-    else:
-        rows = jsonlib.loads(captured([pulumi, "stack", "ls", "--json"]))
-        names = [str(row["name"]).rpartition("/")[2] for row in rows]
-    if stack not in names:
-        captured([pulumi, "stack", "init", stack, "--no-select", "--secrets-provider", "passphrase", *config])
+        return project.workspace().stacks()
+    rows = jsonlib.loads(captured([pulumi, "stack", "ls", "--json"]))
+    return [str(row["name"]).rpartition("/")[2] for row in rows]
+
+
+def _ensure_stack(pulumi: str, file: StackFile) -> None:
+    """Make the stack if the backend does not have it, encrypting its secrets with our passphrase; and see that its file
+    says so, before the CLI does, which would write the whole file anew."""
+    if file.stack not in stacks(pulumi):
+        salt.append(file.path, _made(pulumi, file))
+    elif home.on_files() and not salt.kept(file.path):
+        kept = project.workspace().stack(file.stack).export_state()["deployment"].get("secrets_providers") or {}
+        if kept.get("type") == "passphrase":
+            salt.append(file.path, {salt.KEYS[0]: kept["state"]["salt"]})
+
+
+def _made(pulumi: str, file: StackFile) -> dict[str, str]:
+    """Make the stack, from a folder of its own: `stack init` knows no --config-file, and writes to the stack file. What
+    the stack file has to have then."""
+    with tempfile.TemporaryDirectory(prefix="hpc-stack-") as folder:
+        shutil.copyfile(project.ROOT / "Pulumi.yaml", Path(folder) / "Pulumi.yaml")
+        copy = Path(folder) / f"Pulumi.{file.stack}.yaml"
+        copy.write_text(jsonlib.dumps(salt.kept(file.path)), encoding="utf-8")
+        provider = salt.kept(file.path).get("secretsprovider", "passphrase")
+        init = ["stack", "init", file.stack, "--no-select", "--secrets-provider", provider]
+        captured([pulumi, *init, "--cwd", folder])
+        return salt.kept(copy)

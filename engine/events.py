@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -45,6 +46,8 @@ class Planned:
     op: str
     changes: tuple[Change, ...] = ()
     reason: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """In a preview, all of what is to be created, shown as in `Change`."""
 
 
 @dataclass(frozen=True)

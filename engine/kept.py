@@ -78,6 +78,15 @@ class Kept:
             state.set_aside(self.file)
             state.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
 
+    def edit(self, change: Callable[[list[dict[str, Value]]], list[dict[str, Value]]]) -> None:
+        """Put what `change` makes of the state's resources in their place, secrets encrypted on both sides. Raises
+        EngineError, StackLocked, StateDamaged, and what `change` raises."""
+        with self._locks().hold():
+            deployment = self._existing()
+            rows = change(deployment.get("resources") or [])
+            name = f"organization/{self._project.name}/{self.name}"
+            state.write_state(self.file, name, {**deployment, "resources": rows})
+
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLocked."""

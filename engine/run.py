@@ -70,7 +70,9 @@ class Run:
 
     def plan(self, resource: Resource, op: str, changes: tuple[Change, ...] = (), reason: str = "") -> None:
         """Tell what is to be done with a resource."""
-        planned = Planned(resource.urn, resource.type, resource.name, resource.parent, op, changes, reason)
+        shown = resource.inputs if self.dry and op == "create" else {}
+        inputs = {key: values.show(value) for key, value in shown.items() if key != "__provider"}
+        planned = Planned(resource.urn, resource.type, resource.name, resource.parent, op, changes, reason, inputs)
         with self.lock:
             self._planned[resource.urn] = planned
             self.emit(planned)

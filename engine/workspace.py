@@ -38,11 +38,12 @@ class Workspace:
         self.folder = Path(url.removeprefix("file://")).expanduser().resolve() / ".pulumi"
         self.passphrase = passphrase or crypter.from_environment
 
-    def stack(self, name: str, config_file: Path | None = None) -> Stack:
-        """A stack, whether it exists yet or not. Raises EngineError for what is no stack's name."""
+    def stack(self, name: str, config_file: Path | None = None, *, message: str = "") -> Stack:
+        """A stack, whether it exists yet or not; `message` goes into the history of its runs. Raises EngineError for
+        what is no stack's name."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
             raise EngineError(f"stack {name!r}: a name has up to 100 letters, digits, hyphens, underscores and dots")
-        return Stack(self, name, config_file or self.project.root / f"Pulumi.{name}.yaml")
+        return Stack(self, name, config_file or self.project.root / f"Pulumi.{name}.yaml", message)
 
     def stacks(self) -> list[str]:
         """The names of the project's stacks that have a state."""
@@ -57,9 +58,9 @@ class Stack(Kept):
     """One stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed; all else that
     can go wrong is raised: StackLocked, WrongPassphrase, StateDamaged, NotRunnable, ProgramError, EngineError."""
 
-    def __init__(self, workspace: Workspace, name: str, config_file: Path) -> None:
+    def __init__(self, workspace: Workspace, name: str, config_file: Path, message: str = "") -> None:
         super().__init__(workspace.project, name, config_file, workspace.folder, workspace.passphrase)
-        self._workspace = workspace
+        self._workspace, self._message = workspace, message
         self._runnable = False
 
     def preview(
@@ -139,7 +140,7 @@ class Stack(Kept):
         run.emit(Finished(result))
         if not dry:
             self._folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
-            loaded.archive(self._folder, _history(result, began))
+            loaded.archive(self._folder, _history(result, began, self._message))
         if problem and not run.stopped:
             if isinstance(problem, ProgramError):
                 problem.result = result
@@ -219,10 +220,10 @@ class Stack(Kept):
         return next((r.outputs for r in other.olds if r.type == urns.STACK_TYPE), {})
 
 
-def _history(result: Result, began: int) -> dict[str, Value]:
+def _history(result: Result, began: int, message: str) -> dict[str, Value]:
     kind = {"up": "update"}.get(result.kind, result.kind)
     ended = "succeeded" if result.ok else "failed"
     return {
-        "kind": kind, "startTime": began, "message": "", "environment": {"exec.kind": "embedded"}, "config": {},
-        "version": 0, "result": ended, "endTime": int(time.time()), "resourceChanges": result.counts,
+        "kind": kind, "startTime": began, "message": message, "environment": {"exec.kind": "embedded"},
+        "config": {}, "version": 0, "result": ended, "endTime": int(time.time()), "resourceChanges": result.counts,
     }  # fmt: skip

@@ -13,6 +13,7 @@ from typer import Exit, Option
 from cli import console, options, project, rehearsals, stackfile
 from cli.commands import update
 from cli.errors import CliError
+from cli.wishes import Wishes
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
@@ -83,9 +84,8 @@ def rehearse(
     if preview:
         raise Exit(_preview(name, text, told, json=json, parallel=parallel))
     rehearsals.write(rehearsals.file(name), text)
-    code = update.run(
-        "up", name, engine=_EMBEDDED, json=json, parallel=parallel, config_file=None, yes=True, more={"rehearsal": told}
-    )
+    wishes = Wishes(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": told})
+    code = update.run("up", name, wishes)
     if code == 0 and not json:
         console.line(f"     ./hpc run {name} -- sinfo")
         console.line(f"     ./hpc ssh {name} controller")
@@ -211,10 +211,8 @@ def _preview(name: str, text: str, told: dict[str, Any], *, json: bool, parallel
     with tempfile.TemporaryDirectory(prefix="hpc-rehearsal-") as folder:
         file = Path(folder) / f"Pulumi.{name}.yaml"
         file.write_text(text, encoding="utf-8")
-        return update.run(
-            "preview", name, engine=_EMBEDDED, json=json, parallel=parallel, config_file=file, yes=False,
-            more={"rehearsal": told},
-        )  # fmt: skip
+        wishes = Wishes(engine=_EMBEDDED, json=json, parallel=parallel, config_file=file, more={"rehearsal": told})
+        return update.run("preview", name, wishes)
 
 
 def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
@@ -224,7 +222,7 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
             project.require_file(stack)  # says which stacks there are
         update.nothing("destroy", name, json=json)
         return 0
-    code = update.run("destroy", name, engine=_EMBEDDED, json=json, parallel=parallel, config_file=None, yes=yes)
+    code = update.run("destroy", name, Wishes(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
     if code == 0:
         rehearsals.remove(name)
         project.workspace().stack(name).forget()

@@ -1,13 +1,13 @@
-"""state export, import and unlock."""
+"""state export, import, unlock, unprotect, delete and rename."""
 
 import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
-from cli import console, engines, home, options, project
+from cli import console, engines, home, options, project, state_edit
 from cli.errors import CliError
 
 _FileOut = Annotated[
@@ -66,6 +66,55 @@ def unlock(stack: options.Stack) -> None:
     else:
         _pulumi("cancel", "--stack", stack, "--yes")
     console.note(f"Stack {stack} is not locked now")
+
+
+_Urns = Annotated[
+    list[str] | None,
+    Argument(metavar="[URN]...", help="The resources; `./hpc state export` shows their URNs.", show_default=False),
+]
+
+
+def unprotect(
+    stack: options.Stack,
+    urns: _Urns = None,
+    *,
+    all_: Annotated[bool, Option("--all", help="All resources that are protected.")] = False,
+) -> None:
+    """Let resources be destroyed or made anew that are protected.
+
+    The next `up` protects again what the stack file still protects.
+    """
+    if all_ == bool(urns):
+        raise CliError("name the resources by their URN, or all that are protected with --all.")
+    state_edit.unprotect(stack, urns)
+    console.note(f"Unprotected in stack {stack}: {'all' if all_ else ', '.join(urns or ())}")
+
+
+def delete(
+    stack: options.Stack,
+    urns: Annotated[list[str], Argument(metavar="URN...", help="The resources to forget.", show_default=False)],
+    *,
+    force: Annotated[bool, Option("--force", help="Forget what is protected as well.")] = False,
+    target_dependents: Annotated[
+        bool, Option("--target-dependents", help="Forget what depends on them as well.")
+    ] = False,
+) -> None:
+    """Forget resources: what they stand for stays where it is, and nobody here knows of it any more.
+
+    For what is gone already or is given into other hands. The next `up` makes it anew if the stack file asks for it.
+    """
+    state_edit.delete(stack, urns, force=force, dependents=target_dependents)
+    console.note(f"Forgotten in stack {stack}: {', '.join(urns)}")
+
+
+def rename(
+    stack: options.Stack,
+    urn: Annotated[str, Argument(metavar="URN", help="The resource.", show_default=False)],
+    name: Annotated[str, Argument(metavar="NAME", help="Its new name, the last part of the URN.", show_default=False)],
+) -> None:
+    """Let the state know a resource by another name; what it stands for stays as it is."""
+    state_edit.rename(stack, urn, name)
+    console.note(f"Renamed in stack {stack}: {urn} to {name}")
 
 
 def _pulumi(*arguments: str, given: str = "") -> str:

@@ -1,17 +1,18 @@
 """preview, up, destroy, refresh."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import replace as changed
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Exit, Option
 
-from cli import console, effects, engines, guard, options, project, stackfile, unfinished
+from cli import console, destruction, effects, engines, guard, options, project, stackfile, unfinished
 from cli.commands import outputs
 from cli.errors import CliError, words
+from cli.wishes import Wishes
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
+    from engine import Result
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
 
@@ -23,12 +24,25 @@ def preview(
     json: options.Json = False,
     parallel: options.Parallel = None,
     config_file: options.ConfigFile = None,
+    target: options.Target = None,
+    target_dependents: options.TargetDependents = False,
+    exclude: options.Exclude = None,
+    exclude_dependents: options.ExcludeDependents = False,
+    replace: options.Replace = None,
+    refresh: options.Refresh = False,
+    diff: options.Diff = False,
+    expect_no_changes: options.ExpectNoChanges = False,
 ) -> None:
     """Show what `up` would do, and do nothing; the last lines say what an edit does to running jobs.
 
     Needs neither root nor credentials. Exit code 0 also when there are changes, or some that `up` would refuse.
     """
-    raise Exit(run("preview", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=False))
+    wishes = Wishes(
+        engine=engine, json=json, parallel=parallel, config_file=config_file, targets=tuple(target or ()),
+        excludes=tuple(exclude or ()), dependents=target_dependents or exclude_dependents, replace=tuple(replace or ()),
+        refresh=refresh, diff=diff, expect_no_changes=expect_no_changes,
+    )  # fmt: skip
+    raise Exit(run("preview", stack, wishes))
 
 
 def up(
@@ -39,13 +53,27 @@ def up(
     parallel: options.Parallel = None,
     config_file: options.ConfigFile = None,
     yes: options.Yes = False,
+    target: options.Target = None,
+    target_dependents: options.TargetDependents = False,
+    exclude: options.Exclude = None,
+    exclude_dependents: options.ExcludeDependents = False,
+    replace: options.Replace = None,
+    refresh: options.Refresh = False,
+    diff: options.Diff = False,
+    expect_no_changes: options.ExpectNoChanges = False,
+    message: options.Message = "",
 ) -> None:
     """Make the cluster what its stack file says.
 
     Safe to repeat: what is right already is left alone, and an `up` that was stopped half-way goes on where it was.
     On this machine it needs root, and installs the host's missing packages after saying so.
     """
-    raise Exit(run("up", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes))
+    wishes = Wishes(
+        engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, targets=tuple(target or ()),
+        excludes=tuple(exclude or ()), dependents=target_dependents or exclude_dependents, replace=tuple(replace or ()),
+        refresh=refresh, diff=diff, expect_no_changes=expect_no_changes, message=message,
+    )  # fmt: skip
+    raise Exit(run("up", stack, wishes))
 
 
 def destroy(
@@ -59,17 +87,30 @@ def destroy(
     leftovers: Annotated[
         bool, Option("--leftovers", help="Remove what is on this host of a stack whose state is lost.")
     ] = False,
+    unprotect: options.Unprotect = False,
+    confirm: options.Confirm = "",
+    target: options.Target = None,
+    target_dependents: options.TargetDependents = False,
+    exclude: options.Exclude = None,
+    refresh: options.Refresh = False,
+    message: options.Message = "",
 ) -> None:
     """Remove everything the stack made.
 
-    Asks first if the stack has deletion_protection or is not a rehearsal on this machine.
+    Asks first if the stack has deletion_protection or is not a rehearsal on this machine. Data that is protected goes
+    with --unprotect only, which tells what will be lost and has the cluster's name typed.
     """
     if leftovers:
         from cli import leftovers as left
 
         left.remove(stackfile.read(project.ROOT, stack, config_file), yes=yes, json=json)
         return
-    raise Exit(run("destroy", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes))
+    wishes = Wishes(
+        engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, unprotect=unprotect,
+        confirm=confirm, targets=tuple(target or ()), excludes=tuple(exclude or ()), dependents=target_dependents,
+        refresh=refresh, message=message,
+    )  # fmt: skip
+    raise Exit(run("destroy", stack, wishes))
 
 
 def refresh(
@@ -80,42 +121,41 @@ def refresh(
     parallel: options.Parallel = None,
     config_file: options.ConfigFile = None,
     yes: options.Yes = False,
+    target: options.Target = None,
+    exclude: options.Exclude = None,
+    expect_no_changes: options.ExpectNoChanges = False,
+    message: options.Message = "",
 ) -> None:
     """Compare the state with what is really there, and correct the state.
 
     Changes nothing else: the next `up` mends what has drifted.
     """
-    raise Exit(run("refresh", stack, engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes))
+    wishes = Wishes(
+        engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, targets=tuple(target or ()),
+        excludes=tuple(exclude or ()), expect_no_changes=expect_no_changes, message=message,
+    )  # fmt: skip
+    raise Exit(run("refresh", stack, wishes))
 
 
-def run(
-    kind: Kind,
-    stack: str,
-    *,
-    engine: options.EngineName | None,
-    json: bool,
-    parallel: int | None,
-    config_file: Path | None,
-    yes: bool,
-    more: Mapping[str, Any] | None = None,
-) -> int:
-    """Do one of the four, and show it; the exit code. `more` goes into the JSON document."""
+def run(kind: Kind, stack: str, wishes: Wishes) -> int:
+    """Do one of the four, and show it; the exit code."""
     config = None
     if kind in ("preview", "up"):
-        file = project.require_file(stack, config_file)
+        file = project.require_file(stack, wishes.config_file)
         config = file.parse()
     else:
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
-        file = stackfile.read(project.ROOT, stack, config_file)
+        file = stackfile.read(project.ROOT, stack, wishes.config_file)
     asked = _asked(config) if config and kind == "preview" else []
     if asked:
-        more = {**(more or {}), "asks": asked}
-    pulumi = engines.choose(engine, file, kind)
-    if kind == "destroy" and not _never_up(file, pulumi):
-        _confirm_destroy(file, yes=yes, pulumi_asks=pulumi is not None)
+        wishes = changed(wishes, more={**wishes.more, "asks": asked})
+    pulumi = engines.choose(wishes.engine, file, kind)
+    if kind in ("destroy", "refresh") and _never_was(kind, file, pulumi, json=wishes.json):
+        return 0
+    sure = kind == "destroy" and destruction.confirmed(file, wishes, pulumi)
     told = effects.of(stack, config, pulumi) if config else None
     if told and kind == "up":
-        _warn(told, json=json)
+        _warn(told, json=wishes.json)
     if file.local and kind != "preview":
         _prepare(stack, config)
     earlier = kind == "up" and unfinished.begin(stack)
@@ -123,18 +163,14 @@ def run(
         from cli import pulumi_cli
 
         # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
-        yes = yes or not file.protected
-        code = pulumi_cli.update(
-            pulumi, kind, file, json=json, parallel=parallel, config_file=config_file, yes=yes, told=told
-        )
+        yes = wishes.yes or sure or not file.protected
+        code = pulumi_cli.update(pulumi, kind, file, wishes, yes=yes, told=told)
     else:
-        code = _embedded(kind, file, json=json, parallel=parallel, told=told, more=more)
-    if code == 0 and asked and not json:
-        console.line("What the stack asks Google Cloud for, whole", style="bold")
-        for text in asked:
-            console.line(f"  {text}")
+        code = _embedded(kind, file, wishes, told)
+    if code == 0 and not wishes.json:
+        _say_asked(asked)
     if code == 0 and earlier:
-        unfinished.settle(stack, outputs.read(stack, show_secrets=True), quiet=json)
+        unfinished.settle(stack, outputs.read(stack, show_secrets=True), quiet=wishes.json)
     elif code == 0 and kind in ("up", "destroy"):
         unfinished.end(stack)
     return code
@@ -158,6 +194,13 @@ def _asked(config: "ClusterConfig") -> list[str]:
     return told(config)
 
 
+def _say_asked(asked: list[str]) -> None:
+    for number, text in enumerate(asked):
+        if number == 0:
+            console.line("What the stack asks Google Cloud for, whole", style="bold")
+        console.line(f"  {text}")
+
+
 def _warn(told: effects.Effects, *, json: bool) -> None:
     """Before the first step of an `up`: refuse what can't be done, and say what will be waited for."""
     try:
@@ -172,46 +215,18 @@ def _warn(told: effects.Effects, *, json: bool) -> None:
             console.line(text, style=style)
 
 
-def _confirm_destroy(file: stackfile.StackFile, *, yes: bool, pulumi_asks: bool) -> None:
-    if yes or not file.protected or (pulumi_asks and console.interactive()):
-        return
-    why = "has deletion_protection" if file.local else "is not a rehearsal on this machine"
-    if file.settings is None:
-        why = f"has lost its file {file.path.name}, which says what protects it"
-    if not console.interactive():
-        raise CliError(f"stack {file.stack} {why}: destroying it without a terminal needs --yes.")
-    if not console.ask(f"Stack {file.stack} {why}. Destroy everything it made?"):
-        raise CliError("nothing was destroyed.")
-
-
-def _embedded(
-    kind: Kind,
-    file: stackfile.StackFile,
-    *,
-    json: bool,
-    parallel: int | None,
-    told: effects.Effects | None,
-    more: Mapping[str, Any] | None,
-) -> int:
+def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: effects.Effects | None) -> int:
     """Run on the embedded engine; the exit code."""
     from cli import display
     from cli.display.summary import interrupted
-    from engine import EngineError, NotRunnable, Result
+    from engine import EngineError, NotRunnable
 
-    if kind in ("destroy", "refresh") and _never_up(file, None):
-        if file.settings is None:
-            project.require_state(file.stack)  # says which stacks there are
-        nothing(kind, file.stack, json=json)
-        from cli import leftovers
-
-        if kind == "destroy" and not json and (hint := leftovers.hint(file)):
-            console.note(hint)
-        return 0
-    stack = project.workspace().stack(file.stack, file.path)
-    with display.choose(json=json) as view:
-        view.effects, view.more = told, more or {}
+    stack = project.workspace().stack(file.stack, file.path, message=wishes.message)
+    more = {} if kind == "refresh" else {"refresh": wishes.refresh}
+    with display.choose(json=wishes.json) as view:
+        view.effects, view.more, view.diff = told, wishes.more, wishes.diff
         try:
-            result: Result = getattr(stack, kind)(view.on_event, parallel=parallel)
+            result: Result = getattr(stack, kind)(view.on_event, parallel=wishes.parallel, scope=wishes.scope, **more)
         except EngineError as error:
             view.failed(words(error))
             if isinstance(error, NotRunnable):
@@ -222,14 +237,33 @@ def _embedded(
         from cli import consoles
 
         consoles.show(result.failures, file.stack)
-    if kind == "up" and result.ok and file.local and not json:
+    if kind == "up" and result.ok and file.local and not wishes.json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
+    if wishes.expect_no_changes and result.ok and result.changes:
+        console.error(f"no changes were expected (--expect-no-changes), and there are {len(result.changes)}.")
+        return 1
     return guard.INTERRUPTED if interrupted(result) else 0 if result.ok else 1
 
 
-def _never_up(file: stackfile.StackFile, pulumi: str | None) -> bool:
-    """Whether the embedded engine, which keeps its state in files, has none of the stack."""
-    return pulumi is None and file.stack not in project.workspace().stacks()
+def _never_was(kind: Kind, file: stackfile.StackFile, pulumi: str | None, *, json: bool) -> bool:
+    """Whether there is no state of the stack, so that nothing is to be done; that is shown.
+
+    Raises:
+        CliError: there is no such stack at all.
+    """
+    from cli import pulumi_cli
+
+    if file.stack in (pulumi_cli.stacks(pulumi) if pulumi else project.workspace().stacks()):
+        return False
+    if file.settings is None:
+        project.require_file(file.stack)  # says which stacks there are
+    nothing(kind, file.stack, json=json)
+    unfinished.end(file.stack)
+    from cli import leftovers
+
+    if kind == "destroy" and not json and (hint := leftovers.hint(file)):
+        console.note(hint)
+    return True
 
 
 def nothing(kind: Kind, stack: str, *, json: bool) -> None:

@@ -1,12 +1,12 @@
-"""One JSON document for programs. Keys:
+"""One JSON document for programs, the same whichever engine runs. Keys:
 
-stack, kind, ok, seconds, counts {op: number}, steps [{urn, type, name, op, reason,
-changes [{path, kind, old, new, replaces}]}], failures [{urn, op, message}], messages [{severity, message, urn}],
-outputs (of `up`), effects (of `preview` and `up`, where it is known what the cluster runs with: {worst, sentence,
-fields [{path, old, new, effect, reason, command}]}; effects in order of harm are nothing, reconfigure, restart, drain,
-replace, refused), rehearsal (of `rehearse`: {of, file, differences [{file, line, name, production, here, why,
-text}], stood_in [text]}), error (a text, where there is no result). Secrets are "[secret]", what is not yet known
-is "[unknown]".
+stack, kind, ok, seconds, counts {op: number}, steps [{urn, type, name, op, reason, changes [{path, kind, old, new,
+replaces}], inputs (in a preview, of what is to be created)}], failures [{urn, op, message}], messages [{severity,
+message, urn}], outputs (of `up`), effects (of `preview` and `up`, where it is known what the cluster runs with: {worst,
+sentence, fields [{path, old, new, effect, reason, command}]}; effects in order of harm are nothing, reconfigure,
+restart, drain, replace, refused), rehearsal (of `rehearse`: {of, file, differences [{file, line, name, production,
+here, why, text}], stood_in [text]}), error (a text, where there is no result). Secrets are "[secret]", what is not yet
+known is "[unknown]".
 """
 
 from dataclasses import asdict
@@ -78,4 +78,5 @@ class DocumentView(Lines):
 
 def _step(plan: "Planned") -> dict[str, Any]:
     row = asdict(plan)
-    return {key: row[key] for key in ("urn", "type", "name", "op", "reason", "changes")}
+    inputs = {"inputs": row["inputs"]} if plan.inputs else {}
+    return {key: row[key] for key in ("urn", "type", "name", "op", "reason", "changes")} | inputs

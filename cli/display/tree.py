@@ -13,8 +13,8 @@ _WHOLE = ("create", "delete", "read")
 """Operations of which the properties say nothing new: all of them come or go."""
 
 
-def lines(planned: Iterable["Planned"]) -> list[changes.Line]:
-    """The lines of the tree; empty if nothing changes."""
+def lines(planned: Iterable["Planned"], *, whole: bool = False) -> list[changes.Line]:
+    """The lines of the tree; empty if nothing changes. `whole`: with all properties of what is to be created."""
     rows = {plan.urn: plan for plan in planned}
     shown: set[str] = set()
     for plan in rows.values():
@@ -27,11 +27,15 @@ def lines(planned: Iterable["Planned"]) -> list[changes.Line]:
         if plan.urn in shown:
             children.setdefault(plan.parent if plan.parent in shown else "", []).append(plan)
     found: list[changes.Line] = []
-    _add(found, children, "", 0)
+    _add(found, children, "", 0, whole=whole)
     return found
 
 
-def _add(found: list[changes.Line], children: dict[str, list["Planned"]], parent: str, depth: int) -> None:
+def _add(
+    found: list[changes.Line], children: dict[str, list["Planned"]], parent: str, depth: int, *, whole: bool
+) -> None:
+    from engine.events import Change
+
     for plan in children.get(parent, []):
         words = op(plan.op)
         indent = "  " * depth
@@ -40,4 +44,8 @@ def _add(found: list[changes.Line], children: dict[str, list["Planned"]], parent
         if plan.op not in _WHOLE:
             for change in plan.changes:
                 found += [(f"  {indent}    {text}", style) for text, style in changes.lines(change)]
-        _add(found, children, plan.urn, depth + 1)
+        for key, value in sorted(plan.inputs.items()) if whole else ():
+            found += [
+                (f"  {indent}    {text}", style) for text, style in changes.lines(Change(key, "add", None, value))
+            ]
+        _add(found, children, plan.urn, depth + 1, whole=whole)

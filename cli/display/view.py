@@ -30,6 +30,8 @@ class View(Protocol):
     """What the edit does to running jobs, where that is known and there is something to say of it."""
     more: Mapping[str, Any]
     """Further keys of a JSON document."""
+    diff: bool
+    """Whether to show every property that changes, and all of what is made."""
 
     def __enter__(self) -> Self: ...
 
@@ -57,6 +59,7 @@ class Lines:
         self.preview = False
         self.effects: Effects | None = None
         self.more: Mapping[str, Any] = {}
+        self.diff = False
 
     def event_lines(self, event: "Event") -> list[changes.Line]:
         """The lines for one event, after it went into the model."""
@@ -80,7 +83,7 @@ class Lines:
         found: list[changes.Line] = []
         if result.kind == "preview":
             # The events, unlike the result, have the unchanged parents of what changes.
-            found += tree.lines(row.plan for row in self.model.rows.values() if row.plan)
+            found += tree.lines((row.plan for row in self.model.rows.values() if row.plan), whole=self.diff)
         if result.kind == "up" and result.ok and result.outputs:
             found += [
                 ("Outputs:", "bold"),
@@ -100,7 +103,12 @@ class Lines:
             return []
         row = self.model.row(event.urn)
         took = f"  {seconds(event.seconds)}" if event.seconds >= _WORTH_SAYING else ""
-        return [(f"{_label(row, event.op, op(event.op).done)}{took}{_paths(row)}", op(event.op).style)]
+        found = [(f"{_label(row, event.op, op(event.op).done)}{took}{_paths(row)}", op(event.op).style)]
+        for change in (
+            row.plan.changes if self.diff and row.plan and event.op in ("update", "replace", "refresh") else ()
+        ):
+            found += [(f"    {text}", style) for text, style in changes.lines(change)]
+        return found
 
     def _failed(self, event: "StepFailed") -> list[changes.Line]:
         row = self.model.row(event.urn)

@@ -129,10 +129,10 @@ class TestStackFiles:
 class TestDestroy:
     @pytest.fixture
     def state(self, root: Path) -> None:
-        """A state of `dev`, which is asked about before anybody reads it."""
+        """A state of `dev`, with nothing that is protected."""
         file = root.parent / "home/.pulumi/stacks/hpc/dev.json"
         file.parent.mkdir(parents=True)
-        file.touch()
+        file.write_text('{"version": 3, "checkpoint": {"stack": "organization/hpc/dev", "latest": {}}}')
 
     @pytest.mark.usefixtures("state")
     def test_of_what_is_protected_needs_yes_without_a_terminal(self, hpc: Hpc, root: Path) -> None:

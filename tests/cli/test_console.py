@@ -16,7 +16,6 @@ PRINTS = {
     "cli/bootstrap.py": "it runs before there is anything to import, and says only what is ours",
     "cli/checks/check.py": "passes on what this program's own tests and linters print, colours included",
     "cli/console.py": "the place",
-    "cli/pulumi_cli.py": "passes on what the Pulumi CLI prints, which is made for terminals",
     "cli/commands/schema.py": "prints a document of ours",
     "cli/commands/state.py": "writes the state, as it is",
 }

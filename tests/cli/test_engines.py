@@ -41,13 +41,13 @@ config:
 """
 
 
-def state(root: Path, type_: str) -> Path:
-    """Let the stack `x` have one resource of a type, as another engine left it; the state's file."""
-    urn = f"urn:pulumi:x::hpc::{type_}::made"
+def state(root: Path, type_: str, name: str = "x") -> Path:
+    """Let a stack have one resource of a type, as another engine left it; the state's file."""
+    urn = f"urn:pulumi:{name}::hpc::{type_}::made"
     row = {"urn": urn, "type": type_, "custom": True, "id": "made", "inputs": {}, "outputs": {}}
-    stack = project.workspace().stack("x", root / "Pulumi.x.yaml")
+    stack = project.workspace().stack(name, root / f"Pulumi.{name}.yaml")
     stack.file.parent.mkdir(parents=True)
-    checkpoint = {"stack": "organization/hpc/x", "latest": {"manifest": {}, "resources": [row]}}
+    checkpoint = {"stack": f"organization/hpc/{name}", "latest": {"manifest": {}, "resources": [row]}}
     stack.file.write_text(json.dumps({"version": 3, "checkpoint": checkpoint}))
     return stack.file
 
@@ -129,10 +129,9 @@ class TestCli:
         lines = log.read_text().splitlines()
         home = tmp_path / "home"
         assert lines[:3] == [str(root), f"file://{home}", str(home / "passphrase")]
-        assert lines[3::4] == [
-            "stack init dev --no-select --secrets-provider passphrase --non-interactive",
-            "up --stack dev --parallel 8 --yes",
-        ]
+        init, up = lines[3::4]
+        assert init.startswith("stack init dev --no-select --secrets-provider passphrase --cwd ")
+        assert up == "up --stack dev --parallel 8 --yes --skip-preview --suppress-outputs"
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
     def test_is_not_run_with_a_passphrase_that_does_not_fit(
@@ -141,6 +140,7 @@ class TestCli:
         salt = Crypter(lambda: "another").salt
         (root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {salt}\n" + (root / "Pulumi.dev.yaml").read_text())
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        state(root, "gcp:compute/network:Network", "dev")
         ended = hpc(kind, "dev", "--engine", "pulumi", *(["--yes"] if kind == "destroy" else []))
         assert ended.code == 1
         assert "the passphrase does not fit" in ended.err

@@ -1,0 +1,51 @@
+"""Looks at a stack's state and edits single resources of it: in its file, or with the Pulumi CLI where it has none."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from cli import engines, home, project
+from engine import surgery
+
+
+def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
+    """The resources as the state has them, secrets encrypted; none of a stack that there is none of."""
+    if home.on_files():
+        space = project.workspace()
+        document: Any = space.stack(stack).export_state() if stack in space.stacks() else {}
+    else:
+        document = json.loads(_pulumi(pulumi, "stack", "export", "--stack", stack))
+    return (document.get("deployment") or {}).get("resources") or []
+
+
+def unprotect(stack: str, urns: Sequence[str] | None, pulumi: str | None = None) -> None:
+    """Let resources be destroyed that are protected; None stands for all."""
+    if home.on_files():
+        project.require_state(stack).edit(lambda rows: surgery.unprotected(rows, urns))
+    else:
+        _pulumi(pulumi, "state", "unprotect", "--stack", stack, "--yes", *(["--all"] if urns is None else urns))
+
+
+def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) -> None:
+    """Forget resources, which stay where they are."""
+    if home.on_files():
+        project.require_state(stack).edit(lambda rows: surgery.without(rows, urns, force=force, dependents=dependents))
+        return
+    more = [*(["--force"] if force else []), *(["--target-dependents"] if dependents else [])]
+    for urn in urns:  # releases before 3.150 take one
+        _pulumi(None, "state", "delete", "--stack", stack, "--yes", *more, urn)
+
+
+def rename(stack: str, urn: str, name: str) -> None:
+    """Let the state know a resource by another name."""
+    if home.on_files():
+        project.require_state(stack).edit(lambda rows: surgery.renamed(rows, urn, name))
+    else:
+        _pulumi(None, "state", "rename", "--stack", stack, "--yes", urn, name)
+
+
+def _pulumi(pulumi: str | None, *arguments: str) -> str:
+    from cli import pulumi_cli
+
+    pulumi = pulumi or engines.require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
+    return pulumi_cli.captured([pulumi, *arguments])

@@ -1,0 +1,181 @@
+"""What the Pulumi CLI is given to do, and what becomes of stack files, interrupts and its JSON."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import project, salt
+from cli.pulumi_json import Heard
+from engine.crypter import Crypter
+from tests.cli.conftest import STACK, Hpc
+
+Tool = Callable[[str, str], Path]
+HERE = Path(__file__).parent
+COMMENTED = "# Ours.\n\nconfig:\n\n  # The cluster.\n" + STACK.removeprefix("config:\n") + "\n# The end."
+# `stack init` does to the stack file of its folder what the CLI does: a salt, and the file written anew.
+PULUMI = """\
+echo "$*" >>"$PULUMI_LOG"
+case "$*" in
+'stack init'*) stack=$3; while [ "$1" != --cwd ]; do shift; done; test -f "$2/Pulumi.yaml" || exit 3
+    echo 'encryptionsalt: v1:made' >"$2/Pulumi.$stack.yaml" ;;
+esac
+"""
+
+
+@pytest.fixture
+def log(tool: Tool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tool("pulumi", PULUMI)
+    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+    path = tmp_path / "pulumi.log"
+    monkeypatch.setenv("PULUMI_LOG", str(path))
+    return path
+
+
+def made(stack: str = "dev", **rows: Any) -> Path:
+    """Give a stack a state with resources of these names; the state's file."""
+    kept = project.workspace().stack(stack)
+    kept.file.parent.mkdir(parents=True, exist_ok=True)
+    resources = [
+        {"urn": f"urn:pulumi:{stack}::hpc::a:b:C::{name}", "type": "a:b:C", **row} for name, row in rows.items()
+    ]
+    secrets = {"type": "passphrase", "state": {"salt": Crypter(lambda: "mine").salt}}
+    latest = {"manifest": {}, "secrets_providers": secrets, "resources": resources}
+    kept.file.write_text(
+        json.dumps({"version": 3, "checkpoint": {"stack": f"organization/hpc/{stack}", "latest": latest}})
+    )
+    return kept.file
+
+
+class TestStackFile:
+    def test_gets_its_salt_and_keeps_all_else(self, hpc: Hpc, root: Path, log: Path) -> None:
+        (root / "Pulumi.dev.yaml").write_text(COMMENTED)
+        ended = hpc("preview", "dev")
+        assert (root / "Pulumi.dev.yaml").read_text() == f"{COMMENTED}\nencryptionsalt: v1:made\n"
+        assert "Added to Pulumi.dev.yaml: encryptionsalt" in ended.err
+        init, preview = log.read_text().splitlines()
+        assert init.startswith("stack init dev --no-select --secrets-provider passphrase --cwd ")
+        assert preview == "preview --stack dev"
+
+    def test_of_a_state_without_one_gets_the_states(self, hpc: Hpc, root: Path, log: Path) -> None:
+        file = made()
+        (root / "Pulumi.dev.yaml").write_text(COMMENTED)
+        kept = json.loads(file.read_text())["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
+        for _ in range(2):
+            hpc("preview", "dev")
+            assert (root / "Pulumi.dev.yaml").read_text() == f"{COMMENTED}\nencryptionsalt: {kept}\n"
+        assert log.read_text().splitlines() == ["preview --stack dev"] * 2
+
+    def test_named_for_a_new_stack_is_the_one_that_gets_it(
+        self, hpc: Hpc, root: Path, tmp_path: Path, log: Path
+    ) -> None:
+        other = tmp_path / "other.yaml"
+        other.write_text(STACK)
+        assert hpc("preview", "new", "--config-file", str(other)).code == 0
+        assert salt.kept(other) == {"encryptionsalt": "v1:made"}
+        assert not (root / "Pulumi.new.yaml").exists()
+        assert log.read_text().splitlines()[-1] == f"preview --stack new --config-file {other}"
+
+    def test_that_names_its_own_way_keeps_it(self, hpc: Hpc, root: Path, log: Path) -> None:
+        (root / "Pulumi.dev.yaml").write_text(f"secretsprovider: gcpkms://key\nencryptedkey: abc\n{STACK}")
+        hpc("preview", "dev")
+        assert "--secrets-provider gcpkms://key" in log.read_text()
+
+
+class TestRun:
+    def test_nobody_is_asked_and_nothing_worked_out_to_be_asked_about(self, hpc: Hpc, log: Path) -> None:
+        made()
+        hpc("up", "dev")
+        hpc("refresh", "dev")
+        hpc("destroy", "dev")
+        assert log.read_text().splitlines() == [
+            "up --stack dev --yes --skip-preview --suppress-outputs",
+            "refresh --stack dev --yes --skip-preview",
+            "destroy --stack dev --yes --skip-preview",
+        ]
+
+    def test_options_are_the_clis_own(self, hpc: Hpc, log: Path) -> None:
+        made()
+        given = ["--target=urn:a", "--target=urn:b", "--replace=urn:c", "--refresh", "--diff", "--expect-no-changes"]
+        hpc("up", "dev", *given, "--target-dependents", "-m", "why not")
+        told = log.read_text().splitlines()[-1].split("--")
+        wanted = [*given, "--target-dependents", "--message=why not", "--yes", "--skip-preview", "--suppress-outputs"]
+        assert sorted(f"--{one.strip()}" for one in told[2:]) == sorted(wanted)
+        hpc("preview", "dev", "--exclude", "urn:a", "--exclude-dependents")
+        assert log.read_text().splitlines()[-1] == "preview --stack dev --exclude=urn:a --exclude-dependents"
+
+    @pytest.mark.parametrize("kind", ["destroy", "refresh"])
+    @pytest.mark.parametrize("engine", ["pulumi", "embedded"])
+    def test_a_stack_that_never_was_needs_nothing(self, hpc: Hpc, log: Path, kind: str, engine: str) -> None:
+        ended = hpc(kind, "dev", "--engine", engine)
+        assert (ended.code, ended.err) == (0, "Nothing to do: stack dev has not been brought up.\n")
+        assert not log.exists()
+        assert json.loads(hpc(kind, "dev", "--engine", engine, "--json").out)["ok"] is True
+        assert "there is no stack 'nowhere'" in hpc(kind, "nowhere", "--engine", engine).err
+
+    def test_ctrl_c_is_130_whatever_the_cli_makes_of_it(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+        made()
+        tool("pulumi", "kill -INT $PPID; sleep 0.1; echo stopped; exit 255")
+        assert hpc("up", "dev").code == 130
+        ended = hpc("up", "dev", "--json")
+        assert (ended.code, json.loads(ended.out)["ok"]) == (130, False)
+        tool("pulumi", "kill -INT $PPID; sleep 0.1; exit 0")  # it came too late
+        assert hpc("refresh", "dev").code == 0
+
+
+class TestJson:
+    """The events are what the CLI 3.260 printed for a small program of command and random, less the SDK's debugging."""
+
+    def test_is_the_document_of_the_embedded_engine(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+        made()
+        tool("pulumi", f'echo "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" >&2; cat {HERE}/pulumi/preview.ndjson')
+        ended = hpc("preview", "dev", "--json")
+        assert ended.err.endswith("\ntrue\n")
+        document = json.loads(ended.out)
+        ours = json.loads(hpc("preview", "dev", "--json", "--engine", "embedded").out)
+        assert document.keys() == ours.keys() - {"error"} | {"seconds", "counts", "steps", "failures"}
+        assert (document["stack"], document["kind"], document["ok"], document["seconds"]) == ("dev", "preview", True, 2)
+        assert document["counts"] == {"same": 3, "replace": 2, "create": 2}
+        steps = {step["name"]: step for step in document["steps"]}
+        assert steps["pet"]["changes"] == [{"path": "length", "kind": "update", "old": 2, "new": 3, "replaces": True}]
+        assert steps["ok"]["changes"] == [
+            {"path": "triggers[0]", "kind": "update", "old": "able-tern", "new": "[unknown]", "replaces": True}
+        ]
+        assert steps["after"]["inputs"] == {"create": "true"}
+        assert document["messages"] == [
+            {"severity": "warning", "message": "careful", "urn": "urn:pulumi:t::ref::command:local:Command::ok"}
+        ]
+
+    def test_names_what_failed(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+        made()
+        tool("pulumi", f"cat {HERE}/pulumi/up.ndjson; exit 1")
+        ended = hpc("up", "dev", "--json")
+        document = json.loads(ended.out)
+        assert (ended.code, document["ok"]) == (1, False)
+        (failure,) = document["failures"]
+        assert failure["op"] == "create"
+        assert failure["urn"].endswith("::bad")
+        assert failure["message"].startswith("exit status 3: running")
+        assert [step["name"] for step in document["steps"]] == ["pet", "pw", "sec", "ok", "bad"]
+        assert "[secret]" not in json.dumps(document["steps"])  # an `up` tells no inputs
+
+    def test_is_one_also_where_the_cli_gives_none(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+        made()
+        tool("pulumi", "echo 'error: no such bucket' >&2; exit 255")
+        ended = hpc("up", "dev", "--json")
+        document = json.loads(ended.out)
+        assert (ended.code, document["ok"], document["error"]) == (255, False, "no such bucket")
+
+    def test_secrets_that_differ_are_named_and_not_shown(self) -> None:
+        secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "[secret]"}
+        step = {
+            "op": "update", "urn": "urn:pulumi:t::ref::a:b:C::c", "type": "a:b:C", "old": {"inputs": {"key": secret}},
+            "new": {"inputs": {"key": secret}}, "detailedDiff": {"key": {"diffKind": "update", "inputDiff": True}},
+        }  # fmt: skip
+        (plan,) = (
+            Heard([json.dumps({"resourcePreEvent": {"metadata": step}})]).result("up", ok=True, outputs={}).changes
+        )
+        assert [(change.path, change.old, change.new) for change in plan.changes] == [("key", "[secret]", "[secret]")]

@@ -1,0 +1,80 @@
+"""Options of a run, as the embedded engine has them: they are the Pulumi CLI's, and mean the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli import project
+from tests.cli.conftest import Hpc
+
+PROGRAM = """\
+import pulumi
+from pulumi_random import RandomPassword, RandomPet
+pet = RandomPet("pet", length=LENGTH)
+RandomPet("other", prefix=pulumi.Output.secret("hush"), separator=pet.id)
+RandomPassword("word", length=8)
+"""
+URN = "urn:pulumi:dev::hpc::random:index/randomPet:RandomPet::"
+
+
+@pytest.fixture(autouse=True)
+def program(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+    monkeypatch.setenv("HPC_ENGINE", "embedded")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+    file = root / "__main__.py"
+    file.write_text(PROGRAM.replace("LENGTH", "2"))
+    return file
+
+
+def test_a_preview_shows_programs_all_of_what_will_be_made(hpc: Hpc) -> None:
+    document = json.loads(hpc("preview", "dev", "--json").out)
+    inputs = {step["name"]: step.get("inputs") for step in document["steps"]}
+    assert inputs["pet"] == {"length": 2}
+    assert inputs["other"] == {"prefix": "[secret]", "separator": "[unknown]"}
+    assert inputs["hpc-dev"] is None
+    assert "hush" not in json.dumps(document)
+    assert "inputs" not in json.dumps(json.loads(hpc("up", "dev", "--json").out)["steps"])
+
+
+def test_with_diff_people_see_it_too(hpc: Hpc, program: Path) -> None:
+    assert "length: 2" not in hpc("preview", "dev").out
+    out = hpc("preview", "dev", "--diff").out
+    assert "+ length: 2" in out
+    assert "+ prefix: [secret]" in out
+    hpc("up", "dev")
+    program.write_text(PROGRAM.replace("LENGTH", "3"))
+    assert "~ length: 2 -> 3" in hpc("up", "dev", "--diff", "--target", f"{URN}pet").out
+
+
+@pytest.mark.parametrize("kind", ["preview", "up"])
+def test_changes_that_were_not_expected_are_an_error(hpc: Hpc, program: Path, kind: str) -> None:
+    hpc("up", "dev")
+    assert hpc(kind, "dev", "--expect-no-changes").code == 0
+    program.write_text(PROGRAM.replace("LENGTH", "3"))
+    ended = hpc(kind, "dev", "--expect-no-changes")
+    assert ended.code == 1
+    assert ended.err == "error: no changes were expected (--expect-no-changes), and there are 2.\n"
+
+
+def test_a_run_may_be_about_some_resources_only(hpc: Hpc, root: Path) -> None:
+    hpc("up", "dev", "--target", f"{URN}pet")
+    made = {
+        row["urn"].rpartition("::")[2]
+        for row in json.loads(hpc("state", "export", "dev").out)["deployment"]["resources"]
+    }
+    assert {"pet"} == made & {"pet", "other", "word"}
+    assert json.loads(hpc("up", "dev", "--exclude", "**::word", "--json").out)["counts"]["create"] == 1
+    replaced = json.loads(hpc("preview", "dev", "--json", "--replace", f"{URN}other").out)
+    assert replaced["counts"]["replace"] == 1
+    assert hpc("up", "dev", "--target", "a", "--exclude", "b").err.startswith(
+        "error: --target says what a run is about"
+    )
+    assert "--target-dependents goes with --target" in hpc("up", "dev", "--target-dependents").err
+
+
+def test_a_message_is_kept_in_the_history(hpc: Hpc) -> None:
+    hpc("up", "dev", "-m", "for the course")
+    (kept,) = (project.workspace().folder / "history").rglob("*.history.json")
+    assert json.loads(kept.read_text())["message"] == "for the course"

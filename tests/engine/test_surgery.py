@@ -1,0 +1,85 @@
+"""Single resources of a state, edited by hand: what refers to them goes along, and the rest stays as it is."""
+
+import copy
+
+import pytest
+
+from engine import surgery
+from engine.errors import EngineError
+
+STACK = "urn:pulumi:dev::bench::pulumi:pulumi:Stack::bench-dev"
+
+
+def urn(name):
+    return f"urn:pulumi:dev::bench::a:b:C::{name}"
+
+
+ROWS = [
+    {"urn": STACK, "type": "pulumi:pulumi:Stack"},
+    {"urn": urn("p"), "type": "pulumi:providers:a", "custom": True, "id": "x"},
+    {"urn": urn("base"), "type": "a:b:C", "parent": STACK, "provider": f"{urn('p')}::x", "protect": True},
+    {"urn": urn("needs"), "type": "a:b:C", "propertyDependencies": {"k": [urn("base")], "n": None},
+     "dependencies": [urn("base")]},
+    {"urn": urn("child"), "type": "a:b:C", "parent": urn("needs"), "protect": True, "deletedWith": urn("base")},
+    {"urn": urn("alone"), "type": "a:b:C", "inputs": {"key": {"4dabf18193072939515e22adb298388d": "x"}}},
+]  # fmt: skip
+
+
+def names(rows):
+    return [row["urn"].rpartition("::")[2] for row in rows]
+
+
+def test_unprotecting_touches_nothing_else():
+    before = copy.deepcopy(ROWS)
+    assert not any(row.get("protect") for row in surgery.unprotected(ROWS, None))
+    some = surgery.unprotected(ROWS, [urn("base")])
+    assert [row["urn"] for row in some if row.get("protect")] == [urn("child")]
+    assert [{**row, "protect": 0} for row in some] == [{**row, "protect": 0} for row in ROWS]
+    assert before == ROWS
+
+
+def test_what_is_needed_is_not_forgotten_alone():
+    assert names(surgery.without(ROWS, [urn("alone")], force=False, dependents=False)) == [
+        "bench-dev", "p", "base", "needs", "child",
+    ]  # fmt: skip
+    with pytest.raises(EngineError, match=r"C::needs needs .*C::base, which can't be forgotten alone"):
+        surgery.without(ROWS, [urn("base")], force=True, dependents=False)
+    with pytest.raises(EngineError, match=r"C::base is protected: unprotect it first"):
+        surgery.without(ROWS, [urn("base")], force=False, dependents=True)
+    # A provider takes along all that it made.
+    assert names(surgery.without(ROWS, [urn("p")], force=True, dependents=True)) == ["bench-dev", "alone"]
+
+
+def test_a_new_name_holds_wherever_the_old_one_stood():
+    rows = surgery.renamed(surgery.renamed(ROWS, urn("base"), "ground"), urn("p"), "q")
+    assert urn("base") not in str(rows)
+    assert urn("p") not in str(rows)
+    assert rows[2] == {**ROWS[2], "urn": urn("ground"), "provider": f"{urn('q')}::x"}
+    assert rows[3]["propertyDependencies"] == {"k": [urn("ground")], "n": []}
+    back = surgery.renamed(surgery.renamed(rows, urn("ground"), "base"), urn("q"), "p")
+    assert [surgery.needs(row) for row in back] == [surgery.needs(row) for row in ROWS]
+    for wrong in ("", "a b", "a::b", "alone"):
+        with pytest.raises(EngineError):
+            surgery.renamed(ROWS, urn("base"), wrong)
+
+
+def test_who_is_not_there_is_named():
+    for edit in (
+        lambda: surgery.unprotected(ROWS, [urn("nobody")]),
+        lambda: surgery.without(ROWS, [urn("nobody")], force=True, dependents=True),
+        lambda: surgery.renamed(ROWS, urn("nobody"), "x"),
+    ):
+        with pytest.raises(EngineError, match=r"there is no resource .*::nobody in this stack"):
+            edit()
+    with pytest.raises(EngineError, match="the stack itself"):
+        surgery.without(ROWS, [STACK], force=True, dependents=True)
+
+
+def test_on_a_stack_that_is_up(bench):
+    bench.up("a")
+    stack = bench.stack()
+    target = next(row["urn"] for row in stack.export_state()["deployment"]["resources"] if row["urn"].endswith("::a"))
+    stack.edit(lambda rows: surgery.renamed(rows, target, "b"))
+    assert bench.up("a").counts["create"] == 1  # the one of that name was given away
+    stack.edit(lambda rows: surgery.without(rows, [target], force=False, dependents=True))
+    assert target not in str(bench.stack().export_state())
