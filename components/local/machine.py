@@ -142,4 +142,7 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
             "boot_id": None,
             "host_key": None,
         }
-        super().__init__(MachineProvider(), name, props, opts)
+        # Its folder, address and name on the host are the old one's. The diff says so too, but where a replacement is
+        # forced (--replace), nobody asks for it.
+        first = pulumi.ResourceOptions(delete_before_replace=True)
+        super().__init__(MachineProvider(), name, props, pulumi.ResourceOptions.merge(opts, first))

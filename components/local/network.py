@@ -8,9 +8,11 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, say
-from components.local.host import network
+from components.local.host import claims, network
 from components.local.host.limits import allow_watches
 from components.local.host.packages import require_host
+
+_CLAIM = "network"
 
 
 class NetworkProvider(ResourceProvider):
@@ -22,13 +24,15 @@ class NetworkProvider(ResourceProvider):
         allow_watches(say)
         wanted = _network(props)
         network.ensure(wanted)
-        return CreateResult(wanted.bridge, {**given(props), "bridge": wanted.bridge})
+        claim = claims.lay(wanted.paths, _CLAIM)
+        return CreateResult(wanted.bridge, {**given(props), "bridge": wanted.bridge, claims.KEY: claim})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Another place or name is another network; all else is changed in place, as is a bridge that is gone."""
         replaces = changed(_olds, _news, ("root", "stack"))
         changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts", "state"))
-        gone = not network.is_up(_network(_olds))
+        there = _network(_olds)
+        gone = not (network.is_up(there) and claims.holds(there.paths, _CLAIM, _olds.get(claims.KEY)))
         return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
@@ -38,7 +42,8 @@ class NetworkProvider(ResourceProvider):
         wanted = _network(_news)
         # As it was made: by this state under an earlier id, or before states were told apart.
         network.ensure(wanted, before=[_olds["state"]] if _olds.get("state") else [])
-        return UpdateResult({**given(_news), "bridge": wanted.bridge})
+        claim = claims.lay(wanted.paths, _CLAIM, _olds.get(claims.KEY))
+        return UpdateResult({**given(_news), "bridge": wanted.bridge, claims.KEY: claim})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The network, if anything of it is there."""
@@ -46,8 +51,10 @@ class NetworkProvider(ResourceProvider):
         return ReadResult(id_ if there else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Remove the bridge and the stack's folder."""
-        network.remove(_network(_props))
+        """Remove the bridge and the stack's folder; not those of a network that took their place."""
+        old = _network(_props)
+        if claims.holds(old.paths, _CLAIM, _props.get(claims.KEY)):
+            network.remove(old)
 
 
 def _network(props: Mapping[str, Any]) -> network.Network:

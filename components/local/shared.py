@@ -7,7 +7,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given
-from components.local.host import network, owner
+from components.local.host import claims, network, owner
 from components.local.host.paths import StackPaths
 
 
@@ -16,20 +16,19 @@ class SharedFolderProvider(ResourceProvider):
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the folder; one that an interrupted run made is taken over with what is in it."""
-        self._ensure(props)
-        return CreateResult(f"{props['stack']}/{props['folder']}", given(props))
+        return CreateResult(f"{props['stack']}/{props['folder']}", self._ensure(props, None))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Its mode and group are changed in place; another name is another folder."""
         replaces = changed(_olds, _news, ("root", "stack", "folder"))
         changes = changed(_olds, _news, ("mode", "gid"))
-        gone = not (_paths(_olds).shared / _olds["folder"]).is_dir()
+        paths, folder = _paths(_olds), _olds["folder"]
+        gone = not ((paths.shared / folder).is_dir() and claims.holds(paths, _claim(folder), _olds.get(claims.KEY)))
         return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Set mode and group; what is in the folder stays."""
-        self._ensure(_news)
-        return UpdateResult(given(_news))
+        return UpdateResult(self._ensure(_news, _olds.get(claims.KEY)))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The folder, if it is there."""
@@ -37,15 +36,24 @@ class SharedFolderProvider(ResourceProvider):
         return ReadResult(id_ if there else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Remove the folder and all that is in it; not that of machines that another state has made since."""
-        paths, state = _paths(_props), _props.get("state")
+        """Remove the folder and all that is in it; not that of machines that another state has made since, and not one
+        that took its place, which has the same files."""
+        paths, folder, state = _paths(_props), _props["folder"], _props.get("state")
         if state and owner.is_strangers(paths, state):
             return
-        network.remove_shared(_paths(_props), _props["folder"])
+        if claims.holds(paths, _claim(folder), _props.get(claims.KEY)):
+            network.remove_shared(paths, folder)
+            claims.give_up(paths, _claim(folder))
 
-    def _ensure(self, props: dict[str, Any]) -> None:
-        owner.refuse_strangers(_paths(props), props.get("state") or "")
-        network.ensure_shared(_paths(props), props["folder"], mode=int(props["mode"], 8), gid=int(props["gid"]))
+    def _ensure(self, props: dict[str, Any], claim: str | None) -> dict[str, Any]:
+        paths, folder = _paths(props), props["folder"]
+        owner.refuse_strangers(paths, props.get("state") or "")
+        network.ensure_shared(paths, folder, mode=int(props["mode"], 8), gid=int(props["gid"]))
+        return {**given(props), claims.KEY: claims.lay(paths, _claim(folder), claim)}
+
+
+def _claim(folder: str) -> str:
+    return f"shared-{folder}"
 
 
 def _paths(props: dict[str, Any]) -> StackPaths:

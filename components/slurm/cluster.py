@@ -236,6 +236,8 @@ class SlurmCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=list(after),
+                # The other way round, a replacement that is forced would take back what it has just done.
+                delete_before_replace=True if undo else None,
                 # Nothing is undone on a machine that goes itself: it may be dead, and could not be logged in to.
                 deleted_with=machine.resource if undo else None,
             ),

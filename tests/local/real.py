@@ -26,6 +26,7 @@ class RealStack:
     cidr: ipaddress.IPv4Network
     key: Path
     state: dict[str, dict[str, Any]] = field(default_factory=dict)
+    claims: dict[str, dict[str, Any]] = field(default_factory=lambda: {"network": {}, "shared": {}})
 
     @classmethod
     def keygen(cls, folder: Path) -> Path:
@@ -39,17 +40,24 @@ class RealStack:
         return str(self.cidr[2 + int(machine[1:])])
 
     def network(self, machines: int = 2) -> dict[str, Any]:
-        """Inputs of the network."""
+        """The network: its inputs, and the claim to it."""
         hosts = {f"m{n}": self.address(f"m{n}") for n in range(machines)}
         return {
             "root": str(self.root), "stack": self.name, "owner": f"test/{self.name}", "cidr": str(self.cidr),
             "gateway": str(self.cidr[1]), "hosts": hosts,
+            **self.claims["network"],
         }  # fmt: skip
 
     @property
     def shared(self) -> dict[str, Any]:
-        """Inputs of the shared folder."""
-        return {"root": str(self.root), "stack": self.name, "folder": "home", "mode": "0755", "gid": 0.0}
+        """The shared folder: its inputs, and the claim to it."""
+        inputs = {"root": str(self.root), "stack": self.name, "folder": "home", "mode": "0755", "gid": 0.0}
+        return {**inputs, **self.claims["shared"]}
+
+    def lay(self, what: str, outs: Mapping[str, Any] | None) -> None:
+        """Keep the claim that a creation returned."""
+        assert outs is not None
+        self.claims[what] = {"claim": outs["claim"]}
 
     def machine(self, name: str, **changes: Any) -> dict[str, Any]:
         """Inputs of a machine."""
@@ -62,8 +70,8 @@ class RealStack:
 
     def up(self, *machines: Mapping[str, Any]) -> None:
         """Make the network and the folder, then the machines side by side."""
-        NetworkProvider().create(self.network())
-        SharedFolderProvider().create(self.shared)
+        self.lay("network", NetworkProvider().create(self.network()).outs)
+        self.lay("shared", SharedFolderProvider().create(self.shared).outs)
         with ThreadPoolExecutor() as pool:
             for made in pool.map(lambda props: MachineProvider().create(dict(props)), machines):
                 assert made.outs is not None

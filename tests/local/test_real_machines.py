@@ -110,6 +110,12 @@ class TestChanged:
         NetworkProvider().update("id", stack.network(machines=3), stack.network())
         assert stack.ssh("m0", "getent hosts m2 || echo gone") == "gone"
 
+    def test_a_network_that_is_replaced_because_somebody_asks_for_it_goes_on(self, stack: RealStack) -> None:
+        old = stack.network()
+        stack.lay("network", NetworkProvider().create(old).outs)
+        NetworkProvider().delete("id", old)
+        assert [stack.ssh(name, "hostname") for name in ("m0", "m1")] == ["m0", "m1"]
+
     def test_a_restart_in_order_lets_services_end(self, stack: RealStack) -> None:
         stack.ssh("m1", "systemd-run --unit=last -p ExecStop='/bin/touch /root/ended' sleep 600")
         before = machine.facts(_design(stack, "m1"))

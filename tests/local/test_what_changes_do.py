@@ -1,6 +1,7 @@
 """What a change of an input does to what exists: nothing, a change in place, or a new one; and what counts as drift."""
 
 import base64
+import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -89,6 +90,23 @@ class TestNetwork:
         diff = provider.diff("id", old, {**old, **change})
         assert (diff.changes, diff.replaces) == (True, [])
 
+    def test_a_replacement_that_somebody_asks_for_ends_no_machine(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What removes the network of old would remove the bridge, and every machine that is found there."""
+        removed: list[object] = []
+        monkeypatch.setattr(network.network, "ensure", lambda _: None)
+        monkeypatch.setattr(network.network, "remove", removed.append)
+        monkeypatch.setattr(network, "require_host", lambda: None)
+        monkeypatch.setattr(network, "allow_watches", lambda _: None)
+        provider, props = network.NetworkProvider(), {**self.OLD, "root": str(tmp_path)}
+        old = provider.create(props).outs or {}
+        new = provider.create(props).outs or {}
+        provider.delete("id", old)
+        assert removed == []
+        provider.delete("id", new)
+        assert len(removed) == 1
+
     def test_a_bridge_that_is_gone_is_made_again(self, tmp_path: Path) -> None:
         old = {**self.OLD, "root": str(tmp_path), "stack": "no-such-stack"}
         diff = network.NetworkProvider().diff("id", old, old)
@@ -114,16 +132,37 @@ class TestSharedFolder:
         provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
         folder = tmp_path / "stacks/dev/shared/home"
         assert provider.diff("id", props, props).changes is True
-        provider.create(props)
+        made = provider.create(props).outs or {}
         (folder / "data").write_text("kept")
-        assert provider.diff("id", props, props).changes is False
-        provider.create(props)
-        provider.update("id", props, self._props(tmp_path, mode="0755"))
+        assert provider.diff("id", made, props).changes is False
+        again = provider.create(props).outs or {}
+        assert provider.diff("id", made, props).changes is True
+        new = provider.update("id", again, self._props(tmp_path, mode="0755")).outs or {}
         assert (folder / "data").read_text() == "kept"
         assert folder.stat().st_mode & 0o777 == 0o755
-        provider.delete("id", props)
+        provider.delete("id", new)
         assert not folder.exists()
-        assert provider.read("id", props).id == ""
+        assert provider.read("id", new).id == ""
+
+    @pytest.mark.parametrize("before", [False, True], ids=["made now", "made by an earlier version"])
+    def test_a_replacement_that_somebody_asks_for_loses_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+    ) -> None:
+        """The engine makes the new one, then deletes the old one: the same folder."""
+        monkeypatch.setattr("components.local.host.network.shutil.chown", lambda *_: None)
+        provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
+        old = provider.create(props).outs or {}
+        if before:
+            shutil.rmtree(tmp_path / "stacks/dev/.claims")
+            old = props
+        assert provider.diff("id", old, props).changes is False
+        (tmp_path / "stacks/dev/shared/home/data").write_text("kept")
+        new = provider.create(props).outs or {}
+        provider.delete("id", old)
+        assert (tmp_path / "stacks/dev/shared/home/data").read_text() == "kept"
+        assert provider.diff("id", new, props).changes is False
+        provider.delete("id", new)
+        assert not (tmp_path / "stacks/dev/shared/home").exists()
 
 
 class TestImage:

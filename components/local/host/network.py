@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host import bridge, hosts, machine, names, owner
+from components.local.host import bridge, claims, hosts, machine, names, owner
 from components.local.host.errors import HostError
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import StackPaths, checked_name
@@ -99,6 +99,9 @@ def remove(network: Network) -> None:
             network.paths.folder,
         ):
             remove_empty(folder)
+        if not network.paths.shared.exists():
+            claims.remove_all(network.paths)
+            remove_empty(network.paths.folder)
         if remove_empty(network.root / "stacks"):
             (network.root / ".networks.lock").unlink(missing_ok=True)
     remove_empty(network.root)

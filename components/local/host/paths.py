@@ -4,6 +4,7 @@
 <root>/stacks/<stack>/           all that one stack owns; gone after its destroy
     network.json  hosts  lock    the network's facts, its hosts file, the lock of its list of machines
     shared/<name>/               the shared folders
+    .claims/                     who made network and shared folders last
     machines/<name>/             see Machine below
 """
 
@@ -122,6 +123,11 @@ class StackPaths:
     def shared(self) -> Path:
         """The shared folders, bound into each machine at /srv/shared."""
         return self.folder / "shared"
+
+    @property
+    def claims(self) -> Path:
+        """Who made the network and the shared folders last (see claims)."""
+        return self.folder / ".claims"
 
     @property
     def machines(self) -> Path:
