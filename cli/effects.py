@@ -99,14 +99,15 @@ def of(stack: str, now: "ClusterConfig", pulumi: str | None) -> Effects | None:
 
 def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything
     """The stack's output `config`, None if there is none."""
-    if home.on_files():
-        space = project.workspace()
+    if home.on_files(stack):
+        space = project.workspace(stack)
         return space.stack(stack).outputs().get("config") if stack in space.stacks() else None
     from cli import pulumi_cli
 
     if pulumi is None:
         return None
     try:
-        return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json"])).get("config")
+        told = pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
+        return jsonlib.loads(told).get("config")
     except CliError:
         return None  # a new stack, or a backend that does not answer: the run itself will say so

@@ -4,7 +4,7 @@ import importlib.metadata
 import shutil
 from pathlib import Path
 
-from cli import console, home, project
+from cli import console, google, home, project
 from cli.errors import CliError
 from cli.options import EngineName
 from cli.stackfile import StackFile
@@ -14,23 +14,41 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     """The Pulumi CLI to run this with, or None for the embedded engine.
 
     Without a wish, the CLI on PATH; without one there, the embedded engine as far as it goes: it keeps state in files,
-    and makes machines on this host only (a preview makes none). What `./hpc rehearse` made is always the latter's.
+    and makes machines on this host only (a preview makes none). What `./hpc rehearse` made is always the latter's. A
+    preview of a cloud's stack without credentials, with which the CLI would do nothing, is the latter's as well.
 
     Raises:
         CliError: the CLI is needed, not there, and not wanted.
     """
-    if wanted is EngineName.EMBEDDED or file.rehearses:
-        return None
     on_path = shutil.which("pulumi")
+    lacking = wanted is None and kind == "preview" and not file.rehearses and _lacks_credentials(file, on_path)
+    if wanted is EngineName.EMBEDDED or file.rehearses or lacking:
+        return None
     if on_path:
         return on_path
     if wanted is EngineName.PULUMI:
         return require_pulumi("--engine pulumi asks for the Pulumi CLI")
-    if not home.on_files():
-        return require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
+    if not home.on_files(file.stack):
+        url, who = home.located(file.stack)
+        here = "" if file.platform == "gcp" else f"; PULUMI_BACKEND_URL={home.own()} would keep it on this machine"
+        return require_pulumi(f"state at {url} ({who}{here}) needs the Pulumi CLI")
     if file.platform is not None and not file.local and kind != "preview":
         return _for_cloud(file, kind)
     return None
+
+
+def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
+    """Whether a preview needs credentials with the CLI that nobody has here; that is said."""
+    if file.platform != "gcp" or google.credentials(file.settings or {}):
+        return False
+    url, who = home.located(file.stack)
+    new = "" if home.on_files(file.stack) else f" It shows a new stack, since it can't read the state at {url} ({who})."
+    if on_path or new:
+        console.note(
+            f"No Google credentials are here, so the engine built in shows this preview.{new} The Pulumi CLI does with "
+            "--engine pulumi, or once there are some: gcloud auth application-default login"
+        )
+    return True
 
 
 def _for_cloud(file: StackFile, kind: str) -> str | None:
@@ -39,7 +57,7 @@ def _for_cloud(file: StackFile, kind: str) -> str | None:
     Raises:
         CliError: it is needed and not there.
     """
-    if kind != "up" and file.settings is not None and file.stack not in project.workspace().stacks():
+    if kind != "up" and file.settings is not None and file.stack not in project.workspace(file.stack).stacks():
         return None
     return require_pulumi(
         f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the engine built in "

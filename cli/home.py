@@ -1,9 +1,11 @@
-"""Where state and its passphrase live: `$HPC_HOME` (default ~/.hpc), unless Pulumi's own variables say otherwise.
+"""Where state and its passphrase live: where the Pulumi CLI is logged in, else in `$HPC_HOME` (default ~/.hpc).
 
 Both engines get the same answer, so that a stack begun on one goes on with the other.
 """
 
+import json
 import os
+import pwd
 import secrets
 import tempfile
 from contextlib import suppress
@@ -23,14 +25,76 @@ def directory() -> Path:
     return Path(os.environ.get("HPC_HOME") or Path.home() / ".hpc").expanduser().absolute()
 
 
-def backend() -> str:
-    """URL of the state: PULUMI_BACKEND_URL, else the folder itself."""
-    return os.environ.get(_BACKEND) or f"{_FILE_SCHEME}{directory()}"
+def own() -> str:
+    """URL of our own folder."""
+    return f"{_FILE_SCHEME}{directory()}"
 
 
-def on_files() -> bool:
+def backend(stack: str | None = None) -> str:
+    """URL of the state, of a stack or of all that is said nothing of."""
+    return located(stack)[0]
+
+
+def located(stack: str | None = None) -> tuple[str, str]:
+    """URL of the state, and who says so, in words.
+
+    As for the Pulumi CLI (pkg/workspace/creds.go): PULUMI_BACKEND_URL, else the project's own backend, else where
+    `pulumi login` led last. HPC_HOME says where state is too; and what has its state in our folder stays there, as do
+    rehearsals, which nobody else knows of.
+    """
+    if url := os.environ.get(_BACKEND):
+        return _absolute(url), _BACKEND
+    if os.environ.get("HPC_HOME"):
+        return own(), "HPC_HOME"
+    if stack and _is_ours(stack):
+        return own(), "the stack's state there"
+    if url := _of_project():
+        return _absolute(url), "`backend` in Pulumi.yaml"
+    if url := _logged_in():
+        return _absolute(url), "`pulumi login`"
+    return own(), "the default"
+
+
+def on_files(stack: str | None = None) -> bool:
     """Whether the state is in files, which every command here can read without the Pulumi CLI."""
-    return backend().startswith(_FILE_SCHEME)
+    return backend(stack).startswith(_FILE_SCHEME)
+
+
+def _absolute(url: str) -> str:
+    """The URL; a folder's as seen from here, since the CLI runs in the project's folder. `~` is the user's own folder
+    by the user database, as for the CLI (pkg/backend/diy/backend.go), and not by HOME, which sudo may leave."""
+    if not url.startswith(_FILE_SCHEME):
+        return url
+    path = url.removeprefix(_FILE_SCHEME) or "."
+    if path == "~" or path.startswith("~/"):
+        path = pwd.getpwuid(os.getuid()).pw_dir + path[1:]
+    return f"{_FILE_SCHEME}{Path(path).absolute()}"
+
+
+def _is_ours(stack: str) -> bool:
+    rehearsal = directory() / "rehearsals" / f"Pulumi.{stack}.yaml"
+    return rehearsal.exists() or any(directory().glob(f".pulumi/stacks/*/{stack}.json"))
+
+
+def _of_project() -> str:
+    import yaml
+
+    from cli.project import ROOT
+
+    try:
+        row = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+        return str((row.get("backend") or {}).get("url") or "")
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
+        return ""  # whoever runs the project says what is wrong with it
+
+
+def _logged_in() -> str:
+    """Where `pulumi login` led last, "" if nowhere (sdk/go/common/workspace/creds.go)."""
+    folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"
+    try:
+        return str(json.loads((Path(folder) / "credentials.json").read_text(encoding="utf-8")).get("current") or "")
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 def passphrase() -> str:
@@ -64,7 +128,7 @@ def passphrase_file() -> Path:
     file = directory() / "passphrase"
     if file.exists():
         return file
-    states = sorted(directory().glob(".pulumi/stacks/*/*.json")) if on_files() else []
+    states = sorted(directory().glob(".pulumi/stacks/*/*.json"))
     if states:
         raise CliError(
             f"{file}: gone, but there is state whose secrets are encrypted ({states[0]}).\n"
@@ -89,10 +153,10 @@ def make_directory() -> Path:
     return directory()
 
 
-def environment() -> dict[str, str]:
+def environment(stack: str | None = None) -> dict[str, str]:
     """This process's environment, with what the Pulumi CLI needs to find the same state and passphrase."""
     env = dict(os.environ)
-    env[_BACKEND] = backend()
+    env[_BACKEND] = backend(stack)
     if not env.get(_PASSPHRASE) and not env.get(_PASSPHRASE_FILE):
         env[_PASSPHRASE_FILE] = str(passphrase_file())
     env.setdefault("PULUMI_SKIP_UPDATE_CHECK", "true")

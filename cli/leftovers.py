@@ -25,7 +25,9 @@ def of(file: StackFile) -> list[str]:
     from components.local.host import owner, stacks
     from components.local.host.paths import StackPaths, host_root
 
-    mine = f"{project.workspace().project.name if home.on_files() else project.ROOT.name}/{file.stack}"
+    mine = (
+        f"{project.workspace(file.stack).project.name if home.on_files(file.stack) else project.ROOT.name}/{file.stack}"
+    )
     root = host_root()
     known = {name: owner.recorded(StackPaths(root, name)).get("owner") for name in stacks.stacks(root)}
     # A damaged record tells nothing: then the name that the stack file gives.
@@ -55,8 +57,8 @@ def remove(file: StackFile, *, yes: bool, json: bool) -> None:
 
     if _has_state(file.stack):
         raise CliError(
-            f"stack {file.stack} has state in {home.backend()}: ./hpc destroy {file.stack} removes what that knows of. "
-            "--leftovers is for a state that is lost."
+            f"stack {file.stack} has state in {home.backend(file.stack)}: ./hpc destroy {file.stack} removes what that "
+            "knows of. --leftovers is for a state that is lost."
         )
     there = of(file)
     if there and not yes:
@@ -78,4 +80,4 @@ def remove(file: StackFile, *, yes: bool, json: bool) -> None:
 
 def _has_state(stack: str) -> bool:
     """Whether the state in use knows the stack; of one that is not in files it is taken to."""
-    return not home.on_files() or stack in project.workspace().stacks()
+    return not home.on_files(stack) or stack in project.workspace(stack).stacks()

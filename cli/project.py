@@ -14,25 +14,39 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def workspace() -> "Workspace":
-    """The embedded engine's workspace over the state of `home`.
+def workspace(stack: str | None = None, *, as_new: bool = False) -> "Workspace":
+    """The embedded engine's workspace over the state of `home`. `as_new`: where that can't be read, over our own
+    folder, in which the stack is a new one.
 
     Raises:
         CliError: the state is not in files.
     """
-    if not home.on_files():
-        raise CliError(
-            f"PULUMI_BACKEND_URL is {home.backend()}: the embedded engine keeps state in files only. "
-            "Use file://DIR, or --engine pulumi."
-        )
+    url, who = home.located(stack)
+    if not home.on_files(stack):
+        if not as_new:
+            raise CliError(
+                f"state is at {url} ({who}), and the embedded engine keeps it in files only. Use --engine pulumi; "
+                f"or, to keep this stack's state on this machine, set PULUMI_BACKEND_URL={home.own()}"
+            )
+        url = home.own()
     from engine import Workspace
 
-    return Workspace(ROOT, backend=home.backend(), passphrase=home.passphrase)
+    return Workspace(ROOT, backend=url, passphrase=home.passphrase)
+
+
+def name() -> str:
+    """The project's name, as Pulumi.yaml has it."""
+    from engine.project import Project
+
+    return Project.read(ROOT).name
 
 
 def known() -> list[str]:
     """Every stack that has a file or state."""
-    return sorted({*stackfile.named(ROOT), *(workspace().stacks() if home.on_files() else [])})
+    from engine import Workspace
+
+    kept = {home.own(), *([home.backend()] if home.on_files() else [])}
+    return sorted({*stackfile.named(ROOT), *(name for url in kept for name in Workspace(ROOT, backend=url).stacks())})
 
 
 def require_file(name: str, config_file: Path | None = None) -> stackfile.StackFile:
@@ -53,7 +67,7 @@ def require_state(name: str) -> "Stack":
     Raises:
         CliError: it has not, or there is none of that name.
     """
-    space = workspace()
+    space = workspace(name)
     if name not in space.stacks():
         if name in stackfile.named(ROOT):
             raise CliError(f"stack {name!r} has not been brought up. Do so with: ./hpc up {name}")
@@ -68,7 +82,7 @@ def held(name: str) -> Generator[None]:
     Raises:
         StackLocked: somebody else holds it.
     """
-    if not home.on_files():
+    if not home.on_files(name):
         yield
         return
     with require_state(name).hold():

@@ -18,8 +18,8 @@ from cli.wishes import Wishes
 def update(pulumi: str, kind: str, file: StackFile, wishes: Wishes, *, yes: bool, told: Effects | None = None) -> int:
     """Run `pulumi KIND` for a stack, which is made first if it is new; the exit code. A preview ends with what the edit
     does to running jobs, if that is known. With `yes` nobody is asked, and nothing is worked out to be asked about."""
-    if home.on_files() and kind != "preview":
-        project.workspace().stack(file.stack, file.path).hand_over()
+    if home.on_files(file.stack) and kind != "preview":
+        project.workspace(file.stack).stack(file.stack, file.path).hand_over()
     if kind in ("preview", "up"):
         _ensure_stack(pulumi, file)
     config = ["--config-file", str(wishes.config_file.absolute())] if wishes.config_file else []
@@ -30,21 +30,22 @@ def update(pulumi: str, kind: str, file: StackFile, wishes: Wishes, *, yes: bool
         from cli import pulumi_json
 
         return pulumi_json.update(command, kind, file.stack, wishes, told)
-    code = passed_through(command)
+    code = passed_through(command, file.stack)
     for text, style in told.lines(steps=True) if told and kind == "preview" and code == 0 and told.changes else ():
         console.line(text, style=style)
     return code
 
 
-def passed_through(command: Sequence[str]) -> int:
+def passed_through(command: Sequence[str], stack: str) -> int:
     """Run a command of the CLI on this process's own streams; its exit code, or that of an interrupt if one came."""
-    with left_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=home.environment()) as process:
+    env = home.environment(stack)
+    with left_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=env) as process:
         code = process.wait()
     return guard.INTERRUPTED if code and interrupts else code
 
 
-def captured(command: Sequence[str], given: str = "") -> str:
-    """Run a command of the CLI with `given` on its standard input; what it printed.
+def captured(command: Sequence[str], stack: str, given: str = "") -> str:
+    """Run a command of the CLI about a stack with `given` on its standard input; what it printed.
 
     Raises:
         CliError: it failed; the text is the CLI's own.
@@ -52,7 +53,7 @@ def captured(command: Sequence[str], given: str = "") -> str:
     done = subprocess.run(
         [*command, "--non-interactive"],
         cwd=project.ROOT,
-        env=home.environment(),
+        env=home.environment(stack),
         input=given,
         capture_output=True,
         text=True,
@@ -65,21 +66,23 @@ def captured(command: Sequence[str], given: str = "") -> str:
     return done.stdout
 
 
-def stacks(pulumi: str) -> list[str]:
-    """The project's stacks that the backend has."""
-    if home.on_files():
-        return project.workspace().stacks()
-    rows = jsonlib.loads(captured([pulumi, "stack", "ls", "--json"]))
-    return [str(row["name"]).rpartition("/")[2] for row in rows]
+def has(pulumi: str, stack: str) -> bool:
+    """Whether the backend has a stack."""
+    if home.on_files(stack):
+        return stack in project.workspace(stack).stacks()
+    rows = jsonlib.loads(captured([pulumi, "stack", "ls", "--json"], stack))
+    return stack in (str(row["name"]).rpartition("/")[2] for row in rows)
 
 
 def _ensure_stack(pulumi: str, file: StackFile) -> None:
     """Make the stack if the backend does not have it, encrypting its secrets with our passphrase; and see that its file
     says so, before the CLI does, which would write the whole file anew."""
-    if file.stack not in stacks(pulumi):
+    if not has(pulumi, file.stack):
         salt.append(file.path, _made(pulumi, file))
-    elif home.on_files() and not salt.kept(file.path):
-        kept = project.workspace().stack(file.stack).export_state()["deployment"].get("secrets_providers") or {}
+    elif home.on_files(file.stack) and not salt.kept(file.path):
+        kept = (
+            project.workspace(file.stack).stack(file.stack).export_state()["deployment"].get("secrets_providers") or {}
+        )
         if kept.get("type") == "passphrase":
             salt.append(file.path, {salt.KEYS[0]: kept["state"]["salt"]})
 
@@ -93,5 +96,5 @@ def _made(pulumi: str, file: StackFile) -> dict[str, str]:
         copy.write_text(jsonlib.dumps(salt.kept(file.path)), encoding="utf-8")
         provider = salt.kept(file.path).get("secretsprovider", "passphrase")
         init = ["stack", "init", file.stack, "--no-select", "--secrets-provider", provider]
-        captured([pulumi, *init, "--cwd", folder])
+        captured([pulumi, *init, "--cwd", folder], file.stack)
         return salt.kept(copy)

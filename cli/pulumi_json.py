@@ -35,7 +35,7 @@ def update(command: Sequence[str], kind: str, stack: str, wishes: "Wishes", told
     from cli.display.document import DocumentView
     from engine.events import Log, Started
 
-    env = {**home.environment(), _STREAMED: "true"}
+    env = {**home.environment(stack), _STREAMED: "true"}
     with (
         left_to_child() as interrupts,
         subprocess.Popen(
@@ -48,7 +48,7 @@ def update(command: Sequence[str], kind: str, stack: str, wishes: "Wishes", told
     heard = Heard(line for line in out.splitlines() if line.startswith("{"))
     with DocumentView() as view:
         view.effects, view.more = told, wishes.more
-        view.on_event(Started(kind, stack, project.workspace().project.name))  # type: ignore[arg-type]
+        view.on_event(Started(kind, stack, project.name()))  # type: ignore[arg-type]
         for message in heard.messages:
             view.on_event(Log(message["severity"], message["message"], message["urn"]))
         result = heard.result(kind, ok=code == 0, outputs=_outputs(stack) if kind == "up" and code == 0 else {})

@@ -21,4 +21,4 @@ def version() -> None:
     console.line(f"hpc {found[1] if found else 'unknown'}")
     console.line(f"Python {platform.python_version()}, Pulumi SDK {engines.pulumi_version()}")
     console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")
-    console.line(f"state: {home.backend()}")
+    console.line("state: {} ({})".format(*home.located()))

@@ -45,10 +45,10 @@ def outputs(
 
 def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
     """The stack's outputs, from the state alone: the program does not run."""
-    if home.on_files():
+    if home.on_files(stack):
         return project.require_state(stack).outputs(show_secrets=show_secrets)
     from cli import pulumi_cli
 
-    pulumi = engines.require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
+    pulumi = engines.require_pulumi(f"state at {home.backend(stack)} needs the Pulumi CLI")
     secrets = ["--show-secrets"] if show_secrets else []
-    return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets]))
+    return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets], stack))

@@ -216,7 +216,7 @@ def _preview(name: str, text: str, told: dict[str, Any], *, json: bool, parallel
 
 
 def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
-    there = name in project.workspace().stacks()
+    there = name in project.workspace(name).stacks()
     if not there and not rehearsals.file(name).exists():
         if not config_file:
             project.require_file(stack)  # says which stacks there are
@@ -225,5 +225,5 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
     code = update.run("destroy", name, Wishes(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
     if code == 0:
         rehearsals.remove(name)
-        project.workspace().stack(name).forget()
+        project.workspace(name).stack(name).forget()
     return code

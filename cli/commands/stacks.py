@@ -50,7 +50,7 @@ def _row(name: str) -> Row:
         platform = "(unreadable)"
     from engine import EngineError
 
-    space = project.workspace() if home.on_files() else None
+    space = project.workspace(name) if home.on_files(name) else None
     if space is None or name not in space.stacks():
         return Row(name, platform, 0, "", of)
     try:

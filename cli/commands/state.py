@@ -20,10 +20,10 @@ _FileIn = Annotated[
 
 def export(stack: options.Stack, file: _FileOut = None) -> None:
     """Write the stack's state as `pulumi stack export` does. Secrets stay encrypted."""
-    if home.on_files():
+    if home.on_files(stack):
         text = json.dumps(project.require_state(stack).export_state(), indent=4, ensure_ascii=False) + "\n"
     else:
-        text = _pulumi("stack", "export", "--stack", stack)
+        text = _pulumi(stack, "stack", "export", "--stack", stack)
     if file is None or str(file) == "-":
         sys.stdout.write(text)
         return
@@ -49,10 +49,10 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
         raise CliError(f"{source}: not JSON ({error}). Give what `./hpc state export` wrote.") from None
     if not isinstance(document, dict) or not {"deployment", "checkpoint"} & document.keys():
         raise CliError(f"{source}: no state: `version` and `deployment` are expected, as `./hpc state export` writes.")
-    if home.on_files():
-        project.workspace().stack(stack).import_state(document)
+    if home.on_files(stack):
+        project.workspace(stack).stack(stack).import_state(document)
     else:
-        _pulumi("stack", "import", "--stack", stack, given=text)
+        _pulumi(stack, "stack", "import", "--stack", stack, given=text)
     console.note(f"Imported {source} into stack {stack}")
 
 
@@ -61,10 +61,10 @@ def unlock(stack: options.Stack) -> None:
 
     A run that was killed on this machine needs no help: the next one takes its lock over.
     """
-    if home.on_files():
+    if home.on_files(stack):
         project.require_state(stack).unlock()
     else:
-        _pulumi("cancel", "--stack", stack, "--yes")
+        _pulumi(stack, "cancel", "--stack", stack, "--yes")
     console.note(f"Stack {stack} is not locked now")
 
 
@@ -117,8 +117,8 @@ def rename(
     console.note(f"Renamed in stack {stack}: {urn} to {name}")
 
 
-def _pulumi(*arguments: str, given: str = "") -> str:
+def _pulumi(stack: str, *arguments: str, given: str = "") -> str:
     from cli import pulumi_cli
 
-    pulumi = engines.require_pulumi(f"state at {home.backend()} needs the Pulumi CLI")
-    return pulumi_cli.captured([pulumi, *arguments], given)
+    pulumi = engines.require_pulumi(f"state at {home.backend(stack)} needs the Pulumi CLI")
+    return pulumi_cli.captured([pulumi, *arguments], stack, given)

@@ -221,7 +221,8 @@ def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: effec
     from cli.display.summary import interrupted
     from engine import EngineError, NotRunnable
 
-    stack = project.workspace().stack(file.stack, file.path, message=wishes.message)
+    space = project.workspace(file.stack, as_new=kind == "preview" and wishes.engine is None)
+    stack = space.stack(file.stack, file.path, message=wishes.message)
     more = {} if kind == "refresh" else {"refresh": wishes.refresh}
     with display.choose(json=wishes.json) as view:
         view.effects, view.more, view.diff = told, wishes.more, wishes.diff
@@ -253,7 +254,8 @@ def _never_was(kind: Kind, file: stackfile.StackFile, pulumi: str | None, *, jso
     """
     from cli import pulumi_cli
 
-    if file.stack in (pulumi_cli.stacks(pulumi) if pulumi else project.workspace().stacks()):
+    there = pulumi_cli.has(pulumi, file.stack) if pulumi else file.stack in project.workspace(file.stack).stacks()
+    if there:
         return False
     if file.settings is None:
         project.require_file(file.stack)  # says which stacks there are
@@ -276,5 +278,5 @@ def nothing(kind: Kind, stack: str, *, json: bool) -> None:
     from engine.events import Started
 
     view = display.choose(json=True)
-    view.on_event(Started(kind, stack, project.workspace().project.name))
+    view.on_event(Started(kind, stack, project.name()))
     view.close(Result(kind, ok=True))

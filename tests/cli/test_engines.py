@@ -99,7 +99,7 @@ class TestChoice:
 
     def test_state_elsewhere_needs_the_cli(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
-        with pytest.raises(CliError, match=r"^state at gs://bucket needs the Pulumi CLI"):
+        with pytest.raises(CliError, match=r"^state at gs://bucket \(PULUMI_BACKEND_URL; .*\) needs the Pulumi CLI"):
             engines.choose(None, stack(root, "local"), "preview")
 
     def test_one_that_the_sdk_installed_is_found(self, root: Path, tmp_path: Path) -> None:

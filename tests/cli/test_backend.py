@@ -1,0 +1,164 @@
+"""Where a stack's state is: where the Pulumi CLI would look, and where it has been all along."""
+
+import json
+import os
+import pwd
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli import google, home, project, rehearsals
+from cli.errors import CliError
+from tests.cli.conftest import Hpc
+
+Tool = Callable[[str, str], Path]
+CLOUD = """\
+config:
+  gcp:project: my-project
+  gcp:zone: us-central1-a
+  hpc:cluster:
+    platform: gcp
+    name: small
+    nodesets: {cpu: {count: 1}}
+    partitions: {cpu: {nodesets: [cpu], default: true}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def newcomer(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user who has set nothing; the home folder."""
+    names = ("HPC_HOME", "PULUMI_HOME", "PULUMI_CREDENTIALS_PATH", "CLOUDSDK_CONFIG", *google._VARIABLES)
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(google, "_PRODUCT", tmp_path / "no-product-name")
+    return tmp_path
+
+
+def login(folder: Path, url: str) -> None:
+    """What `pulumi login URL` leaves."""
+    folder.mkdir(exist_ok=True)
+    text = json.dumps({"current": url, "accessTokens": {url: ""}, "accounts": {url: {"lastValidatedAt": "0001"}}})
+    (folder / "credentials.json").write_text(text)
+
+
+class TestLocated:
+    def test_each_says_it_before_the_next(self, newcomer: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = f"file://{newcomer}/.hpc"
+        assert home.located("dev") == (own, "the default")
+        login(newcomer / ".pulumi", "https://api.pulumi.com")
+        assert home.located("dev") == ("https://api.pulumi.com", "`pulumi login`")
+        login(newcomer / "elsewhere", "s3://bucket")
+        monkeypatch.setenv("PULUMI_HOME", str(newcomer / "elsewhere"))
+        assert home.backend() == "s3://bucket"
+        (root / "Pulumi.yaml").write_text("name: hpc\nruntime: python\nbackend: {url: gs://bucket}\n")
+        assert home.located("dev") == ("gs://bucket", "`backend` in Pulumi.yaml")
+        state = newcomer / ".hpc/.pulumi/stacks/hpc/dev.json"
+        state.parent.mkdir(parents=True)
+        state.write_text("{}")
+        assert home.located("dev") == (own, "the stack's state there")
+        assert home.backend("other") == "gs://bucket"
+        monkeypatch.setenv("HPC_HOME", str(newcomer / "mine"))
+        assert home.located("other") == (f"file://{newcomer}/mine", "HPC_HOME")
+        monkeypatch.setenv("PULUMI_BACKEND_URL", "azblob://box")
+        assert home.located("dev") == ("azblob://box", "PULUMI_BACKEND_URL")
+
+    def test_folders_are_the_same_for_both_engines(self, newcomer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(newcomer)
+        users = Path(pwd.getpwuid(os.getuid()).pw_dir)  # HOME is another folder here
+        for given, wanted in (
+            ("file://~", users),
+            ("file://~/x", users / "x"),
+            ("file://state", newcomer / "state"),
+            ("file:///s", Path("/s")),
+        ):
+            login(newcomer / ".pulumi", given)
+            assert home.environment("dev")["PULUMI_BACKEND_URL"] == f"file://{wanted}"
+            assert project.workspace("dev").folder == wanted / ".pulumi"
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", '{"current": null}'])
+    def test_a_login_that_is_none_leads_nowhere(self, newcomer: Path, text: str) -> None:
+        (newcomer / ".pulumi").mkdir()
+        (newcomer / ".pulumi/credentials.json").write_text(text)
+        assert home.backend() == f"file://{newcomer}/.hpc"
+
+    def test_rehearsals_stay_on_this_machine(self, newcomer: Path) -> None:
+        login(newcomer / ".pulumi", "gs://bucket")
+        rehearsals.write(rehearsals.file("a3mega-rehearsal"), "config: {}\n")
+        assert home.on_files("a3mega-rehearsal")
+        assert not home.on_files("a3mega")
+
+
+class TestElsewhere:
+    @pytest.fixture(autouse=True)
+    def logged_in(self, newcomer: Path) -> None:
+        login(newcomer / ".pulumi", "https://api.pulumi.com")
+
+    @pytest.mark.parametrize("given", [[], ["--engine", "embedded"]])
+    def test_the_embedded_engine_says_what_to_do(self, hpc: Hpc, newcomer: Path, given: list[str]) -> None:
+        ended = hpc("up", "dev", *given)
+        assert ended.code == 1
+        assert "state" in ended.err
+        assert "at https://api.pulumi.com (`pulumi login`" in ended.err
+        assert f"PULUMI_BACKEND_URL=file://{newcomer}/.hpc" in ended.err
+
+    def test_the_cli_is_sent_there(self, hpc: Hpc, tool: Tool, newcomer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+        tool("pulumi", f"""echo "$PULUMI_BACKEND_URL" >>{newcomer}/told; [ "$1 $2" != 'stack ls' ] || echo '[]'""")
+        hpc("preview", "dev")
+        assert set((newcomer / "told").read_text().split()) == {"https://api.pulumi.com"}
+
+    def test_stacks_of_both_places_are_listed(self, hpc: Hpc, newcomer: Path) -> None:
+        state = newcomer / ".hpc/.pulumi/stacks/hpc/old.json"
+        state.parent.mkdir(parents=True)
+        state.write_text('{"version": 3, "checkpoint": {"stack": "organization/hpc/old", "latest": {}}}')
+        assert [line.split()[0] for line in hpc("stacks").out.splitlines()] == ["STACK", "dev", "old"]
+
+    def test_the_embedded_engine_alone_refuses_to_read_it(self) -> None:
+        with pytest.raises(CliError, match="keeps it in files only"):
+            project.workspace("dev")
+        assert project.workspace("dev", as_new=True).stacks() == []
+
+
+class TestPreviewWithoutCredentials:
+    @pytest.fixture
+    def log(self, root: Path, tool: Tool, newcomer: Path) -> Path:
+        (root / "Pulumi.cloud.yaml").write_text(CLOUD)
+        (root / "__main__.py").write_text("import pulumi\npulumi.export('a', 1)\n")
+        tool("pulumi", f"echo $1 >>{newcomer}/told")
+        return newcomer / "told"
+
+    def test_is_the_embedded_engines_and_says_so(self, hpc: Hpc, log: Path) -> None:
+        ended = hpc("preview", "cloud")
+        assert (ended.code, log.exists()) == (0, False)
+        assert ended.err.startswith("No Google credentials are here, so the engine built in shows this preview. ")
+        assert "gcloud auth application-default login" in ended.err
+
+    def test_of_a_stack_elsewhere_is_one_of_a_new_stack(self, hpc: Hpc, log: Path, newcomer: Path) -> None:
+        login(newcomer / ".pulumi", "https://api.pulumi.com")
+        ended = hpc("preview", "cloud")
+        assert (ended.code, log.exists()) == (0, False)
+        assert "It shows a new stack, since it can't read the state at https://api.pulumi.com" in ended.err
+
+    def test_is_the_clis_where_somebody_wants_it(self, hpc: Hpc, log: Path) -> None:
+        hpc("preview", "cloud", "--engine", "pulumi")
+        assert "preview" in log.read_text()
+
+    @pytest.mark.parametrize("where", ["variable", "gcloud", "settings", "machine"])
+    def test_credentials_are_found(
+        self, hpc: Hpc, log: Path, newcomer: Path, *, where: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if where == "variable":
+            monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "token")
+        elif where == "gcloud":
+            folder = newcomer / ".config/gcloud"
+            folder.mkdir(parents=True)
+            (folder / "application_default_credentials.json").touch()
+        elif where == "settings":
+            (project.ROOT / "Pulumi.cloud.yaml").write_text(
+                CLOUD.replace("config:\n", "config:\n  gcp:credentials: key\n")
+            )
+        else:
+            (newcomer / "no-product-name").write_text("Google Compute Engine\n")
+        assert "No Google credentials" not in hpc("preview", "cloud").err
+        assert "preview" in log.read_text()
