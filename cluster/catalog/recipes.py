@@ -1,7 +1,11 @@
 """What an image on Google Cloud is made of: kernel, driver, Slurm and Lustre client that belong together.
 
 A kernel module fits one kernel. So these are not chosen one by one: a recipe is a row, and everything in it is pinned,
-by an exact version of a signed repository, by a commit (whose hash is of its content) or by a SHA-256.
+by an exact version of a signed repository, by a commit (whose hash is of its content), by a SHA-256, or by the date of
+Ubuntu's archive.
+
+A version of the recipes never changes: stacks that are up name it, and another content is another image for them. What
+is newer is a row of a newer version.
 """
 
 from collections.abc import Mapping
@@ -41,6 +45,8 @@ class Driver:
 class Recipe:
     """One image, of an operating system and for one kind of Lustre."""
 
+    version: str
+    """`image.recipe`."""
     base: str
     """`image.base`."""
     lustre: str
@@ -49,6 +55,8 @@ class Recipe:
     """Public image that it is made from, or that machines run where nothing is baked: a name, never a family."""
     kernel: str = ""
     """The one kernel it has, as `uname -r` says it; empty: the public image's own."""
+    snapshot: str
+    """State of Ubuntu's archive that has this kernel, and all else where `image.snapshot` says nothing."""
     gve: Source | None = None
     """Network driver, where the kernel's own is too old for gVNIC with large frames."""
     driver: Driver
@@ -69,9 +77,20 @@ class Recipe:
     source: str
 
 
-_JAMMY = "projects/ubuntu-os-cloud/global/images/ubuntu-2204-jammy-v20250128"
-_NOBLE = "projects/ubuntu-os-cloud/global/images/ubuntu-2404-noble-amd64-v20251205"
-_R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1")
+FIRST, NEWEST = "2025-01", "2026-11"
+"""Versions of the recipes: what a stack file without `image.recipe` means, for ever, and what a new one should name."""
+SNAPSHOTS = {
+    "2026-11": "20261101T000000Z",
+    "2025-01": "20261101T000000Z",
+}
+"""The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
+on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.
+Snapshots go back to March 2023, and are kept for two years at least (snapshot.ubuntu.com)."""
+R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1")
+# A driver that Google has qualified with an rxdm prolog that is published (cluster/catalog/prologs.py), of a branch
+# that NVIDIA supports for long. 595.71.05, of the newest prolog, has packages of other names (from 590 on without the
+# branch), and nobody has said of it that it runs A3 Mega on Ubuntu.
+R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1")
 _SLURM = {
     "25.05": Source(
         url="https://github.com/SchedMD/slurm",
@@ -106,14 +125,19 @@ _GVE = Source(
 )
 
 
-def _jammy(lustre: str, *, kernel: str, source: str, client: Source | None = None, gve: Source | None = None) -> Recipe:
+def _jammy(
+    version: str, lustre: str, *, image: str, kernel: str, driver: Driver, source: str, client: Source | None = None,
+    gve: Source | None = None,
+) -> Recipe:  # fmt: skip
     return Recipe(
+        version=version,
         base="ubuntu-2204",
         lustre=lustre,
-        image=_JAMMY,
+        image=f"projects/ubuntu-os-cloud/global/images/{image}",
         kernel=kernel,
+        snapshot=SNAPSHOTS[version],
         gve=gve,
-        driver=_R570,
+        driver=driver,
         cuda="12.8.0",
         dcgm="1:4.5.2-1",
         container_toolkit="1.17.8-1",
@@ -127,32 +151,88 @@ def _jammy(lustre: str, *, kernel: str, source: str, client: Source | None = Non
     )
 
 
-_ROWS = (
-    _jammy(
-        "exascaler",
-        kernel="5.15.0-1077-gcp",
-        client=_LUSTRE,
-        gve=_GVE,
-        source="EXAScaler 6.3's clients on Ubuntu 22.04 want a kernel from 5.15 to 6.2 (exascaler-cloud-terraform, tag "
-        "scripts/2.2.2, gcp/README); Lustre 2.15.8 was tested with 5.15 of Ubuntu 22.04 (its lustre/ChangeLog)",
-    ),
-    _jammy(
-        "managed",
-        kernel="6.8.0-1021-gcp",
-        source="the kernel of this image, for which Google's repository has the client's modules (cluster-toolkit, "
-        "pull request 3937 and examples/pfs-managed-lustre-vm.yaml)",
-    ),
-    _jammy("none", kernel="6.8.0-1021-gcp", source="as for managed: the kernel that this image has"),
-    Recipe(
+def _noble(version: str, *, image: str, branch: str) -> Recipe:
+    return Recipe(
+        version=version,
         base="ubuntu-2404",
         lustre="none",
-        image=_NOBLE,
-        driver=Driver(branch="535", version="535", package=""),
+        image=f"projects/ubuntu-os-cloud/global/images/{image}",
+        snapshot=SNAPSHOTS[version],
+        driver=Driver(branch=branch, version=branch, package=""),
         cuda="distribution",
         apptainer=_APPTAINER,
-        source="packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-535-server, nvidia-cuda-toolkit",
+        source=f"packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-{branch}-server, nvidia-cuda-toolkit",
+    )
+
+
+_EXASCALER = (
+    "EXAScaler 6.3's clients on Ubuntu 22.04 want a kernel from 5.15 to 6.2 (exascaler-cloud-terraform, tag "
+    "scripts/2.2.2, gcp/README); Lustre 2.15.8 was tested with 5.15 of Ubuntu 22.04 (its lustre/ChangeLog)"
+)
+_OF_MANAGED = (
+    "6.8.0-1021 is a kernel for which Google's repository has the client's modules (cluster-toolkit, pull request 3937 "
+    "and examples/pfs-managed-lustre-vm.yaml)"
+)
+_ROWS = (
+    _jammy(
+        "2026-11",
+        "exascaler",
+        image="ubuntu-2204-jammy-v20260906",
+        kernel="5.15.0-1112-gcp",
+        driver=R580,
+        client=_LUSTRE,
+        gve=_GVE,
+        source=f"{_EXASCALER}; packages.ubuntu.com/source/jammy/all/linux-gcp has 5.15.0-1112.122, with older ones",
     ),
+    _jammy(
+        "2026-11",
+        "managed",
+        image="ubuntu-2204-jammy-v20260906",
+        kernel="6.8.0-1021-gcp",
+        driver=R580,
+        source=_OF_MANAGED,
+    ),
+    _jammy(
+        "2026-11",
+        "none",
+        image="ubuntu-2204-jammy-v20260906",
+        kernel="6.8.0-1066-gcp",
+        driver=R580,
+        source="the kernel that this image has; packages.ubuntu.com/jammy/linux-image-gcp has 6.8.0-1066.74~22.04.1",
+    ),
+    # NVIDIA's support for 535 ended in June 2026.
+    _noble("2026-11", image="ubuntu-2404-noble-amd64-v20260901", branch="580"),
+    _jammy(
+        "2025-01",
+        "exascaler",
+        image="ubuntu-2204-jammy-v20250128",
+        kernel="5.15.0-1077-gcp",
+        driver=R570,
+        client=_LUSTRE,
+        gve=_GVE,
+        source=_EXASCALER,
+    ),
+    _jammy(
+        "2025-01",
+        "managed",
+        image="ubuntu-2204-jammy-v20250128",
+        kernel="6.8.0-1021-gcp",
+        driver=R570,
+        source=f"{_OF_MANAGED}, and the one that this image has",
+    ),
+    _jammy(
+        "2025-01",
+        "none",
+        image="ubuntu-2204-jammy-v20250128",
+        kernel="6.8.0-1021-gcp",
+        driver=R570,
+        source="as for managed: the kernel that this image has",
+    ),
+    _noble("2025-01", image="ubuntu-2404-noble-amd64-v20251205", branch="535"),
 )
 
-RECIPES: dict[tuple[str, str], Recipe] = {(row.base, row.lustre): row for row in _ROWS}
-"""Recipes by `image.base` and kind of Lustre. What is not here can't be made: nobody has matched client and kernel."""
+RECIPES: dict[tuple[str, str, str], Recipe] = {(row.version, row.base, row.lustre): row for row in _ROWS}
+"""Recipes by `image.recipe`, `image.base` and kind of Lustre. What is not here can't be made: nobody has matched client
+and kernel."""
+VERSIONS: tuple[str, ...] = tuple(dict.fromkeys(row.version for row in _ROWS))
+"""Newest first."""

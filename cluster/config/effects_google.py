@@ -43,6 +43,8 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     "storage.buckets.*": image.or_image(storage.bucket),
     **{f"storage.buckets.*.{key}": storage.bucket for key in ("mount", "read_only", "cache")},
     "image.bake": image.system,
+    "image.recipe": image.recipe,
+    "image.snapshot": image.snapshot,
     "image.name": image.system,
     "image.provision.*": image.system,
     **{f"image.provision.*.{key}": image.system for key in ("file", "url", "text", "sha256")},

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from cluster.catalog.recipes import FIRST, NEWEST
 from cluster.config.scripts import Sourced
 from cluster.config.section import Section
 from cluster.config.types import (
@@ -10,7 +11,9 @@ from cluster.config.types import (
     ImageName,
     MachineTypeName,
     Positive,
+    RecipeVersion,
     ScriptName,
+    SnapshotDate,
     SystemName,
 )
 
@@ -44,6 +47,13 @@ class Image(Section):
     bake: Flag | None = None
     """On gcp: whether the stack makes an image of its own, so that machines boot ready; otherwise each installs what
     it needs at its first boot. Default: true for ubuntu-2204, false for ubuntu-2404."""
+    recipe: RecipeVersion = Field(default=FIRST, examples=[NEWEST])
+    """On gcp: version of the recipes, which say what kernel, driver, Slurm and Lustre client go together. A newer
+    program changes none of them: write the newest here, when its time has come. Default: the first there was, so that a
+    cluster that is up without this key stays as it is."""
+    snapshot: SnapshotDate | None = Field(default=None, examples=["20261115T000000Z"])
+    """On gcp: the state of Ubuntu's archive that packages come from, YYYYMMDDTHHMMSSZ; a later one brings the security
+    updates of the time between. Default: the recipe's own."""
     name: ExistingImage | None = Field(default=None, examples=["a3mega-0123456789ab"])
     """On gcp: an image that is there already, made by such a bake; by name, or projects/PROJECT/global/images/NAME.
     No family: what that means changes by itself."""

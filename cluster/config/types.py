@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS
+from cluster.catalog.recipes import VERSIONS
 from cluster.config.platforms import built
 from cluster.config.validators import choices, google, keys, names, places, scripts, settings
 
@@ -37,6 +38,7 @@ ClusterName = Annotated[str, AfterValidator(names.cluster_name), _host_part(name
 NodesetName = Annotated[str, AfterValidator(names.nodeset_name), _host_part(names.LONGEST_NODESET_NAME)]
 MachineTypeName = Annotated[str, AfterValidator(choices.machine_type), _schema(enum=list(MACHINE_TYPES))]
 ImageName = Annotated[str, AfterValidator(choices.image), _schema(enum=list(IMAGES))]
+RecipeVersion = Annotated[str, AfterValidator(choices.recipe), _schema(enum=list(VERSIONS))]
 NodeCount = Annotated[
     int,
     Strict(),
@@ -78,6 +80,7 @@ PolicyName = Annotated[str, AfterValidator(google.policy), _schema(examples=["my
 CalendarName = Annotated[str, AfterValidator(google.calendar), _schema()]
 ResourceName = Annotated[str, AfterValidator(google.resource), _schema()]
 ExistingImage = Annotated[str, AfterValidator(google.image), _schema()]
+SnapshotDate = Annotated[str, AfterValidator(google.snapshot), _schema(pattern="^20[0-9]{6}T[0-9]{6}Z$")]
 ServerImage = Annotated[str, AfterValidator(google.server_image), _schema(pattern="^projects/")]
 BucketName = Annotated[str, AfterValidator(google.bucket), _schema()]
 FsName = Annotated[str, AfterValidator(google.fsname), _schema(pattern="^[A-Za-z0-9]{1,8}$")]

@@ -34,19 +34,33 @@ class Step:
     """Such as 30-slurm; what is told of it while it runs."""
     text: str
     hash: str
-    """Of its text, of the library, and of the parameters that either names: a change in these runs it again."""
+    """Of what its text and the library do, and of the parameters that either names: a change in these runs it again."""
 
 
 def step(name: str, parameters: Mapping[str, str]) -> Step:
     """The step of that name in scripts/image."""
-    return of_text(name, _read(f"{name}.sh"), parameters)
+    text = _read(f"{name}.sh")
+    return _step(name, text, essence(text), parameters)
 
 
 def of_text(name: str, text: str, parameters: Mapping[str, str]) -> Step:
-    """A step with this text, which begins with #!."""
+    """A step with this text, which begins with #!. Every character counts: what it is written in is not known."""
+    return _step(name, text, text, parameters)
+
+
+def essence(text: str) -> str:
+    """A script of ours without its comments and blank lines, which change nothing that it does.
+
+    Lines of comment in the files that it writes go as well: they are comments there too.
+    """
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not re.match(r"\s*#(?!!)", line)) + "\n"
+
+
+def _step(name: str, text: str, counts: str, parameters: Mapping[str, str]) -> Step:
     whole = hashlib.sha256()
     library = _read("library.sh")
-    for part in (text, library):
+    for part in (counts, essence(library)):
         whole.update(part.encode() + b"\0")
     named = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text + library))
     for key in sorted(named & set(parameters)):
@@ -74,14 +88,14 @@ def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]
     return found
 
 
-def program(cluster: str, steps: list[Step], parameters: Mapping[str, str]) -> str:
-    """The whole program: parameters, steps, and what runs them."""
+def program(cluster: str, steps: list[Step], parameters: Mapping[str, str], root: str = ROOT) -> str:
+    """The whole program: parameters, steps, and what runs them. What was done is kept in `root`."""
     lines = [
         "#!/bin/bash",
         f"# Makes a machine of the cluster {cluster} ready for its set-up. Made from the stack: changes here are lost.",
         "# It may be killed, and run again at any time: what was done well is not done again.",
         "set -uo pipefail",
-        f"ROOT={ROOT} HPC_LOG={LOG}",
+        f"ROOT={root} HPC_LOG={LOG}",
         "export HPC_LOG",
         *(f"export {name}={shlex.quote(value)}" for name, value in parameters.items()),
         "PLAN=(",

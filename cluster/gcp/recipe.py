@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.catalog.machines import MACHINE_TYPES
 from cluster.catalog.recipes import RECIPES
 from cluster.config.findings import ConfigError, Finding
 from cluster.gcp.baking import bakes
+from cluster.gcp.content import CLOSED_ONLY, gpu_types, local_ssds, lustre_kind, tcpxo
+from cluster.gcp.content import content as content_of
 from cluster.gcp.program import Step, check_size, own_steps, program, step
-from cluster.roster import nodeset_gpu, nodeset_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cluster.config.cluster import ClusterConfig
 
 PROJECT = Path(__file__).parents[2]
-CLOSED_ONLY = frozenset({"p4", "p100", "v100"})
-"""GPUs older than Turing, which NVIDIA's open kernel modules do not drive (their README)."""
+TRIAL_ROOT = "/var/lib/hpc/trial"
+"""Where the trial of a finished image works, beside what the bake left."""
 
 
 def recipe(config: ClusterConfig) -> Recipe:
@@ -31,9 +31,10 @@ def recipe(config: ClusterConfig) -> Recipe:
     Raises ConfigError where there is none, with what there is.
     """
     kind = lustre_kind(config)
-    found = RECIPES.get((config.image.base, kind))
+    version = config.image.recipe
+    found = RECIPES.get((version, config.image.base, kind))
     if found is None:
-        others = sorted(base for base, lustre in RECIPES if lustre == kind)
+        others = sorted(base for of, base, lustre in RECIPES if (of, lustre) == (version, kind))
         raise ConfigError(
             [
                 Finding(
@@ -47,18 +48,19 @@ def recipe(config: ClusterConfig) -> Recipe:
     return found
 
 
-def lustre_kind(config: ClusterConfig) -> str:
-    """exascaler, managed or none."""
-    return config.storage.lustre.kind if config.storage.lustre else "none"
+def snapshot(config: ClusterConfig) -> str:
+    """Date of Ubuntu's archive that packages come from."""
+    return config.image.snapshot or recipe(config).snapshot
 
 
 def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
     """What is done, in order; own steps named by a path are read from `folder`."""
-    row, types = recipe(config), _gpu_types(config)
+    row, types = recipe(config), gpu_types(config)
     gpus, baked = bool(types), bakes(config)
     chosen = {
         "10-updates": True,
         "12-kernel": bool(row.kernel),
+        "13-upgrade": True,
         "14-tools": True,
         "16-gvnic": row.gve is not None,
         "18-nfs": True,
@@ -66,8 +68,8 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "21-server-driver": gpus and not row.driver.package,
         "22-containers": gpus and bool(row.container_toolkit),
         "24-dcgm": gpus and bool(row.dcgm),
-        "26-dmabuf": _tcpxo(config),
-        "28-aperture": _tcpxo(config),
+        "26-dmabuf": tcpxo(config),
+        "28-aperture": tcpxo(config),
         "30-slurm": bool(row.slurm),
         "31-slurm-packages": not row.slurm,
         "32-enroot": row.enroot is not None,
@@ -77,13 +79,14 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "41-lustre-managed": row.lustre == "managed",
         "44-gcsfuse": bool(config.storage.buckets),
         "46-ops-agent": True,
-        "50-localssd": any(nodeset_type(config, section).local_ssds for section in config.nodesets.values()),
+        "50-localssd": local_ssds(config),
         "52-limits": True,
-        "54-network": _tcpxo(config),
+        "54-network": tcpxo(config),
         "56-hostname": row.enroot is not None,
         "70-own": True,
         "80-gcloud": True,
         "90-smoke": True,
+        "92-image": True,
         "94-start": not baked,
         "95-clean-up": baked,
     }
@@ -99,15 +102,18 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
 
 def parameters(config: ClusterConfig) -> dict[str, str]:
     """What the steps are told; a name that is missing or empty is not wanted."""
-    row, gpus = recipe(config), bool(_gpu_types(config))
-    found = {"BAKE": "1" if bakes(config) else "0", "KERNEL": row.kernel, "LUSTRE": row.lustre}
+    row, gpus = recipe(config), bool(gpu_types(config))
+    found = {"BAKE": "1" if bakes(config) else "0", "KERNEL": row.kernel, "LUSTRE": row.lustre, "RECIPE": row.version}
+    # The kernel is of the recipe's own date: a later state of the archive may lack it.
+    found |= {"SNAPSHOT": snapshot(config)}
+    found |= {"KERNEL_SNAPSHOT": row.snapshot} if row.kernel and found["SNAPSHOT"] != row.snapshot else {}
     if gpus:
         found |= {"DRIVER_BRANCH": row.driver.branch, "DRIVER_PACKAGE": row.driver.package, "DCGM": row.dcgm}
         found |= {"CONTAINER_TOOLKIT": row.container_toolkit}
         if row.driver.package:
-            flavour = "" if CLOSED_ONLY & _gpu_types(config) else "-open"
+            flavour = "" if CLOSED_ONLY & gpu_types(config) else "-open"
             found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
-    found |= {"TCPXO": "1"} if _tcpxo(config) else {}
+    found |= {"TCPXO": "1"} if tcpxo(config) else {}
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
     sources: dict[str, Source | Download | None] = {
         "GVE": row.gve,
@@ -133,23 +139,37 @@ def bake_script(config: ClusterConfig, folder: Path = PROJECT) -> str:
     return text
 
 
+def trial_script(config: ClusterConfig) -> str:
+    """A program for the first machine that boots the finished image: whether what was installed runs, or will."""
+    known = parameters(config)
+    return program(config.name, [step(name, known) for name in ("90-smoke", "91-boot")], known, TRIAL_ROOT)
+
+
+def content(config: ClusterConfig, folder: Path = PROJECT) -> dict[str, str]:
+    """What was chosen to be in the image; see cluster/gcp/content.py."""
+    return content_of(config, snapshot(config), own_steps(config, folder, {}))
+
+
 def digest(config: ClusterConfig, extra: Mapping[str, str] | None = None, folder: Path = PROJECT) -> str:
     """12 hex digits of everything that goes into the image, so that an equal name is an equal image."""
-    content = {
-        "program": bake_script(config, folder),
+    whole = {
+        "steps": {step.name: step.hash for step in steps(config, folder)},
+        "parameters": parameters(config),
         "image": recipe(config).image,
-        "size_gb": config.image.builder.size_gb,
+        "content": content(config, folder),
         "extra": dict(extra or {}),
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def versions(config: ClusterConfig) -> dict[str, str]:
-    """Labels that say what is in the image: kernel, driver, cuda, slurm, lustre."""
-    row, gpus = recipe(config), bool(_gpu_types(config))
+    """Labels that say what is in the image: recipe, date of Ubuntu's archive, kernel, driver, cuda, slurm, lustre."""
+    row, gpus = recipe(config), bool(gpu_types(config))
     release = config.slurm_version
     lustre = row.client.version if row.client else row.lustre
     found = {
+        "recipe": row.version,
+        "snapshot": snapshot(config).lower(),
         "kernel": row.kernel or "distribution",
         "driver": row.driver.version if gpus else "none",
         "cuda": row.cuda if gpus else "none",
@@ -157,13 +177,3 @@ def versions(config: ClusterConfig) -> dict[str, str]:
         "lustre": lustre,
     }
     return {name: value.replace(".", "-") for name, value in found.items()}
-
-
-def _gpu_types(config: ClusterConfig) -> set[str]:
-    return {gpu.type for section in config.nodesets.values() if (gpu := nodeset_gpu(config, section))}
-
-
-def _tcpxo(config: ClusterConfig) -> bool:
-    """Whether there are nodes whose GPUs have network interfaces of their own."""
-    found = {nodeset_type(config, section).name for section in config.nodesets.values()}
-    return any(MACHINE_TYPES[name].nics > 1 for name in found)

@@ -8,7 +8,7 @@ import pulumi
 from cluster.config import ClusterConfig, ConfigError
 from cluster.gcp.baking import bakes
 from cluster.gcp.names import labels, place
-from cluster.gcp.recipe import bake_script, digest, recipe, versions
+from cluster.gcp.recipe import bake_script, content, digest, recipe, trial_script, versions
 from components.gcp.bake.design import image_link
 from components.gcp.bake.leftovers import BakeLeftovers
 from components.gcp.bake.resource import BakedImage
@@ -31,8 +31,9 @@ class ImageArgs:
 class Image(pulumi.ComponentResource):
     """The image of all machines.
 
-    A baked one is named after a hash of all that goes in: another content is another image, made before the old one
-    goes, and machines that boot it are made anew.
+    A baked one is named after a hash of all that goes in. Another content (recipe, Slurm, own steps, what the stack's
+    parts want) is another image, made before the old one goes, and machines that boot it are made anew. A newer program
+    alone changes no image that is there.
     """
 
     self_link: pulumi.Output[str]
@@ -52,7 +53,7 @@ class Image(pulumi.ComponentResource):
 
     def _bake(self, name: str, args: ImageArgs) -> pulumi.Output[str]:
         config, where, row = args.config, place(args.config), recipe(args.config)
-        content, builder = digest(config), config.image.builder
+        hashed, builder = digest(config), config.image.builder
         endpoint = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
         leftovers = BakeLeftovers(
             f"{name}-leftovers",
@@ -66,8 +67,9 @@ class Image(pulumi.ComponentResource):
             f"{name}-bake",
             project=where.project,
             zone=where.zone,
-            image=f"{config.name}-{content}",
-            digest=content,
+            image=f"{config.name}-{hashed}",
+            digest=hashed,
+            content=content(config),
             labels={**labels(config, "image"), **versions(config)},
             builder_labels=labels(config, "image"),
             description=f"Made for the cluster {config.name} from {row.image}; what is in it stands in its labels",
@@ -79,6 +81,7 @@ class Image(pulumi.ComponentResource):
             tag=args.network.tag,
             service_account=args.service_account_email,
             script=bake_script(config),
+            trial=trial_script(config),
             # Where its machines are, and where an organisation's rules on places let it be.
             storage_location=where.region,
             endpoint=endpoint,

@@ -4,8 +4,14 @@
 . "$HPC_LIBRARY"
 needs KERNEL
 
+# Of the recipe's own date: a later state of the archive, which the stack may ask for, may lack it.
+if [[ -n ${KERNEL_SNAPSHOT:-} ]]; then
+    archive kernel "$KERNEL_SNAPSHOT"
+fi
 packages "linux-image-$KERNEL" "linux-modules-$KERNEL" "linux-modules-extra-$KERNEL" "linux-headers-$KERNEL"
 hold "linux-image-$KERNEL" "linux-modules-$KERNEL" "linux-modules-extra-$KERNEL" "linux-headers-$KERNEL"
+
+rm -f "$APT/sources.list.d/hpc-kernel.list"
 
 # The packages that bring the next kernel, then every other kernel; also the one that runs, which is asked about.
 debconf-set-selections <<<'linux-base linux-base/removing-running-kernel boolean false'

@@ -2,7 +2,7 @@
 # The network driver for gVNIC with large frames: newer than the one that this kernel has.
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
-needs GVE_URL GVE_VERSION GVE_COMMIT
+needs GVE_URL GVE_VERSION GVE_COMMIT BAKE
 
 if [[ $(modinfo -k "$(kernel)" -F version gve 2>/dev/null) != "$GVE_VERSION"* ]] ||
     ! dkms status -m gve -v "$GVE_VERSION" -k "$(kernel)" 2>/dev/null | grep -q installed; then
@@ -29,3 +29,8 @@ module_for gve
 put /etc/modules-load.d/hpc-gve.conf <<<gve
 # The driver is also what an image boots its network with.
 update-initramfs -u -k "$(kernel)"
+# The builder's own network shows whether it works: a driver that does not would take every machine off the network.
+running=/sys/module/gve/version
+if [[ $BAKE == 1 && -r $running && $(uname -r) == "$(kernel)" && $(<"$running") != "$GVE_VERSION"* ]]; then
+    exit "$REBOOT"
+fi

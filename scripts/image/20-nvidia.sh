@@ -51,7 +51,10 @@ END
 put "$OURS/gpu-boot" 0755 <<'END'
 #!/bin/sh
 # Starts what GPUs want, on machines that have some.
-grep -qs '^0x10de$' /sys/bus/pci/devices/*/vendor || exit 0
+grep -qs '^0x10de$' "${HPC_PCI:-/sys/bus/pci/devices}"/*/vendor || exit 0
+# What containers of jobs are given as /dev/nvidia-uvm, without which CUDA finds no GPU there: nobody else loads it before
+# the first job.
+nvidia-modprobe -u -c=0 || echo "nvidia_uvm could not be loaded: containers of jobs will find no GPU" >&2
 for unit in nvidia-persistenced nvidia-dcgm; do
     systemctl cat "$unit" >/dev/null 2>&1 || continue
     systemctl start "$unit" || echo "$unit did not start: journalctl -u $unit" >&2

@@ -27,7 +27,8 @@ done
 [ "$want" = 0 ] && exit 0
 while :; do
     have=0
-    for device in "$shown"/*/resource0; do
+    # sysfs always has this one; resource0 and the like only where the device has such a region.
+    for device in "$shown"/*/resource; do
         [ -e "$device" ] && have=$((have + 1))
     done
     [ "$have" -ge "$want" ] && exit 0

@@ -19,6 +19,41 @@ END
 if command -v netplan >/dev/null; then
     netplan generate || die "netplan does not take /etc/netplan/90-hpc.yaml"
 fi
+put "$OURS/wait-for-networks" 0755 <<'END'
+#!/bin/bash
+# Waits until every gVNIC of this machine has its address, at most three minutes: a job that began with fewer than all
+# would have its node drained, or run slowly.
+net=${HPC_NET:-/sys/class/net} pci=${HPC_PCI:-/sys/bus/pci/devices} seconds=${HPC_SECONDS:-180}
+online=${HPC_ONLINE:-/lib/systemd/systemd-networkd-wait-online}
+# By the devices: one whose driver is not loaded yet has no interface.
+want=0
+for device in "$pci"/*; do
+    [[ $(cat "$device/vendor" "$device/device" 2>/dev/null | tr -d '\n') == 0x1ae00x0042 ]] && want=$((want + 1))
+done
+[[ $want -gt 1 ]] || exit 0
+ends=$((SECONDS + seconds))
+while :; do
+    names=()
+    for device in "$net"/*/device/vendor; do
+        [[ -r $device && $(<"$device") == 0x1ae0 ]] && names+=("$(basename "${device%/device/vendor}")")
+    done
+    [[ ${#names[@]} -lt $want && $SECONDS -lt $ends ]] || break
+    sleep 1
+done
+left=$((ends - SECONDS))
+if [[ ${#names[@]} -ge $want ]] && "$online" --quiet --timeout="$((left > 1 ? left : 1))" "${names[@]/#/--interface=}"; then
+    exit 0
+fi
+echo "${#names[@]} of $want network interfaces are there, and not all have an address: see networkctl" >&2
+# 255 and not 1: systemd takes 1 for a reason not to start slurmd at all, and does not try again.
+exit 255
+END
+put /etc/systemd/system/slurmd.service.d/networks.conf <<END
+[Service]
+ExecCondition=$OURS/wait-for-networks
+# For both conditions and the start itself.
+TimeoutStartSec=330
+END
 # Each interface that comes up restarts it; nine at once are more than systemd allows a daemon by default.
 put /etc/systemd/system/systemd-timesyncd.service.d/hpc.conf <<'END'
 [Unit]

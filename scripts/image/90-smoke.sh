@@ -3,6 +3,7 @@
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
+GVE=${HPC_GVE:-/sys/module/gve} FIRMWARE=${HPC_FIRMWARE:-/lib/firmware}
 wrong=0
 # check WHAT COMMAND...: the command must succeed.
 check() {
@@ -20,6 +21,7 @@ built() { dkms status -k "$(kernel)" | grep -q "^$1.*installed"; }
 version() { [[ "$("${@:2}" 2>&1)" == *"$1"* ]]; }
 holds() { [[ -n $(apt-mark showhold) ]]; }
 linked() { [[ -f $1 ]] && ! ldd "$1" | grep 'not found'; }
+network_runs_by() { [[ $(<"$GVE/version") == "$1"* ]]; }
 loads() {
     if [[ $(uname -r) == "$(kernel)" ]]; then modprobe "$1"; else modprobe --dry-run --set-version="$(kernel)" "$1"; fi
 }
@@ -38,13 +40,22 @@ if [[ -n ${KERNEL:-} ]]; then
 fi
 [[ -z ${SLURM_VERSION:-} ]] || check "Slurm $SLURM_VERSION" version "slurm $SLURM_VERSION" slurmd -V
 [[ -z ${GVE_VERSION:-} ]] || check "gVNIC $GVE_VERSION for $(kernel)" version "$GVE_VERSION" modinfo -k "$(kernel)" -F version gve
+# Where the network of this very machine is a gVNIC, as of a builder and of the machine that first boots the image.
+if [[ -n ${GVE_VERSION:-} && -e $GVE && $(uname -r) == "$(kernel)" ]]; then
+    check "this machine's own network runs by gVNIC $GVE_VERSION" network_runs_by "$GVE_VERSION"
+fi
 [[ -z ${DRIVER_PACKAGE:-} ]] ||
     check "driver $DRIVER_VERSION for $(kernel)" version "$DRIVER_VERSION" modinfo -k "$(kernel)" -F version nvidia
 [[ -z ${DRIVER_PACKAGE:-} ]] || check "the driver is built" built nvidia
+# Without its own firmware the open driver finds no GPU. The build does not miss it, and no other part does.
+[[ ${DRIVER_FLAVOUR:-} != -open ]] || check "GSP firmware of $DRIVER_VERSION" compgen -G "$FIRMWARE/nvidia/$DRIVER_VERSION/gsp_*.bin"
+[[ -z ${DRIVER_PACKAGE:-} ]] || check "nvidia_uvm for $(kernel)" modinfo -k "$(kernel)" nvidia_uvm
+[[ -z ${DRIVER_PACKAGE:-} ]] || check "nvidia-modprobe" command -v nvidia-modprobe
 [[ -z ${CONTAINER_TOOLKIT:-} ]] || check "container toolkit" version "${CONTAINER_TOOLKIT%-*}" nvidia-ctk --version
 [[ -z ${CONTAINER_TOOLKIT:-} ]] || check "Docker" dockerd --validate
 [[ -z ${DCGM:-} ]] || check "DCGM" dcgmi --version
 [[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper is built" built import-helper
+[[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper can be loaded" loads import-helper
 [[ -z ${TCPXO:-} ]] || check "the rule for aperture devices" test -s /etc/udev/rules.d/00-hpc-aperture.rules
 [[ -z ${ENROOT_VERSION:-} ]] || check "enroot $ENROOT_VERSION" version "$ENROOT_VERSION" env HOME=/root enroot version
 [[ -z ${PYXIS_VERSION:-} ]] || check "pyxis" linked /usr/local/lib/slurm/spank_pyxis.so

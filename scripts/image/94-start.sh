@@ -4,6 +4,28 @@
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 
+# A machine that no image replaces mends itself: the security updates of the day, but for what is held (kernel, driver,
+# Slurm), and without a restart. Only now, so that what the steps installed is of the recipe's own date.
+if [[ -n ${SNAPSHOT:-} ]]; then
+    packages unattended-upgrades
+    put "$APT/sources.list.d/hpc-security.list" <<END
+deb [signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg] http://security.ubuntu.com/ubuntu $(codename)-security main restricted universe multiverse
+END
+    put "$APT/apt.conf.d/52hpc-upgrades" <<'END'
+#clear Unattended-Upgrade::Allowed-Origins;
+Unattended-Upgrade::Allowed-Origins { "${distro_id}:${distro_codename}-security"; };
+Unattended-Upgrade::Automatic-Reboot "false";
+Unattended-Upgrade::Remove-Unused-Kernel-Packages "false";
+END
+    put "$APT/apt.conf.d/20auto-upgrades" <<'END'
+APT::Periodic::Update-Package-Lists "1";
+APT::Periodic::Unattended-Upgrade "1";
+END
+    systemctl unmask --quiet unattended-upgrades.service apt-daily.service apt-daily-upgrade.service apt-daily.timer \
+        apt-daily-upgrade.timer
+    systemctl enable --quiet --now apt-daily.timer apt-daily-upgrade.timer
+fi
+
 systemctl daemon-reload
 systemctl restart systemd-modules-load.service || say "warning: some kernel module could not be loaded"
 sysctl --quiet --system

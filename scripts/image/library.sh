@@ -61,13 +61,22 @@ refresh() {
 # Nothing that they bring is started: a daemon of an image has neither its settings nor its key, and one that ran on the
 # builder would leave its state to every machine.
 packages() {
+    quietly install --no-remove --no-install-recommends --allow-downgrades --allow-change-held-packages "$@" ||
+        die "apt-get could not install $*"
+}
+
+# upgrade: every package that is not held as new as the sources have it; none is removed for it.
+upgrade() { quietly upgrade --with-new-pkgs || die "apt-get could not upgrade the packages of the image"; }
+
+# quietly ARGUMENTS: apt-get, after whatever a killed run has left half done, and without starting a daemon.
+quietly() {
     local status=0
-    refresh
+    refresh || return
     put /usr/sbin/policy-rc.d 0755 <<<$'#!/bin/sh\nexit 101'
     dpkg --force-confdef --force-confold --configure -a || status=$?
-    apt_get install --no-remove --no-install-recommends --allow-downgrades --allow-change-held-packages "$@" || status=$?
+    apt_get "$@" || status=$?
     rm -f /usr/sbin/policy-rc.d
-    [[ $status == 0 ]] || die "apt-get could not install $*"
+    return "$status"
 }
 
 # hold NAME...: keep packages at the version that they have.
@@ -144,6 +153,18 @@ nvidia_repository() {
 # google_repository NAME SUITE
 google_repository() {
     repository "$1" "$GOOGLE_KEY" "$GOOGLE_FINGERPRINT" "deb [signed-by=@key@] https://packages.cloud.google.com/apt $2 main"
+}
+
+# archive NAME DATE: Ubuntu's archive as it was then, such as 20261101T000000Z, from Ubuntu's snapshot service: the same
+# packages at every bake, and kernels that the archive of today has dropped. Signed with Ubuntu's own key, as ever.
+archive() {
+    local name=$1 date=$2 options='signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg' pocket
+    [[ $date =~ ^20[0-9]{6}T[0-9]{6}Z$ ]] || die "$date is no date of Ubuntu's archive, such as 20261101T000000Z"
+    [[ $date < $(date -u +%Y%m%dT%H%M%SZ) ]] ||
+        die "the archive of $date is still to come: set image.snapshot to a day that was"
+    for pocket in "" -updates -security; do
+        say "deb [$options] https://snapshot.ubuntu.com/ubuntu/$date $(codename)$pocket main restricted universe multiverse"
+    done | put "$APT/sources.list.d/hpc-$name.list"
 }
 
 # codename: jammy, noble

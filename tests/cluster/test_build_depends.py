@@ -28,6 +28,8 @@ VERSIONS = {"debhelper": "13.6ubuntu1", "automake": "1:1.16.5-1.3"}
 """Of Ubuntu 22.04 (packages.ubuntu.com/jammy), where a control file asks for one; others have some version."""
 PROVIDES = {"libselinux1-dev": "libselinux-dev", "libreadline-dev": "libreadline6-dev"}
 """Virtual packages, by the real one (the same pages)."""
+FLAGS = "lustre/autoconf/lustre-core.m4"
+"""Where the same sets the compiler's flags."""
 BUILDS = re.compile(r"dpkg-buildpackage|\bdebs\b|debuild")
 
 
@@ -89,6 +91,8 @@ def source(tmp_path: Path) -> Path:
     """Lustre's source, as far as the step changes it."""
     folder = tmp_path / "lustre" / "debian"
     folder.mkdir(parents=True)
+    (folder.parent / "lustre" / "autoconf").mkdir(parents=True)
+    (folder.parent / FLAGS).write_text('\t[CFLAGS="$CFLAGS -Wall -Werror"])\n')
     for name in ("control", "control.main"):
         (folder / name).write_text(LUSTRE)
     (folder / "rules").write_text(LUSTRE_RULES)
@@ -98,7 +102,7 @@ def source(tmp_path: Path) -> Path:
 def edit(source: Path) -> None:
     """What the step does to the source before it builds: its own lines, run."""
     lines = [line.strip() for line in text("40-lustre-client").splitlines() if line.strip().startswith("sed -i")]
-    assert len(lines) == 2
+    assert len(lines) == 3
     subprocess.run(["bash", "-euc", "\n".join(lines)], cwd=source, check=True)
 
 
@@ -130,6 +134,10 @@ class TestLustre:
         rules = (source / "debian/rules").read_text()
         assert "dpatch" not in rules
         assert rules == "clean:\n\tdh_testdir\n\tdh_clean\npatch-stamp:\n\ttouch $@\n"
+
+    def test_a_warning_does_not_end_the_bake(self, source: Path):
+        edit(source)
+        assert (source / FLAGS).read_text() == '\t[CFLAGS="$CFLAGS -Wall"])\n'
 
 
 def test_every_step_that_builds_a_package_is_held_against_what_it_declares():

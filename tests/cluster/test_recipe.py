@@ -1,17 +1,21 @@
 """What is installed on machines of Google Cloud: order of the steps, their pins, and what changes an image's name."""
 
+import dataclasses
+import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cluster.catalog import IMAGES
-from cluster.catalog.recipes import RECIPES, Download, Source
+from cluster.catalog.recipes import FIRST, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download, Source
 from cluster.config import ConfigError
+from cluster.gcp import program
 from cluster.gcp.program import FOLDER, LARGEST
-from cluster.gcp.recipe import bake_script, digest, parameters, recipe, steps, versions
+from cluster.gcp.recipe import bake_script, content, digest, parameters, recipe, steps, trial_script, versions
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster.stacks import ROOT, STACKS, config
 
@@ -42,6 +46,17 @@ def test_every_stack_has_the_steps_and_pins_that_were_reviewed(stack, update_gol
     assert text == file.read_text(), "if the change is meant: `pytest --update-golden`, then review the difference"
 
 
+def test_a_version_of_the_recipes_never_changes(update_golden):
+    # Stacks that are up name it: what is newer is a new version, with rows and a date of its own.
+    rows = {"/".join(key): dataclasses.asdict(row) for key, row in RECIPES.items()}
+    text, file = json.dumps(rows, indent=1, sort_keys=True) + "\n", GOLDEN / "recipes.json"
+    if update_golden:
+        file.write_text(text)
+    assert text == file.read_text(), "leave the version as it is, and add one"
+    assert (VERSIONS[0], VERSIONS[-1]) == (NEWEST, FIRST)
+    assert set(VERSIONS) == set(SNAPSHOTS)
+
+
 class TestOrder:
     @pytest.mark.parametrize("storage", [{"lustre": EXASCALER}, {"lustre": MANAGED}, {}])
     def test_what_is_built_for_the_kernel_comes_after_it(self, storage):
@@ -58,13 +73,13 @@ class TestOrder:
 
     def test_own_steps_come_after_all_of_ours_but_gcloud_the_tests_and_the_clean_up(self):
         own = {"provision": [{"name": name, "text": "#!/bin/sh\n"} for name in ("b-tools", "a-data")]}
-        assert names(a3mega(image=own))[-6:] == [
-            "56-hostname", "70.00-b-tools", "70.01-a-data", "80-gcloud", "90-smoke", "95-clean-up",
+        assert names(a3mega(image=own))[-7:] == [
+            "56-hostname", "70.00-b-tools", "70.01-a-data", "80-gcloud", "90-smoke", "92-image", "95-clean-up",
         ]  # fmt: skip
 
     def test_a_first_boot_is_not_cleaned_up_but_started(self):
         found = names(a3mega(image={"bake": False}))
-        assert found[-2:] == ["90-smoke", "94-start"]
+        assert found[-3:] == ["90-smoke", "92-image", "94-start"]
         assert parameters(a3mega(image={"bake": False}))["BAKE"] == "0"
 
     def test_every_step_is_part_of_some_machine(self):
@@ -72,7 +87,9 @@ class TestOrder:
         noble = {"image": {"base": "ubuntu-2404"}, "nodesets": t4, "partitions": {"main": {"nodesets": ["gpu"]}}}
         bucket = {"lustre": MANAGED, "buckets": [{"name": "my-data", "mount": "/gcs"}]}
         used = {*names(a3mega()), *names(a3mega(storage=bucket)), *names(unchecked(**noble))}
-        assert used == {path.stem for path in STEPS}
+        booting = {"91-boot"}  # on the machine that tries the finished image
+        assert used | booting == {path.stem for path in STEPS}
+        assert "91-boot" in trial_script(a3mega())
 
 
 class TestWhatIsLeftOut:
@@ -97,12 +114,12 @@ class TestWhatIsLeftOut:
 class TestPins:
     def test_every_system_of_google_cloud_has_recipes_for_its_releases(self):
         for name, image in IMAGES.items():
-            for (base, _), row in RECIPES.items():
+            for (_, base, _), row in RECIPES.items():
                 if base == name:
                     assert "gcp" in image.platforms
                     assert not row.slurm or set(row.slurm) == set(image.slurm_versions)
 
-    @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.base}-{row.lustre}")
+    @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.version}-{row.base}-{row.lustre}")
     def test_every_source_is_a_commit_and_every_file_has_its_hash(self, row):
         sources = [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]
         for source in filter(None, sources):
@@ -114,12 +131,12 @@ class TestPins:
                 assert isinstance(source, Source)
                 assert re.fullmatch(r"[0-9a-f]{40}", source.commit)
 
-    @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.base}-{row.lustre}")
+    @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.version}-{row.base}-{row.lustre}")
     def test_images_are_named_and_no_family(self, row):
         assert re.fullmatch(r"projects/[a-z-]+/global/images/[a-z0-9-]+-v\d{8}[a-z]?", row.image)
 
     def test_a_kernel_is_one_that_its_lustre_client_takes(self):
-        for (_, lustre), row in RECIPES.items():
+        for (_, _, lustre), row in RECIPES.items():
             if lustre == "exascaler":
                 assert (5, 15) <= tuple(map(int, row.kernel.split(".")[:2])) <= (6, 2)
             if lustre != "none":
@@ -159,10 +176,13 @@ class TestName:
             {"storage": {"lustre": EXASCALER, "buckets": [{"name": "my-data", "mount": "/gcs"}]}},
             {"image": {"builder": {"size_gb": 150}}},
             {"image": {"provision": [{"name": "ours", "text": "#!/bin/sh\n"}]}},
+            {"image": {"recipe": "2026-11"}},
+            {"image": {"snapshot": "20261115T000000Z"}},
         ],
     )
     def test_what_is_in_the_image_changes_it(self, changes):
         assert digest(a3mega(**changes)) != digest(a3mega())
+        assert content(a3mega(**changes)) != content(a3mega())
 
     @pytest.mark.parametrize(
         "changes",
@@ -170,10 +190,12 @@ class TestName:
             {"nodesets": {"a3": {**A3, "count": 9}}},
             {"login": {"count": 3}},
             {"image": {"builder": {"machine_type": "e2-standard-8", "minutes": 200}}},
+            {"image": {"snapshot": SNAPSHOTS[FIRST]}},
         ],
     )
     def test_what_is_not_does_not(self, changes):
         assert digest(a3mega(**changes)) == digest(a3mega())
+        assert content(a3mega(**changes)) == content(a3mega())
 
     def test_what_else_goes_in_is_said_by_who_bakes(self):
         assert digest(a3mega(), {"by": "1"}) != digest(a3mega(), {"by": "2"})
@@ -188,11 +210,46 @@ class TestName:
 
     def test_labels_say_what_is_in_it(self):
         assert versions(a3mega()) == {
-            "kernel": "5-15-0-1077-gcp", "driver": "570-133-20", "cuda": "12-8-0", "slurm": "25-05-8",
-            "lustre": "2-15-8",
+            "recipe": "2025-01", "snapshot": "20261101t000000z", "kernel": "5-15-0-1077-gcp", "driver": "570-133-20",
+            "cuda": "12-8-0", "slurm": "25-05-8", "lustre": "2-15-8",
         }  # fmt: skip
         for stack in GCP:
             assert all(re.fullmatch(r"[a-z0-9_-]{1,63}", value) for value in versions(config(stack)).values())
+
+
+def changed_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
+    """Our own steps, as a newer program would have them."""
+    read = program._read
+    monkeypatch.setattr(program, "_read", lambda name: change(read(name)) if name == "30-slurm.sh" else read(name))
+
+
+class TestWhatANewerProgramChanges:
+    def test_a_comment_is_not_what_an_image_is_made_of(self, monkeypatch: pytest.MonkeyPatch):
+        before = digest(a3mega())
+        changed_step(monkeypatch, lambda text: text.replace("\n# ", "\n\n    # Said better: ", 1))
+        assert digest(a3mega()) == before
+
+    def test_a_command_is_and_gives_the_next_image_another_name(self, monkeypatch: pytest.MonkeyPatch):
+        before = digest(a3mega()), content(a3mega())
+        changed_step(monkeypatch, lambda text: text + "true\n")
+        assert digest(a3mega()) != before[0]
+        assert content(a3mega()) == before[1]
+
+    @pytest.mark.parametrize("path", [*STEPS, FOLDER / "library.sh"], ids=lambda path: path.stem)
+    def test_nothing_is_left_out_but_comments_and_blank_lines(self, path: Path, tmp_path: Path):
+        text = path.read_text()
+        kept = program.essence(text)
+        assert kept.startswith("#!") or path.stem == "library"
+        assert [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")] == [
+            line for line in kept.splitlines() if not line.strip().startswith("#!")
+        ]
+        (tmp_path / "step.sh").write_text(kept)
+        assert subprocess.run(["bash", "-n", tmp_path / "step.sh"], check=False).returncode == 0
+
+    def test_own_steps_count_with_every_character(self):
+        texts = ["#!/bin/sh\n# one\n", "#!/bin/sh\n# two\n"]
+        clusters = [a3mega(image={"provision": [{"name": "ours", "text": text}]}) for text in texts]
+        assert content(clusters[0]) != content(clusters[1])
 
 
 class TestProgram:

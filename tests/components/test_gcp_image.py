@@ -111,7 +111,7 @@ class TestBake:
             inputs = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": PATIENT}
             made = BakeProvider().create(inputs)
             (image,) = fake.world.images.values()
-            (builder,) = [c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]
+            builder, _trial = [c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]
         assert made.id == f"projects/my-project/global/images/{image['name']}"
         assert image["labels"]["kernel"] == inputs["labels"]["kernel"]
         disk = builder["disks"][0]["initializeParams"]
@@ -140,6 +140,8 @@ SAME: dict[str, dict[str, Any]] = {
 }
 OTHER: dict[str, dict[str, Any]] = {
     "an own step": {"image": {**JAMMY, "provision": [{"name": "10-tools", "text": "#!/bin/bash\ntrue\n"}]}},
+    "another recipe": {"image": {**JAMMY, "recipe": "2026-11"}},
+    "another day's packages": {"image": {**JAMMY, "snapshot": "20261115T000000Z"}},
     "a smaller disk": {"image": {**JAMMY, "builder": {"size_gb": 100}}},
     "another Slurm": {"slurm": {"version": "24.11"}},
     "a Lustre client": {"storage": {"lustre": EXASCALER}},

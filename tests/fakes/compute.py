@@ -23,6 +23,7 @@ class FakeCompute(GoogleHttp):
     def __init__(self, *, steps: Sequence[str | None] = STEPS, console: str = "", requests_each: int = 2) -> None:
         super().__init__()
         self.steps, self.console, self.requests_each = steps, console, requests_each
+        self.trial_steps: Sequence[str | None] = STEPS
         self.faults: dict[str, Fault] = {}
         self.world = World()
         self._numbers = itertools.count(1)
@@ -110,7 +111,8 @@ class FakeCompute(GoogleHttp):
         if path in self.world.machines:
             raise Refusal(409, "alreadyExists", f"The resource '{path}' already exists")
         resource = {**call.body, "selfLink": GOOGLE + path, "status": "PROVISIONING"}
-        machine = self.world.machines[path] = Machine(resource, [None, *self.steps], self.console)
+        steps = self.trial_steps if path.endswith("-trial") else self.steps
+        machine = self.world.machines[path] = Machine(resource, [None, *steps], self.console)
 
         def finish() -> None:
             if self.faults.get("instances.insert", Fault()).errors:

@@ -18,7 +18,7 @@ from tests.fakes.google_http import Call
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"
 BUILDER = "projects/p/zones/us-central1-a/instances/a3mega-0123456789ab-builder"
-REQUESTS = 27
+REQUESTS = 48
 """Of a bake from nothing: each is a moment at which it can end. A test holds the number."""
 PATIENT = {"poll": 0.001, "operation": 60, "image": 60, "patience": 30}
 HASTY = {"poll": 0.001, "operation": 0.2, "image": 0.2, "patience": 0.05}
@@ -47,6 +47,8 @@ def props(fake: FakeCompute, **changes: Any) -> dict[str, Any]:
         "tag": "a3mega",
         "service_account": "a3mega-bake@p.iam.gserviceaccount.com",
         "script": "#!/bin/bash\necho install\n",
+        "trial": "#!/bin/bash\necho try\n",
+        "content": {"recipe": "2026-11", "slurm": "25.05"},
         "storage_location": "us-central1",
         "endpoint": fake.endpoint,
         "pace": PATIENT,

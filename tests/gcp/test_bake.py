@@ -26,6 +26,8 @@ from tests.gcp.baking import (
     what_is_left_ends_by_itself,
 )
 
+LABELS = {"hpc-cluster": "a3mega", "slurm": "25-05-8", "hpc-digest": "0123456789ab"}
+
 
 @pytest.fixture
 def fake() -> Iterator[FakeCompute]:
@@ -43,11 +45,11 @@ class TestWhole:
         made = BakeProvider().create(props(fake))
         outs = made.outs or {}
         assert made.id == outs["self_link"] == IMAGE
-        assert "script" not in outs
+        assert not {"script", "trial"} & set(outs)
         the_image_is_whole(fake)
         no_machine_is_left(fake)
         image = fake.world.images[IMAGE]
-        assert image["labels"] == {"hpc-cluster": "a3mega", "slurm": "25-05-8", "hpc-digest": "0123456789ab"}
+        assert image["labels"] == {**LABELS, "hpc-booted": "yes"}
         assert {feature["type"] for feature in image["guestOsFeatures"]} == {"GVNIC", "UEFI_COMPATIBLE"}
         assert image["storageLocations"] == ["us-central1"]
 
@@ -55,7 +57,8 @@ class TestWhole:
         fake.steps = [step for step in STEPS for _ in range(3)]
         said: list[str] = []
         make(fake, said.append)
-        assert [line.partition(": ")[2] for line in said if ": step" in line] == [s for s in STEPS[1:-1] if s]
+        # Of the builder, then of the machine that boots the image.
+        assert [line.partition(": ")[2] for line in said if ": step" in line] == [s for s in STEPS[1:-1] if s] * 2
 
     def test_the_next_run_takes_the_image_and_changes_nothing(self, fake: FakeCompute) -> None:
         make(fake)
@@ -70,13 +73,17 @@ class TestWhole:
     def test_a_change_request_can_be_sent_again(self, fake: FakeCompute) -> None:
         make(fake)
         changes = [call for call in fake.calls if call.method != "GET"]
-        assert len(changes) == 4
-        assert len({call.query["requestId"] for call in changes}) == 4
+        assert len(changes) == 7
+        # Labels have a fingerprint instead: a second request finds another one, and what it asked for.
+        once = [call for call in changes if not call.path.endswith("/setLabels")]
+        assert len({call.query["requestId"] for call in once}) == len(once) == 6
 
     def test_the_builder_has_no_way_in_and_an_end(self, fake: FakeCompute) -> None:
         make(fake, minutes=120.0)
         builder = next(c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances"))
-        assert builder["networkInterfaces"] == [{"subnetwork": "projects/p/regions/us-central1/subnetworks/a3mega"}]
+        assert builder["networkInterfaces"] == [
+            {"subnetwork": "projects/p/regions/us-central1/subnetworks/a3mega", "nicType": "GVNIC"}
+        ]
         assert builder["scheduling"]["maxRunDuration"] == {"seconds": str((120 + 20) * 60)}
         assert builder["scheduling"]["instanceTerminationAction"] == "DELETE"
         assert builder["shieldedInstanceConfig"]["enableSecureBoot"] is False
@@ -86,7 +93,7 @@ class TestWhole:
         make(fake)
         BakeProvider().update(IMAGE, props(fake), props(fake, labels={"hpc-cluster": "a3mega", "slurm": "25-05-9"}))
         labels = settled(fake).world.images[IMAGE]["labels"]
-        assert labels == {"hpc-cluster": "a3mega", "slurm": "25-05-9", "hpc-digest": "0123456789ab"}
+        assert labels == {**LABELS, "slurm": "25-05-9", "hpc-booted": "yes"}
 
     def test_deleting_accepts_that_it_is_gone(self, fake: FakeCompute) -> None:
         make(fake)

@@ -39,12 +39,12 @@ def fake() -> Iterator[FakeCompute]:
 
 @pytest.fixture
 def run(fake: FakeCompute, tmp_path: Path) -> Run:
-    """Runs the engine on a stack with an image: `run("up", digest=...)`."""
+    """Runs the engine on a stack with an image: `run("up", digest=...)`, or with `only` these inputs."""
     (tmp_path / "Pulumi.yaml").write_text("name: bake\nruntime: python\n")
     (tmp_path / "__main__.py").write_text(PROGRAM)
 
-    def once(kind: str, *, ok: bool = True, **changes: Any) -> list[events.Event]:
-        inputs = props(fake, **changes)
+    def once(kind: str, *, ok: bool = True, only: dict[str, Any] | None = None, **changes: Any) -> list[events.Event]:
+        inputs = only or props(fake, **changes)
         (tmp_path / "inputs.json").write_text(json.dumps(inputs))
         workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
         seen: list[events.Event] = []
@@ -74,10 +74,25 @@ class TestLife:
         run("up", minutes=30.0, machine_type="e2-standard-8", script="#!/bin/bash\n# said otherwise\n")
         assert fake.calls == []
 
+    def test_a_newer_program_alone_changes_nothing_and_destroy_knows_the_image(
+        self, fake: FakeCompute, run: Run
+    ) -> None:
+        run("up")
+        fake.calls.clear()
+        newer = {"digest": "ba9876543210", "image": "a3mega-ba9876543210", "script": "#!/bin/bash\ntrue\n"}
+        planned = [e for e in run("up", **newer) if isinstance(e, events.Planned)]
+        assert {event.op for event in planned} == {"same"}
+        assert fake.calls == []
+        run("refresh")
+        run("up", **newer)
+        assert set(fake.world.images) == {IMAGE}
+        run("destroy")
+        assert fake.world.images == {}
+
     def test_another_content_is_there_before_the_old_one_goes(self, fake: FakeCompute, run: Run) -> None:
         run("up")
         fake.calls.clear()
-        run("up", digest="ba9876543210", image="a3mega-ba9876543210")
+        run("up", digest="ba9876543210", image="a3mega-ba9876543210", content={"recipe": "2027-03"})
         assert set(fake.world.images) == {OTHER}
         assert changing(fake)[-1] == f"DELETE {IMAGE.rpartition('/')[2]}"
 
@@ -120,12 +135,12 @@ print(json.dumps([type(provider).__module__, found.changes, found.replaces, "goo
     given = {
         "provider": serialize_provider(BakeProvider()),
         "old": props(fake),
-        "new": props(fake, digest="ba9876543210"),
+        "new": props(fake, content={"recipe": "2027-03"}),
     }
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True
     )
-    assert json.loads(ran.stdout) == ["components.gcp.bake.resource", True, ["digest"], False]
+    assert json.loads(ran.stdout) == ["components.gcp.bake.resource", True, ["content"], False]
 
 
 class TestUnderTheCli:

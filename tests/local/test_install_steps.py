@@ -210,7 +210,7 @@ class TestApertures:
             mkdir -p /root/pci/$n; echo 0x1ae0 >/root/pci/$n/vendor; echo 0x0084 >/root/pci/$n/device
         done
         mkdir -p /root/pci/9; echo 0x10de >/root/pci/9/vendor; echo 0x2330 >/root/pci/9/device
-        for n in {}; do mkdir -p /root/shown/$n; touch /root/shown/$n/resource0; done
+        for n in {}; do mkdir -p /root/shown/$n; touch /root/shown/$n/resource; done
         export HPC_PCI=/root/pci HPC_APERTURES=/root/shown HPC_SECONDS=0
         /usr/local/lib/hpc/image/wait-for-apertures 2>&1; echo $?"""
 

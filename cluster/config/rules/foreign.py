@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NETWORK = ("gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs")
 STORAGE = ("lustre", "filestore", "buckets")
-IMAGE = ("bake", "name", "provision", "builder")
+IMAGE = ("bake", "recipe", "snapshot", "name", "provision", "builder")
 
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:

@@ -24,7 +24,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         return
     image = config.image
     if image.name:
-        for key in ("bake", "provision", "builder"):
+        for key in ("bake", "snapshot", "provision", "builder"):
             value = given(image, key)
             if value is None or (key == "bake" and value is False):
                 continue

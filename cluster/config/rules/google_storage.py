@@ -69,10 +69,10 @@ def _lustre(lustre: Lustre) -> Iterator[Broken]:
 
 
 def _client(config: ClusterConfig, kind: str) -> Iterator[Broken]:
-    base = config.image.base
-    if (base, kind) in RECIPES or "gcp" not in IMAGES[base].platforms:
+    base, version = config.image.base, config.image.recipe
+    if (version, base, kind) in RECIPES or "gcp" not in IMAGES[base].platforms:
         return
-    bases = [one for one, lustre in RECIPES if lustre == kind]
+    bases = [one for of, one, lustre in RECIPES if (of, lustre) == (version, kind)]
     yield Broken(
         at=("image", "base"),
         given=f"{base}, with {kind} Lustre",

@@ -1,6 +1,7 @@
 """Choices from the catalog and from what this program can do."""
 
 from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
+from cluster.catalog.recipes import VERSIONS
 from cluster.config.findings import Refused, listing, suggest
 from cluster.config.platforms import PLATFORMS, built
 
@@ -28,6 +29,13 @@ def image(value: str) -> str:
         raise Refused(
             f"an operating system of the catalog: {listing(IMAGES)}", suggest(value, IMAGES, "take one of these")
         )
+    return value
+
+
+def recipe(value: str) -> str:
+    """A version of the recipes."""
+    if value not in VERSIONS:
+        raise Refused(f"a version of the recipes: {listing(VERSIONS)}", suggest(value, VERSIONS, "take one of these"))
     return value
 
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from datetime import datetime, timezone
 
 from cluster.catalog import DISK_TYPES
 from cluster.config.findings import Refused, listing, suggest
@@ -9,6 +10,8 @@ from cluster.config.findings import Refused, listing, suggest
 _NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"
 WORLD = "0.0.0.0/0"
+_FIRST_SNAPSHOT = "20230301T000000Z"
+"""Ubuntu's snapshot service has none before (snapshot.ubuntu.com)."""
 
 
 def disk_type(value: str) -> str:
@@ -74,6 +77,21 @@ def image(value: str) -> str:
             "changes by itself, and with it kernel, driver and Lustre client",
         )
     return _named(value, "images", rf"projects/{_PROJECT}/global/images/{_NAME}", "a3mega-0123456789ab")
+
+
+def snapshot(value: str) -> str:
+    """A date of Ubuntu's archive, as its snapshot service writes it."""
+    try:
+        datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+        known = re.fullmatch("[0-9]{8}T[0-9]{6}Z", value) is not None and value >= _FIRST_SNAPSHOT
+    except ValueError:
+        known = False
+    if not known:
+        raise Refused(
+            f"a date of Ubuntu's archive in UTC, YYYYMMDDTHHMMSSZ, from {_FIRST_SNAPSHOT} on, e.g. 20261115T000000Z",
+            "write the day whose security updates the machines should have",
+        )
+    return value
 
 
 def server_image(value: str) -> str:

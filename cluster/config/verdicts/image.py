@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster import roster
-from cluster.config.consequence import Consequence, Effect, replace
+from cluster.config.consequence import Consequence, Effect, nothing, replace
 from cluster.config.verdicts.verdict import POSSIBLE, STATE_STAYS, Verdict, among, controller_anew
 from cluster.gcp.baking import bakes
-from cluster.gcp.recipe import CLOSED_ONLY
+from cluster.gcp.content import parts
 
 if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
     from cluster.config.edits import Edit
 
 _ALL = "every machine is made anew"
@@ -35,6 +33,22 @@ def slurm(edit: Edit) -> Consequence:
     return _anew(edit, f"Slurm comes with the machines' image: {_ALL}")
 
 
+@among(Effect.NOTHING, Effect.REPLACE)
+def recipe(edit: Edit) -> Consequence:
+    """Another version of the recipes."""
+    if edit.after.image.name:
+        return nothing("it says which driver the image has that is named; no machine is made anew")
+    return _anew(edit, _ALL)
+
+
+@among(Effect.NOTHING, Effect.REPLACE)
+def snapshot(edit: Edit) -> Consequence:
+    """Another date of Ubuntu's archive."""
+    if not bakes(edit.after):
+        return nothing("machines that are made from then on install from it; those that run keep themselves up to date")
+    return _anew(edit, f"the image gets the packages of another day: {_ALL}")
+
+
 def or_image(verdict: Verdict) -> Verdict:
     """A verdict on something that may want other software in the image that the stack bakes."""
 
@@ -42,28 +56,20 @@ def or_image(verdict: Verdict) -> Verdict:
     def judged(edit: Edit) -> Consequence:
         if edit.after.platform == "local" or not bakes(edit.before) or not bakes(edit.after):
             return verdict(edit)
+        was, now = (parts(config) for config in (edit.before, edit.after))
         key = "buckets" if edit.pattern.startswith("storage.buckets") else "nodes"
-        was, now = (_software(config)[key] for config in (edit.before, edit.after))
-        if was == now:
+        found = sorted(
+            {_TOLD[name] for name in was if was[name] != now[name] and (name == "gcsfuse") == (key == "buckets")}
+        )
+        if not found:
             return verdict(edit)
-        return _anew(edit, f"the image gets other software ({', '.join(sorted(was ^ now))}), and {_ALL}")
+        return _anew(edit, f"the image gets other software ({', '.join(found)}), and {_ALL}")
 
     return judged
 
 
-def _software(config: ClusterConfig) -> dict[str, set[str]]:
-    """What the image has for some of the stack's parts only (cluster/gcp/recipe.py), by what wants it."""
-    kinds = [roster.nodeset_type(config, section) for section in config.nodesets.values()]
-    gpus = {gpu.type for section in config.nodesets.values() if (gpu := roster.nodeset_gpu(config, section))}
-    return {
-        "nodes": {
-            *("GPU driver" for _ in gpus),
-            *("closed GPU driver" for _ in gpus & CLOSED_ONLY),
-            *("TCPXO" for kind in kinds if kind.nics > 1),
-            *("local SSDs" for kind in kinds if kind.local_ssds),
-        },
-        "buckets": {"GCS FUSE" for _ in config.storage.buckets},
-    }
+_TOLD = {"gpus": "GPU driver", "tcpxo": "TCPXO", "local_ssds": "local SSDs", "gcsfuse": "GCS FUSE"}
+"""Parts of an image, in words."""
 
 
 def _anew(edit: Edit, how: str) -> Consequence:

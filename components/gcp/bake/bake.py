@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from components.gcp.bake import builder
-from components.gcp.bake.design import DIGEST_LABEL, GRACE_MINUTES
-from components.gcp.bake.errors import BakeError, told
+from components.gcp.bake.design import BOOTED_LABEL, DIGEST_LABEL, GRACE_MINUTES
+from components.gcp.bake.errors import BakeError, UnwellError, told
 from components.gcp.bake.watch import ALIVE, watch
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def bake(compute: Compute, say: Say) -> None:
     try:
         if not _written(compute, say):
             _make(compute, say)
+        _boot(compute, say)
         _clear(compute)
     except BakeError as error:
         raise _after_clearing(compute, error) from error
@@ -49,6 +50,23 @@ def _make(compute: Compute, say: Say) -> None:
     compute.make_image(builder.image(compute.bake))
     if not _written(compute, say):
         raise told(f"the image {compute.bake.image} was written, and is not there", "run again")
+
+
+def _boot(compute: Compute, say: Say) -> None:
+    """Have a machine boot the image once, before any other does; one that does not boot well is not kept.
+
+    Where the machine can't be had, the image stays, and is tried by the next run.
+    """
+    image, trial = compute.image(), compute.of(compute.bake.of_trial())
+    if image is None or BOOTED_LABEL in image.labels or not compute.bake.trial:
+        return
+    _ready(trial, say, "the machine that boots it")
+    try:
+        watch(trial, say)
+    except UnwellError:
+        compute.delete_image()
+        raise
+    compute.label_image(image, **{BOOTED_LABEL: "yes"})
 
 
 def _written(compute: Compute, say: Say) -> bool:
@@ -73,19 +91,24 @@ def _written(compute: Compute, say: Say) -> bool:
 
 def _install(compute: Compute, say: Say) -> None:
     """Have a builder install; one that an interrupted run left for the same bake goes on where it is."""
+    _ready(compute, say, "the builder")
+    watch(compute, say)
+
+
+def _ready(compute: Compute, say: Say, which: str) -> None:
+    """Have the machine: the one that an interrupted run left, if it is the same, else a new one."""
     bake, found = compute.bake, compute.builder()
     if found is not None:
         _ours(compute, "machine", found.name, found.labels.get(DIGEST_LABEL, ""))
         if found.status not in ALIVE or builder.fingerprint(found) != bake.fingerprint:
-            say(f"{bake.image}: deleting the builder that an interrupted run left")
+            say(f"{bake.image}: deleting {which} that an interrupted run left")
             compute.delete_builder()
             found = None
     if found is None:
-        say(f"{bake.image}: making the builder, a {bake.machine_type} in {bake.zone}")
+        say(f"{bake.image}: making {which}, a {bake.machine_type} in {bake.zone}")
         compute.make_builder(builder.builder(bake))
     else:
-        say(f"{bake.image}: going on with the builder that an interrupted run left")
-    watch(compute, say)
+        say(f"{bake.image}: going on with {which} that an interrupted run left")
 
 
 def _ours(compute: Compute, kind: str, name: str, digest: str) -> None:
@@ -103,10 +126,11 @@ def _a(kind: str) -> str:
 
 
 def _clear(compute: Compute) -> None:
-    """Remove the builder, and an image that is not whole, if they are ours."""
-    found = compute.builder()
-    if found is not None and found.labels.get(DIGEST_LABEL) == compute.bake.digest:
-        compute.delete_builder()
+    """Remove the machines, and an image that is not whole, if they are ours."""
+    for one in (compute, compute.of(compute.bake.of_trial())):
+        found = one.builder()
+        if found is not None and found.labels.get(DIGEST_LABEL) == compute.bake.digest:
+            one.delete_builder()
     image = compute.image()
     if image is not None and image.status != READY and image.labels.get(DIGEST_LABEL) == compute.bake.digest:
         compute.delete_image()
@@ -125,7 +149,8 @@ def _left(compute: Compute) -> str:
         _clear(compute)
     except BakeError as error:
         return (
-            f"perhaps left over: {bake.builder} in {bake.zone}, because this failed as well: {error}\n"
+            f"perhaps left over: {bake.builder} or {bake.of_trial().builder} in {bake.zone}, because this failed as "
+            f"well: {error}\n"
             f"  the next run removes it; where it runs, it deletes itself {bake.minutes + GRACE_MINUTES:g} minutes "
             f"after its start; by hand: gcloud compute instances delete {bake.builder} --zone {bake.zone} "
             f"--project {bake.project}"

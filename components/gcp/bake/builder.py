@@ -37,7 +37,8 @@ def builder(bake: Bake) -> compute_v1.Instance:
                 ),
             )
         ],
-        network_interfaces=[v1.NetworkInterface(subnetwork=bake.subnetwork)],
+        # As the cluster's own machines: what is installed for it is then what the builder's network runs by.
+        network_interfaces=[v1.NetworkInterface(subnetwork=bake.subnetwork, nic_type="GVNIC")],
         service_accounts=[account] if bake.service_account else [],
         # DKMS builds kernel modules here that nobody has signed, which Secure Boot would not load.
         shielded_instance_config=v1.ShieldedInstanceConfig(

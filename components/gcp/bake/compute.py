@@ -6,12 +6,13 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from components.gcp.bake.builder import image_labels
 from components.gcp.bake.credentials import credentials, host
-from components.gcp.bake.design import CLUSTER_LABEL
-from components.gcp.bake.errors import LATER, LOG_IN, of_answer, of_operation, refused, told
+from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL
+from components.gcp.bake.errors import LATER, LOG_IN, BakeError, of_answer, of_operation, refused, told
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1
@@ -46,8 +47,17 @@ class Compute:
         self._zonal = compute_v1.ZoneOperationsClient(**given)
         self._global = compute_v1.GlobalOperationsClient(**given)
         self._zone = {"project": bake.project, "zone": bake.zone}
-        self._builder = {**self._zone, "instance": bake.builder}
         self._image = {"project": bake.project, "image": bake.image}
+
+    def of(self, bake: Bake) -> Compute:
+        """The same clients for another machine of the same bake."""
+        other = copy(self)
+        other.bake = bake
+        return other
+
+    @property
+    def _builder(self) -> dict[str, str]:
+        return {**self._zone, "instance": self.bake.builder}
 
     # -- the builder -----------------------------------------------------------------------------------------------
 
@@ -103,18 +113,24 @@ class Compute:
         request = {"project": self.bake.project, "image_resource": image, **_once()}
         self._finish(doing, self._ask(doing, self._images.insert_unary, request), seconds=self.bake.pace.image)
 
-    def label_image(self, image: compute_v1.Image) -> None:
-        """Give an image that is there the labels that it should have."""
+    def label_image(self, image: compute_v1.Image, **more: str) -> None:
+        """Give an image that is there the labels that it should have, and these; that it was booted stays known."""
+        kept = {name: value for name, value in image.labels.items() if name == BOOTED_LABEL}
+        wanted = {**image_labels(self.bake), **kept, **more}
         doing = f"label the image {self.bake.image}"
-        labels = self.types.GlobalSetLabelsRequest(
-            labels=image_labels(self.bake), label_fingerprint=image.label_fingerprint
-        )
-        request = {
-            "project": self.bake.project,
-            "resource": self.bake.image,
-            "global_set_labels_request_resource": labels,
-        }
-        self._finish(doing, self._ask(doing, self._images.set_labels_unary, request))
+        while dict(image.labels) != wanted:
+            labels = self.types.GlobalSetLabelsRequest(labels=wanted, label_fingerprint=image.label_fingerprint)
+            request = {
+                "project": self.bake.project,
+                "resource": self.bake.image,
+                "global_set_labels_request_resource": labels,
+            }
+            operation = self._unless_changed(doing, self._images.set_labels_unary, request)
+            if operation is not None:
+                return self._finish(doing, operation)
+            # This request has no id by which Google knows that it had it already: then the labels are what was asked.
+            image = self._ask(doing, self._images.get, self._image)
+        return None
 
     def delete_image(self) -> None:
         """Delete the image, and wait until it is gone; none is fine."""
@@ -152,6 +168,17 @@ class Compute:
             return self._send(doing, method, request)
         except NotFound:
             return None
+
+    def _unless_changed(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
+        """The answer; none where somebody was faster (412): what the request was based on is no longer so."""
+        from google.api_core.exceptions import PreconditionFailed
+
+        try:
+            return self._ask(doing, method, request)
+        except BakeError as error:
+            if isinstance(error.__cause__, PreconditionFailed):
+                return None
+            raise
 
     def _send(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
         from google.api_core import exceptions

@@ -5,14 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 DIGEST_LABEL = "hpc-digest"
 """Label of image and builder: the digest of all that went in, so that each is known again."""
 CLUSTER_LABEL = "hpc-cluster"
 """Label of everything that a cluster has (cluster.gcp.names.labels)."""
-BUILDER_ENDING = "-builder"
+BOOTED_LABEL = "hpc-booted"
+"""Label of an image that a machine has booted and found well: nothing is made from another."""
+BUILDER_ENDING, TRIAL_ENDING = "-builder", "-trial"
+TRIAL_TYPE = "e2-standard-2"
+"""Machine type of a trial: the smallest that boots as fast as those of a cluster, and takes the same network driver."""
+TRIAL_MINUTES = 15.0
+"""How long a trial may take; a boot takes two."""
 GRACE_MINUTES = 20
 """What the builder may live beyond the bake itself, for its start and its stop."""
 SHOWN_LINES = 40
@@ -57,6 +63,11 @@ class Bake:
     """Network tag."""
     service_account: str = ""
     """Its email, or nothing for none."""
+    trial: str = ""
+    """Start-up script of the first machine that boots the image: it tests, and tells how far it is in the same way; no
+    such machine is made where this is empty."""
+    ending: str = BUILDER_ENDING
+    """Of the builder's name."""
     script: str = ""
     """Start-up script: installs, tests, and tells how far it is by the guest attribute hpc/bake."""
     storage_location: str = ""
@@ -68,12 +79,24 @@ class Bake:
     @property
     def builder(self) -> str:
         """Name of the builder, and of its disk."""
-        return f"{self.image}{BUILDER_ENDING}"
+        return f"{self.image}{self.ending}"
 
     @property
     def link(self) -> str:
         """The image, as every other resource takes it."""
         return image_link(self.project, self.image)
+
+    def of_trial(self) -> Bake:
+        """The machine that boots the image, in the words of a builder: it is made, watched and removed like one."""
+        return replace(
+            self,
+            ending=TRIAL_ENDING,
+            script=self.trial,
+            source_image=self.link,
+            machine_type=TRIAL_TYPE,
+            minutes=min(self.minutes, TRIAL_MINUTES),
+            service_account="",
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -103,6 +126,7 @@ def bake_of(props: Mapping[str, Any]) -> Bake:
         minutes=float(props["minutes"]),
         # A state that came back from a read or an update is without it.
         script=props.get("script") or "",
+        trial=props.get("trial") or "",
         pace=pace_of(props),
     )
 

@@ -20,6 +20,10 @@ class BakeError(RuntimeError):
     """The image could not be made; its text is for the person who ran the command."""
 
 
+class UnwellError(BakeError):
+    """The machine was there, and what it had to do failed on it, or did not end."""
+
+
 class Complaint(NamedTuple):
     """One error of Google's."""
 
@@ -30,14 +34,14 @@ class Complaint(NamedTuple):
     """What a quota allows, where Google says it apart."""
 
 
-def told(what: str, todo: str = "", *, log: Sequence[str] = ()) -> BakeError:
+def told(what: str, todo: str = "", *, log: Sequence[str] = (), kind: type[BakeError] = BakeError) -> BakeError:
     """An error: what happened, what to do about it, and the end of the builder's console."""
     lines = [what]
     if log:
         lines += [f"  its console ended with ({len(log)} lines):", *(f"    {line}" for line in log)]
     if todo:
         lines.append(f"  to do: {todo}")
-    return BakeError("\n".join(lines))
+    return kind("\n".join(lines))
 
 
 def of_operation(error: compute_v1.Error) -> list[Complaint]:

@@ -8,7 +8,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvide
 
 from components.dynamic import DynamicResource, changed, given, say, told_in_words
 from components.gcp.bake.compute import Compute
-from components.gcp.bake.design import BUILDER_ENDING, DIGEST_LABEL, Bake, pace_of
+from components.gcp.bake.design import BUILDER_ENDING, DIGEST_LABEL, TRIAL_ENDING, Bake, pace_of
 from components.gcp.bake.errors import BakeError
 
 ANEW = ("project", "cluster")
@@ -57,10 +57,11 @@ class BakeLeftovers(DynamicResource, module="gcp", name="BakeLeftovers"):
 
 def _remove_builders(props: Mapping[str, Any]) -> None:
     for machine in _compute(props).builders_of(props["cluster"]):
-        image = machine.name.removesuffix(BUILDER_ENDING)
-        if image != machine.name and _baked(props, image, machine.labels):
-            say(f"deleting {machine.name}, which an interrupted bake left")
-            _compute(props, image).delete_builder()
+        for ending in (BUILDER_ENDING, TRIAL_ENDING):
+            image = machine.name.removesuffix(ending)
+            if image != machine.name and _baked(props, image, machine.labels):
+                say(f"deleting {machine.name}, which an interrupted bake left")
+                _compute(props, image, ending).delete_builder()
 
 
 def _remove_images(props: Mapping[str, Any]) -> None:
@@ -75,7 +76,6 @@ def _baked(props: Mapping[str, Any], image: str, labels: Mapping[str, str]) -> b
     return image == f"{props['cluster']}-{labels.get(DIGEST_LABEL)}"
 
 
-def _compute(props: Mapping[str, Any], image: str = "") -> Compute:
-    return Compute(
-        Bake(project=props["project"], zone=props["zone"], image=image, endpoint=props["endpoint"], pace=pace_of(props))
-    )
+def _compute(props: Mapping[str, Any], image: str = "", ending: str = BUILDER_ENDING) -> Compute:
+    where = {name: props[name] for name in ("project", "zone", "endpoint")}
+    return Compute(Bake(**where, image=image, ending=ending, pace=pace_of(props)))

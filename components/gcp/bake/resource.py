@@ -12,9 +12,15 @@ from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import bake_of
 from components.gcp.bake.errors import BakeError
 
-ANEW = ("project", "image", "digest")
-"""Inputs that make it another image. The others say how it is made: they matter when one is."""
-KEPT_BACK = ("script",)
+ANEW = ("project", "content")
+"""Inputs that make it another image. The others say how it is made, and its name: they matter when one is."""
+BEFORE = ("project", "source_image", "size_gb")
+"""What is compared in their place where the state is of a program that knew no content..."""
+BEFORE_LABELS = ("kernel", "driver", "cuda", "slurm", "lustre")
+"""...and the labels that then said what was in the image."""
+OWN = ("image", "digest")
+"""What an image keeps for as long as it is there, whatever a newer program would call it."""
+KEPT_BACK = ("script", "trial")
 """Inputs that the state does not repeat among the outputs."""
 
 
@@ -29,21 +35,29 @@ class BakeProvider(ResourceProvider):
         return CreateResult(compute.bake.link, _outputs(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another content is another image, which is there before the old one goes."""
-        replaces = changed(_olds, _news, ANEW)
-        labels = bool(changed(_olds, _news, ("labels",)))
+        """Another content is another image, which is there before the old one goes.
+
+        One that a newer program would only make in another way stays.
+        """
+        known = bool(_olds.get("content"))
+        replaces = changed(_olds, _news, ANEW if known else BEFORE)
+        if not known and changed(_olds["labels"], _news["labels"], BEFORE_LABELS):
+            replaces = [*replaces, "labels"]
+        noted = bool(changed(_olds, _news, ("labels",))) or (not known and bool(_news.get("content")))
         return DiffResult(
-            changes=bool(replaces or labels), replaces=replaces, stables=[] if replaces else ["self_link"]
+            changes=bool(replaces or noted), replaces=replaces, stables=[] if replaces else ["self_link", *OWN]
         )
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Label it anew; one that somebody deleted is made again."""
+        """Label it anew, and note its content; one that somebody deleted is made again."""
+        props = {**_news, **{name: _olds[name] for name in OWN}}
         with told_in_words(BakeError):
-            compute = Compute(bake_of(_news))
-            bake(compute, say)
+            compute = Compute(bake_of(props))
+            if there(compute) is None:
+                bake(compute, say)
             if (image := there(compute)) is not None:
                 compute.label_image(image)
-        return UpdateResult(_outputs(_news))
+        return UpdateResult(_outputs(props))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The image, if it is there."""
@@ -71,7 +85,8 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
         self, name: str, *, project: str, zone: str, image: str, digest: str, labels: Mapping[str, str],
         builder_labels: Mapping[str, str], description: str, source_image: str, machine_type: str, size_gb: int,
         minutes: float, subnetwork: pulumi.Input[str], tag: pulumi.Input[str], service_account: pulumi.Input[str],
-        script: str, storage_location: str = "", endpoint: str = "", pace: Mapping[str, float] | None = None,
+        script: str, trial: str = "", content: Mapping[str, str] | None = None, storage_location: str = "",
+        endpoint: str = "", pace: Mapping[str, float] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         props = {
@@ -90,6 +105,8 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
             "tag": tag,
             "service_account": service_account,
             "script": script,
+            **({"trial": trial} if trial else {}),
+            **({"content": dict(content)} if content else {}),
             "storage_location": storage_location,
             "endpoint": endpoint,
             **({"pace": dict(pace)} if pace else {}),

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from components.gcp.bake.design import GRACE_MINUTES, SHOWN_LINES
-from components.gcp.bake.errors import BakeError, told
+from components.gcp.bake.design import GRACE_MINUTES, SHOWN_LINES, TRIAL_ENDING
+from components.gcp.bake.errors import BakeError, UnwellError, told
 
 if TYPE_CHECKING:
     from components.gcp.bake.compute import Compute
@@ -21,9 +21,12 @@ DONE, FAILED = "done", "failed: "
 def watch(compute: Compute, say: Callable[[str], None]) -> None:
     """Wait until the builder says that all is installed and tested, and tell each of its steps once.
 
-    Raises BakeError when a step fails, when the builder ends before it is done, and when it takes too long.
+    Raises BakeError when a step fails, when the builder ends before it is done, and when it takes too long; of the
+    first and the last, UnwellError.
     """
     bake = compute.bake
+    trial = bake.ending == TRIAL_ENDING
+    doing, gone = ("trial boot", "the machine and the image are") if trial else ("bake", "the builder is")
     ends = time.monotonic() + bake.minutes * 60
     last = ""
     while True:
@@ -32,9 +35,10 @@ def watch(compute: Compute, say: Callable[[str], None]) -> None:
             return
         if said.startswith(FAILED):
             raise told(
-                f"the bake of {bake.image} failed at: {said.removeprefix(FAILED)}",
-                "mend what its log tells of, then run again; the builder is deleted",
+                f"the {doing} of {bake.image} failed at: {said.removeprefix(FAILED)}",
+                f"mend what its log tells of, then run again; {gone} deleted",
                 log=tail(compute),
+                kind=UnwellError,
             )
         if said != last:
             say(f"{bake.image}: {said}")
@@ -42,9 +46,12 @@ def watch(compute: Compute, say: Callable[[str], None]) -> None:
         _look(compute, last)
         if time.monotonic() > ends:
             raise told(
-                f"the bake of {bake.image} was not done within {bake.minutes:g} minutes: {_last(last)}",
-                "set image.builder.minutes to more, or image.builder.machine_type to a type with more cores",
+                f"the {doing} of {bake.image} was not done within {bake.minutes:g} minutes: {_last(last)}",
+                "its console may say why; the machine and the image are deleted, and the next run makes both anew"
+                if trial
+                else "set image.builder.minutes to more, or image.builder.machine_type to a type with more cores",
                 log=tail(compute),
+                kind=UnwellError,
             )
         time.sleep(bake.pace.poll)
 

@@ -1,0 +1,10 @@
+#!/bin/bash
+# What this machine's software is, and of which day: `./hpc status` tells when that is long ago.
+# shellcheck source-path=SCRIPTDIR source=library.sh
+. "$HPC_LIBRARY"
+needs BAKE
+
+# Once: steps that have changed and run again bring no newer packages.
+if [[ ! -e /etc/hpc/image.json ]]; then
+    put /etc/hpc/image.json <<<"{\"recipe\": \"${RECIPE:-}\", \"snapshot\": \"${SNAPSHOT:-}\", \"made\": $(date +%s), \"baked\": $BAKE}"
+fi
