@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.catalog.prologs import NEWEST, RXDM_VERSIONS
+from cluster.catalog.prologs import RXDM_VERSIONS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.findings import Broken, ConfigError, Finding, Location
 from cluster.config.rules.scripts import places
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.validators.scripts import RXDM, is_script
+from cluster.gcp.rxdm import of_driver as rxdm_of_driver
 
 LARGEST = 1024 * 1024
 """Bytes of a script that travels to the controller with the stack's other facts."""
@@ -50,7 +51,7 @@ def tree(config: ClusterConfig, folder: Path) -> Tree:
     """
     findings: list[Finding] = []
     scripts = {script.name: _source(script, at, folder, findings) for at, script in places(config)}
-    rxdm = _rxdm(config.slurm.rxdm, folder, findings) if config.slurm.rxdm else None
+    rxdm = _rxdm(config, config.slurm.rxdm, folder, findings) if config.slurm.rxdm else None
     if findings:
         raise ConfigError(findings)
     return Tree(scripts=scripts, links=links(config), rxdm=rxdm)
@@ -102,11 +103,12 @@ def _source(script: Script, at: Location, folder: Path, findings: list[Finding])
     return {"lines": text.split("\n")}
 
 
-def _rxdm(rxdm: Rxdm, folder: Path, findings: list[Finding]) -> Source:
+def _rxdm(config: ClusterConfig, rxdm: Rxdm, folder: Path, findings: list[Finding]) -> Source:
     if rxdm.file:
         text = read_script(rxdm.file, ("slurm", "rxdm", "file"), folder, findings)
         return {"lines": text.split("\n"), "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    return {"url": rxdm.url or NEWEST.url, "sha256": rxdm.sha256 or NEWEST.sha256}
+    chosen = rxdm_of_driver(config)
+    return {"url": rxdm.url or chosen.url, "sha256": rxdm.sha256 or chosen.sha256}
 
 
 def read_script(name: str, at: Location, folder: Path, findings: list[Finding]) -> str:

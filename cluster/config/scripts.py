@@ -60,8 +60,8 @@ class Script(Sourced):
 
 class Rxdm(Section):
     """The prolog of A3 Mega nodes: it installs the NCCL plugin and starts the receive data path manager for jobs on
-    two or more nodes, and is patched for Ubuntu 22.04 where its version needs that. Default source: the newest version
-    that is known to be right."""
+    two or more nodes, and is patched for Ubuntu 22.04 where its version needs that. Default source: the version
+    that goes with the driver of the image."""
 
     partitions: tuple[PartitionName, ...] = Field(min_length=1, examples=[["a3mega"]])
     """Partitions of A3 Mega nodes, for whose jobs it runs as prolog and as epilog."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.catalog.parameters import CONF
-from cluster.catalog.prologs import A3_MEGA, NEWEST, RXDM_VERSIONS
+from cluster.catalog.prologs import A3_MEGA, RXDM_VERSIONS
 from cluster.config.findings import Broken, Location, listing, show
 from cluster.config.rules.partitions import unknown
 
@@ -97,5 +97,5 @@ def _rxdm(config: ClusterConfig) -> Iterator[Broken]:
             at=(*at, "sha256"),
             given=f"{version.sha256[:16]}..., the version of {version.date}",
             allowed="a version that writes the exports that NCCL needs; this one does not, on any system",
-            todo=f"remove url and sha256 for the newest known one, of {NEWEST.date}",
+            todo="remove url and sha256 for the one that goes with the image's driver",
         )

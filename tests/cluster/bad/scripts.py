@@ -183,7 +183,7 @@ CASES = {
         "slurm.rxdm.sha256",
         "the version of 2024-05-31",
         "writes the exports",
-        "for the newest known one, of 2026-07-20",
+        "for the one that goes with the image's driver",
     ),
     "a system that nothing is known of": (
         {"image": {"presents_as": "ubuntu-2604"}},

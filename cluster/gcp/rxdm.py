@@ -1,0 +1,24 @@
+"""Which version of the rxdm prolog goes with the driver that the nodes have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
+from cluster.catalog.recipes import RECIPES
+
+if TYPE_CHECKING:
+    from cluster.catalog.recipes import Recipe
+    from cluster.config.cluster import ClusterConfig
+
+
+def of_driver(config: ClusterConfig) -> RxdmVersion:
+    """The version that `slurm.rxdm` stages unless told otherwise; the newest where no recipe says which driver."""
+    row = row_of(config)
+    return fitting(row.driver.version) if row else NEWEST
+
+
+def row_of(config: ClusterConfig) -> Recipe | None:
+    """Any row of the version and system: their drivers are the same, whatever Lustre."""
+    wanted = (config.image.recipe, config.image.base)
+    return next((row for (version, base, _), row in RECIPES.items() if (version, base) == wanted), None)

@@ -1,0 +1,78 @@
+"""The rxdm prolog, its NCCL plugin and the nodes' driver belong together: the default does, and the rest is told."""
+
+import pytest
+
+from cluster.catalog.prologs import QUALIFIED, RXDM_VERSIONS, fitting
+from cluster.catalog.recipes import R570, R580, RECIPES
+from cluster.config import ClusterConfig
+from cluster.config.warnings import driver, warnings
+from cluster.gcp.rxdm import of_driver
+from tests.clouds import A3, google
+from tests.cluster.stacks import STACKS, config
+
+BY_PLUGIN = {row.plugin: row for row in reversed(RXDM_VERSIONS.values())}
+NEW = {"recipe": "2026-11"}
+
+
+def a3mega(rxdm: dict[str, str] | None = None, image: dict[str, str] | None = None) -> ClusterConfig:
+    """A cluster of A3 Mega nodes with the prolog."""
+    return google(
+        image={"base": "ubuntu-2204", **(image or {})},
+        nodesets={"a3": A3},
+        partitions={"a3": {"nodesets": ["a3"], "default": True, "exclusive": True}},
+        slurm={"rxdm": {"partitions": ["a3"], **(rxdm or {})}, "timers": {"batch_start": 600, "prolog_epilog": 600}},
+    )
+
+
+def staged(plugin: str) -> dict[str, str]:
+    """A version that the stack file names."""
+    return {"url": BY_PLUGIN[plugin].url, "sha256": BY_PLUGIN[plugin].sha256}
+
+
+class TestDefault:
+    def test_it_was_qualified_with_the_newest_recipes_driver(self):
+        assert R580.version in fitting(R580.version).drivers
+        assert of_driver(a3mega(image=NEW)) is BY_PLUGIN["v1.0.15"]
+        assert warnings(a3mega(image=NEW)) == []
+
+    def test_with_the_first_recipe_it_is_what_google_ran_with_that_branch(self):
+        assert R570.version not in fitting(R570.version).drivers
+        assert of_driver(a3mega()) is BY_PLUGIN["v1.0.15"]
+
+    def test_every_recipe_of_a_version_and_system_has_one_driver(self):
+        drivers: dict[tuple[str, str], set[str]] = {}
+        for (version, base, _), row in RECIPES.items():
+            drivers.setdefault((version, base), set()).add(row.driver.version)
+        assert {len(found) for found in drivers.values()} == {1}
+
+    def test_a_driver_that_nobody_knows_gets_the_newest(self):
+        assert fitting("999.1") is next(iter(RXDM_VERSIONS.values()))
+
+    @pytest.mark.parametrize("stack", [name for name in STACKS if name.startswith("a3mega")])
+    def test_no_stack_of_ours_has_a_mismatch(self, stack: str):
+        assert list(driver.warned(config(stack))) == []
+
+
+class TestMismatch:
+    def test_a_version_for_another_driver_is_told_with_what_to_do(self):
+        (told,) = map(str, warnings(a3mega(staged("v1.0.17"), NEW)))
+        assert told.startswith(
+            "hpc:cluster.slurm.rxdm: plugin v1.0.17 and rxdm v1.0.23 were qualified with driver 595.71.05"
+        )
+        assert "recipe 2026-11 has 580.95.05" in told
+        assert "remove url and sha256 for the version of 2026-01-22" in told
+
+    def test_a_version_of_which_google_said_nothing_is_told_so(self):
+        (told,) = map(str, warnings(a3mega(staged("v1.0.8-1"), NEW)))
+        assert "with no driver that is known here" in told
+
+    def test_what_google_ran_with_the_drivers_branch_is_not_told(self):
+        assert warnings(a3mega()) == warnings(a3mega(staged("v1.0.10"))) == []
+
+    def test_what_is_not_known_is_not_judged(self):
+        assert warnings(a3mega({"url": "https://example.org/x.sh", "sha256": "a" * 64}, NEW)) == []
+        assert warnings(google()) == []
+
+    def test_each_qualified_driver_is_a_whole_version(self):
+        for drivers in QUALIFIED.values():
+            assert all(len(driver.split(".")) == 3 for driver in drivers)
