@@ -118,7 +118,7 @@ class Customs:
         def take(done: Resource) -> None:
             self._state.put(done, old)
             if keep:
-                keep.delete = True
+                self._state.mark(keep, delete=True)
 
         made = [replace(new, inputs=inputs, outputs=inputs)]
         if self._run.dry:
@@ -214,6 +214,6 @@ class Customs:
         def work(provider: Provider, ctx: Context) -> Settle:
             if not old.retain_on_delete and old.deleted_with not in self._replaced | self._condemned.keys():
                 provider.delete(ctx, old.id, plain(old.inputs), plain(old.outputs))
-            return lambda: setattr(old, "pending_replacement", True)
+            return lambda: self._state.mark(old, pending_replacement=True)
 
         self._run.step("delete-replaced", "deleting", old, work)

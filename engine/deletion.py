@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 
 from engine.errors import Interrupted
 from engine.interrupted import undo
@@ -11,6 +10,7 @@ from engine.providers.base import Context, Foreign, Provider
 from engine.resource import Resource
 from engine.run import Run, Settle, StepError
 from engine.scope import Included, allowed
+from engine.threads import Daemons
 from engine.values import plain
 
 
@@ -43,15 +43,17 @@ def _protest(run: Run, condemned: list[Resource]) -> None:
 
 
 def _in_order(run: Run, condemned: list[Resource], gone: set[str]) -> None:
-    waits: dict[int, set[int]] = {i: set() for i in range(len(condemned))}
+    waits: list[int] = [0] * len(condemned)
+    blocked: list[set[int]] = [set() for _ in condemned]
     places: dict[str, list[int]] = {}
     for i, resource in enumerate(condemned):
         # Only what comes before it can be meant: of two resources with one URN, one was replaced by the other.
-        for urn in resource.needs():
-            for j in places.get(urn, []):
-                waits[j].add(i)
+        for j in {j for urn in resource.needs() for j in places.get(urn, [])}:
+            blocked[i].add(j)
+            waits[j] += 1
         places.setdefault(resource.urn, []).append(i)
     done: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
+    pool = Daemons(run.places)
 
     def work(i: int) -> None:
         try:
@@ -60,21 +62,23 @@ def _in_order(run: Run, condemned: list[Resource], gone: set[str]) -> None:
         except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
             done.put((i, error))
 
-    running = 0
-    while True:
-        for i in [i for i, blockers in waits.items() if not blockers]:
-            del waits[i]
-            running += 1
-            threading.Thread(target=work, args=(i,), daemon=True).start()
-        if not running:
-            return
-        i, error = done.get()
-        running -= 1
-        if error is None:
-            for blockers in waits.values():
-                blockers.discard(i)
-        elif not isinstance(error, (StepError, Interrupted)):
-            raise error
+    ready, running = [i for i, count in enumerate(waits) if not count], 0
+    try:
+        while ready or running:
+            for i in ready:
+                pool.submit(work, i)
+            running += len(ready)
+            i, error = done.get()
+            running -= 1
+            ready = []
+            if error is None:
+                for j in blocked[i]:
+                    waits[j] -= 1
+                ready = [j for j in blocked[i] if not waits[j]]
+            elif not isinstance(error, (StepError, Interrupted)):
+                raise error
+    finally:
+        pool.shutdown()
 
 
 def _delete(run: Run, resource: Resource, gone: set[str]) -> None:
@@ -83,8 +87,8 @@ def _delete(run: Run, resource: Resource, gone: set[str]) -> None:
     state = run.state
     nothing = resource.external or resource.pending_replacement or resource.retain_on_delete
     if not resource.custom or nothing or resource.is_provider or resource.deleted_with in gone:
+        # Nothing outside of the state: written with the next step, or at the end.
         state.drop(resource)
-        state.save()
         return
 
     def work(provider: Provider, ctx: Context) -> Settle:

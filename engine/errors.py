@@ -59,6 +59,16 @@ class StateDamaged(EngineError):  # noqa: N818 - says what happened
         self.file, self.backup = file, backup
 
 
+class StateNotWritten(EngineError):  # noqa: N818 - says what happened
+    """The state can't be written, so that no further step may begin."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(
+            f"{file}: the state can't be written: {why}. No further step is begun.\n"
+            "Make room (or give write access) there and run the same again: it goes on from here."
+        )
+
+
 class NotRunnable(EngineError):  # noqa: N818 - says what happened
     """The program or the state holds a resource whose provider is not embedded: a preview is possible, more is not."""
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine import state
+from engine import checkpoint, journal
 from engine import urn as urns
 from engine.crypter import Passphrase
 from engine.errors import EngineError
 from engine.lock import Holder, Locks
 from engine.project import Project, salt_of
+from engine.sealing import reveal
 from engine.state import State
 from engine.values import Value
 
@@ -30,7 +31,7 @@ class Kept:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
         take away what a dead run of ours left behind, and give a state that an earlier version of ours wrote the form
         that the CLI expects. Raises StackLocked, WrongPassphrase, StateDamaged."""
-        secrets = State.read(self.file).get("secrets_providers") or {}
+        secrets = checkpoint.read(self.file).get("secrets_providers") or {}
         if secrets.get("type", "passphrase") != "passphrase":
             return  # the CLI's own affair
         salt = salt_of(self._config_file)
@@ -41,6 +42,7 @@ class Kept:
             if loaded.salted:
                 loaded.unlock()
             loaded.load()
+            loaded.fold()
             if loaded.renewed:
                 loaded.save(finished=True)
 
@@ -75,8 +77,8 @@ class Kept:
         # An export may be of long ago; what a copy of ours says was under way is for the next run to see to.
         kept = {k: v for k, v in deployment.items() if copied or k != "pending_operations"}
         with self._locks().hold():
-            state.set_aside(self.file)
-            state.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
+            checkpoint.set_aside(self.file)
+            checkpoint.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
 
     def edit(self, change: Callable[[list[dict[str, Value]]], list[dict[str, Value]]]) -> None:
         """Put what `change` makes of the state's resources in their place, secrets encrypted on both sides. Raises
@@ -85,7 +87,7 @@ class Kept:
             deployment = self._existing()
             rows = change(deployment.get("resources") or [])
             name = f"organization/{self._project.name}/{self.name}"
-            state.write_state(self.file, name, {**deployment, "resources": rows})
+            checkpoint.write_state(self.file, name, {**deployment, "resources": rows})
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -97,9 +99,9 @@ class Kept:
         """Remove all that is kept of a stack that has no resources: state, copies, history. Raises EngineError,
         StackLocked."""
         with self._locks().hold():
-            if self.file.exists() and State.read(self.file).get("resources"):
+            if self.file.exists() and checkpoint.read(self.file).get("resources"):
                 raise EngineError(f"stack {self.name} still has resources: destroy it first")
-            for file in (self.file, self.file.with_name(self.file.name + ".bak")):
+            for file in (self.file, self.file.with_name(self.file.name + ".bak"), journal.beside(self.file)):
                 file.unlink(missing_ok=True)
             for kept in ("history", "backups"):
                 shutil.rmtree(self._folder / kept / self._project.name / self.name, ignore_errors=True)
@@ -111,7 +113,7 @@ class Kept:
     def _existing(self) -> dict[str, Value]:
         if not self.file.exists():
             raise EngineError(f"there is no stack {self.name}: {self.file} does not exist. `up` makes it")
-        return State.read(self.file)
+        return checkpoint.read(self.file)
 
     def _locks(self) -> Locks:
         return Locks(self._folder / "locks" / "organization" / self._project.name / self.name, self.name)
@@ -125,4 +127,4 @@ def state_file(folder: Path, project: str, stack: str) -> Path:
 def outputs_in(rows: list[dict[str, Value]], decrypt: Callable[[str], str] | None = None) -> dict[str, Value]:
     """The outputs of a stack whose resources these are, secrets opened with `decrypt` or shown as "[secret]"."""
     outputs = next((r.get("outputs") or {} for r in rows if r.get("type") == urns.STACK_TYPE), {})
-    return state.reveal(outputs, decrypt)
+    return reveal(outputs, decrypt)

@@ -9,7 +9,6 @@ import os
 import re
 import runpy
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,26 +18,8 @@ from engine.errors import EngineError, ProgramError
 from engine.hurried import hurried, replaced
 from engine.project import Project
 from engine.run import Run
+from engine.threads import Daemons
 from engine.values import Value
-
-
-class _Threads(ThreadPoolExecutor):
-    """One thread for each call. asyncio's own executor has cores + 4: six commands that wait would block all other
-    calls. And these are daemons, so that a second Ctrl-C ends the process at once."""
-
-    def submit(self, fn: Callable[..., Value], /, *args: Value, **kwargs: Value) -> Future[Value]:
-        future: Future[Value] = Future()
-        # At work from here on: a future that can still be cancelled, as all are after a Ctrl-C, would take no result.
-        future.set_running_or_notify_cancel()
-
-        def call() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
-                future.set_exception(error)
-
-        threading.Thread(target=call, daemon=True).start()
-        return future
 
 
 class _Inline(ThreadPoolExecutor):
@@ -88,7 +69,9 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     # When a run fails, futures stay unobserved. That is harmless, and asyncio would complain of each.
     loop.set_exception_handler(lambda _loop, _context: None)
     asyncio.set_event_loop(loop)
-    loop.set_default_executor(_Inline() if run_.dry else _Threads())
+    # asyncio's own executor has cores + 4 threads: six commands that wait would block all other calls. Here all may run
+    # that have a place, and as many wait for one while others are asked what they need.
+    loop.set_default_executor(_Inline() if run_.dry else Daemons(2 * run_.places + 16))
     sys.argv = [str(project.main)]
     try:
         with hurried() if run_.dry else _sources_as_read():

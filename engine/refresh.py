@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from engine.events import StepDone, StepStarted
 from engine.resource import Resource, now
 from engine.run import Run, explain, finished
 from engine.scope import Included
+from engine.threads import Daemons
 from engine.values import plain
 
 
@@ -28,11 +28,10 @@ def refresh_all(run: Run) -> None:
     for resource in customs if alone else ():
         if not resource.is_provider and (resource.delete or not run.providers.of(resource.type).readable):
             run.plan(resource, "same", reason="its provider can't tell")
-    threads = [threading.Thread(target=_read, args=(run, r, gone, changed), daemon=True) for r in wanted]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    pool = Daemons(run.places)
+    for reading in [pool.submit(_read, run, resource, gone, changed) for resource in wanted]:
+        reading.result()
+    pool.shutdown()
     run.state.refreshed(changed, gone)
 
 

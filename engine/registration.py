@@ -163,7 +163,8 @@ class Registrar:
         op = "create" if old is None else "same" if values.same(old.inputs, new.inputs) else "update"
         self._run.plan(new, op, differences(old.inputs, new.inputs) if old else ())
         if old and old.custom:
-            old.delete, old = True, None
+            self._state.mark(old, delete=True)
+            old = None
         done = replace(new, outputs=old.outputs if old else {}, created=old.created if old else now())
         done.modified = old.modified if old and op == "same" else now()
         self._state.put(done, old)
@@ -185,7 +186,8 @@ class Registrar:
             self._run.fail(goal.new, "read", explain(error))
             return None
         if old and not old.external:
-            old.delete, old = True, None
+            self._state.mark(old, delete=True)
+            old = None
         self._state.put(done, old)
         self._known[done.urn] = done
         return done
@@ -196,11 +198,11 @@ class Registrar:
         if stack is None or outputs is None:
             return
         whole = self._run.healthy and not self._left_out
-        stack.outputs = outputs if whole else {**stack.outputs, **values.known(outputs)}
+        self._state.mark(stack, outputs=outputs if whole else {**stack.outputs, **values.known(outputs)})
         if self._run.dry:
             stack.outputs = values.show(outputs)
 
     def set_outputs(self, urn: str, outputs: Props) -> None:
         """Take in what a component or the stack has to show."""
         if (resource := self._known.get(urn)) and self._included(resource):
-            resource.outputs = outputs
+            self._state.mark(resource, outputs=outputs)

@@ -53,7 +53,8 @@ class Run:
         self._began = time.monotonic()
         self._planned: dict[str, Planned] = {}
         self._failures: list[StepFailed] = []
-        self._slots = threading.BoundedSemaphore(self.parallel or PARALLEL)
+        self.places = self.parallel or PARALLEL
+        self._slots = threading.BoundedSemaphore(self.places)
         self._idle = threading.Condition()
         self._running = 0
         self._stopping = self._ended = False

@@ -1,30 +1,36 @@
 """The state of a stack, in the file format of the Pulumi CLI's file backend, and how it changes during a run.
 
 Every change is on disk before the next step begins: written beside the file, synced, renamed over it, the one before
-kept as `.bak`. What is about to be done stands in `pending_operations`, so that a run killed in the middle of a step
-leaves a note of it. Secrets are encrypted one by one.
+kept as `.bak`; or, where there are many resources, added to its journal. What is about to be done stands in
+`pending_operations`, so that a run killed in the middle of a step leaves a note of it. Secrets are encrypted one by
+one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, RLock
 
+from engine import checkpoint, journal
 from engine.crypter import Crypter, Passphrase
-from engine.errors import EngineError, StateDamaged, WrongPassphrase
+from engine.errors import EngineError, StateDamaged, StateNotWritten, WrongPassphrase
 from engine.form import renewed
+from engine.journal import Journal
 from engine.resource import Resource, now
-from engine.values import SECRET, SIG, Value, is_secret, plain
+from engine.sealing import seal, unseal
+from engine.values import Value
 
 # The CLI whose format this is; it is written to the manifest and decides nothing.
 VERSION = "v3.272.0"
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-"""What reading a file raises that is no state."""
+WHOLE = 200
+"""Resources up to which the file is written at each step: it takes less time than most steps, and the file alone always
+tells everything."""
+LEAST = 1 << 16
+"""Bytes of journal from which on it is folded into the file when it is as large as that."""
 
 
 class State:
@@ -35,7 +41,14 @@ class State:
         Raises StateDamaged; secrets are not decrypted yet."""
         self.file = file
         self._name = f"organization/{project}/{stack}"
-        self._row = self.read(file)
+        text, self._row = checkpoint.text_and_deployment(file)
+        self._journal = Journal(file)
+        self._folded = journal.entries(file) == []
+        # The next write is of it all; and what has happened since the last one, resources by their numbers.
+        self._whole, self._size, self._digest = True, len(text), journal.digest(text)
+        self._ops: list[tuple[Value, ...]] = []
+        self._numbers: dict[int, int] = {}
+        self._next = self._done = 0
         self._io, self._lock = Lock(), RLock()
         self._version = self._saved = 0
         kept = ((self._row.get("secrets_providers") or {}).get("state") or {}).get("salt", "")
@@ -52,16 +65,6 @@ class State:
         self._news: dict[int, Resource] = {}
         self.pending: dict[tuple[str, str], Resource] = {}
         self.renamed: dict[str, str] = {}
-
-    @staticmethod
-    def read(file: Path) -> dict[str, Value]:
-        """The deployment in a state file, as it stands there; empty if there is no file. Raises StateDamaged."""
-        try:
-            return _deployment(file)
-        except FileNotFoundError:
-            return {}
-        except _UNREADABLE as error:
-            raise StateDamaged(file, f"{type(error).__name__}: {error}", newest_backup(file)) from None
 
     @property
     def salted(self) -> bool:
@@ -96,7 +99,9 @@ class State:
             raise WrongPassphrase(f"{self.file}: {error}") from None
         except (TypeError, KeyError, ValueError) as error:
             why = f"a resource is incomplete: {error}"
-            raise StateDamaged(self.file, why, newest_backup(self.file)) from None
+            raise StateDamaged(self.file, why, checkpoint.newest_backup(self.file)) from None
+        self._renumber()
+        self._whole = not self._folded or self.crypter is not self._old_crypter or not self._size
 
     # -- what a run does to it ---------------------------------------------------------------------------------
 
@@ -104,6 +109,7 @@ class State:
         """Note that a step is about to begin. kind: creating, updating, deleting, reading."""
         with self._lock:
             self.pending[resource.urn, kind] = resource
+            self._ops.append(("begin", kind, resource))
             self._version += 1
         self.save()
 
@@ -112,7 +118,8 @@ class State:
     ) -> None:
         """Note that a step has ended, with what it changed; not `saved`, it is written with the next save."""
         with self._lock:
-            self.pending.pop((resource.urn, kind), None)
+            if self.pending.pop((resource.urn, kind), None):
+                self._ops.append(("end", kind, resource.urn))
             if change:
                 change()
             self._version += 1
@@ -124,8 +131,21 @@ class State:
         with self._lock:
             if old is not None and old.urn != new.urn:
                 self.renamed[old.urn] = new.urn
+            was = (self._numbers.pop(id(old), None), old.urn) if old is not None else (None, new.urn)
             self._olds.pop(id(old), None)
             self._news[id(new)] = new
+            self._numbers[id(new)] = self._next
+            self._ops.append(("put", self._next, new, *was))
+            self._next += 1
+            self._version += 1
+
+    def mark(self, resource: Resource, **changes: Value) -> None:
+        """Change what the state says of a resource. Written with the next save."""
+        with self._lock:
+            for name, value in changes.items():
+                setattr(resource, name, value)
+            if id(resource) in self._numbers:
+                self._ops.append(("row", self._numbers[id(resource)], resource))
             self._version += 1
 
     def waits(self, resource: Resource) -> bool:
@@ -137,6 +157,7 @@ class State:
         with self._lock:
             if self._olds.pop(id(resource), None):
                 self._news[id(resource)] = resource
+                self._ops.append(("keep", self._numbers[id(resource)]))
                 self._version += 1
 
     def refreshed(self, changed: dict[int, Resource], gone: set[str]) -> None:
@@ -147,6 +168,8 @@ class State:
                 changed.get(key, r).without(gone) for key, r in self._olds.items() if r.urn not in gone or r.delete
             )
             self._olds = {id(r): r for r in found}
+            self._renumber()
+            self._whole = True
             self._version += 1
 
     def drop(self, resource: Resource) -> None:
@@ -154,6 +177,8 @@ class State:
         with self._lock:
             self._olds.pop(id(resource), None)
             self._news.pop(id(resource), None)
+            if (number := self._numbers.pop(id(resource), None)) is not None:
+                self._ops.append(("drop", number))
             self._version += 1
 
     @property
@@ -186,108 +211,75 @@ class State:
 
     def save(self, *, finished: bool = False) -> None:
         """Write, unless another thread has written this state already. A finished run is written only if the
-        result differs from what the file holds."""
+        result differs from what the file holds. Raises StateNotWritten."""
         wanted = self._version
         with self._io:
             if self._saved > wanted or (self._saved == wanted and not finished):
                 return
-            self._saved = self._version
+            try:
+                whole = self._whole or len(self._olds) + len(self._news) < WHOLE
+                whole = whole or self._journal.size > max(self._size, LEAST)
+                if finished or whole:
+                    self._write(finished=finished)
+                else:
+                    self._add()
+            except OSError as error:
+                self._whole = True
+                raise StateNotWritten(self.file, error.strerror or str(error)) from None
+
+    def fold(self) -> None:
+        """Take what a killed run left in its journal into the file. To be called while the stack is held."""
+        if not self._folded:
+            self._journal.resume()
+            self._version += 1
+            self.save()
+            self._folded = True
+
+    def _add(self) -> None:
+        """Write what has happened since the last write."""
+        with self._lock:
+            version, ops, self._ops = self._version, self._ops, []
+            rows = [(*op[:2], op[2].to_json(), *op[3:]) if op[0] in ("put", "row", "begin") else op for op in ops]
+        if not self._journal.begun:
+            self._journal.begin(self._digest, self.crypter.salt, self._done)
+        self._journal.append(seal([list(row) for row in rows], self.crypter.encrypt))
+        self._saved = version
+
+    def _write(self, *, finished: bool) -> None:
+        """Write it all."""
+        with self._lock:
+            version, self._ops = self._version, []
             row = self.deployment()
-            keys = {*row, *self._row} - {"manifest"}
-            if finished and all((row.get(k) or None) == (self._row.get(k) or None) for k in keys):
-                return
-            write_state(self.file, self._name, row)
-            self._row = row
+            self._renumber()
+        keys = {*row, *self._row} - {"manifest"}
+        same = all((row.get(k) or None) == (self._row.get(k) or None) for k in keys)
+        if not (finished and same and self._folded and not self._journal.begun):
+            text = checkpoint.text_of(self._name, row)
+            digest = journal.digest(text)
+            # Whoever finds the journal beside this text knows that all of it is in there.
+            self._journal.append({"folded": digest})
+            checkpoint.write_text(self.file, text)
+            self._journal.remove()
+            self._row, self._size, self._digest = row, len(text), digest
+        self._saved, self._whole = version, False
+
+    def _renumber(self) -> None:
+        """Number the resources by their places in the file."""
+        everything = (*self._news.values(), *self._olds.values())
+        self._numbers = {id(resource): number for number, resource in enumerate(everything)}
+        self._next, self._done = len(everything), len(self._news)
 
     def archive(self, folder: Path, info: dict[str, Value]) -> None:
-        """Keep a run in the history and its outcome among the backups, where `pulumi stack history` looks."""
+        """Keep a run in the history and its outcome among the backups, where `pulumi stack history` looks; one that
+        changed nothing shares the copies of the one before. Raises OSError."""
         if not self.file.exists():
             return
         project, stack = self._name.split("/")[1:]
         text, stamp = self.file.read_text(encoding="utf-8"), time.time_ns()
         history, backups = folder / "history" / project / stack, folder / "backups" / project / stack
-        write_file(history / f"{stack}-{stamp}.history.json", json.dumps(info))
-        write_file(history / f"{stack}-{stamp}.checkpoint.json", text)
-        write_file(backups / f"{stack}.{stamp}.json", text)
-
-
-def _deployment(file: Path) -> dict[str, Value]:
-    """The deployment in a state file. Raises one of _UNREADABLE, FileNotFoundError."""
-    row = json.loads(file.read_text(encoding="utf-8"))["checkpoint"].get("latest") or {}
-    for resource in row.get("resources") or []:
-        if not (resource["urn"] and resource["type"]):
-            raise ValueError("a resource without a URN or type")
-    return row
-
-
-def newest_backup(file: Path) -> Path | None:
-    """The newest state before `file` that can be read: its .bak, or the outcome of a run; None if there is none."""
-    project, stack = file.parent.name, file.stem
-    outcomes = (file.parents[2] / "backups" / project / stack).glob(f"{stack}.*.json")
-    for candidate in (file.with_name(file.name + ".bak"), *sorted(outcomes, reverse=True)):
-        try:
-            _deployment(candidate)
-        except (*_UNREADABLE, OSError):
-            continue
-        return candidate
-    return None
-
-
-def set_aside(file: Path) -> Path | None:
-    """Move a state file that can't be read out of the way, so that it does not become the .bak; where it is then."""
-    try:
-        State.read(file)
-    except StateDamaged:
-        return file.replace(file.with_name(f"{file.name}.damaged-{time.time_ns()}"))
-    return None
-
-
-def write_state(file: Path, name: str, deployment: dict[str, Value]) -> None:
-    """Write a checkpoint, keeping the one before as `.bak`."""
-    if file.exists():
-        backup = file.with_name(file.name + ".bak")
-        backup.unlink(missing_ok=True)
-        os.link(file, backup)
-    checkpoint = {"version": 3, "checkpoint": {"stack": name, "latest": deployment}}
-    write_file(file, json.dumps(checkpoint, separators=(",", ":"), ensure_ascii=False), sync=True)
-
-
-def write_file(file: Path, text: str, *, sync: bool = False) -> None:
-    """Write a whole file or nothing. It is readable by its owner only: even encrypted, states are private."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-        out.write(text)
-        if sync:
-            out.flush()
-            os.fsync(out.fileno())
-    temporary.replace(file)
-
-
-def seal(value: Value, encrypt: Callable[[str], str]) -> Value:
-    """Encrypt all secrets in a value. One inside another is only marked, as the CLI does: the outer one hides it."""
-    if is_secret(value):
-        text = json.dumps(seal(value["value"], str), separators=(",", ":"), ensure_ascii=False)
-        return {SIG: SECRET, "ciphertext": encrypt(text)}
-    if isinstance(value, dict):
-        return {k: seal(v, encrypt) for k, v in value.items()}
-    return [seal(v, encrypt) for v in value] if isinstance(value, list) else value
-
-
-def unseal(value: Value, decrypt: Callable[[str], str]) -> Value:
-    """Undo `seal`. Also reads secrets that an export shows in plain text."""
-    if is_secret(value):
-        text = value["plaintext"] if "plaintext" in value else decrypt(value["ciphertext"])
-        return {SIG: SECRET, "value": unseal(json.loads(text), str)}
-    if isinstance(value, dict):
-        return {k: unseal(v, decrypt) for k, v in value.items()}
-    return [unseal(v, decrypt) for v in value] if isinstance(value, list) else value
-
-
-def reveal(value: Value, decrypt: Callable[[str], str] | None) -> Value:
-    """Sealed values for a person's eyes: secrets opened with `decrypt`, or shown as "[secret]" without."""
-    if is_secret(value):
-        return plain(unseal(value, decrypt)) if decrypt else "[secret]"
-    if isinstance(value, dict):
-        return {k: reveal(v, decrypt) for k, v in value.items()}
-    return [reveal(v, decrypt) for v in value] if isinstance(value, list) else value
+        checkpoint.write_file(history / f"{stack}-{stamp}.history.json", json.dumps(info))
+        kept = checkpoint.newest_outcome(self.file)
+        if kept is None or kept.read_text(encoding="utf-8") != text:
+            kept = backups / f"{stack}.{stamp}.json"
+            checkpoint.write_file(kept, text)
+        checkpoint.share(kept, history / f"{stack}-{stamp}.checkpoint.json")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine import crypter
+from engine import checkpoint, crypter
 from engine import urn as urns
 from engine.crypter import Passphrase
 from engine.errors import EngineError, Interrupted, NotRunnable, ProgramError
@@ -112,6 +112,8 @@ class Stack(Kept):
         if not dry:
             loaded.unlock()
         loaded.load()
+        if not dry:
+            loaded.fold()
         config = self._project.config(self._config_file, self._passphrase)
         run = Run(
             kind=kind, project=self._project, stack=self.name, config=config, state=loaded, on_event=on_event,
@@ -201,7 +203,7 @@ class Stack(Kept):
         """The types of the resources in the state, all of them embedded. Raises NotRunnable if some are not."""
         from engine.providers import Foreign, Providers  # noqa: PLC0415
 
-        rows = State.read(self.file).get("resources") or []
+        rows = checkpoint.read(self.file).get("resources") or []
         types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
         providers = Providers(self._project.root, {}, self._project.name)
         foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))

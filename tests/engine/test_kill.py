@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from engine import events, program
+from engine import events, threads
 
 
 def killed_while_creating(bench, name, *nodes):
@@ -180,14 +180,14 @@ def test_a_call_that_nobody_waits_for_any_more_ends_without_a_word(monkeypatch):
         go_on.wait(5)
 
     loop = asyncio.new_event_loop()
-    waiting = loop.run_in_executor(program._Threads(), work)
+    waiting = loop.run_in_executor(threads.Daemons(4), work)
     assert began.wait(5)
     waiting.cancel()
     loop.call_soon(loop.stop)
     loop.run_forever()
     loop.close()
-    threads = [thread for thread in threading.enumerate() if thread.daemon]
+    daemons = [thread for thread in threading.enumerate() if thread.daemon]
     go_on.set()
-    for thread in threads:
+    for thread in daemons:
         thread.join(0.5)
     assert complaints == []

@@ -1,0 +1,203 @@
+"""Beside a large state, a journal: whatever moment a run is killed at, what is read is what was written; the file alone
+is whole again after each run; and nothing that only the journal knows is lost."""
+
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from engine import Scope, checkpoint, events, journal, state
+from tests.engine import test_kill
+
+URN = "urn:pulumi:dev::bench::pulumi-python:dynamic:Resource::"
+NODES = [(f"n{i}", {"refs": [f"n{i - 1}"] if i % 3 else []}) for i in range(9)]
+
+
+@pytest.fixture(autouse=True)
+def _always(monkeypatch):
+    """However few the resources are."""
+    monkeypatch.setattr(state, "WHOLE", 0)
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The moments at which something came to disk: the file and the journal as they were then, and what was meant."""
+    moments = []
+    real = state.State._add
+
+    def add(self):
+        real(self)
+        with self._lock:
+            if self._saved == self._version:
+                moments.append((journal.beside(self.file).read_bytes(), self.file.read_bytes(), self.deployment()))
+
+    monkeypatch.setattr(state.State, "_add", add)
+    return moments
+
+
+def meant(row):
+    return {k: row.get(k) or None for k in ("resources", "pending_operations")}
+
+
+@pytest.mark.parametrize("least", [0, state.LEAST], ids=["folded on the way", "one journal"])
+def test_what_is_read_at_any_moment_is_what_was_written(bench, written, monkeypatch, least):
+    """Creations, updates, replacements, a renaming, deletions: at each write, file and journal give the state."""
+    monkeypatch.setattr(state, "LEAST", least)
+    bench.up(*NODES)
+    bench.up(
+        ("n0", {"props": {"value": "new"}}),
+        ("n1", {"refs": ["n0"], "props": {"generation": 1}}),
+        ("n2", {"props": {"generation": 1}, "options": {"delete_before_replace": True}}),
+        ("named", {"props": {"name": "n3"}, "options": {"aliases": ["n3"]}}),
+        ("n4", {"refs": ["named"]}),
+        "other",
+    )
+    bench.up("other", *NODES[:3], scope=Scope(targets=(f"{URN}n*",), dependents=True))
+    bench.run("destroy")
+    assert len(written) > 20
+    file = bench.stack().file
+    for lines, text, wanted in written:
+        file.write_bytes(text)
+        journal.beside(file).write_bytes(lines)
+        assert meant(checkpoint.read(file)) == meant(wanted)
+
+
+def test_a_line_that_was_cut_off_counts_for_nothing(bench, written):
+    bench.up("a")
+    bench.up(*NODES)
+    lines, text, _ = written[-1]
+    file = bench.stack().file
+    file.write_bytes(text)
+    journal.beside(file).write_bytes(lines)
+    whole = checkpoint.read(file)
+    journal.beside(file).write_bytes(lines + lines.splitlines()[-1][:-7])
+    assert meant(checkpoint.read(file)) == meant(whole)
+    bench.stack().hand_over()
+    assert not journal.beside(file).exists()
+    assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
+
+
+def test_after_each_run_the_file_alone_is_the_state(bench):
+    bench.up(*NODES)
+    assert not journal.beside(bench.stack().file).exists()
+    bench.up(*NODES[:2])
+    assert not journal.beside(bench.stack().file).exists()
+    assert set(bench.resources()) == {"n0", "n1"}
+    assert bench.workspace().stacks() == ["dev"]
+
+
+def killed(bench):
+    """A run that was killed with b made, and c half made."""
+    bench.up("a")
+    bench.graph("a", "b", ("c", {"refs": ["b"]}))
+    bench.flag("hold-c")
+    process = bench.spawn("up")
+    bench.wait_until_held()
+    process.kill()
+    process.join()
+    bench.flag("hold-c", on=False)
+    assert journal.beside(bench.stack().file).exists()
+    return bench.stack().file
+
+
+def test_a_killed_run_is_gone_on_with_and_every_command_reads_what_it_did(bench):
+    file = killed(bench)
+    assert set(bench.resources()) == {"a", "b"}
+    assert bench.preview().counts == {"same": 3, "create": 1}
+    assert journal.beside(file).exists(), "a preview changes nothing"
+    bench.did()
+    assert bench.up().ok
+    assert bench.steps() == ["create c.0"]
+    assert not journal.beside(file).exists()
+
+
+def test_the_pulumi_cli_is_handed_the_whole_state(bench):
+    file = killed(bench)
+    bench.stack().hand_over()
+    latest = json.loads(file.read_text())["checkpoint"]["latest"]
+    assert {r["urn"] for r in latest["resources"]} >= {URN + "a", URN + "b"}
+    assert [op["resource"]["urn"] for op in latest["pending_operations"]] == [URN + "c"]
+    assert not journal.beside(file).exists()
+
+
+def test_where_another_wrote_the_state_meanwhile_what_the_journal_knows_is_taken_over(bench):
+    """The lock of the killed run keeps the CLI away until somebody breaks it."""
+    file = killed(bench)
+    assert bench.stack()._locks().holders()
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document, indent=1))
+    assert set(bench.resources()) == {"a"}
+    pending = bench.stack().export_state()["deployment"]["pending_operations"]
+    assert {op["resource"]["urn"] for op in pending} == {URN + "b", URN + "c"}
+    assert bench.up("a", "b").ok
+    assert set(bench.alive()) == {"a.0", "b.0"}, "nothing is orphaned"
+    assert "pending_operations" not in bench.stack().export_state()["deployment"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_while_the_journal_is_folded_loses_nothing(bench, monkeypatch, when):
+    file = killed(bench)
+    whole = checkpoint.read(file)
+    real = checkpoint.write_text
+
+    def interrupted(*args):
+        if when == "after":
+            real(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "write_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bench.stack().hand_over()
+    assert journal.beside(file).exists()
+    assert meant(checkpoint.read(file)) == meant(whole)
+    monkeypatch.undo()
+    monkeypatch.setattr("engine.crypter.ROUNDS", 10)
+    bench.stack().hand_over()
+    assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
+    test_kill.test_kill_at_a_random_moment_orphans_nothing(bench, seed)
+
+
+def test_a_disk_that_is_full_is_told_in_words_and_gone_on_from(bench, monkeypatch):
+    bench.up("a")
+
+    def full(*_args):
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(journal.os, "write", full)
+        broken.setattr(checkpoint, "write_text", full)
+        with pytest.raises(state.StateNotWritten, match=r"dev\.json: the state can't be written: No space left"):
+            bench.up("a", "b")
+        assert [f.message.split(": ")[1] for f in bench.of(events.StepFailed)] == ["the state can't be written"]
+    assert set(bench.alive()) == {"a.0"}, "no step begins that is not noted"
+    assert not bench.stack()._locks().holders()
+    assert bench.up("a", "b").ok
+
+
+def test_threads_are_few_however_many_resources_there_are(bench):
+    most = [0]
+    stop = threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            most[0] = max(most[0], threading.active_count())
+            time.sleep(0.001)
+
+    before = threading.active_count()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        nodes = [f"n{i}" for i in range(120)]
+        assert bench.up(*nodes, parallel=4).ok
+        assert bench.run("refresh", parallel=4).ok
+        assert bench.run("destroy", parallel=4).ok
+    finally:
+        stop.set()
+        watcher.join()
+    assert most[0] <= before + 1 + 2 * 4 + 16 + 4
