@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cluster.health import daemons, disks, machines, nodes, orders, queue, trust
+from cluster.health import daemons, disks, images, machines, nodes, orders, queue, trust
 from cluster.health.finding import Finding
 from cluster.health.sight import Sights
 
@@ -22,6 +22,7 @@ CHECKS: tuple[Callable[[Sights], Iterable[Finding]], ...] = (
     disks.full,
     daemons.restarting,
     orders.old,
+    images.old,
 )
 """In the order in which their findings are told: what is behind others comes before them."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 from system import SetupError, say
 
@@ -11,6 +13,7 @@ STATE = Path("/var/lib/hpc/install/state")  # running NAME, failed NAME, done
 LOG = Path("/var/log/hpc-install.log")
 BOOT = Path("/var/lib/hpc/boot/state")  # of the start-up script: running, failed: WHY, done
 LOG_LINES = 20
+IMAGE = Path("/etc/hpc/image.json")  # what scripts/image/92-image.sh writes
 
 
 def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
@@ -40,6 +43,15 @@ def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
                 f"this machine's first boot is still at `{step}` after {seconds:.0f} s; {LOG} ends:\n{tail()}"
             )
         time.sleep(interval)
+
+
+def image() -> dict[str, Any]:
+    """What this machine's software is of: recipe, snapshot (of Ubuntu's archive), made (seconds), baked. Of an image
+    from before that was written, when it was made; nothing of a machine that was not made from any."""
+    if IMAGE.exists():
+        found: dict[str, Any] = json.loads(IMAGE.read_text())
+        return found
+    return {"made": int(STATE.stat().st_mtime), "baked": 1} if _read(STATE) == "done" else {}
 
 
 def tail() -> str:

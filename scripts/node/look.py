@@ -23,6 +23,7 @@ from typing import Any
 import board
 import daemons
 import database
+import installed
 import ledger
 import munge
 import people
@@ -69,6 +70,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
         "setup": _setup,
         "versions": _versions,
+        "image": installed.image,
         "munge": munge.check,
         "daemons": lambda: daemons.states(daemons.of(mine)),
         "files": lambda: _files(controls=controls),

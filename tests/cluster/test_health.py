@@ -245,3 +245,32 @@ def test_the_end_of_a_journal_is_what_went_wrong():
     ]  # fmt: skip
     assert last_words(journal) == "slurmd: error: Unable to bind listen port (6818)"
     assert last_words(["Stopped slurmd.service - Slurm node daemon."]) == ""
+
+
+class TestImages:
+    def sights(self, **image: Any) -> Sights:
+        seen = healthy()
+        for name in ("cpu-0", "cpu-1"):
+            facts(seen, name)["image"] = {"recipe": "2026-11", "made": NOW, "baked": 1, **image}
+        return seen
+
+    def test_packages_of_long_ago_are_told_whenever_the_image_was_made(self):
+        # NOW is the 21st of November 2026.
+        found = only(self.sights(snapshot="20260901T000000Z"))
+        assert (found.id, found.where) == ("image-old", ("hc-cpu-0", "hc-cpu-1"))
+        assert found.what.startswith("its packages are of 2026-09-01, 81 days ago")
+        assert "image.snapshot" in found.note
+
+    def test_packages_of_60_days_are_not(self):
+        assert findings(self.sights(snapshot="20260922T120000Z")) == []
+
+    def test_an_image_of_before_is_known_by_when_it_was_made(self):
+        assert only(self.sights(made=NOW - 61 * 86400)).id == "image-old"
+
+    def test_machines_that_keep_themselves_up_to_date_are_not_told(self):
+        assert findings(self.sights(snapshot="20250101T000000Z", baked=0)) == []
+
+    def test_a_machine_of_no_image_has_no_age(self):
+        seen = healthy()
+        facts(seen, "cpu-0")["image"] = {}
+        assert findings(seen) == []

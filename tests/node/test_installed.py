@@ -1,5 +1,9 @@
 """A machine that installs at its first boot is waited for, with its own words."""
 
+import subprocess
+import time
+from pathlib import Path
+
 import installed
 import pytest
 from system import SetupError
@@ -47,3 +51,31 @@ def test_one_that_cannot_even_begin_says_why(machine, capsys):
     with pytest.raises(SetupError, match="still at `boot` after 0 s"):
         installed.wait_for(seconds=0, interval=0.01)
     assert "its start-up script says: failed: no key" in capsys.readouterr().out
+
+
+class TestImage:
+    def test_it_is_what_the_bake_wrote(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        step = (Path(__file__).parents[2] / "scripts/image/92-image.sh").read_text()
+        (tmp_path / "library").write_text(f'. "{Path(__file__).parents[2]}/scripts/image/library.sh"\n')
+        monkeypatch.setattr(installed, "IMAGE", tmp_path / "image.json")
+        step = step.replace("/etc/hpc/image.json", str(installed.IMAGE))
+        env = {
+            "HPC_LIBRARY": str(tmp_path / "library"),
+            "BAKE": "1",
+            "RECIPE": "2026-11",
+            "SNAPSHOT": "20261101T000000Z",
+        }
+        subprocess.run(["bash", "-c", step], check=True, env=env, capture_output=True)
+        found = installed.image()
+        assert time.time() - found.pop("made") < 60
+        assert found == {"recipe": "2026-11", "snapshot": "20261101T000000Z", "baked": 1}
+        before = installed.IMAGE.read_bytes()
+        subprocess.run(["bash", "-c", step], check=True, env={**env, "SNAPSHOT": "x"}, capture_output=True)
+        assert installed.IMAGE.read_bytes() == before
+
+    def test_of_an_image_from_before_it_is_when_it_was_made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(installed, "IMAGE", tmp_path / "image.json")
+        monkeypatch.setattr(installed, "STATE", tmp_path / "state")
+        assert installed.image() == {}
+        installed.STATE.write_text("done\n")
+        assert installed.image() == {"made": int(installed.STATE.stat().st_mtime), "baked": 1}
