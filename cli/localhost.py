@@ -9,7 +9,8 @@ def prepare() -> None:
     Raises:
         HostError: they can't be; the text says why and what to do.
     """
-    from components.local.host.packages import install_packages, missing_packages, require_host
+    from components.local.host.packages import install_packages, missing_packages, require_host, usual_umask
 
+    usual_umask()
     install_packages(missing_packages(), lambda text: console.note(f"{text} ..."))
     require_host()

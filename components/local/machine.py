@@ -30,14 +30,16 @@ class MachineProvider(ResourceProvider):
         return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """A machine that is found dead differs too: `update` starts it again. One without its files is made anew."""
+        """A machine that is found dead, or cut off, differs too: `update` starts it again, or plugs it in. One without
+        its files is made anew."""
         replaces = changed(_olds, _news, ANEW)
         old = design(_olds)
         dead = machine.running(old.paths) is None
         if dead and machine.facts(old) is None and not replaces:
             replaces = ["name"]
+        cut = not replaces and machine.is_cut(old)
         return DiffResult(
-            changes=bool(replaces or dead or changed(_olds, _news, IN_PLACE)),
+            changes=bool(replaces or dead or cut or changed(_olds, _news, IN_PLACE)),
             replaces=replaces,
             # What an update leaves as it is, so that a preview knows it: only a start gives another boot_id.
             stables=["instance_id", "host_key", *([] if dead else ["boot_id"])],
@@ -46,7 +48,7 @@ class MachineProvider(ResourceProvider):
         )
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Write its files; start it if it does not run."""
+        """Write its files; start it if it does not run, plug it in if it is cut off."""
         require_host()
         return UpdateResult(_outputs(_news, machine.update(design(_news))))
 

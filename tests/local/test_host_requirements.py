@@ -22,7 +22,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_what_is_missing_is_named_by_package(host: Callable[..., None]) -> None:
-    host("ip", "ssh-keygen")
+    host("ip", "ssh-keygen", "nft")
     assert packages.missing_packages() == ["systemd-container", "mmdebstrap"]
 
 
@@ -35,13 +35,13 @@ def test_without_root_it_says_so_first(host: Callable[..., None]) -> None:
 
 
 def test_with_apt_it_names_the_command(host: Callable[..., None]) -> None:
-    host("apt-get", "ip", "ssh-keygen", "systemd-nspawn")
+    host("apt-get", "ip", "ssh-keygen", "systemd-nspawn", "nft")
     with pytest.raises(HostError, match=r"lacks mmdebstrap; run: apt-get install mmdebstrap$"):
         packages.require_host()
 
 
 def test_without_apt_it_names_commands_and_packages(host: Callable[..., None]) -> None:
-    host("ip", "ssh-keygen", "mmdebstrap")
+    host("ip", "ssh-keygen", "mmdebstrap", "nft")
     expected = r"lacks systemd-nspawn \(Debian package systemd-container\), and has no apt-get"
     with pytest.raises(HostError, match=expected):
         packages.require_host()

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -41,6 +42,41 @@ def stack(
     made.down()
 
 
+class TestCutOff:
+    """A machine that runs behind a cable that leads nowhere is plugged in again by the next `up`, and goes on."""
+
+    CUTS = (
+        "ip link del dev {bridge}",
+        "ip link set dev {bridge} down",
+        "ip link set dev {cable} down",
+        "ip link set dev {cable} nomaster",
+        "nsenter --net=/proc/{inside}/ns/net ip link set dev host0 down",
+        "nft delete table inet {bridge}",
+    )
+
+    @pytest.mark.parametrize("cut", CUTS)
+    def test_it_is_mended(self, stack: RealStack, cut: str) -> None:
+        before = stack.state["m0"]
+        names = {
+            "bridge": bridge_name(stack.root, stack.name),
+            "cable": interface_name(stack.root, stack.name, "m0"),
+            "inside": _process(stack, "m0").children()[0],
+        }
+        subprocess.run(cut.format(**names).split(), check=True)
+        given = stack.network()
+        if NetworkProvider().diff("id", given, given).changes:
+            NetworkProvider().update("id", given, given)
+        for name in ("m0", "m1"):
+            old = stack.state[name]
+            diff = MachineProvider().diff("id", old, old)
+            assert not diff.replaces
+            if diff.changes:
+                stack.state[name] = MachineProvider().update("id", old, old).outs or {}
+        assert stack.ssh("m0", "timeout 9 sh -c 'until ping -c1 -W1 m1 >/dev/null; do :; done'; hostname") == "m0"
+        assert stack.state["m0"] == before, "neither started nor made anew"
+        assert not NetworkProvider().diff("id", given, given).changes
+
+
 def _process(stack: RealStack, name: str) -> Process:
     process = Process.load(stack.root / "stacks" / stack.name / "machines" / name / "run.json")
     assert process is not None
@@ -70,6 +106,17 @@ class TestMade:
     def test_devices_and_identity(self, stack: RealStack) -> None:
         assert stack.ssh("m1", "stat -c '%a %t:%T' /dev/nvidia0 /dev/nvidia1") == "666 3c:0\n666 3c:1"
         assert stack.ssh("m1", "lsb_release -rs; . /etc/os-release; echo $ID") == "22.04\nubuntu"
+
+    def test_services_of_the_host_are_out_of_reach(self, stack: RealStack) -> None:
+        with socket.create_server(("0.0.0.0", 0)) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:  # noqa: S104
+            udp.bind(("0.0.0.0", 0))  # noqa: S104
+            udp.settimeout(1)
+            gateway = stack.cidr[1]
+            begin = f"timeout 5 bash -c 'echo hello > /dev/tcp/{gateway}/{tcp.getsockname()[1]}' 2>&1; true"
+            assert "refused" in stack.ssh("m0", begin)
+            stack.ssh("m0", f"bash -c 'echo hello > /dev/udp/{gateway}/{udp.getsockname()[1]}'; true")
+            with pytest.raises(TimeoutError):
+                udp.recv(16)
 
     def test_shared_folders_are_mounted_as_lustre_is(self, stack: RealStack) -> None:
         mount = f"mount -t lustre {stack.cidr[1]}@tcp:/home /mnt"

@@ -18,6 +18,7 @@ from components.local.machine import ANEW, IN_PLACE, MachineProvider
 def props(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Inputs of a machine that runs; numbers as Pulumi brings them."""
     monkeypatch.setattr(machine.machine, "running", lambda _: object())
+    monkeypatch.setattr(machine.machine, "is_cut", lambda _: False)
     return {
         "root": str(tmp_path), "images": str(tmp_path / "images"), "stack": "dev", "name": "dev-cpu-0",
         "address": "10.77.2.1", "prefix": 20.0, "image": "abc", "authorized_keys": "ssh-ed25519 AAAA",
@@ -52,6 +53,14 @@ class TestMachine:
 
     def test_every_input_is_one_or_the_other(self, props: dict[str, Any]) -> None:
         assert set(ANEW) | set(IN_PLACE) == set(props)
+
+    def test_one_that_is_cut_off_is_plugged_in_where_it_runs(
+        self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(machine.machine, "is_cut", lambda _: True)
+        diff = MachineProvider().diff("id", props, props)
+        assert (diff.changes, diff.replaces) == (True, [])
+        assert "boot_id" in (diff.stables or [])
 
     def test_a_dead_machine_is_started_again_not_made_anew(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,21 @@ def exists(bridge: str) -> bool:
         return False
 
 
+def cut(bridge: str, cable: str) -> bool:
+    """Whether the host's end of a machine's cable is not in the bridge, not up, or not connected at its other end."""
+    port = _INTERFACES / cable
+    try:
+        plugged = (port / "master").resolve().name == bridge and int((port / "flags").read_text(), 16) & 1
+        return not (plugged and (port / "carrier").read_text().strip() == "1")
+    except OSError:  # gone, or down: a carrier can't be asked for then
+        return True
+
+
+def plug(bridge: str, cable: str) -> None:
+    """Put the host's end of a machine's cable into the bridge again, and set it up."""
+    run(["ip", "link", "set", "dev", cable, "master", bridge, "up"])
+
+
 def alias(root: Path, stack: str) -> str:
     """The mark on a stack's bridge."""
     return f"{mark(root)}{stack}"
@@ -52,13 +67,17 @@ def ensure(bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface
     if address not in _addresses(bridge):
         run(["ip", "address", "add", str(address), "dev", bridge])
     firewall.let_through(bridge)
+    firewall.shield(bridge)
     run(["ip", "link", "set", "dev", bridge, "up"])
 
 
 def remove(bridge: str, root: Path, stack: str) -> None:
-    """Remove the stack's bridge, if it is there and is the stack's."""
+    """Remove the stack's bridge, if it is there and is the stack's, and the rules for it."""
+    if not (_INTERFACES / bridge).exists():
+        firewall.unshield(bridge)
     if (_INTERFACES / bridge).exists() and _alias_of(bridge) == alias(root, stack):
         firewall.forget(bridge)
+        firewall.unshield(bridge)
         run(["ip", "link", "del", "dev", bridge])
 
 

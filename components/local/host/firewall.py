@@ -1,4 +1,7 @@
-"""A way through the host's packet filter for traffic between machines.
+"""The host's packet filter: a way through it for traffic between machines, and none from them to the host.
+
+A job's traffic stays among the machines: services of the host that listen on all its addresses would answer it at the
+bridge's own. The host reaches the machines, which may answer. The rules are a table of their own, called as the bridge.
 
 Where the kernel shows bridged packets to iptables (container engines turn that on) and forwards nothing unless told to
 (they set that too), machines of one bridge can't reach each other. One rule for traffic that stays on the bridge
@@ -24,6 +27,42 @@ def forget(bridge: str) -> None:
     """Remove the rule for `bridge`, if it is there."""
     while _is_shown() and _has_rule(bridge):
         run(["iptables", "-w", "-D", "FORWARD", *_rule(bridge)])
+
+
+def shield(bridge: str) -> None:
+    """Let nothing be begun from the machines on `bridge` towards the host, whatever listens there.
+
+    Without connection tracking, which would cost every packet between machines: what begins a TCP connection is
+    refused, and all else but answers of TCP, and ICMP, is dropped. HostError where the kernel has no nf_tables.
+    """
+    rules = (
+        # Made and emptied, so that a second time makes the same.
+        f"table inet {bridge}\n"
+        f"delete table inet {bridge}\n"
+        f"table inet {bridge} {{\n"
+        "  chain input {\n"
+        "    type filter hook input priority filter; policy accept;\n"
+        f'    iifname != "{bridge}" accept\n'
+        "    tcp flags & (fin | syn | rst | ack) == syn reject with tcp reset\n"
+        "    meta l4proto != { tcp, icmp } drop\n"
+        "  }\n"
+        "}\n"
+    )
+    run(["nft", "--file", "-"], stdin=rules)
+
+
+def is_shielded(bridge: str) -> bool:
+    """Whether the rules for `bridge` are there; taken for true where that can't be asked."""
+    try:
+        return f"inet {bridge}\n" in run(["nft", "list", "tables"])
+    except HostError:
+        return True
+
+
+def unshield(bridge: str) -> None:
+    """Remove the rules for `bridge`, if they are there."""
+    if shutil.which("nft") and f"inet {bridge}\n" in run(["nft", "list", "tables"]):
+        run(["nft", "delete", "table", "inet", bridge])
 
 
 def _is_shown() -> bool:

@@ -19,7 +19,7 @@ from components.local.host.image import image_root
 from components.local.host.layer import File, Layer
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import MachinePaths, StackPaths, checked_name
-from components.local.host.process import Process
+from components.local.host.process import Process, run
 
 ORDERLY_WAIT = 30.0
 """Seconds for a machine to shut its services down in order before it is cut off."""
@@ -68,6 +68,7 @@ def update(design: Design) -> Facts:
             layer.write(path, file)
         if inside:
             cgroups.bound(design.host_id, design.root)
+            _plug(design, inside)
         _record(design, record["instance_id"], record["host_key"])
         boot = _boot_id(design.paths) if inside else _start(design, record["instance_id"])
         return Facts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
@@ -133,6 +134,21 @@ def running(paths: MachinePaths) -> Process | None:
     """The machine's process, if the machine runs: nspawn itself, and the first process inside."""
     process = Process.load(paths.run)
     return process if process and process.alive() and _inside(process) else None
+
+
+def is_cut(design: Design) -> bool:
+    """Whether the machine runs and its cable leads nowhere: its bridge was made anew, or an end is down."""
+    cable = names.interface_name(design.root, design.stack, design.name)
+    return running(design.paths) is not None and bridge.cut(names.bridge_name(design.root, design.stack), cable)
+
+
+def _plug(design: Design, inside: Process) -> None:
+    if not is_cut(design):
+        return
+    if (Path("/sys/class/net") / (cable := names.interface_name(design.root, design.stack, design.name))).exists():
+        bridge.plug(names.bridge_name(design.root, design.stack), cable)
+    # Its own end; the address and routes come back with it, by its networkd.
+    run(["nsenter", f"--net=/proc/{inside.pid}/ns/net", "ip", "link", "set", "dev", "host0", "up"])
 
 
 def _inside(process: Process) -> Process | None:

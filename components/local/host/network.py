@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host import bridge, claims, hosts, machine, names, owner
+from components.local.host import bridge, claims, firewall, hosts, machine, names, owner
 from components.local.host.errors import HostError
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import StackPaths, checked_name
@@ -73,6 +73,7 @@ def is_up(network: Network) -> bool:
     """Whether the bridge (gone after a restart of the host) and the stack's files are there, and these root's alone."""
     paths = network.paths
     there = paths.network.exists() and paths.hosts.exists() and bridge.exists(network.bridge)
+    there = there and firewall.is_shielded(network.bridge)
     return there and stat.S_IMODE(paths.folder.stat().st_mode) == PRIVATE
 
 

@@ -12,11 +12,21 @@ TOOLS = {
     "systemd-container": "systemd-nspawn",
     "mmdebstrap": "mmdebstrap",
     "iproute2": "ip",
+    "nftables": "nft",
     "openssh-client": "ssh-keygen",
 }
 """Debian packages that the rehearsal needs, and a command of each that shows it is there."""
 
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+def usual_umask() -> None:
+    """Make files as Debian's packages and machines expect them, whatever the caller's umask is.
+
+    With 027 or 077 users of a machine could not read its /etc/hosts or run its programs; with 000 all could write them.
+    What is to be private gets its mode by name.
+    """
+    os.umask(0o022)
 
 
 def missing_packages() -> list[str]:
@@ -47,7 +57,8 @@ def install_packages(names: Sequence[str], say: Callable[[str], None]) -> None:
 
 
 def require_host() -> None:
-    """Raise HostError, saying what to do, if this host can't run local machines."""
+    """Raise HostError, saying what to do, if this host can't run local machines; the umask is the usual one then."""
+    usual_umask()
     if os.uname().sysname != "Linux":
         msg = f"platform local: machines need Linux, this is {os.uname().sysname}; use a Debian or Ubuntu machine"
         raise HostError(msg)
