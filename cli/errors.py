@@ -1,5 +1,6 @@
 """The CLI's own error, and which exceptions of the other parts are meant for the user."""
 
+import errno
 import sys
 
 # By the module that has them. The modules are not imported for this: one that nobody imported has raised nothing.
@@ -7,6 +8,13 @@ _EXPECTED = {
     "engine.errors": "EngineError",
     "cluster.config": "ConfigError",
     "components.local.host.errors": "HostError",
+}
+
+
+_DISK = {
+    errno.ENOSPC: "Free some space there (df -h, df -i)",
+    errno.EDQUOT: "Free some of your quota there",
+    errno.EROFS: "Make it writable",
 }
 
 
@@ -18,6 +26,15 @@ def expected() -> tuple[type[BaseException], ...]:
     """The exception types that are shown as their text."""
     loaded = ((sys.modules.get(module), name) for module, name in _EXPECTED.items())
     return (CliError, *(kind for module, name in loaded if isinstance(kind := getattr(module, name, None), type)))
+
+
+def on_disk(error: BaseException) -> str:
+    """What is wrong with a disk that can't be written, and what to do; empty for any other error."""
+    todo = _DISK.get(error.errno or 0) if isinstance(error, OSError) else None
+    if not isinstance(error, OSError) or todo is None:
+        return ""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}. {todo}, and repeat the command: it goes on from what was written."
 
 
 def words(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typer import Exit
 
 from cli import console, home
-from cli.errors import expected, words
+from cli.errors import expected, on_disk, words
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -40,6 +40,8 @@ def shown() -> Generator[None]:
     except Exception as error:  # noqa: BLE001 - the last one before the user
         if isinstance(error, expected()):
             console.error(words(error))
+        elif full := on_disk(error):
+            console.error(full)
         else:
             _report(error)
         raise Exit(1) from None

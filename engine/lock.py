@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from engine.errors import StackLocked
+from engine.errors import EngineError, StackLocked
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Holder:
         """Whether the process may still run. Of other hosts nothing is known: theirs count as alive."""
         if self.host != socket.gethostname():
             return True
+        if self.pid <= 0 or _is_zombie(self.pid):
+            return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -76,7 +78,7 @@ class Locks:
                 holder.file.unlink(missing_ok=True)
             since = datetime.now(timezone.utc).isoformat()
             row = {"pid": os.getpid(), "username": _user(), "hostname": socket.gethostname(), "timestamp": since}
-            mine.write_text(json.dumps(row), encoding="utf-8")
+            _write(mine, json.dumps(row))
         finally:
             os.close(folder)
         try:
@@ -92,9 +94,24 @@ class Locks:
         return holders
 
 
+def _write(file: Path, text: str) -> None:
+    """Put up a lock file as a whole, or none: half of one would be somebody's for ever. Raises EngineError."""
+    half = file.with_suffix(".new")
+    try:
+        half.write_text(text, encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise EngineError(f"{file.parent}: no lock can be written: {error.strerror}. Nothing was changed.") from error
+
+
 def _read(file: Path) -> Holder | None:
     try:
-        row = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        if not text.strip():
+            # Begun on a full disk, and never written.
+            return Holder(0, "nobody", socket.gethostname(), "an unknown time", file)
+        row = json.loads(text)
         return Holder(int(row["pid"]), row["username"], row["hostname"], row["timestamp"], file)
     except FileNotFoundError:
         return None
@@ -115,6 +132,15 @@ def _epoch(text: str) -> float | None:
     if not match:
         return None
     return datetime.fromisoformat(match[1] + match[2].replace("Z", "+00:00")).timestamp()
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended, and only its parent has not asked how."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[:1] in (["Z"], ["X"])
 
 
 def _started(pid: int) -> float | None:

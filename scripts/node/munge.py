@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from system import SetupError, folder, forget, run, service, write
+from system import SetupError, folder, forget, run, say, service, write
 
 DELIVERED = Path("/etc/hpc/munge.key")  # put here by the platform's own secret channel, root only
 KEY = Path("/etc/munge/munge.key")
@@ -16,7 +16,8 @@ KEY = Path("/etc/munge/munge.key")
 def start() -> bool:
     """Install the delivered key, 0400 and munge's own, and have munged run with it; True when it was (re)started.
 
-    Raises SetupError when no key was delivered, or when munged does not accept its own credential.
+    One that runs, and does not vouch, is started anew. Raises SetupError when no key was delivered, or when munged does
+    not accept its own credential after that either.
     """
     if not DELIVERED.exists():
         raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
@@ -29,9 +30,22 @@ def start() -> bool:
     # munged refuses to log into a folder that others can write to, and takes no key from one.
     folder("/var/log/munge", mode=0o700, owner="munge")
     started = service("munge", settings=key.hex())
+    if not started and not vouches():
+        say("munged runs, and does not vouch: starting it anew")
+        forget("munge")
+        started = service("munge", settings=key.hex())
     if started:
         run("unmunge", stdin=run("munge", "--no-input"))
     return started
+
+
+def vouches() -> bool:
+    """Whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
+    try:
+        run("unmunge", stdin=run("munge", "--no-input", timeout=10), timeout=10)
+    except SetupError:
+        return False
+    return True
 
 
 def check() -> dict[str, Any]:

@@ -177,10 +177,13 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
         # Nothing that runs has to be told: the link counts at the next boot.
         run("systemctl", "enable" if enabled else "disable", "--quiet", "--no-reload", name)
     active = succeeds("systemctl", "is-active", "--quiet", name)
+    # One that systemd is just starting, at a boot, may have read its files before we wrote them: a `start` would only
+    # wait for that one.
+    starting = not active and "activating" in run("systemctl", "is-active", name, accept=(0, 3, 4))
     if active and known.exists() and known.read_text() == wanted:
         return False
     succeeds("systemctl", "reset-failed", name)  # a unit that was never started has nothing to reset
-    run("systemctl", "restart" if active else "start", *([] if block else ["--no-block"]), name)
+    run("systemctl", "restart" if active or starting else "start", *([] if block else ["--no-block"]), name)
     write(known, wanted, quiet=True)
     say(f"{'restarted' if active else 'started'} {name}")
     return True

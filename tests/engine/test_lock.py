@@ -4,10 +4,11 @@ import json
 import os
 import socket
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
-from engine import StackLocked
+from engine import EngineError, StackLocked
 
 
 def locks(bench):
@@ -72,3 +73,33 @@ def test_locks_of_other_hosts_and_unreadable_ones_hold_until_they_are_broken(ben
         bench.run("destroy")
     assert [holder.file for holder in bench.stack().unlock()] == [file]
     assert bench.up().ok
+
+
+def test_a_zombie_holds_nothing(bench):
+    """It has ended: only whoever started it has not asked how."""
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    try:
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        now = datetime.now(timezone.utc).isoformat()
+        left = leave_lock(bench, hostname=socket.gethostname(), pid=child, timestamp=now)
+        assert bench.up("a").ok
+        assert not left.exists()
+    finally:
+        os.waitpid(child, 0)
+
+
+def test_what_a_full_disk_left_of_a_lock_holds_nothing(bench):
+    left = leave_lock(bench)
+    left.write_text("")
+    assert bench.up("a").ok
+    assert not left.exists()
+
+
+def test_a_lock_that_cannot_be_written_is_told_and_leaves_nothing(bench, monkeypatch):
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    bench.graph("a")
+    with pytest.raises(EngineError, match="no lock can be written: No space left on device"):
+        bench.up()
+    assert list(locks(bench).iterdir()) == []

@@ -23,7 +23,7 @@ def machine(tmp_path, monkeypatch):
         return command[1] in ("is-enabled", "is-active")
 
     monkeypatch.setattr(system, "succeeds", systemd)
-    monkeypatch.setattr(system, "run", systemd)
+    monkeypatch.setattr(system, "run", lambda *command, **_: systemd(*command) and "")
     monkeypatch.setattr(
         system, "write", lambda path, text, **_: (path.parent.mkdir(exist_ok=True), path.write_text(text))
     )
@@ -53,3 +53,22 @@ def test_a_kill_between_key_and_start_is_made_good(machine, tmp_path, monkeypatc
             munge.start()
     munge.start()
     assert machine == ["restart munge", "restart munge"]
+
+
+def test_one_that_runs_and_does_not_vouch_is_started_anew(machine, monkeypatch):
+    munge.start()
+    monkeypatch.setattr(munge, "vouches", lambda: len(machine) > 1)
+    assert munge.start()
+    assert machine == ["restart munge", "restart munge"]
+    assert not munge.start()
+
+
+def test_what_does_not_vouch_after_that_either_is_told(machine, monkeypatch):
+    munge.start()
+
+    def refuse(*_: str, **__: object) -> str:
+        raise system.SetupError("`unmunge` failed")
+
+    monkeypatch.setattr(munge, "run", refuse)
+    with pytest.raises(system.SetupError, match="unmunge"):
+        munge.start()

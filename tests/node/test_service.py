@@ -18,6 +18,23 @@ def test_enabled_as_wanted(now, wanted, asked, tmp_path, monkeypatch):
     monkeypatch.setattr(system, "STARTED", tmp_path)
     monkeypatch.setattr(system, "write", lambda *_, **__: True)
     monkeypatch.setattr(system, "succeeds", lambda *command, **_: command[1] == "is-enabled" and now)
-    monkeypatch.setattr(system, "run", lambda *command, **_: seen.append((command[1], command[-1])))
+    monkeypatch.setattr(system, "run", lambda *command, **_: seen.append((command[1], command[-1])) or "inactive\n")
     assert system.service("slurmd", settings="", enabled=wanted)
-    assert seen == [*asked, ("start", "slurmd")]
+    assert [one for one in seen if one[0] != "is-active"] == [*asked, ("start", "slurmd")]
+
+
+@pytest.mark.parametrize(("state", "verb"), [("inactive", "start"), ("activating", "restart"), ("failed", "start")])
+def test_one_that_systemd_is_just_starting_is_started_with_what_is_there_now(state, verb, tmp_path, monkeypatch):
+    """It may have read its key or its settings before they were written."""
+    done: list[str] = []
+
+    def run(*command: str, **_: object) -> str:
+        done.append(command[1])
+        return f"{state}\n"
+
+    monkeypatch.setattr(system, "STARTED", tmp_path)
+    monkeypatch.setattr(system, "write", lambda *_, **__: True)
+    monkeypatch.setattr(system, "succeeds", lambda *command, **_: command[1] == "is-enabled")
+    monkeypatch.setattr(system, "run", run)
+    system.service("munge", settings="key")
+    assert done == ["is-active", verb]

@@ -30,6 +30,8 @@ def watch(tmp_path):
         script = script.replace(path, str(tmp_path / there))
     (tmp_path / "watch.sh").write_text(script)
     (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n')
+    (tmp_path / "bin/munge").write_text("#!/bin/sh\necho credential\n")
+    (tmp_path / "bin/unmunge").write_text(f"#!/bin/sh\n[ ! -e {tmp_path}/deaf ]\n")
     (tmp_path / "bin/sleep").write_text(
         f'#!/bin/sh\necho >> {tmp_path}/rounds\n[ $(wc -l < {tmp_path}/rounds) -le "$ROUNDS" ]\n'
     )
@@ -47,6 +49,12 @@ def watch(tmp_path):
 
 def test_nothing_happens_while_all_is_the_same(watch):
     assert watch(20) == []
+
+
+def test_munged_that_does_not_vouch_is_told_once_a_minute(watch, tmp_path):
+    (tmp_path / "deaf").touch()
+    assert watch(14) == []
+    assert watch(15 + 30 + 14) == [JOIN] * 2
 
 
 def test_other_orders_are_followed(watch, tmp_path):
