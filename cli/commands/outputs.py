@@ -1,6 +1,7 @@
 """outputs."""
 
 import json as jsonlib
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -46,9 +47,26 @@ def outputs(
 def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
     """The stack's outputs, from the state alone: the program does not run."""
     if home.on_files(stack):
-        return project.require_state(stack).outputs(show_secrets=show_secrets)
+        kept = project.require_state(stack)
+        values = kept.outputs(show_secrets=show_secrets)
+        renew(values, kept.export_state()["deployment"].get("resources") or [])
+        return values
     from cli import pulumi_cli
 
     pulumi = engines.require_pulumi(f"state at {home.backend(stack)} needs the Pulumi CLI")
     secrets = ["--show-secrets"] if show_secrets else []
     return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets], stack))
+
+
+def renew(values: Mapping[str, Any], resources: Iterable[Mapping[str, Any]]) -> None:
+    """Put the SSH host keys of this host's machines, as the state has them now, in the place of those exported.
+
+    A stack exports at its end: where an `up` that made machines anew was cut off, the keys are those of machines that
+    are gone, and ssh would warn of an impostor.
+    """
+    machines = values.get("machines") or {}
+    for row in resources:
+        there = row.get("outputs") or {}
+        ours = str(row.get("type")).endswith("local:Machine") and not row.get("delete")
+        if ours and there.get("host_key") and there.get("name") in machines:
+            machines[there["name"]]["host_key"] = there["host_key"]

@@ -77,7 +77,7 @@ def configure(payload: dict[str, Any]) -> None:
         control(payload)
     else:
         slurmctld.disable()
-    orders = board.orders()
+    orders = board.orders(controller=payload["conf_server"].partition(":")[0])
     if "login" in roles:
         login.welcome()
         login.bound()
@@ -145,9 +145,17 @@ def settle(_: dict[str, Any]) -> None:
 
 
 def perform(phase: str, payload: dict[str, Any]) -> None:
-    """Run a phase as `payload` says, and remember how that ended."""
-    with attempts.attempt(phase, payload):
-        PHASES[phase](payload)
+    """Run a phase as `payload` says, and remember how that ended; a failure is told to machines that wait for us."""
+    waited_for = phase in attempts.PHASES and not board.ORDERS.exists()
+    if waited_for:
+        board.withdraw()
+    try:
+        with attempts.attempt(phase, payload):
+            PHASES[phase](payload)
+    except (SetupError, OSError) as error:
+        if waited_for:
+            board.tell_failure(f"{phase}: {error}")
+        raise
     if phase in UNDOES:
         attempts.forget(UNDOES[phase])
 

@@ -6,9 +6,12 @@ here. Polled, because no notification crosses a network file system.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import socket
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ BOARD = Path("/opt/apps/adm/hpc")
 ORDERS = BOARD / "cluster.json"  # the controller's word: users, groups, what makes slurmd restart
 CLIENT = BOARD / "etc"  # slurm.conf for machines that have client tools only
 REPORTS = BOARD / "nodes"  # one file a machine
+GRACE = 10  # seconds that a machine waits for another whose earlier failure it finds
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 
 
@@ -38,10 +42,28 @@ def publish(orders: dict[str, Any], client: dict[str, str]) -> bool:
     return any(changed)
 
 
-def orders(*, seconds: float = 900) -> dict[str, Any]:
-    """The controller's orders, once they are there. Raises SetupError after `seconds`."""
+def orders(*, seconds: float = 900, controller: str = "") -> dict[str, Any]:
+    """The controller's orders, once they are there.
+
+    Raises SetupError after `seconds`, or as soon as the set-up of the machine `controller` has failed: who sets that up
+    tries again only when all have ended.
+    """
+    seen: dict[str, float] = {}
+
+    def there() -> bool:
+        if ORDERS.exists():
+            return True
+        report = kept(REPORTS / f"{controller}.json", {}) if controller else {}
+        if report.get("state") != "failed":
+            seen.clear()
+            return False
+        # A failure of another time is taken back when the controller begins, which may be a moment after us.
+        if time.monotonic() - seen.setdefault("failed", time.monotonic()) < GRACE:
+            return False
+        raise SetupError(f"the set-up of {controller} failed, so there is nothing to wait for: {report['message']}")
+
     wait(
-        f"the controller's orders ({ORDERS})", ORDERS.exists, seconds=seconds, interval=0.2,
+        f"the controller's orders ({ORDERS})", there, seconds=seconds, interval=0.2,
         hint="is the controller up, and its set-up done?",
     )  # fmt: skip
     trusted.check(BOARD)
@@ -51,6 +73,20 @@ def orders(*, seconds: float = 900) -> dict[str, Any]:
         raise SetupError(
             f"the controller's orders can't be read ({ORDERS}): `./hpc drift STACK --mend` writes them anew"
         ) from None
+
+
+def withdraw() -> None:
+    """What this machine reported of an earlier failure does not hold while it is set up again."""
+    mine = REPORTS / f"{socket.gethostname()}.json"
+    if kept(mine, {}).get("state") == "failed":
+        mine.unlink(missing_ok=True)
+
+
+def tell_failure(message: str) -> None:
+    """Tell that this machine's set-up failed, so that who waits for it need not; where there is a board already."""
+    with contextlib.suppress(OSError, SetupError):
+        if os.path.ismount(BOARD.parents[1]) or BOARD.is_dir():
+            report("failed", "", message)
 
 
 def report(state: str, order: str, message: str = "") -> None:

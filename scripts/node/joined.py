@@ -176,5 +176,7 @@ def tail(node: Node) -> str:
             done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
         except subprocess.TimeoutExpired:
             return "(it does not answer SSH)"
+        except FileNotFoundError:
+            return "(its logs cannot be read from here: there is no ssh on this machine; install openssh-client)"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     return "\n".join(lines[-2 * LOG_LINES :]) or "(its logs are empty)"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli import project
+from cli.commands import outputs
 from cli.status import screen, tables, words
 from cli.status.ask import patience
 from cluster.health import Sight, Sights, findings
@@ -248,3 +249,21 @@ class TestDrift:
 
 def test_the_recording_is_what_tests_take_it_for() -> None:
     assert facts(healthy(), "controller")["time"] == NOW
+
+
+def test_host_keys_are_those_of_the_machines_that_are_there():
+    """An `up` that replaced machines and was cut off has exported nothing; what was replaced is on its way out."""
+    values = {"machines": {"hc-a": {"host_key": "old"}, "hc-b": {"host_key": "same"}}}
+    kind = "pulumi-python:dynamic/local:Machine"
+    outputs.renew(
+        values,
+        [
+            {"type": kind, "outputs": {"name": "hc-a", "host_key": "new"}},
+            {"type": kind, "outputs": {"name": "hc-a", "host_key": "old"}, "delete": True},
+            {"type": kind, "outputs": {"name": "hc-c", "host_key": "other"}},
+            {"type": "pulumi:pulumi:Stack", "outputs": {"name": "hc-b"}},
+            {"type": kind},
+        ],
+    )
+    assert values == {"machines": {"hc-a": {"host_key": "new"}, "hc-b": {"host_key": "same"}}}
+    outputs.renew({}, [{"type": kind, "outputs": {"name": "x", "host_key": "k"}}])

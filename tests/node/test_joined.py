@@ -85,5 +85,9 @@ class TestHostKeys:
         board.report("failed", "", "no key")
         assert joined.tail({"name": "dev-cpu-0", "address": "10.0.0.9", "host_key": pinned}) == f"10.0.0.9 {known}"
 
+    def test_a_machine_without_ssh_says_so(self, told, monkeypatch):
+        monkeypatch.setenv("PATH", str(told))
+        assert "there is no ssh" in joined.tail({"name": "dev-cpu-0", "address": "a", "host_key": "ssh-ed25519 MINE"})
+
     def test_without_any_key_nobody_logs_in(self, told):
         assert "its host key is not known" in joined.tail({"name": "dev-cpu-0", "address": "a", "host_key": ""})

@@ -1,0 +1,73 @@
+"""Machines wait for the controller's orders, and not for a controller whose set-up has failed."""
+
+import threading
+import time
+
+import board
+import pytest
+from system import SetupError
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """A board of the test's own, on which the controller `c` and another machine write."""
+    (tmp_path / "nodes").mkdir()
+    for name, path in (("BOARD", ""), ("ORDERS", "cluster.json"), ("REPORTS", "nodes"), ("HOST_KEY", "key")):
+        monkeypatch.setattr(board, name, tmp_path / path)
+    monkeypatch.setattr(board, "GRACE", 0.5)
+    monkeypatch.setattr(board.trusted, "check", lambda _: None)
+    monkeypatch.setattr(board, "write", lambda path, text, **_: path.write_text(text))
+    monkeypatch.setattr(board, "folder", lambda path: path.mkdir(exist_ok=True))
+    monkeypatch.setattr(board, "boot_id", lambda: "b")
+    monkeypatch.setattr(board.socket, "gethostname", lambda: "c")
+    return tmp_path
+
+
+def later(seconds, act):
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    return timer
+
+
+def test_orders_end_the_wait(place):
+    later(0.2, lambda: (place / "cluster.json").write_text('{"digest": "d"}'))
+    assert board.orders(seconds=5, controller="c") == {"digest": "d"}
+
+
+def test_a_failure_ends_it_with_its_reason():
+    later(0.2, lambda: board.tell_failure("configure: /home is read-only"))
+    began = time.monotonic()
+    with pytest.raises(SetupError, match=r"the set-up of c failed.*: configure: /home is read-only"):
+        board.orders(seconds=30, controller="c")
+    assert time.monotonic() - began < 5
+
+
+def test_one_of_another_time_does_not_where_it_is_withdrawn(place):
+    board.tell_failure("configure: an old story")
+    later(0.2, board.withdraw)
+    later(1, lambda: (place / "cluster.json").write_text("{}"))
+    assert board.orders(seconds=5, controller="c") == {}
+
+
+def test_nothing_else_is_withdrawn():
+    board.report("configured", "d")
+    board.withdraw()
+    assert board.reports()["c"]["state"] == "configured"
+
+
+def test_a_node_waits_on():
+    board.tell_failure("configure: x")
+    with pytest.raises(SetupError, match="did not come within 1 s"):
+        board.orders(seconds=1)
+
+
+def test_where_there_is_no_board_nothing_is_told(place, monkeypatch):
+    monkeypatch.setattr(board, "BOARD", place / "a/b/c")
+    board.tell_failure("x")
+    assert board.reports() == {}
+
+
+def test_orders_that_cannot_be_read_say_what_to_do(place):
+    (place / "cluster.json").write_text("{")
+    with pytest.raises(SetupError, match="drift STACK --mend"):
+        board.orders(seconds=1)
