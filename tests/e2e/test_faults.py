@@ -125,7 +125,7 @@ while time.time() < end and not os.path.exists('/home/alice/stop'):
             count[:8] = struct.pack('q', struct.unpack('q', count[:8])[0] + 1)
     except OSError:
         open('/home/alice/refused', 'w').close()
-    time.sleep(0.01)
+    time.sleep(0.05)
 """
 
 

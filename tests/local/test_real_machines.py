@@ -42,41 +42,6 @@ def stack(
     made.down()
 
 
-class TestCutOff:
-    """A machine that runs behind a cable that leads nowhere is plugged in again by the next `up`, and goes on."""
-
-    CUTS = (
-        "ip link del dev {bridge}",
-        "ip link set dev {bridge} down",
-        "ip link set dev {cable} down",
-        "ip link set dev {cable} nomaster",
-        "nsenter --net=/proc/{inside}/ns/net ip link set dev host0 down",
-        "nft delete table inet {bridge}",
-    )
-
-    @pytest.mark.parametrize("cut", CUTS)
-    def test_it_is_mended(self, stack: RealStack, cut: str) -> None:
-        before = stack.state["m0"]
-        names = {
-            "bridge": bridge_name(stack.root, stack.name),
-            "cable": interface_name(stack.root, stack.name, "m0"),
-            "inside": _process(stack, "m0").children()[0],
-        }
-        subprocess.run(cut.format(**names).split(), check=True)
-        given = stack.network()
-        if NetworkProvider().diff("id", given, given).changes:
-            NetworkProvider().update("id", given, given)
-        for name in ("m0", "m1"):
-            old = stack.state[name]
-            diff = MachineProvider().diff("id", old, old)
-            assert not diff.replaces
-            if diff.changes:
-                stack.state[name] = MachineProvider().update("id", old, old).outs or {}
-        assert stack.ssh("m0", "timeout 9 sh -c 'until ping -c1 -W1 m1 >/dev/null; do :; done'; hostname") == "m0"
-        assert stack.state["m0"] == before, "neither started nor made anew"
-        assert not NetworkProvider().diff("id", given, given).changes
-
-
 def _process(stack: RealStack, name: str) -> Process:
     process = Process.load(stack.root / "stacks" / stack.name / "machines" / name / "run.json")
     assert process is not None
