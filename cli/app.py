@@ -10,8 +10,10 @@ import typer
 from cli import guard
 from cli.commands import (
     accounting,
+    adopt,
     bench,
     checks,
+    config,
     environment,
     health,
     logs,
@@ -48,6 +50,7 @@ app = typer.Typer(
 _accounting = typer.Typer(
     name="accounting", help="Back up the records of jobs and users, and bring them back.", no_args_is_help=True
 )
+_config = typer.Typer(name="config", help="Write a provider's setting into a stack file.", no_args_is_help=True)
 _state = typer.Typer(
     name="state",
     help="Move a stack's state in and out, free its lock, edit single resources in it.",
@@ -76,6 +79,14 @@ _add(update.preview, _CHANGE, "./hpc preview dev", "./hpc preview a3mega --json"
 _add(update.up, _CHANGE, "./hpc up dev", "./hpc up dev --target '**::dev-cpu-0' --replace '**::dev-cpu-0'")
 _add(update.destroy, _CHANGE, "./hpc destroy dev", "./hpc destroy a3mega --yes", "./hpc destroy a3mega --unprotect")
 _add(update.refresh, _CHANGE, "./hpc refresh dev")
+_add(config.set_, None, "./hpc config set a3mega gcp:credentials --secret <key.json", name="set", to=_config)
+app.add_typer(_config, rich_help_panel=_CHANGE)
+_add(
+    adopt.import_,
+    _CHANGE,
+    "./hpc import a3mega -- gcp:compute/network:Network a3mega-system projects/p/global/networks/n --yes",
+    name="import",
+)
 _add(
     rehearse.rehearse,
     _CHANGE,

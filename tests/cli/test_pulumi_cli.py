@@ -126,6 +126,13 @@ class TestRun:
         assert hpc("refresh", "dev").code == 0
 
 
+def test_an_import_is_the_clis(hpc: Hpc, log: Path) -> None:
+    made()
+    assert hpc("import", "dev", "--", "a:b:C", "name", "id", "--parent", "p=urn").code == 0
+    told = "import --stack dev --generate-code=false --protect=false a:b:C name id --parent p=urn"
+    assert log.read_text().splitlines() == [told]
+
+
 class TestJson:
     """The events are what the CLI 3.260 printed for a small program of command and random, less the SDK's debugging."""
 

@@ -1,0 +1,92 @@
+"""config set."""
+
+import getpass
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from cli import console, home, options, project, salt
+from cli.errors import CliError
+from cli.stackfile import StackFile
+
+if TYPE_CHECKING:
+    from engine.crypter import Crypter
+
+_FOREIGN = "secretsprovider"
+_HEAD = "hpc:"
+
+
+def set_(
+    stack: options.Stack,
+    key: Annotated[str, Argument(metavar="KEY", help="Such as gcp:credentials.", show_default=False)],
+    value: Annotated[
+        str | None,
+        Argument(metavar="[VALUE]", help="Left out: asked for, or read from standard input.", show_default=False),
+    ] = None,
+    *,
+    secret: Annotated[bool, Option("--secret", help="Encrypt it with the stack's passphrase.")] = False,
+    config_file: options.ConfigFile = None,
+) -> None:
+    """Write a provider's setting into the stack file, which stays as it is otherwise.
+
+    The cluster itself (hpc:cluster) is for an editor. A secret's value never stands on the command line, where every
+    user of this machine could read it.
+    """
+    file = project.require_file(stack, config_file)
+    if ":" not in key or key.startswith(_HEAD):
+        raise CliError(
+            f"{key!r}: give a provider's setting, such as gcp:credentials; the cluster is edited in {file.path}."
+        )
+    if secret and value is not None:
+        raise CliError("a secret on the command line is read by others: leave VALUE out, and give it when asked for.")
+    from cli.settings_text import with_setting
+
+    crypter = _crypter(file) if secret else None
+    given = _asked(key) if value is None else value
+    shown = {"secure": crypter.encrypt(given)} if crypter else given
+
+    try:
+        _write(file.path, with_setting(file.path.read_text(encoding="utf-8"), key, shown))
+    except OSError as error:
+        raise CliError(f"{file.path}: can't be written: {error.strerror}.") from None
+    console.note(f"Set {key} in {file.path.name}{', encrypted' if secret else ''}")
+
+
+def _asked(key: str) -> str:
+    """The value: typed without being shown, or all of standard input but its last line end."""
+    if console.interactive():
+        return getpass.getpass(f"{key}: ", stream=sys.stderr)
+    return sys.stdin.read().removesuffix("\n")
+
+
+def _crypter(file: StackFile) -> "Crypter":
+    """What encrypts under the stack's salt, which the file gets where it lacks one."""
+    from engine.crypter import Crypter
+
+    kept = salt.kept(file.path)
+    if _FOREIGN in kept or not (home.on_files(file.stack) or kept):
+        who = kept.get(_FOREIGN, home.backend(file.stack))
+        raise CliError(f"secrets of stack {file.stack} are kept by {who}: use `pulumi config set --secret`")
+    known = kept.get(salt.KEYS[0]) or _of_state(file.stack)
+    crypter = Crypter(home.passphrase, known)
+    crypter.unlock()
+    salt.append(file.path, {salt.KEYS[0]: crypter.salt})
+    return crypter
+
+
+def _of_state(stack: str) -> str:
+    space = project.workspace(stack)
+    row = space.stack(stack).export_state()["deployment"] if stack in space.stacks() else {}
+    kept = row.get("secrets_providers") or {}
+    return kept["state"]["salt"] if kept.get("type") == "passphrase" else ""
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole file or nothing, with its mode."""
+    half = path.with_name(f".{path.name}.new")
+    half.write_text(text, encoding="utf-8")
+    shutil.copymode(path, half)
+    half.replace(path)
