@@ -1,12 +1,16 @@
-"""What makes a preview of hundreds of machines several times as fast, and could not be told from its absence.
+"""What makes a run over hundreds of machines several times as fast, and could not be told from its absence.
 
 The SDK is made for answers that take their time. In a preview all are there at once, so what it does meanwhile (tasks
-that wait, waits for whichever comes first, searches that find nothing) is most of the time that a preview takes.
+that wait, waits for whichever comes first, searches that find nothing) is most of the time that a preview takes; and
+with thousands of resources, most of the time that any run takes, since it looks at all that is open again and again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import linecache
+import sys
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +35,43 @@ def hurried() -> Iterator[None]:
         _cycles_found_from_behind(),
     ):
         yield
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Run the program like this where its resources are made, which takes its time."""
+    from pulumi.runtime import resource  # noqa: PLC0415
+
+    with (
+        # Nobody looks whether source files have changed since.
+        replaced(linecache, "checkcache", lambda filename=None: None),  # noqa: ARG005
+        replaced(resource, "_get_stack_trace", _position),
+        _settled_as_they_come(),
+        _outputs_without_tasks(),
+        _cycles_found_from_behind(),
+    ):
+        yield
+
+
+def _position() -> Value:
+    """The one frame of a stack trace that goes into the state: where in the program the resource stands. The SDK asks
+    for the source of every frame."""
+    from pulumi.runtime import resource  # noqa: PLC0415
+    from pulumi.runtime.proto import source_pb2  # noqa: PLC0415
+
+    # As there: the third __init__ is that of the resource's own class, and who called it is the program.
+    inits, frame = 0, sys._getframe(1)  # noqa: SLF001
+    while frame:
+        inits += frame.f_code.co_name == "__init__"
+        if inits == 3:
+            break
+        frame = frame.f_back
+    if frame is None or frame.f_back is None:
+        return source_pb2.StackTrace()
+    code, line = frame.f_back.f_code, frame.f_back.f_lineno
+    summary = traceback.FrameSummary(code.co_filename, line, code.co_name, lookup_line=False)
+    position: Callable[[Value], Value] = resource._get_source_position_for_frame  # noqa: SLF001 - the SDK's own
+    return source_pb2.StackTrace(frames=[source_pb2.StackFrame(pc=position(summary))])
 
 
 @contextmanager
@@ -64,6 +105,42 @@ def _settled_in_turn() -> Iterator[None]:
             if not (outputs and await_all_outstanding_tasks):
                 return
             await outputs.pop()
+
+    with replaced(stack, "wait_for_rpcs", settle):
+        yield
+
+
+@contextmanager
+def _settled_as_they_come() -> Iterator[None]:
+    """Let the program's end wait once for each of its values, and hear at once of one that fails.
+
+    The SDK waits for whichever comes first, and then for all the others anew.
+    """
+    from pulumi.runtime import stack  # noqa: PLC0415
+    from pulumi.runtime.settings import SETTINGS, _get_rpc_manager  # noqa: PLC0415
+
+    wait_for_rpcs = stack.wait_for_rpcs
+    settings: Value = SETTINGS
+    manager: Callable[[], Value] = _get_rpc_manager
+
+    async def settle(await_all_outstanding_tasks: bool = True) -> None:  # noqa: FBT001, FBT002 - the SDK's signature
+        waiting: set[asyncio.Future[Value]] = set()
+        done: asyncio.Queue[asyncio.Future[Value]] = asyncio.Queue()
+        while True:
+            await wait_for_rpcs(await_all_outstanding_tasks=False)
+            if not await_all_outstanding_tasks:
+                return
+            while True:
+                while settings.outputs:
+                    waiting.add(task := settings.outputs.pop())
+                    task.add_done_callback(done.put_nowait)
+                if not waiting:
+                    break
+                task = await done.get()
+                waiting.discard(task)
+                await task
+            if not manager().rpcs:
+                return
 
     with replaced(stack, "wait_for_rpcs", settle):
         yield

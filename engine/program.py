@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import linecache
 import os
 import re
 import runpy
@@ -15,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from engine.errors import EngineError, ProgramError
-from engine.hurried import hurried, replaced
+from engine.hurried import hurried, steady
 from engine.project import Project
 from engine.run import Run
 from engine.threads import Daemons
@@ -74,7 +73,7 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     loop.set_default_executor(_Inline() if run_.dry else Daemons(2 * run_.places + 16))
     sys.argv = [str(project.main)]
     try:
-        with hurried() if run_.dry else _sources_as_read():
+        with hurried() if run_.dry else steady():
             loop.run_until_complete(run_in_stack(lambda: _main(project)))
     except EngineError:
         raise
@@ -87,14 +86,6 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     finally:
         sys.argv = argv
         _abandon(loop)
-
-
-@contextmanager
-def _sources_as_read() -> Iterator[None]:
-    """Let nobody look whether source files have changed: the SDK takes a stack trace for each resource, twice, which
-    asks for every file on the stack."""
-    with replaced(linecache, "checkcache", lambda filename=None: None):  # noqa: ARG005
-        yield
 
 
 def _main(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""A preview takes short cuts through the SDK. It must show what it would show without, and refuse what would be."""
+"""Runs take short cuts through the SDK. They must show and do what they would without, and refuse what would be."""
 
 from contextlib import nullcontext
 
@@ -32,6 +32,7 @@ pulumi.export('stamp', made.stamp)
 
 def unhurried(monkeypatch):
     monkeypatch.setattr(program, "hurried", nullcontext)
+    monkeypatch.setattr(program, "steady", nullcontext)
 
 
 def shown(bench):
@@ -48,19 +49,44 @@ def test_the_same_is_shown(bench, monkeypatch):
     assert hurried[3]["d"] == "create"
 
 
+def kept(bench):
+    """What a state says, without what differs by time and by chance."""
+    rows = bench.stack().export_state()["deployment"]["resources"]
+    chance = ("created", "modified")
+    rows = [{k: v for k, v in row.items() if k not in chance} for row in rows if ":providers:" not in row["type"]]
+    for row in rows:
+        row.pop("provider", None)
+        row.get("inputs", {}).pop("__provider", None), row.get("outputs", {}).pop("__provider", None)
+    return sorted(rows, key=lambda row: row["urn"])
+
+
+def test_the_same_is_done_and_kept(bench, monkeypatch):
+    """Where in the program each resource stands included."""
+    result = bench.up(*GRAPH)
+    hurried = result.ok, result.outputs, kept(bench)
+    assert bench.run("destroy").ok
+    unhurried(monkeypatch)
+    result = bench.up()
+    assert (result.ok, result.outputs, kept(bench)) == hurried
+    positions = {row["urn"].split("::")[-1]: row.get("sourcePosition") for row in hurried[2]}
+    assert positions["a"].startswith("project:///living.py#")
+
+
+@pytest.mark.parametrize("kind", ["preview", "up"])
 @pytest.mark.parametrize("hurried", [True, False], ids=["hurried", "not"])
-def test_a_circle_is_told_and_not_waited_for(bench, monkeypatch, hurried):
+def test_a_circle_is_told_and_not_waited_for(bench, monkeypatch, hurried, kind):
     if not hurried:
         unhurried(monkeypatch)
     bench.program(CIRCLE)
     with pytest.raises(EngineError, match="circular dependency"):
-        bench.preview()
+        bench.run(kind)
 
 
+@pytest.mark.parametrize("kind", ["preview", "up"])
 @pytest.mark.parametrize("hurried", [True, False], ids=["hurried", "not"])
-def test_a_value_that_fails_fails_the_program(bench, monkeypatch, hurried):
+def test_a_value_that_fails_fails_the_program(bench, monkeypatch, hurried, kind):
     if not hurried:
         unhurried(monkeypatch)
     bench.program(FAILS)
     with pytest.raises(EngineError, match="division by zero"):
-        bench.preview()
+        bench.run(kind)
