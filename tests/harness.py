@@ -29,6 +29,7 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # what an unknown value is on 
 FAKE_SECRETS = ("-----BEGIN OPENSSH PRIVATE KEY-----", "bXVuZ2Uta2V5", "Password123")
 """Part of each secret that the fakes give out: whoever looks for leaks looks for these."""
 
+FLEX = "pulumi-python:dynamic/gcp:FlexNode"
 Fake = Callable[[dict[str, Any]], dict[str, Any]]
 FAKES: dict[str, Fake] = {
     "tls:index/privateKey:PrivateKey": lambda i: {
@@ -57,6 +58,7 @@ FAKES: dict[str, Fake] = {
         "instanceId": f"instance-{i['name']}",
         "networkInterfaces": [{"networkIp": f"ip-of-{i['name']}"}],
     },
+    FLEX: lambda i: {**i, "instance_id": f"instance-{i['name']}", "address": f"ip-of-{i['name']}"},
     "gcp:compute/instanceTemplate:InstanceTemplate": lambda i: {**i, "selfLink": f"templates/{i['machineType']}"},
     "gcp:compute/resourcePolicy:ResourcePolicy": lambda i: {**i, "selfLink": "policies/placement"},
     "gcp:secretmanager/secretVersion:SecretVersion": lambda i: {**i, "name": f"{i['secret']}/versions/1"},

@@ -50,6 +50,7 @@ NEEDS: Mapping[str, Need] = {
     "gcp:compute/": _COMPUTE,
     "pulumi-python:dynamic/gcp:BakedImage": _MACHINE,
     "pulumi-python:dynamic/gcp:BakeLeftovers": _COMPUTE,
+    "pulumi-python:dynamic/gcp:Flex": _MACHINE,
     "gcp:servicenetworking/": Need(services=("compute", "servicenetworking"), roles=(NETWORKS,)),
     "gcp:secretmanager/": _SECRETS,
     "gcp:storage/": _STORAGE,

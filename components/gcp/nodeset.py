@@ -13,12 +13,11 @@ from cluster.gcp.disks import boot_disk
 from cluster.gcp.names import labels, place
 from cluster.gcp.shielded import secure_boot
 from cluster.roster import MachineSpec
+from components.gcp.flex.node import TYPE as FLEX
+from components.gcp.flex.node import FlexNode
 from components.gcp.identity import SCOPES
 from components.gcp.instance import NIC_TYPE, MachineArgs, affinity
 from components.machine import Machine
-
-FLEX_WAIT = "150m"
-"""How long flex start may take to make a machine: it waits for capacity for up to two hours."""
 
 
 class Nodeset(pulumi.ComponentResource):
@@ -48,31 +47,49 @@ class Nodeset(pulumi.ComponentResource):
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
         marks, zone = labels(args.config, "node"), args.zone()
-        child = pulumi.ResourceOptions(
-            parent=self,
-            delete_before_replace=True,
-            custom_timeouts=pulumi.CustomTimeouts(create=FLEX_WAIT) if isinstance(way, Flex) else None,
-        )
+        # Made by the node itself, and told on the cluster's board.
         host_key = pulumi.Output.from_input("")
-        self.machines = [
-            _machine(
-                spec,
-                compute.InstanceFromTemplate(
-                    spec.name,
-                    name=spec.name,
-                    zone=zone,
-                    source_instance_template=source,
-                    metadata=metadata,
-                    labels=marks,
-                    # A spot node that was taken back is started by `pulumi up --refresh`.
-                    desired_status="RUNNING",
-                    opts=child,
-                ),
-                # Made by the node itself, and told on the cluster's board.
-                host_key,
-            )
-            for spec in specs
-        ]
+        if isinstance(way, Flex):
+            where, endpoint = place(args.config), pulumi.Config("gcp").get("computeCustomEndpoint") or ""
+            child = pulumi.ResourceOptions(parent=self, depends_on=[template])
+            self.machines = [
+                _waited_for(
+                    spec,
+                    FlexNode(
+                        spec.name,
+                        project=where.project,
+                        zone=zone,
+                        cluster=args.config.name,
+                        template=source,
+                        labels=marks,
+                        metadata=metadata,
+                        endpoint=endpoint,
+                        opts=child,
+                    ),
+                    host_key,
+                )
+                for spec in specs
+            ]
+        else:
+            child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])
+            self.machines = [
+                _machine(
+                    spec,
+                    compute.InstanceFromTemplate(
+                        spec.name,
+                        name=spec.name,
+                        zone=zone,
+                        source_instance_template=source,
+                        metadata=metadata,
+                        labels=marks,
+                        # A spot node that was taken back is started by `pulumi up --refresh`.
+                        desired_status="RUNNING",
+                        opts=child,
+                    ),
+                    host_key,
+                )
+                for spec in specs
+            ]
         self.register_outputs({"template": template.name, "nodes": len(specs)})
 
     def _template(self, spec: MachineSpec, section: Section, way: Way) -> compute.InstanceTemplate:
@@ -164,6 +181,17 @@ def _machine(spec: MachineSpec, made: compute.InstanceFromTemplate, host_key: pu
     return Machine(
         spec=spec,
         address=made.network_interfaces.apply(lambda nics: nics[0].network_ip or ""),
+        instance_id=made.instance_id,
+        boot_id=made.instance_id,
+        resource=made,
+        host_key=host_key,
+    )
+
+
+def _waited_for(spec: MachineSpec, made: FlexNode, host_key: pulumi.Output[str]) -> Machine:
+    return Machine(
+        spec=spec,
+        address=made.address,
         instance_id=made.instance_id,
         boot_id=made.instance_id,
         resource=made,

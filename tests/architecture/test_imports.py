@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OURS = {"bench", "cli", "cluster", "components", "engine", "scripts", "tests"}
 
-PLACES = {"google": "gcp/bake", "requests": "gcp/bake", "pulumi_gcp": "gcp", "cryptography": "local/host"}
+PLACES = {"google": "gcp", "requests": "gcp/bake", "pulumi_gcp": "gcp", "cryptography": "local/host"}
 """What one platform alone needs, and the folder of `components` that may import it."""
 
 # Top-level packages that each of ours may import, besides the standard library and itself.
@@ -73,7 +73,7 @@ def test_what_one_platform_needs_is_imported_there_only() -> None:
     [
         "import cli.app",
         "from tests.harness import deploy; deploy('dev', preview=True)",
-        "import components.gcp.bake.resource, components.dynamic",
+        "import components.gcp.bake.resource, components.gcp.flex.node, components.dynamic",
     ],
 )
 def test_nothing_of_google_cloud_is_loaded_by_who_needs_none(doing: str) -> None:

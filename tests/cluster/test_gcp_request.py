@@ -6,10 +6,10 @@ from cluster.gcp.request import asks, disks, told
 from cluster.roster import machines
 from tests.clouds import google
 from tests.cluster import stacks
-from tests.harness import deploy
+from tests.harness import FLEX, deploy
 
 GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
-INSTANCES = ("gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate")
+INSTANCES = ("gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate", FLEX)
 
 
 @pytest.mark.parametrize("stack", GCP)
@@ -30,7 +30,7 @@ def test_every_gb_of_disk_that_is_made_is_told(stack):
         boot = (one.inputs.get("bootDisk") or {}).get("initializeParams") if "instance:Instance" in one.type else None
         if boot:
             found[boot["type"]] = found.get(boot["type"], 0) + boot["size"]
-        if "FromTemplate" in one.type:
+        if "FromTemplate" in one.type or one.type == FLEX:
             (disk,) = templates[one.parent.rpartition("::")[2]].inputs["disks"]
             found[disk["diskType"]] = found.get(disk["diskType"], 0) + disk["diskSizeGb"]
     assert {kind: size for kind, size in disks(stacks.config(stack)).items() if kind != "local SSD"} == found

@@ -6,6 +6,14 @@ import pytest
 
 from tests.clouds import A3, EXASCALER
 from tests.components.clouds_machines import C2, CLASSIC, INSTANCE, NODE, POLICY, TEMPLATE, inputs, made, template
+from tests.harness import FLEX, Registered
+
+
+def aliases(one: Registered) -> set[str]:
+    """Types that it was of."""
+    return {alias.spec.type or alias.urn.split("::")[2].rpartition("$")[2] for alias in one.request.aliases} | {
+        urn.split("::")[2].rpartition("$")[2] for urn in one.request.aliasURNs
+    }
 
 
 class TestCapacity:
@@ -83,11 +91,30 @@ class TestCapacity:
         assert "reservationAffinity" not in template(**A3)
         assert "reservationAffinity" not in template(**A3, capacity={"spot": {}})
 
-    def test_flex_start_is_waited_for(self):
-        (one,) = made(nodesets={"gpu": {**A3, "count": 1, "capacity": {"flex": {}}}}).all(NODE)
-        assert one.request.customTimeouts.create == "150m"
-        (one,) = made(nodesets={"gpu": {**A3, "count": 1}}).all(NODE)
-        assert one.request.customTimeouts.create == ""
+    def test_flex_start_is_asked_for_by_a_resource_that_waits(self):
+        nodeset = {**A3, "count": 2, "capacity": {"flex": {}}}
+        recording = made(nodesets={"gpu": nodeset})
+        (template_,), nodes = recording.all(TEMPLATE), recording.all(FLEX)
+        assert recording.all(NODE) == []
+        assert {one.inputs["name"] for one in nodes} == {"cloud-gpu-0", "cloud-gpu-1"}
+        for one in nodes:
+            assert (one.inputs["project"], one.inputs["zone"]) == ("my-project", "us-central1-a")
+            assert one.inputs["cluster"] == one.inputs["labels"]["hpc-cluster"] == "cloud"
+            assert one.inputs["template"] == f"templates/{template_.inputs['machineType']}"
+            assert one.request.deleteBeforeReplace
+            # In the state before Google is asked, and gone only after the node is.
+            request = recording.one(f"{one.name}-request")
+            assert recording.waits_for(one, request)
+            assert recording.waits_for(request, template_)
+        assert recording.outputs["machines"]["cloud-gpu-1"]["address"] == "ip-of-cloud-gpu-1"
+        assert recording.outputs["ids"]["cloud-gpu-1"] == ["instance-cloud-gpu-1"] * 2
+
+    def test_a_node_that_is_asked_for_in_another_way_is_known_as_the_same(self):
+        """Two resources of one name would be two machines of one name: the new one comes first."""
+        flex, plain = ({**A3, "count": 1, "capacity": way} for way in ({"flex": {}}, {"on_demand": {}}))
+        (one,), (other,) = made(nodesets={"gpu": flex}).all(FLEX), made(nodesets={"gpu": plain}).all(NODE)
+        assert aliases(one) == {NODE}
+        assert aliases(other) == {FLEX}
 
     def test_a_placement_is_a_policy_of_the_nodeset_where_it_is_asked_for(self):
         close = {**C2, "capacity": {"on_demand": {"placement": {"max_distance": 2}}}}

@@ -5,7 +5,7 @@ from functools import cache
 
 from cluster.config import ClusterConfig
 from tests.cluster import stacks
-from tests.harness import Recording, Registered, deploy
+from tests.harness import FLEX, Recording, Registered, deploy
 
 MODES: dict[str, dict[str, bool]] = {"made": {}, "previewed": {"preview": True}, "unknown": {"unknown": True}}
 COMMAND = "command:remote:Command"
@@ -13,6 +13,7 @@ MACHINES = {
     "pulumi-python:dynamic/local:Machine",
     "gcp:compute/instance:Instance",
     "gcp:compute/instanceFromTemplate:InstanceFromTemplate",
+    FLEX,
 }
 """Types of resources that stand for a machine."""
 

@@ -94,7 +94,7 @@ class TestNames:
         assert sorted(set(named)) == sorted(named)
 
     def test_machines_are_called_what_slurm_calls_them(self, made):
-        called = {one.inputs["name"] for one in google(made) if one.type in MACHINES}
+        called = {one.inputs["name"] for one in made.recording.resources if one.type in MACHINES}
         assert {one.name for one in machines(made.config)} <= called
 
 

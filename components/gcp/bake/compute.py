@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from components.gcp.bake.builder import image_labels
 from components.gcp.bake.credentials import credentials, host
 from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL
-from components.gcp.bake.errors import LATER, LOG_IN, BakeError, of_answer, of_operation, refused, told
+from components.gcp.bake.errors import LATER, LOG_IN, BakeError, Complaint, of_answer, of_operation, refused, told
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1
@@ -68,18 +68,18 @@ class Compute:
     def make_builder(self, instance: compute_v1.Instance) -> None:
         """Make the builder, and wait until it starts."""
         doing = f"make the builder {self.bake.builder}"
-        request = {**self._zone, "instance_resource": instance, **_once()}
+        request = {**self._zone, "instance_resource": instance, **once()}
         self._finish(doing, self._ask(doing, self._instances.insert_unary, request))
 
     def stop_builder(self) -> None:
         """Stop the builder, and wait until it has."""
         doing = f"stop the builder {self.bake.builder}"
-        self._finish(doing, self._ask(doing, self._instances.stop_unary, {**self._builder, **_once()}))
+        self._finish(doing, self._ask(doing, self._instances.stop_unary, {**self._builder, **once()}))
 
     def delete_builder(self) -> None:
         """Delete the builder with its disk, and wait until it is gone; none is fine."""
         doing = f"delete the builder {self.bake.builder}"
-        operation = self._found(doing, self._instances.delete_unary, {**self._builder, **_once()})
+        operation = self._found(doing, self._instances.delete_unary, {**self._builder, **once()})
         if operation is not None:
             self._finish(doing, operation)
 
@@ -110,7 +110,7 @@ class Compute:
     def make_image(self, image: compute_v1.Image) -> None:
         """Write the image, and wait until it is written."""
         doing = f"write the image {self.bake.image}"
-        request = {"project": self.bake.project, "image_resource": image, **_once()}
+        request = {"project": self.bake.project, "image_resource": image, **once()}
         self._finish(doing, self._ask(doing, self._images.insert_unary, request), seconds=self.bake.pace.image)
 
     def label_image(self, image: compute_v1.Image, **more: str) -> None:
@@ -135,7 +135,7 @@ class Compute:
     def delete_image(self) -> None:
         """Delete the image, and wait until it is gone; none is fine."""
         doing = f"delete the image {self.bake.image}"
-        operation = self._found(doing, self._images.delete_unary, {**self._image, **_once()})
+        operation = self._found(doing, self._images.delete_unary, {**self._image, **once()})
         if operation is not None:
             self._finish(doing, operation)
 
@@ -159,7 +159,7 @@ class Compute:
         try:
             return self._send(doing, method, request)
         except NotFound as error:
-            raise refused(self.bake, doing, of_answer(error)) from error
+            raise self._refused(doing, of_answer(error)) from error
 
     def _found(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
         from google.api_core.exceptions import NotFound
@@ -190,11 +190,14 @@ class Compute:
         except exceptions.NotFound:
             raise
         except exceptions.RetryError as error:
-            raise refused(self.bake, doing, of_answer(error.cause or error)) from error
+            raise self._refused(doing, of_answer(error.cause or error)) from error
         except (exceptions.GoogleAPICallError, RequestException) as error:
-            raise refused(self.bake, doing, of_answer(error)) from error
+            raise self._refused(doing, of_answer(error)) from error
         except GoogleAuthError as error:
             raise told(f"could not {doing}: Google does not take the credentials: {error}", LOG_IN) from error
+
+    def _refused(self, doing: str, complaints: Sequence[Complaint]) -> BakeError:
+        return refused(self.bake, doing, complaints)
 
     def _retry(self) -> Any:  # noqa: ANN401 - Google's own class, which is imported late
         from google.api_core.retry import Retry
@@ -216,7 +219,7 @@ class Compute:
             time.sleep(pace.poll)
             operation = self._poll(doing, operation)
         if operation.error.errors:
-            raise refused(self.bake, doing, of_operation(operation.error))
+            raise self._refused(doing, of_operation(operation.error))
 
     def _poll(self, doing: str, operation: compute_v1.Operation) -> compute_v1.Operation:
         if operation.zone:
@@ -229,7 +232,7 @@ def _all_pages(method: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]
     return lambda **request: list(method(**request))
 
 
-def _once() -> dict[str, str]:
+def once() -> dict[str, str]:
     """Makes a request one that may be sent again: Google knows by its id that it has it already."""
     return {"request_id": str(uuid.uuid4())}
 

@@ -69,8 +69,13 @@ def of_answer(error: Exception) -> list[Complaint]:
 
 def refused(bake: Bake, doing: str, complaints: Sequence[Complaint]) -> BakeError:
     """Google would not: `doing` says what was tried, such as `make the builder x`."""
+    return refusal(doing, complaints, next(filter(None, (_todo(bake, row) for row in complaints)), ""))
+
+
+def refusal(doing: str, complaints: Sequence[Complaint], todo: str) -> BakeError:
+    """The same, with what to do about it."""
     said = "\n".join(f"    {_sentence(row)}" for row in complaints)
-    return told(f"could not {doing}:\n{said}", next(filter(None, (_todo(bake, row) for row in complaints)), ""))
+    return told(f"could not {doing}:\n{said}", todo)
 
 
 def _sentence(row: Complaint) -> str:

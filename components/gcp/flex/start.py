@@ -1,0 +1,104 @@
+"""Asking for a node, and waiting for it: all of it again and again, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from components.gcp.bake.design import CLUSTER_LABEL
+from components.gcp.bake.errors import told
+from components.gcp.flex.design import MARGIN_SECONDS, TEMPLATE_KEY, WAIT_SECONDS
+
+if TYPE_CHECKING:
+    from google.cloud import compute_v1
+
+    from components.gcp.flex.compute import FlexCompute
+
+RUNNING, PENDING = "RUNNING", "PENDING"
+COMING = frozenset({PENDING, "PROVISIONING", "STAGING", RUNNING})
+"""States of a machine that runs, or will."""
+
+Say = Callable[[str], None]
+
+
+def start(compute: FlexCompute, say: Say) -> compute_v1.Instance:
+    """Have the node run. One that an interrupted run asked for is taken over: its name is the node's own, and Google
+    makes no second one of that name.
+
+    Raises BakeError where that can't be done; what was asked for is then either gone or taken over by the next run.
+    """
+    found, operation = compute.node(), None
+    if found is not None:
+        _ours(compute, found)
+        if found.status not in COMING or _mark(found) != compute.wanted.mark:
+            say(f"{compute.wanted.name}: deleting what an interrupted run left")
+            compute.delete()
+            found = None
+    if found is None:
+        operation = compute.ask()
+    running = _wait(compute, operation, say)
+    compute.tell(running)
+    return running
+
+
+def remove(compute: FlexCompute) -> None:
+    """Delete the node, if it is there and flex start's: one that is asked for in another way may have come in its place
+    by now."""
+    found = compute.node()
+    if found is not None and found.labels.get(CLUSTER_LABEL) == compute.wanted.cluster and _mark(found):
+        compute.delete()
+
+
+def _wait(compute: FlexCompute, operation: compute_v1.Operation | None, say: Say) -> compute_v1.Instance:
+    """Look until it runs. Google may end the operation at once or when the machine has started; and deletes a machine
+    that it found nothing for. The machine alone is asked after while it is there: many are waited for at a time."""
+    name, done = compute.wanted.name, compute.types.Operation.Status.DONE
+    ends, last = time.monotonic() + WAIT_SECONDS + MARGIN_SECONDS, ""
+    while True:
+        found = compute.node()
+        if found is None:
+            if operation is not None and operation.status != done:
+                operation = compute.look(operation)
+            # What is not there when that is done will not come; but it may have come since the last look.
+            if (operation is None or operation.status == done) and (found := compute.node()) is None:
+                raise told(
+                    f"{name} is gone: Google found no capacity for it in {WAIT_SECONDS // 60} minutes, or somebody "
+                    "deleted it",
+                    "run again, which asks anew; or take another zone, or another `capacity`",
+                )
+        if found is not None:
+            _ours(compute, found)
+            if found.status == RUNNING:
+                return found
+            if found.status not in COMING:
+                raise told(f"{name} has stopped before it ran ({found.status})", "run again, which asks anew")
+            if found.status != last:
+                last = found.status
+                say(f"{name}: {_words(last)}")
+        if time.monotonic() > ends:
+            raise told(f"{name} is still {last or 'not there'}", "run again later, which goes on waiting")
+        time.sleep(compute.wanted.pace.poll)
+
+
+def _words(status: str) -> str:
+    if status == PENDING:
+        return f"waiting for capacity (flex start), for up to {WAIT_SECONDS // 60} minutes"
+    return "there is capacity, and it starts"
+
+
+def _ours(compute: FlexCompute, found: compute_v1.Instance) -> None:
+    """Refuse to touch what has the name of ours and is something else."""
+    wanted = compute.wanted
+    if found.labels.get(CLUSTER_LABEL) != wanted.cluster or not _mark(found):
+        raise told(
+            f"{wanted.project} has a machine called {wanted.name}, which this stack did not ask for "
+            f"(label {CLUSTER_LABEL}: {found.labels.get(CLUSTER_LABEL) or 'none'}, metadata {TEMPLATE_KEY}: "
+            f"{_mark(found) or 'none'})",
+            "rename or delete it, or give the cluster or the nodeset another name",
+        )
+
+
+def _mark(found: compute_v1.Instance) -> str:
+    """Which template it was made from."""
+    return next((item.value for item in found.metadata.items if item.key == TEMPLATE_KEY), "")

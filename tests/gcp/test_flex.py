@@ -1,0 +1,197 @@
+"""Flex start waits: machines are queued by Google, waited for, and never orphaned, whenever a run ends."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.gcp.bake.errors import BakeError
+from components.gcp.flex.node import FlexNodeProvider, FlexRequestProvider
+from engine import Workspace, events
+from tests.fakes.compute_flex import FakeFlex
+from tests.fakes.compute_world import QUOTA, Fault, Machine
+from tests.gcp.flexing import NODE, TEMPLATE, asked, given_up, make, make_and_be_killed, props, status
+
+REQUESTS = 8
+"""Of a node that gets capacity after some: each is a moment at which a run can end. A test holds the number."""
+OTHER = TEMPLATE.replace("t-1", "t-2")
+
+
+@pytest.fixture(params=[False, True], ids=["told at the end", "told at once"])
+def fake(request: pytest.FixtureRequest) -> Iterator[FakeFlex]:
+    """Google says nowhere when the operation of a queued machine ends: either way has to do."""
+    with FakeFlex(early=request.param) as server:
+        yield server
+
+
+class TestWaiting:
+    def test_google_is_asked_to_queue_and_the_wait_is_told(self, fake: FakeFlex):
+        said = make(fake)
+        assert status(fake) == {NODE: "RUNNING"}
+        (call,) = asked(fake)
+        assert call.body["params"] == {"requestValidForDuration": {"seconds": "7200"}}
+        assert call.query["sourceInstanceTemplate"] == TEMPLATE
+        assert call.query["requestId"]
+        assert said == [
+            "a3-gpu-0: waiting for capacity (flex start), for up to 120 minutes",
+            "a3-gpu-0: there is capacity, and it starts",
+        ]
+
+    def test_no_capacity_in_time_is_told_with_what_to_do(self, fake: FakeFlex):
+        fake.capacity_after = 50
+        with pytest.raises(BakeError, match=r"(?s)found no(ne| capacity).*run again.*another zone"):
+            make(fake)
+        assert status(fake) == {}
+        fake.capacity_after = 4
+        make(fake)
+        assert status(fake) == {NODE: "RUNNING"}
+
+    def test_a_template_that_is_no_flex_start_is_refused_in_googles_words(self, fake: FakeFlex):
+        with pytest.raises(BakeError, match="requestValidForDuration"):
+            make(fake, template=TEMPLATE.replace("t-1", "plain"))
+
+    def test_a_quota_is_told_with_whose_it_is(self, fake: FakeFlex):
+        fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
+        with pytest.raises(BakeError, match=r"(?s)could not make a3-gpu-0.*C2_CPUS.*quota of preemptible GPUs"):
+            make(fake)
+        assert status(fake) == {}
+
+    def test_one_that_stops_before_it_runs_is_told(self, fake: FakeFlex):
+        def stop(_number: int, _call: Any) -> None:
+            for machine in fake.world.machines.values():
+                machine.resource["status"] = "TERMINATED"
+
+        fake.after = stop
+        with pytest.raises(BakeError, match=r"has stopped before it ran \(TERMINATED\)"):
+            make(fake)
+
+    def test_what_has_the_name_and_is_something_else_is_left_alone(self, fake: FakeFlex):
+        row = {"name": "a3-gpu-0", "labels": {"hpc-cluster": "a3"}, "status": "RUNNING", "metadata": {"items": []}}
+        fake.world.machines[NODE] = Machine(row, [])
+        with pytest.raises(BakeError, match=r"a machine called a3-gpu-0, which this stack did not ask for"):
+            make(fake)
+        # A node that is asked for in another way has come in the place of one of flex start.
+        given_up(fake)
+        assert status(fake) == {NODE: "RUNNING"}
+
+
+class TestInterrupted:
+    def test_the_number_of_requests_is_known(self, fake: FakeFlex):
+        make(fake)
+        assert len(fake.calls) >= REQUESTS
+
+    @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+    def test_a_kill_loses_nothing_and_the_next_run_goes_on(self, fake: FakeFlex, number: int):
+        assert make_and_be_killed(fake, number)
+        left = {path: machine.resource["id"] for path, machine in fake.world.machines.items()}
+        make(fake)
+        assert status(fake) == {NODE: "RUNNING"}
+        assert len(asked(fake)) == 1
+        assert {**left, NODE: fake.world.machines[NODE].resource["id"]} == {
+            path: machine.resource["id"] for path, machine in fake.world.machines.items()
+        }, "the machine that was queued is the one that runs"
+
+    @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+    def test_a_stack_that_is_destroyed_instead_leaves_nothing(self, fake: FakeFlex, number: int):
+        assert make_and_be_killed(fake, number)
+        given_up(fake)
+        assert status(fake) == {}
+
+    def test_one_of_another_template_is_not_gone_on_with(self, fake: FakeFlex):
+        assert make_and_be_killed(fake, 3)
+        make(fake, template=OTHER)
+        assert [call.query["sourceInstanceTemplate"] for call in asked(fake)] == [TEMPLATE, OTHER]
+        assert status(fake) == {NODE: "RUNNING"}
+
+    def test_another_set_up_is_told_to_one_that_was_queued_with_the_old(self, fake: FakeFlex):
+        assert make_and_be_killed(fake, 3)
+        make(fake, metadata={"hpc-boot": "new"})
+        told = {row["key"]: row["value"] for row in fake.world.machines[NODE].resource["metadata"]["items"]}
+        assert told["hpc-boot"] == "new"
+        assert "startup-script" not in told
+        assert len(asked(fake)) == 1
+
+
+class TestResource:
+    """What an engine does with it."""
+
+    PROGRAM = """
+import json, pathlib, pulumi
+from components.gcp.flex.node import FlexNode
+node = FlexNode("a3-gpu-0", **json.loads(pathlib.Path("inputs.json").read_text()))
+pulumi.export("address", node.address)
+"""
+
+    @pytest.fixture
+    def run(self, fake: FakeFlex, tmp_path: Path) -> Callable[..., list[events.Event]]:
+        (tmp_path / "Pulumi.yaml").write_text("name: flex\nruntime: python\n")
+        (tmp_path / "__main__.py").write_text(self.PROGRAM)
+
+        def once(kind: str, *, ok: bool = True, **changes: Any) -> list[events.Event]:
+            inputs = {key: value for key, value in props(fake, **changes).items() if key != "name"}
+            (tmp_path / "inputs.json").write_text(json.dumps(inputs))
+            workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
+            seen: list[events.Event] = []
+            result = getattr(workspace.stack("test"), kind)(seen.append)
+            assert result.ok is ok, seen
+            return seen
+
+        return once
+
+    def test_its_life(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
+        run("preview")
+        assert fake.calls == []
+        run("up")
+        first = fake.world.machines[NODE].resource["id"]
+        fake.calls.clear()
+        run("up")
+        assert fake.calls == []
+        # What it is told changes while it runs.
+        run("up", metadata={"hpc-boot": "new"}, labels={"hpc-cluster": "a3", "hpc-part": "other"})
+        machine = fake.world.machines[NODE].resource
+        assert machine["id"] == first
+        assert machine["labels"]["hpc-part"] == "other"
+        # What it is makes it anew, after the old one has gone.
+        fake.calls.clear()
+        run("up", template=OTHER)
+        changing = [call.method for call in fake.calls if call.path.endswith(("/instances", "/a3-gpu-0"))]
+        assert changing.index("DELETE") < changing.index("POST")
+        # Google deletes it at the end of its time; a refresh sees that, and the next `up` asks again.
+        fake.world.machines.clear()
+        run("refresh")
+        run("up", template=OTHER)
+        assert status(fake) == {NODE: "RUNNING"}
+        run("destroy")
+        assert status(fake) == {}
+
+    def test_one_that_has_ended_is_destroyed_without_a_word(
+        self, fake: FakeFlex, run: Callable[..., list[events.Event]]
+    ):
+        run("up")
+        fake.world.machines.clear()
+        run("destroy")
+
+    def test_a_failure_leaves_a_state_from_which_up_and_destroy_go_on(
+        self, fake: FakeFlex, run: Callable[..., list[events.Event]]
+    ):
+        fake.capacity_after = 50
+        (failed,) = [event for event in run("up", ok=False) if isinstance(event, events.StepFailed)]
+        assert "Traceback" not in failed.message
+        assert "run again" in failed.message
+        fake.capacity_after = 4
+        run("up")
+        assert status(fake) == {NODE: "RUNNING"}
+
+    def test_the_node_of_an_earlier_version_is_made_anew(self, fake: FakeFlex):
+        olds = {"name": "a3-gpu-0", "zone": "us-central1-a", "project": "p", "sourceInstanceTemplate": TEMPLATE}
+        found = FlexNodeProvider().diff("", olds, props(fake))
+        assert found.changes
+        assert "template" in (found.replaces or [])
+        assert found.delete_before_replace
+
+    def test_the_request_changes_with_the_place_alone(self, fake: FakeFlex):
+        old = props(fake)
+        assert not FlexRequestProvider().diff("", old, {**old, "template": OTHER, "endpoint": "other"}).changes
+        assert FlexRequestProvider().diff("", old, {**old, "zone": "us-central1-b"}).replaces == ["zone"]
