@@ -26,6 +26,10 @@ def confirmed(file: StackFile, wishes: Wishes, pulumi: str | None) -> bool:
     if wishes.unprotect:
         if wishes.targets or wishes.excludes:
             raise CliError("--unprotect destroys the whole stack: leave out --target and --exclude.")
+        if pulumi is None and file.platform not in (None, "local"):
+            raise CliError(
+                f"the embedded engine can't destroy what is on {file.platform}: leave out --engine embedded."
+            )
         _typed(file, wishes, protected, rows)
         if protected:
             state_edit.unprotect(file.stack, None, pulumi)

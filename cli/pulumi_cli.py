@@ -20,8 +20,7 @@ def update(pulumi: str, kind: str, file: StackFile, wishes: Wishes, *, yes: bool
     does to running jobs, if that is known. With `yes` nobody is asked, and nothing is worked out to be asked about."""
     if home.on_files(file.stack) and kind != "preview":
         project.workspace(file.stack).stack(file.stack, file.path).hand_over()
-    if kind in ("preview", "up"):
-        _ensure_stack(pulumi, file)
+    _ensure_stack(pulumi, kind, file)
     config = ["--config-file", str(wishes.config_file.absolute())] if wishes.config_file else []
     command = [pulumi, kind, "--stack", file.stack, *config, *wishes.flags()]
     if yes and kind != "preview":
@@ -74,12 +73,12 @@ def has(pulumi: str, stack: str) -> bool:
     return stack in (str(row["name"]).rpartition("/")[2] for row in rows)
 
 
-def _ensure_stack(pulumi: str, file: StackFile) -> None:
+def _ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
     """Make the stack if the backend does not have it, encrypting its secrets with our passphrase; and see that its file
     says so, before the CLI does, which would write the whole file anew."""
-    if not has(pulumi, file.stack):
+    if kind in ("preview", "up") and not has(pulumi, file.stack):
         salt.append(file.path, _made(pulumi, file))
-    elif home.on_files(file.stack) and not salt.kept(file.path):
+    elif home.on_files(file.stack) and file.settings is not None and not salt.kept(file.path):
         kept = (
             project.workspace(file.stack).stack(file.stack).export_state()["deployment"].get("secrets_providers") or {}
         )

@@ -91,6 +91,14 @@ def test_another_name_or_none_destroys_nothing(made: Path, hpc: Hpc, engine: str
     assert made.read_text() == before
 
 
+def test_nothing_is_unprotected_for_an_engine_that_can_not_destroy_it(made: Path, root: Path, hpc: Hpc) -> None:
+    (root / "Pulumi.dev.yaml").write_text(STACK.replace("local", "gcp"))
+    before = made.read_text()
+    ended = hpc("destroy", "dev", "--unprotect", "--confirm", "mine", "--engine", "embedded")
+    assert "leave out --engine embedded" in ended.err
+    assert made.read_text() == before
+
+
 def test_on_a_terminal_the_name_is_typed(made: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(console, "interactive", lambda: True)

@@ -64,10 +64,13 @@ class TestStackFile:
         file = made()
         (root / "Pulumi.dev.yaml").write_text(COMMENTED)
         kept = json.loads(file.read_text())["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
-        for _ in range(2):
-            hpc("preview", "dev")
+        for kind in ("preview", "refresh"):
+            hpc(kind, "dev")
             assert (root / "Pulumi.dev.yaml").read_text() == f"{COMMENTED}\nencryptionsalt: {kept}\n"
-        assert log.read_text().splitlines() == ["preview --stack dev"] * 2
+        assert [line.split()[0] for line in log.read_text().splitlines()] == ["preview", "refresh"]
+        (root / "Pulumi.dev.yaml").write_text(COMMENTED)
+        hpc("destroy", "dev")  # the CLI would write the file for that, too
+        assert salt.kept(root / "Pulumi.dev.yaml") == {"encryptionsalt": kept}
 
     def test_named_for_a_new_stack_is_the_one_that_gets_it(
         self, hpc: Hpc, root: Path, tmp_path: Path, log: Path
