@@ -18,5 +18,5 @@ def probe(lustre: Lustre, address: str) -> str:
 
     Runs anywhere in the system network; needs bash alone, and changes nothing.
     """
-    packages = " --packages" if lustre.kind == "exascaler" else ""
-    return f"bash -s -- {address} {SECONDS[lustre.kind]}{packages} <<'LUSTRE_READY'\n{SCRIPT.read_text()}LUSTRE_READY\n"
+    web = " --web" if lustre.kind == "exascaler" else ""
+    return f"bash -s -- {address} {SECONDS[lustre.kind]}{web} <<'LUSTRE_READY'\n{SCRIPT.read_text()}LUSTRE_READY\n"

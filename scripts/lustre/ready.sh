@@ -1,15 +1,16 @@
 #!/bin/bash
-# Waits until a Lustre file system answers: its management server on LNet's port and, with --packages, the web server
-# from which clients take their packages, which EXAScaler starts last. Says what is missing when the time is over.
+# Waits until a Lustre file system answers: its management server on LNet's port and, with --web, the web server that
+# EXAScaler starts last. Says what is missing when the time is over. What the web server has is nobody's business here:
+# machines bring their Lustre client with them, so any answer of it will do, and one that never comes is told, no more.
 #
-#   ready.sh ADDRESS SECONDS [--packages]
+#   ready.sh ADDRESS SECONDS [--web]
 #
 # Nothing but bash: it runs on machines that have no Lustre client yet. LNET_PORT and HTTP_PORT are for tests.
 set -u
 
 address=$1
 seconds=$2
-packages=${3:-}
+web=${3:-}
 lnet=${LNET_PORT:-988}
 http=${HTTP_PORT:-80}
 end=$((SECONDS + seconds))
@@ -18,19 +19,19 @@ answers() {
     timeout 5 bash -c "exec 3<>/dev/tcp/$address/$1" 2>/dev/null
 }
 
-serves_packages() {
+serves() {
     local status
     status=$(timeout 10 bash -c "
         exec 3<>/dev/tcp/$address/$http
-        printf 'GET /client-packages/ HTTP/1.0\r\nHost: $address\r\n\r\n' >&3
+        printf 'GET / HTTP/1.0\r\nHost: $address\r\n\r\n' >&3
         head -n 1 <&3
     " 2>/dev/null)
-    [[ $status == HTTP/1.*" 200"* || $status == HTTP/1.*" 30"* ]]
+    [[ $status == HTTP/1.* ]]
 }
 
 missing() {
     answers "$lnet" || { echo "its management server does not answer at $address:$lnet (LNet)"; return; }
-    [[ -z $packages ]] || serves_packages || echo "$address has no client packages at port $http (/client-packages)"
+    [[ -z $web ]] || serves || echo "the web server of $address, which it starts last, does not answer at port $http"
 }
 
 told=
@@ -38,6 +39,10 @@ while true; do
     what=$(missing)
     if [[ -z $what ]]; then
         echo "the Lustre file system at $address answers"
+        exit 0
+    fi
+    if ((SECONDS >= end)) && answers "$lnet"; then
+        echo "the Lustre file system at $address answers; after $seconds s $what"
         exit 0
     fi
     if ((SECONDS >= end)); then

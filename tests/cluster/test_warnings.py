@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.config.warnings import rxdm, warnings
-from tests.clouds import A3, google
+from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.cluster.stacks import STACKS, cluster, config
 
 MEGA: dict[str, Any] = {
@@ -25,6 +25,17 @@ def told(**changes: Any) -> dict[str, str]:
 @pytest.mark.parametrize("name", [name for name in STACKS if not name.startswith("example-")])
 def test_the_stacks_that_are_here_to_start_from_use_their_gpu_networks(name):
     assert list(map(str, rxdm.warned(config(name)))) == []
+
+
+class TestExascaler:
+    def test_it_stands_on_what_google_supports_no_longer(self):
+        (what,) = [what for at, what in told(storage={"lustre": EXASCALER}).items() if at == "storage.lustre.kind"]
+        assert "Runtime Configurator, which is out of support since 31 December 2025" in what
+
+    def test_the_stack_that_is_recommended_is_warned_of_nothing(self):
+        assert told(storage={"lustre": MANAGED}) == {}
+        assert warnings(config("a3mega-managed")) == []
+        assert [".".join(map(str, one.at)) for one in warnings(config("a3mega"))] == ["storage.lustre.kind"]
 
 
 class TestRxdm:

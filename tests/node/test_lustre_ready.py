@@ -9,19 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from cluster.gcp.ready import probe
 from tests.clouds import EXASCALER, MANAGED, google
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre" / "ready.sh"
 
 
-class Packages(http.server.BaseHTTPRequestHandler):
-    """A management server's web server; packages are there once `there` is set."""
+class Web(http.server.BaseHTTPRequestHandler):
+    """A management server's web server, which answers every question with one status."""
 
-    there = True
+    status = 200
 
     def do_GET(self) -> None:
-        self.send_response(200 if self.there and self.path.startswith("/client-packages") else 404)
+        self.send_response(self.status)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class' name
@@ -29,8 +31,8 @@ class Packages(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def web(*, there: bool) -> Iterator[int]:
-    handler = type("Handler", (Packages,), {"there": there})
+def web(status: int) -> Iterator[int]:
+    handler = type("Handler", (Web,), {"status": status})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -65,32 +67,33 @@ def ask(*more: str, lnet: int, http_port: int = 1, seconds: int = 0) -> subproce
     )
 
 
-def test_one_that_answers_is_ready():
-    with listening() as lnet, web(there=True) as port:
-        found = ask("--packages", lnet=lnet, http_port=port)
+@pytest.mark.parametrize("status", [200, 301, 403, 404, 500])
+def test_one_that_answers_is_ready_whatever_its_web_server_says(status: int):
+    with listening() as lnet, web(status) as port:
+        found = ask("--web", lnet=lnet, http_port=port)
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout == "the Lustre file system at 127.0.0.1 answers\n"
 
 
-def test_googles_own_has_no_packages_to_ask_for():
+def test_googles_own_has_no_web_server_to_ask():
     with listening() as lnet:
         assert ask(lnet=lnet, http_port=closed()).returncode == 0
 
 
 def test_a_server_that_does_not_answer_is_named_with_what_to_do():
     port = closed()
-    found = ask("--packages", lnet=port)
+    found = ask("--web", lnet=port)
     assert found.returncode == 1
     assert f"127.0.0.1:{port} (LNet)" in found.stderr
     assert "to do: look at its servers' consoles" in found.stderr
 
 
-def test_packages_that_are_not_there_yet_are_waited_for():
-    with listening() as lnet, web(there=False) as port:
-        found = ask("--packages", lnet=lnet, http_port=port, seconds=4)
-    assert found.returncode == 1
-    assert found.stdout.count("waiting: 127.0.0.1 has no client packages") == 1
-    assert "not ready after 4 s" in found.stderr
+def test_a_web_server_that_never_answers_is_waited_for_and_told_and_no_more():
+    with listening() as lnet:
+        found = ask("--web", lnet=lnet, http_port=closed(), seconds=2)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.count("waiting: the web server of 127.0.0.1") == 1
+    assert "answers; after 2 s the web server of 127.0.0.1" in found.stdout
 
 
 def test_the_command_asks_for_what_each_kind_has():
@@ -98,8 +101,8 @@ def test_the_command_asks_for_what_each_kind_has():
     assert own.storage.lustre
     assert managed.storage.lustre
     text = probe(own.storage.lustre, "172.16.9.1")
-    assert text.startswith("bash -s -- 172.16.9.1 1800 --packages <<'LUSTRE_READY'\n#!/bin/bash\n")
-    assert "--packages <<" not in probe(managed.storage.lustre, "10.128.0.2")
+    assert text.startswith("bash -s -- 172.16.9.1 1800 --web <<'LUSTRE_READY'\n#!/bin/bash\n")
+    assert "--web <<" not in probe(managed.storage.lustre, "10.128.0.2")
     with listening() as lnet:
         run = subprocess.run(
             ["sh", "-c", probe(managed.storage.lustre, "127.0.0.1")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.config.warnings import driver, rxdm
+from cluster.config.warnings import driver, exascaler, rxdm
 
 if TYPE_CHECKING:
     from cluster.config.cluster import ClusterConfig
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def warnings(config: ClusterConfig) -> list[Warned]:
     """Every warning, in the order of the file."""
-    return [found for topic in (rxdm, driver) for found in topic.warned(config)]
+    return [found for topic in (exascaler, rxdm, driver) for found in topic.warned(config)]
