@@ -9,7 +9,7 @@ from typing import Any
 from cluster.catalog.prologs import RXDM_VERSIONS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.findings import Broken, ConfigError, Finding, Location
-from cluster.config.rules.scripts import places
+from cluster.config.rules.scripts import interpreter, places
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.validators.scripts import RXDM, is_script
 from cluster.gcp.rxdm import of_driver as rxdm_of_driver
@@ -50,7 +50,7 @@ def tree(config: ClusterConfig, folder: Path) -> Tree:
     Raises ConfigError with every file that is missing or is no script.
     """
     findings: list[Finding] = []
-    scripts = {script.name: _source(script, at, folder, findings) for at, script in places(config)}
+    scripts = {script.name: _source(config, script, at, folder, findings) for at, script in places(config)}
     rxdm = _rxdm(config, config.slurm.rxdm, folder, findings) if config.slurm.rxdm else None
     if findings:
         raise ConfigError(findings)
@@ -95,10 +95,15 @@ def _scope(at: Location) -> str:
     return {"partitions": f"partition-{at[1]}-", "nodesets": f"nodeset-{at[1]}-"}.get(str(at[0]), "")
 
 
-def _source(script: Script, at: Location, folder: Path, findings: list[Finding]) -> Source:
+def _source(config: ClusterConfig, script: Script, at: Location, folder: Path, findings: list[Finding]) -> Source:
     if script.url:
         return {"url": script.url, "sha256": script.sha256}
-    text = script.text if script.text is not None else read_script(str(script.file), (*at, "file"), folder, findings)
+    if script.text is not None:
+        text = script.text
+    else:
+        text = read_script(str(script.file), (*at, "file"), folder, findings)
+        if text and (wrong := interpreter(config, (*at, "file"), text)):
+            findings.append(wrong.finding(wrong.at))
     # Split so that joining gives the very same text, whether its last line ends or not.
     return {"lines": text.split("\n")}
 

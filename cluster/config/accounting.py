@@ -6,7 +6,18 @@ from typing import Literal
 from pydantic import Field
 
 from cluster.config.section import Section
-from cluster.config.types import AccountName, Natural, Positive, QosName, SlurmTime, TresName
+from cluster.config.types import (
+    AccountName,
+    Positive,
+    QosName,
+    Resources,
+    Shares,
+    SlurmTime,
+    Stored,
+    StoredPositive,
+    TresName,
+    Words,
+)
 
 Enforced = Literal["associations", "limits", "qos", "safe", "nojobs", "nosteps", "wckeys"]
 QosFlag = Literal[
@@ -21,7 +32,7 @@ QosFlag = Literal[
     "RequiresReservation",
     "UsageFactorSafe",
 ]
-Limits = Mapping[TresName, Natural]
+Limits = Mapping[TresName, Resources]
 
 
 class Account(Section):
@@ -31,11 +42,11 @@ class Account(Section):
     """Name, as in --account."""
     parent: AccountName | None = None
     """Account above this one. Default: root."""
-    description: str = ""
+    description: Words = ""
     """What the account is for. Default: its name."""
-    organization: str = ""
+    organization: Words = ""
     """Who is behind it. Default: the parent's name, else its own."""
-    fairshare: Positive | None = None
+    fairshare: Shares | None = None
     """Shares of the parent's usage. Default of Slurm: 1."""
 
 
@@ -44,13 +55,13 @@ class Qos(Section):
 
     name: QosName
     """Name, as in --qos."""
-    priority: Natural | None = None
+    priority: Stored | None = None
     """Added to the priority of its jobs."""
     max_wall: SlurmTime | None = None
     """Longest run time of a job."""
-    max_jobs_per_user: Positive | None = None
+    max_jobs_per_user: StoredPositive | None = None
     """Running jobs of one user."""
-    max_submit_jobs_per_user: Positive | None = None
+    max_submit_jobs_per_user: StoredPositive | None = None
     """Running and waiting jobs of one user."""
     max_tres_per_job: Limits = Field(default_factory=dict)
     """Resources of one job, e.g. {cpu: 64, gres/gpu: 8}."""
@@ -68,9 +79,9 @@ class Qos(Section):
 class Accounting(Section):
     """What is recorded and enforced."""
 
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[Account, ...] = Field(default=(), max_length=10_000)
     """Accounts. Default: those that users name."""
-    qos: tuple[Qos, ...] = ()
+    qos: tuple[Qos, ...] = Field(default=(), max_length=1000)
     """QOS besides `normal`, which always exists."""
     enforce: tuple[Enforced, ...] = ("associations", "limits", "qos", "safe")
     """What jobs are held to; empty records only."""

@@ -47,15 +47,15 @@ class ClusterConfig(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
     login: Login = Field(default_factory=Login)
     """Machines where people log in and submit jobs."""
-    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, examples=[{"cpu": {"count": 2}}])
+    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}])
     """Compute nodes, by kind."""
     partitions: Mapping[PartitionName, Partition] = Field(
-        min_length=1, examples=["{cpu: {nodesets: [cpu], default: true}}"]
+        min_length=1, max_length=1000, examples=["{cpu: {nodesets: [cpu], default: true}}"]
     )
     """Queues, by name."""
-    groups: Mapping[GroupName, RegularId] = Field(default_factory=dict)
+    groups: Mapping[GroupName, RegularId] = Field(default_factory=dict, max_length=10_000)
     """Groups that users share, with their number, e.g. {ml: 3001}."""
-    users: tuple[User, ...] = ()
+    users: tuple[User, ...] = Field(default=(), max_length=10_000)
     """People who use the cluster."""
     accounting: Accounting = Field(default_factory=Accounting)
     """Who is charged, and within which limits."""

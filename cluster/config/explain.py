@@ -98,5 +98,6 @@ _KINDS: dict[str, Callable[[ErrorDetails], tuple[str, str]]] = {
     "list_type": _type(_LIST),
     "greater_than_equal": _bound("a whole number of at least {}", "ge", "raise it"),
     "less_than_equal": _bound("a whole number of at most {}", "le", "lower it"),
+    "too_long": _bound("at most {} entries", "max_length", "remove some"),
     "too_short": _bound("at least {} entry", "min_length", "add one"),
 }

@@ -27,9 +27,9 @@ class Targets(Section):
     """GB of each disk."""
     count: Positive = Field(default=1, le=128)
     """Disks of each server."""
-    iops: Positive | None = None
+    iops: Positive | None = Field(default=None, le=10**7)
     """Provisioned I/O operations per second of each disk; hyperdisks only."""
-    mbps: Positive | None = None
+    mbps: Positive | None = Field(default=None, le=10**6)
     """Provisioned MB/s of each disk; hyperdisks only."""
 
 
@@ -83,7 +83,7 @@ class Lustre(Section):
     """exascaler: metadata servers."""
     oss: Oss = Field(default_factory=Oss)
     """exascaler: object storage servers."""
-    size_gib: Positive = 36000
+    size_gib: Positive = Field(default=36000, le=10**9)
     """managed: capacity in GiB."""
-    throughput: Whole = 500
+    throughput: Whole = Field(default=500, ge=1, le=10**4)
     """managed: MB/s for each TiB: 125, 250, 500 or 1000."""

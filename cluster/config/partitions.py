@@ -2,12 +2,14 @@
 
 from pydantic import Field
 
+from cluster.catalog.bounds import MOST_NODES
 from cluster.config.scripts import Script
 from cluster.config.section import Section
 from cluster.config.types import (
     AccountName,
     Flag,
     GroupName,
+    Mebibytes,
     Natural,
     NodesetName,
     Positive,
@@ -31,13 +33,13 @@ class Partition(Section):
     """Longest run time that a job can ask for, e.g. "24:00:00"."""
     default_time: SlurmTime | None = None
     """Run time of jobs that ask for none. Default: max_time."""
-    def_mem_per_cpu: Positive | None = None
+    def_mem_per_cpu: Mebibytes | None = None
     """MiB for each CPU of jobs that ask for no memory. Default: the nodes' memory divided by their CPUs."""
-    max_mem_per_cpu: Positive | None = None
+    max_mem_per_cpu: Mebibytes | None = None
     """MiB for each CPU that a job gets at most; a job that asks for more is charged more CPUs."""
-    min_nodes: Natural | None = None
+    min_nodes: Natural | None = Field(default=None, le=MOST_NODES)
     """Fewest nodes of a job."""
-    max_nodes: Positive | None = None
+    max_nodes: Positive | None = Field(default=None, le=MOST_NODES)
     """Most nodes of a job."""
     priority_tier: Whole | None = Field(default=None, ge=0, le=65533)
     """Jobs of a higher tier are considered first on nodes that partitions share. Default of Slurm: 1."""

@@ -48,9 +48,12 @@ def preempts(config: ClusterConfig) -> bool:
 
 def unix_groups(config: ClusterConfig) -> tuple[UnixGroup, ...]:
     """Declared groups, then each user's own group where the primary group is no declared one."""
+    members: dict[str, dict[str, None]] = {}
+    for user in config.users:
+        for name in user.groups:
+            members.setdefault(name, {})[user.name] = None
     declared = tuple(
-        UnixGroup(name=name, gid=gid, members=tuple(user.name for user in config.users if name in user.groups))
-        for name, gid in config.groups.items()
+        UnixGroup(name=name, gid=gid, members=tuple(members.get(name, ()))) for name, gid in config.groups.items()
     )
     shared = set(config.groups.values())
     own = (UnixGroup(name=user.name, gid=user.primary_gid) for user in config.users if user.primary_gid not in shared)

@@ -47,7 +47,7 @@ class SlurmSettings(Section):
     """When a down node comes back by itself: 0 never, 1 if it had only stopped answering, 2 whenever it registers."""
     join_seconds: Seconds = 300
     """How long `up` waits for nodes to be idle, in seconds; a node with a baked image boots in about two minutes."""
-    drain_seconds: Natural = 3600
+    drain_seconds: Natural = Field(default=3600, le=365 * 86400)
     """How long `up` waits, in seconds, for the jobs of nodes that leave, before it gives up and leaves them drained."""
     mpi_default: Literal["none", "pmi2", "pmix"] = "pmix"
     """How srun starts MPI ranks unless told otherwise."""

@@ -54,6 +54,6 @@ class Storage(Section):
     """On gcp: a Lustre file system."""
     filestore: Filestore | None = None
     """On gcp: a Filestore share."""
-    buckets: tuple[Bucket, ...] = ()
+    buckets: tuple[Bucket, ...] = Field(default=(), max_length=100)
     """On gcp: buckets of Cloud Storage. /home and /opt/apps are the controller's where nothing else is mounted there.
     """

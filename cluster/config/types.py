@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
-from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS
+from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
 from cluster.config.platforms import built
 from cluster.config.validators import choices, google, keys, names, places, scripts, settings
@@ -15,6 +15,12 @@ Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict()]
 Positive = Annotated[int, Strict(), Field(ge=1)]
 Natural = Annotated[int, Strict(), Field(ge=0)]
+Stored = Annotated[int, Strict(), Field(ge=0, le=bounds.SIGNED)]
+"""A number of the accounting database."""
+StoredPositive = Annotated[int, Strict(), Field(ge=1, le=bounds.SIGNED)]
+Shares = Annotated[int, Strict(), Field(ge=1, le=bounds.FAIRSHARE)]
+Resources = Annotated[int, Strict(), Field(ge=0, le=bounds.COUNT)]
+Mebibytes = Annotated[int, Strict(), Field(ge=1, le=bounds.MEBIBYTES)]
 Seconds = Annotated[int, Strict(), Field(ge=0, le=65533)]
 """Slurm keeps timers in 16 bits, with the two highest values for 'not set' and 'infinite'."""
 
@@ -43,7 +49,7 @@ NodeCount = Annotated[
     int,
     Strict(),
     AfterValidator(settings.node_count),
-    WithJsonSchema({"type": "integer", "minimum": 1, "examples": [2]}),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": bounds.MOST_NODES, "examples": [2]}),
 ]
 PartitionName = Annotated[str, AfterValidator(names.partition_name), _schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
 AccountName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
@@ -65,6 +71,7 @@ Cidr = Annotated[str, AfterValidator(places.private_network), _CIDR]
 ClusterCidr = Annotated[str, AfterValidator(places.cluster_cidr), _CIDR]
 MountPoint = Annotated[str, AfterValidator(places.mount_point), _PATH]
 Program = Annotated[str, AfterValidator(places.absolute_path), _PATH]
+Words = Annotated[str, AfterValidator(names.words), _schema(maxLength=names.LONGEST_WORDS)]
 Feature = Annotated[str, AfterValidator(names.feature)]
 ScriptName = Annotated[str, AfterValidator(scripts.script_name), _schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)]
 ScriptFile = Annotated[str, AfterValidator(scripts.script_file), _schema(examples=["scripts/gpu-check.sh"])]

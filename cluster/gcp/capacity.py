@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cluster.config.rules.partitions import minutes
+from cluster.config.validators.settings import minutes
 
 if TYPE_CHECKING:
     from cluster.config.capacity import BasicCapacity, Capacity

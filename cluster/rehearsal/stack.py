@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster.catalog import IMAGES, SYSTEMS
 from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
+from cluster.catalog.programs import LOGIN_SHELLS, missing_interpreter
 from cluster.config.cluster import ClusterConfig
 from cluster.config.rules.scripts import places
 from cluster.config.scripts import Script
@@ -25,7 +26,7 @@ STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
 """With rxdm's own script: a prolog before it, which gives nodes the programs that it calls, as far as it needs them."""
 _CLOUDS_OWN = ("version", "join_seconds")
 """Of `slurm`: the release is what local machines run, and these boot in seconds."""
-_ABSENT = "#!/bin/sh\n# Stands for {url}, which a rehearsal has no way out to.\nexit 0\n"
+_ABSENT = "#!/bin/sh\n# Stands for {what}, which a rehearsal can not have.\nexit 0\n"
 
 Section = dict[str, Any]
 
@@ -54,10 +55,19 @@ def rehearsed(
         "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
         "nodesets": _nodesets(given["nodesets"], counts, network.blocks(cidr, counts)),
         "partitions": {name: _partition(config, name, one, counts) for name, one in given["partitions"].items()},
-        **own,
+        **_people(own),
         "slurm": _slurm(given.get("slurm") or {}, real_prolog=real_prolog),
         "deletion_protection": False,
     }
+
+
+def _people(own: Section) -> Section:
+    """People with shells that local machines have: nobody could log in with another, and no image is made for it."""
+    users = [
+        {key: value for key, value in one.items() if key != "shell" or value in LOGIN_SHELLS}
+        for one in own.get("users", ())
+    ]
+    return own | ({"users": users} if users else {})
 
 
 def room(config: ClusterConfig, *, nodes: int | None = None) -> int:
@@ -95,7 +105,16 @@ def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bo
         f"script {name}: does nothing; a rehearsal has no way out to {url}"
         for name, url in {script.name: script.url for script in _scripts(config) if script.url}.items()
     ]
-    return lines
+    lines += [
+        f"script {name}: does nothing; it is {what}, which local machines lack"
+        for name, what in {script.name: _foreign(script.text) for script in _scripts(config)}.items()
+        if what
+    ]
+    return lines + [
+        f"user {user.name}: /bin/bash in place of {user.shell}, which local machines lack"
+        for user in config.users
+        if user.shell not in LOGIN_SHELLS
+    ]
 
 
 def _scripts(config: ClusterConfig) -> list[Script]:
@@ -161,9 +180,14 @@ def _scripted(section: Section) -> Section:
 
 
 def _script(given: Section) -> Section:
-    if not given.get("url"):
-        return given
-    return {**_only(given, "name", "on"), "text": _ABSENT.format(url=given["url"])}
+    what = given.get("url") or _foreign(given.get("text"))
+    return {**_only(given, "name", "on"), "text": _ABSENT.format(what=what)} if what else given
+
+
+def _foreign(text: str | None) -> str:
+    """What a script is, if local machines lack what it is written for; production's image may have it."""
+    missing = missing_interpreter(text) if text else None
+    return f"a script for {missing!a}" if missing else ""
 
 
 def _only(section: Mapping[str, Any], *keys: str) -> Section:

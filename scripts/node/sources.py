@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from system import SetupError, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIMEOUT = 30  # seconds without an answer
 TRIES, PAUSE = 3, 2.0  # against a network that is only just coming up; seconds between
@@ -21,7 +20,8 @@ LARGEST = 4 * 2**20  # bytes; a page without end must not fill the controller's 
 def obtain(name: str, source: dict[str, Any], there: Path) -> bytes:
     """The script called `name`: from its lines, from `there` if that is it already, else from its address.
 
-    Raises SetupError for anything that is not a script, and for a download that is not the one with the wanted hash.
+    Raises SetupError for anything that is not a script, for one whose interpreter this machine lacks, and for a
+    download that is not the one with the wanted hash.
     """
     if "lines" in source:
         data, origin = "\n".join(source["lines"]).encode(), f"script {name}"
@@ -31,6 +31,12 @@ def obtain(name: str, source: dict[str, Any], there: Path) -> bytes:
         raise SetupError(
             f"{origin} is not a script: its first line names no interpreter.\n"
             f"  expected: #!/bin/bash or the like\n  found:    {first_line(data)}\n  sha256:   {digest(data)}"
+        )
+    interpreter = data[2:].split(b"\n", 1)[0].strip(b" \t").split(b" ")[0].split(b"\t")[0]
+    if not Path(os.fsdecode(interpreter)).exists():
+        raise SetupError(
+            f"{origin}: there is no {interpreter!r} on this machine, by which its first line wants to be run.\n"
+            "  Install it in the image, write the script for another program, or end its lines without \\r."
         )
     return data
 

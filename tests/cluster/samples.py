@@ -37,6 +37,7 @@ LAB: Cluster = {
         "qos": [{"name": "urgent", "priority": 100}, {"name": "idle"}],
     },
 }
+SHARED = ["/home", "/opt/apps", "/var/mail"]
 Sample = tuple[str, Callable[[Cluster], Any], Effect]
 
 
@@ -93,7 +94,7 @@ SAMPLES: list[Sample] = [
     ("storage.shared", at(storage={"shared": ["/home", "/opt/apps"]}), Effect.REFUSED),
     ("storage.shared", at(storage={"shared": ["/home", "/opt/apps", "/var/mail", "/data"]}), Effect.NOTHING),
     ("storage.shared", at(storage={"shared": ["/opt/apps", "/home", "/var/mail"]}), Effect.NOTHING),
-    ("storage.read_only", at(storage={"read_only": ["/opt/apps"]}), Effect.NOTHING),
+    ("storage.read_only", at(storage={"shared": [*SHARED, "/data"], "read_only": ["/data"]}), Effect.NOTHING),
     ("image.presents_as", at("image", presents_as="ubuntu-2204"), Effect.REPLACE),
     ("controller.machine_type", at(controller={"machine_type": "local-2c"}), Effect.NOTHING),
     ("controller.machine_type", at(controller={"machine_type": "local-2c-2gpu"}), Effect.REPLACE),

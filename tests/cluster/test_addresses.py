@@ -9,7 +9,7 @@ from cluster.addresses import plan
 from cluster.roster import machines
 from tests.cluster.stacks import cluster, config
 
-COUNTS = st.lists(st.integers(1, 200), min_size=1, max_size=7)
+COUNTS = st.lists(st.integers(1, 130), min_size=1, max_size=7)
 
 
 def with_counts(counts, *, logins=1, cidr="10.64.0.0/16"):

@@ -70,7 +70,7 @@ def check(production: ClusterConfig, rehearsal: ClusterConfig) -> None:
     assert told(production, rehearsal) == here
 
 
-@pytest.mark.parametrize("nodes", [None, 1, 16, 600])
+@pytest.mark.parametrize("nodes", [None, 1, 16, 160])
 @pytest.mark.parametrize("name", CLOUD)
 def test_of_every_stack_here_nothing_of_slurm_is_lost(name: str, nodes: int | None):
     production = stacks.config(name)
@@ -159,6 +159,23 @@ def test_a_bucket_that_can_only_be_read_is_so_here():
     assert (options["/gcs"], options["/results"]) == ("ro,_netdev", "defaults,_netdev")
 
 
+def test_what_an_image_of_ones_own_brings_is_stood_in_for():
+    zsh = {"name": "site", "text": "#!/usr/bin/zsh\n"}
+    users = [{"name": "alice", "uid": 2001, "shell": "/usr/bin/zsh"}, {"name": "bob", "uid": 2002, "shell": "/bin/sh"}]
+    with pytest.raises(ConfigError):
+        cloud(users=users)
+    production = cloud(users=users, slurm={"scripts": [zsh]}, image={"name": "ours-with-zsh"})
+    rehearsal = local(production)
+    assert [user.shell for user in rehearsal.users] == ["/bin/bash", "/bin/sh"]
+    assert [script.text for script in rehearsal.slurm.scripts] == [
+        "#!/bin/sh\n# Stands for a script for '/usr/bin/zsh', which a rehearsal can not have.\nexit 0\n"
+    ]
+    assert stood_in(production)[-2:] == [
+        "script site: does nothing; it is a script for '/usr/bin/zsh', which local machines lack",
+        "user alice: /bin/bash in place of /usr/bin/zsh, which local machines lack",
+    ]
+
+
 def test_a_script_by_url_does_nothing_and_keeps_its_place():
     url = {"name": "site", "on": ["prolog", "epilog"], "url": "https://example.org/site.sh", "sha256": "0" * 64}
     production = cloud(slurm={"scripts": [url]}, nodesets={**SMALL["nodesets"], "cpu": {"scripts": [url]}})
@@ -166,8 +183,7 @@ def test_a_script_by_url_does_nothing_and_keeps_its_place():
     assert first == second
     assert first.on == ("prolog", "epilog")
     assert (
-        first.text
-        == "#!/bin/sh\n# Stands for https://example.org/site.sh, which a rehearsal has no way out to.\nexit 0\n"
+        first.text == "#!/bin/sh\n# Stands for https://example.org/site.sh, which a rehearsal can not have.\nexit 0\n"
     )
     assert "script site: does nothing; a rehearsal has no way out to https://example.org/site.sh" in stood_in(
         production
@@ -192,8 +208,9 @@ class TestNetwork:
     def test_it_is_as_large_as_it_must_be(self, nodes: int | None, logins: int, wanted: int):
         production = cloud(login={"count": logins}, network={"cidr": "172.16.0.0/12"})
         assert room(production, nodes=nodes) == wanted
-        local(production, nodes=nodes)
-        local(production, nodes=nodes, cidr=f"10.0.0.0/{wanted}")
+        if nodes is None or nodes <= 510:  # more than a bridge takes are refused
+            local(production, nodes=nodes)
+            local(production, nodes=nodes, cidr=f"10.0.0.0/{wanted}")
 
 
 MOUNTS = st.lists(
@@ -256,7 +273,7 @@ def clusters(draw: st.DrawFn) -> Mapping[str, Any]:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(clusters(), st.one_of(st.none(), st.integers(1, 600)))
+@given(clusters(), st.one_of(st.none(), st.integers(1, 80)))
 def test_of_any_stack_nothing_of_slurm_is_lost(section: Mapping[str, Any], nodes: int | None):
     try:
         production = parse({**PLACE, "hpc:cluster": section})

@@ -22,6 +22,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     yield from _twice("accounts", [one.name for one in given.accounts])
     yield from _twice("qos", [one.name for one in given.qos])
     parents = {one.name: one.parent for one in given.accounts}
+    above = {name: (parent,) if parent else () for name, parent in parents.items()}
+    doubtful = _in_circles(above)
     for position, account in enumerate(given.accounts):
         at = ("accounting", "accounts", position)
         if account.name == "root":
@@ -40,7 +42,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
                 todo=suggest(str(account.parent), known, f"define {account.parent}, or leave `parent` out"),
                 missing=account.parent,
             )
-        elif circle := _circle(account.name, parents):
+        elif account.name in doubtful and (circle := _round(account.name, above)):
             yield Broken(
                 at=(*at, "parent"),
                 given=str(account.parent),
@@ -49,11 +51,14 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
     yield from _preemption(config)
     names = [people.NORMAL, *(one.name for one in given.qos)]
+    preempted = {one.name: one.preempt for one in given.qos}
+    doubtful = _in_circles(preempted)
+    tracked = _tracked(config)
     for position, qos in enumerate(given.qos):
         at = ("accounting", "qos", position)
         yield from unknown((*at, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
-        yield from _resources(config, at, qos)
-        if circle := _preempts_itself(qos.name, {one.name: one.preempt for one in given.qos}):
+        yield from _resources(tracked, at, qos)
+        if qos.name in doubtful and (circle := _round(qos.name, preempted)):
             yield Broken(
                 at=(*at, "preempt"),
                 given=listing(qos.preempt),
@@ -76,11 +81,14 @@ def _preemption(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _resources(config: ClusterConfig, at: Location, qos: Qos) -> Iterator[Broken]:
-    """sacctmgr refuses a limit on what slurmctld does not track, which would only show on the running cluster."""
+def _tracked(config: ClusterConfig) -> list[str]:
     kinds = {gpu.type for one in config.nodesets.values() if (gpu := roster.nodeset_gpu(config, one))}
     gpus = ["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))] if kinds else []
-    tracked = ["cpu", "mem", "node", "billing", "energy", "fs/disk", *gpus]
+    return ["cpu", "mem", "node", "billing", "energy", "fs/disk", *gpus]
+
+
+def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Broken]:
+    """sacctmgr refuses a limit on what slurmctld does not track, which would only show on the running cluster."""
     for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres"):
         for name in getattr(qos, key):
             if name not in tracked:
@@ -93,38 +101,50 @@ def _resources(config: ClusterConfig, at: Location, qos: Qos) -> Iterator[Broken
 
 
 def _twice(key: str, names: list[str]) -> Iterator[Broken]:
+    seen: set[str] = set()
     for position, name in enumerate(names):
-        if name in names[:position]:
+        if name in seen:
             yield Broken(
                 at=("accounting", key, position, "name"),
                 given=name,
                 allowed="each name once",
                 todo="remove or rename one of the two",
             )
+        seen.add(name)
 
 
-def _preempts_itself(name: str, preempted: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """A way from a QOS over those that it preempts back to itself, if there is one."""
-    ways = [[name]]
-    seen: set[str] = set()
-    while ways:
-        way = ways.pop()
-        for below in preempted.get(way[-1], ()):
+def _round(name: str, named: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """A way from one over those that it names back to itself, if there is one."""
+    came_from: dict[str, str] = {}
+    waiting = [name]
+    while waiting:
+        at = waiting.pop()
+        for below in named.get(at, ()):
             if below == name:
-                return [*way, name]
-            if below not in seen:
-                seen.add(below)
-                ways.append([*way, below])
+                way = [at]
+                while way[-1] != name:
+                    way.append(came_from[way[-1]])
+                return [*reversed(way), name]
+            if below not in came_from:
+                came_from[below] = at
+                waiting.append(below)
     return []
 
 
-def _circle(name: str, parents: dict[str, str | None]) -> list[str]:
-    """The way up from an account back to itself, if there is one."""
-    way = [name]
-    while (above := parents.get(way[-1])) is not None:
-        if above == name:
-            return [*way, name]
-        if above in way:
-            return []  # a circle further up, which is told of its own members
-        way.append(above)
-    return []
+def _in_circles(named: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Those that can name themselves in the end; all others lead to somebody who names nobody of these."""
+    left = {name: {one for one in names if one in named} for name, names in named.items()}
+    naming: dict[str, list[str]] = {}
+    for name, names in left.items():
+        for one in names:
+            naming.setdefault(one, []).append(name)
+    free = [name for name, names in left.items() if not names]
+    while free:
+        gone = free.pop()
+        del left[gone]
+        for name in naming.get(gone, ()):
+            if name in left:
+                left[name].discard(gone)
+                if not left[name]:
+                    free.append(name)
+    return set(left)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cluster import roster
 from cluster.catalog import MACHINE_TYPES, MachineType
 from cluster.config.findings import Broken, Location, listing
-from cluster.config.rules.partitions import minutes
+from cluster.config.validators.settings import minutes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cluster import roster
 from cluster.config.findings import Broken, listing
 from cluster.config.platforms import PLATFORMS
+from cluster.config.rules import counts
 from cluster.gcp import plan
 from cluster.gcp.baking import bakes, installs
 
@@ -74,7 +75,7 @@ def _overlaps(config: ClusterConfig) -> Iterator[Broken]:
 
 def _sizes(config: ClusterConfig) -> Iterator[Broken]:
     network = config.network
-    for crowd in plan.crowded(config):
+    for crowd in () if any(counts.broken(config)) else plan.crowded(config):
         yield Broken(
             at=("network", "cidr"),
             given=f"{network.cidr}: {crowd}",

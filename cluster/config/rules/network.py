@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cluster import addresses
 from cluster.config.findings import Broken
+from cluster.config.rules import counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
         else:
             blocks[name] = block
-            if section.count > addresses.capacity(block):
+            if section.count > addresses.capacity(block) and not any(counts.broken(config)):
                 yield _too_many(config, name, block)
     yield from _overlaps(config, blocks)
     yield from _logins(config, whole)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from cluster import roster
 from cluster.config import people
 from cluster.config.findings import Broken, Location, listing, nearest, suggest
+from cluster.config.validators.settings import minutes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
 def unknown(at: Location, names: Iterable[str], known: Collection[str], what: str, where: str) -> Iterator[Broken]:
     """One for each name that is not known, at its position in the list."""
+    have = set(known)
     for position, name in enumerate(names):
-        if name not in known:
+        if name not in have:
             yield Broken(
                 at=(*at, position),
                 given=name,
@@ -31,13 +34,14 @@ def unknown(at: Location, names: Iterable[str], known: Collection[str], what: st
 def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of partitions that do not hold."""
     yield from _default(config)
+    yield from _alike(config)
     account_names = [one.name for one in people.accounts(config)]
     qos_names = [people.NORMAL, *(one.name for one in config.accounting.qos)]
     group_names = [one.name for one in people.unix_groups(config)]
     for name, part in config.partitions.items():
         at = ("partitions", name)
         yield from unknown((*at, "nodesets"), part.nodesets, config.nodesets, "a nodeset", "nodesets")
-        for double in sorted({one for one in part.nodesets if part.nodesets.count(one) > 1}):
+        for double in sorted(one for one, times in Counter(part.nodesets).items() if times > 1):
             yield Broken(
                 at=(*at, "nodesets"),
                 given=listing(part.nodesets),
@@ -78,6 +82,20 @@ def _default(config: ClusterConfig) -> Iterator[Broken]:
             allowed="true in exactly one partition",
             todo=f"remove `default: true` from {name} or from {defaults[0]}",
         )
+
+
+def _alike(config: ClusterConfig) -> Iterator[Broken]:
+    """Slurm tells CPU from cpu, its database does not: MariaDB compares names without regard to case."""
+    seen: dict[str, str] = {}
+    for name in config.partitions:
+        before = seen.setdefault(name.lower(), name)
+        if before != name:
+            yield Broken(
+                at=("partitions", name),
+                given=name,
+                allowed=f"a name that differs from {before} in more than capitals, e.g. {name.lower()}-2",
+                todo=f"rename one of the two: Slurm's database takes {name} and {before} for one",
+            )
 
 
 def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Broken]:
@@ -125,17 +143,3 @@ def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Broke
             allowed=f"at most max_time, {part.max_time}",
             todo="lower default_time or raise max_time",
         )
-
-
-def minutes(limit: str) -> float:
-    """A time limit of Slurm's in minutes; infinity for none."""
-    if limit in ("INFINITE", "UNLIMITED"):
-        return float("inf")
-    days, _, rest = limit.rpartition("-") if "-" in limit else ("", "", limit)
-    fields = [int(field) for field in rest.split(":")]
-    if days:
-        hours, minute, second = (*fields, 0, 0)[:3]
-        return int(days) * 1440 + hours * 60 + minute + second / 60
-    if len(fields) == 3:
-        return fields[0] * 60 + fields[1] + fields[2] / 60
-    return fields[0] + (fields[1] / 60 if len(fields) == 2 else 0)

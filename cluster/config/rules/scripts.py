@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from cluster.catalog.parameters import CONF
+from cluster.catalog.programs import INTERPRETERS, missing_interpreter
 from cluster.catalog.prologs import A3_MEGA, RXDM_VERSIONS
 from cluster.config.findings import Broken, Location, listing, show
 from cluster.config.rules.partitions import unknown
@@ -25,9 +27,15 @@ def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
         yield from (((*at, position), script) for position, script in enumerate(scripts))
 
 
+def programs_may_differ(config: ClusterConfig) -> bool:
+    """Whether machines may have other programs than every image has: somebody else's image, or steps of one's own."""
+    return config.image.name is not None or bool(config.image.provision)
+
+
 def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of scripts that do not hold."""
     yield from _names(config)
+    yield from _interpreters(config)
     yield from _rxdm(config)
     if config.slurm.rxdm is None and not any(places(config)):
         return
@@ -77,13 +85,34 @@ def _names(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
+def _interpreters(config: ClusterConfig) -> Iterator[Broken]:
+    for at, script in places(config):
+        if script.text is not None and (found := interpreter(config, (*at, "text"), script.text)):
+            yield found
+
+
+def interpreter(config: ClusterConfig, at: Location, text: str) -> Broken | None:
+    """What is wrong with a script whose interpreter machines don't have: its jobs' nodes would be drained."""
+    missing = None if programs_may_differ(config) else missing_interpreter(text)
+    if missing is None:
+        return None
+    return Broken(
+        at=at,
+        given=f"a script for {missing!a}",
+        allowed=f"an interpreter that the machines have, in /bin, /usr/bin or by /usr/bin/env: {listing(INTERPRETERS)}",
+        todo="end its lines with a line feed alone, without \\r"
+        if missing.endswith("\r")
+        else "write it for one of these",
+    )
+
+
 def _rxdm(config: ClusterConfig) -> Iterator[Broken]:
     rxdm = config.slurm.rxdm
     if rxdm is None:
         return
     at = ("slurm", "rxdm")
     yield from unknown((*at, "partitions"), rxdm.partitions, config.partitions, "a partition", "partitions")
-    for double in sorted({one for one in rxdm.partitions if rxdm.partitions.count(one) > 1}):
+    for double in sorted(one for one, times in Counter(rxdm.partitions).items() if times > 1):
         yield Broken(
             at=(*at, "partitions"),
             given=listing(rxdm.partitions),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cluster import roster
+from cluster.catalog.bounds import COUNT, NUMBERS
 from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
 from cluster.config.findings import Broken, Location, listing, nearest, show
 from cluster.config.rules.owned import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cluster.config.cluster import ClusterConfig
+
+_WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
+_LONGEST_NUMBER = 20
 
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:
@@ -88,4 +93,24 @@ def _settings(
             )
         elif name in seen:
             yield Broken(at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one")
+        elif too_large := _number(name, given[key]):
+            allowed, todo = too_large
+            yield Broken(at=(*at, key), given=show(given[key]), allowed=allowed, todo=todo)
         seen.add(name or key)
+
+
+def _number(name: str, value: object) -> tuple[str, str] | None:
+    """What is allowed and to do, where a value is no number that Slurm can keep; None of what is right."""
+    if name not in NUMBERS:
+        fits = isinstance(value, bool | str) or (isinstance(value, int) and abs(value) <= COUNT)
+        return None if fits else (f"-{COUNT} to {COUNT}", "correct it")
+    most, text = NUMBERS[name], str(value).strip()
+    if isinstance(value, str) and text.upper() in ("INFINITE", "UNLIMITED"):
+        return None
+    found = None if isinstance(value, bool) else _WHOLE.fullmatch(text)
+    if found and len(text) <= _LONGEST_NUMBER and int(found[1], 16 if found[1][:2].lower() == "0x" else 10) <= most:
+        return None
+    return (
+        f"for {name} a whole number, 0 to {most}, or INFINITE",
+        "correct it: slurmctld would not start, or misread it",
+    )

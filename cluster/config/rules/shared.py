@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.config.findings import Broken
 from cluster.config.rules.partitions import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cluster.config.cluster import ClusterConfig
-    from cluster.config.findings import Broken
+
+WRITTEN = {
+    "/home": "people's folders and keys, which the controller makes",
+    "/opt/apps": "the scripts and the board by which machines follow the controller",
+    "/var/mail": "mailboxes, into which mail about jobs is delivered",
+}
 
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:
@@ -18,3 +24,11 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     if config.platform == "local":
         at, given = ("storage", "read_only"), config.storage
         yield from unknown(at, given.read_only, given.shared, "a directory of storage.shared", "storage.shared")
+        for position, path in enumerate(given.read_only):
+            if path in WRITTEN and path in given.shared:
+                yield Broken(
+                    at=(*at, position),
+                    given=path,
+                    allowed=f"a directory that the cluster itself does not write to; {path} has {WRITTEN[path]}",
+                    todo="remove it here, or share another directory for what is only read, e.g. /data",
+                )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.catalog.programs import LOGIN_SHELLS
 from cluster.config import people
 from cluster.config.findings import Broken, listing, suggest
 from cluster.config.rules.partitions import unknown
+from cluster.config.rules.scripts import programs_may_differ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of users and groups that do not hold."""
     yield from _groups(config)
+    known = [one.name for one in people.accounts(config)]
     seen_names: set[str] = set()
     seen_uids: dict[int, str] = {}
     for position, user in enumerate(config.users):
@@ -38,8 +41,9 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
         seen_names.add(user.name)
         seen_uids.setdefault(user.uid, user.name)
+        yield from _shell(config, position, user)
         yield from unknown((*at, "groups"), user.groups, config.groups, "a group", "groups")
-        yield from _accounting(config, position, user)
+        yield from _accounting(config, position, user, known)
     yield from _gids(config)
 
 
@@ -88,9 +92,25 @@ def _gids(config: ClusterConfig) -> Iterator[Broken]:
         owners.setdefault(gid, user)
 
 
-def _accounting(config: ClusterConfig, position: int, user: User) -> Iterator[Broken]:
+def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Broken]:
+    """sshd lets nobody in whose shell is not there."""
+    if user.shell in LOGIN_SHELLS or programs_may_differ(config):
+        return
+    yield Broken(
+        at=("users", position, "shell"),
+        given=user.shell,
+        allowed=f"a shell that the machines have: {listing(LOGIN_SHELLS)}",
+        todo="write /bin/bash"
+        + (
+            ", or install it by a step of `image.provision`"
+            if config.platform == "gcp"
+            else "; ~/.bashrc can start others"
+        ),
+    )
+
+
+def _accounting(config: ClusterConfig, position: int, user: User, known: list[str]) -> Iterator[Broken]:
     at = ("users", position)
-    known = [one.name for one in people.accounts(config)]
     default = people.default_account(config, user)
     if default not in known:
         yield Broken(

@@ -2,6 +2,7 @@
 
 import re
 
+from cluster.catalog import accounts
 from cluster.config.findings import Refused
 
 _HOST_NAME_PART = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -13,15 +14,7 @@ _FEATURE = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_.=:]*")
 LONGEST_CLUSTER_NAME = 20
 """The database's tables are named after the cluster, and MariaDB takes 64 characters: leaves room for any of them."""
 LONGEST_NODESET_NAME = 40
-
-RESERVED_USERS = frozenset(
-    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody nogroup _apt adm "
-    "tty disk kmem dialout fax voice cdrom floppy tape sudo audio dip operator src shadow utmp video sasl plugdev "
-    "staff users crontab input kvm render sgx netdev lxd docker ssh _ssh sshd ssl-cert messagebus systemd-journal "
-    "systemd-network systemd-resolve systemd-timesync munge slurm mysql postfix".split(),
-)
-"""Users and groups of the operating system (Debian's and Ubuntu's base-passwd and common packages) and of the daemons
-that the cluster runs."""
+LONGEST_WORDS = 255
 
 REGULAR_UIDS = ((1000, 60000), (65536, 524287))
 """What Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
@@ -80,7 +73,12 @@ def unix_name(value: str) -> str:
             "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice",
             "write it as Debian's useradd takes it",
         )
-    if value in RESERVED_USERS:
+    if value in accounts.PRIVILEGED:
+        raise Refused(
+            "a name of people who do not become root by it, e.g. alice or ml",
+            f"choose another name: the members of group {value} become root, or read what is root's, on some system",
+        )
+    if accounts.of_the_system(value):
         raise Refused(
             "a name that no system user or daemon has, e.g. alice",
             f"choose another name: {value} belongs to the operating system",
@@ -93,6 +91,16 @@ def regular_id(value: int) -> int:
     if not any(first <= value <= last for first, last in REGULAR_UIDS):
         ranges = " or ".join(f"{first} to {last}" for first, last in REGULAR_UIDS)
         raise Refused(f"{ranges}, e.g. 2001", "take a number outside the operating system's own ranges")
+    return value
+
+
+def words(value: str) -> str:
+    """What is said of something, on one line: Slurm's commands print it, and a terminal acts on control characters."""
+    if not value.isprintable() or len(value) > LONGEST_WORDS:
+        raise Refused(
+            f"up to {LONGEST_WORDS} characters that can be printed, on one line, e.g. Everybody in the lab",
+            "remove line ends, tabs and control characters" if len(value) <= LONGEST_WORDS else "shorten it",
+        )
     return value
 
 

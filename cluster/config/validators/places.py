@@ -6,10 +6,13 @@ import re
 from cluster.config.findings import Refused
 
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
-_SYSTEM_DIRECTORIES = frozenset(
-    "/bin /boot /dev /etc /etc/slurm /lib /lib64 /proc /root /run /sbin /sys /tmp /usr /usr/bin /usr/lib /usr/sbin "
-    "/var /var/lib /var/log /var/run /var/spool".split(),
-)
+_SYSTEM = "/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /root /run /sbin /snap /sys /tmp /usr /var".split()
+"""What the Filesystem Hierarchy Standard 3.0 gives to the operating system, with all that lies below. /tmp and /var/tmp
+are emptied at boot; our own set-up is in /usr/local/lib/hpc, slurmd's spool in /var."""
+_SITES_OWN = ("/var/mail", "/var/local")
+"""What it gives to sites below these."""
+_OURS = ("/opt/apps/adm", "/srv/shared", "/srv/state")
+"""Scripts and board of the cluster (scripts/node/board.py, prologs.py), folders of the rehearsal, the state disk."""
 
 
 def private_network(value: str) -> str:
@@ -39,12 +42,19 @@ def cluster_cidr(value: str) -> str:
 
 def mount_point(value: str) -> str:
     """A directory that may be replaced by a shared one."""
-    if value in _SYSTEM_DIRECTORIES or value.startswith(("/proc/", "/sys/", "/dev/", "/run/")):
+    path = absolute_path(value)
+    taken = path == "/srv" or any(_within(path, one) for one in (*_SYSTEM, *_OURS))
+    if taken and not any(_within(path, one) for one in _SITES_OWN):
         raise Refused(
-            "a directory that the operating system does not need, e.g. /home or /opt/apps",
-            f"share another directory: machines could not run with their own {value} hidden",
+            "a directory that neither the operating system nor the set-up needs: at the top, or below /home, /opt, "
+            "/mnt, /media or /srv, e.g. /data or /opt/apps",
+            f"share another directory: machines could not run with their own {path} hidden",
         )
-    return absolute_path(value)
+    return path
+
+
+def _within(inner: str, outer: str) -> bool:
+    return inner == outer or inner.startswith(f"{outer}/")
 
 
 def absolute_path(value: str) -> str:

@@ -6,12 +6,26 @@ Each case: what is replaced in a small cluster, where it is told, and words of w
 from tests.cluster.bad.change import nodeset
 
 CASES = {
-    "a node count of 5000": (
-        nodeset(count=5000),
+    "a node count of 900": (
+        nodeset(count=900),
         "nodesets.cpu.count",
-        "5000",
+        "900",
         "1 to 510, as the nodeset's addresses are 10.77.2.0/23",
-        "widen the network: `network: {cidr: 10.77.0.0/16}`",
+        "widen the network: `network: {cidr: 10.77.0.0/19}`",
+    ),
+    "more machines than a bridge takes": (
+        {**nodeset(count=1022), "network": {"cidr": "10.0.0.0/8"}},
+        "nodesets.cpu.count",
+        "1022",
+        "1021 nodes in all: a bridge of Linux has 1023 machines",
+        "lower the count",
+    ),
+    "many more, in several nodesets": (
+        {"nodesets": {"cpu": {"count": 65536}, "gpu": {"count": 60000}}, "network": {"cidr": "10.0.0.0/8"}},
+        "nodesets.cpu.count",
+        "65536, with those of other nodesets 125536",
+        "1021 nodes in all",
+        "lower the count",
     ),
     "more login machines than addresses": (
         {"login": {"count": 600}},
@@ -70,6 +84,48 @@ CASES = {
         "/usr",
         "/opt/apps",
         "hidden",
+    ),
+    "a shared directory below a system directory": (
+        {"storage": {"shared": ["/etc/ssh"]}},
+        "storage.shared[0]",
+        "/etc/ssh",
+        "/data or /opt/apps",
+        "with their own /etc/ssh hidden",
+    ),
+    "a shared directory that has the set-up": (
+        {"storage": {"shared": ["/home", "/usr/local"]}},
+        "storage.shared[1]",
+        "/usr/local",
+        "/opt/apps",
+        "hidden",
+    ),
+    "a shared directory among the system's caches": (
+        {"storage": {"shared": ["/var/cache/x"]}},
+        "storage.shared[0]",
+        "/var/cache/x",
+        "/data",
+        "share another directory",
+    ),
+    "a shared directory over the state disk": (
+        {"storage": {"shared": ["/srv/state"]}},
+        "storage.shared[0]",
+        "/srv/state",
+        "set-up",
+        "share another directory",
+    ),
+    "home folders that nobody can write": (
+        {"storage": {"read_only": ["/home"]}},
+        "storage.read_only[0]",
+        "/home",
+        "does not write to; /home has people's folders",
+        "remove it here",
+    ),
+    "a board that nobody can write": (
+        {"storage": {"read_only": ["/opt/apps"]}},
+        "storage.read_only[0]",
+        "/opt/apps",
+        "the scripts and the board",
+        "/data",
     ),
     "a read-only directory that is not shared": (
         {"storage": {"read_only": ["/opt/app"]}},

@@ -90,6 +90,27 @@ CASES = {
         "first line names its interpreter",
         "#!/bin/bash",
     ),
+    "a script for a program that no machine has": (
+        script(text="#!/usr/bin/pyhton3\n"),
+        "slurm.scripts[0].text",
+        "a script for '/usr/bin/pyhton3'",
+        "by /usr/bin/env: sh, bash",
+        "write it for one of these",
+    ),
+    "a script for a program that env does not find": (
+        script(text="#!/usr/bin/env -S node --x\n"),
+        "slurm.scripts[0].text",
+        "a script for 'node'",
+        "python3",
+        "write it for one of these",
+    ),
+    "a script with line ends of Windows": (
+        script(text="#!/bin/bash\r\ntrue\r\n"),
+        "slurm.scripts[0].text",
+        "a script for '/bin/bash\\r'",
+        "bash",
+        "line feed alone",
+    ),
     "a script's file outside": (script(file="../a.sh"), "slurm.scripts[0].file", "../a.sh", "scripts/check.sh", ".."),
     "a script that runs at another time": (
         script(text=TEXT, on=["task_prolog"]),

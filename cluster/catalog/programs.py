@@ -1,0 +1,29 @@
+"""Programs that every image has, whatever it is made from: shells to log in with, and interpreters of scripts."""
+
+import re
+
+_FOLDERS = ("/bin", "/usr/bin")
+"""One folder by two names, in Debian since 12 and in Ubuntu since 20.04 (wiki.debian.org/UsrMerge)."""
+
+LOGIN_SHELLS = (
+    *(f"{folder}/{name}" for name in ("bash", "sh", "dash", "rbash", "false") for folder in _FOLDERS),
+    "/usr/sbin/nologin",
+    "/sbin/nologin",
+)
+"""Of the packages bash, dash, coreutils and login, which Debian and Ubuntu call essential or required; `false` and
+`nologin` let nobody in, on purpose."""
+
+INTERPRETERS = ("sh", "bash", "dash", "python3", "perl", "awk", "sed")
+"""By name: those of the above, of perl-base, mawk and sed, and python3, which the set-up itself is written in."""
+
+
+def missing_interpreter(text: str) -> str | None:
+    """The program that a script's first line asks for, if it is one that not every image has; `env` looks it up."""
+    words = [word for word in re.split("[ \t]+", text.split("\n", 1)[0].removeprefix("#!")) if word]
+    if not words:
+        return "nothing"
+    path, _, name = words[0].rpartition("/")
+    if name == "env" and path in _FOLDERS:
+        asked = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "nothing")
+        return None if asked in INTERPRETERS else asked
+    return None if path in _FOLDERS and name in INTERPRETERS else words[0]
