@@ -103,7 +103,7 @@ def told(config: ClusterConfig) -> list[str]:
         )
     lines += [
         f"whoever runs it needs: {', '.join(roles(config))}",
-        f"organisation policies that would refuse it: {', '.join(policies(config))} (docs/gcp.md)",
+        f"organisation policies that would refuse it (docs/gcp.md), where in force: {', '.join(policies(config))}",
     ]
     return [*lines, *table(plan(config)).splitlines()]
 
