@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 from dataclasses import replace
 
@@ -25,6 +26,12 @@ class Customs:
         self._run, self._state, self._seen = run, run.state, seen
         self._replaced: set[str] = set()
         self._condemned: dict[str, threading.Event] = {}
+        self._found = run.state.olds
+        # The places, among what was found, of all that name a resource.
+        self._named_by: dict[str, list[int]] = {}
+        for place, old in enumerate(self._found):
+            for urn in {*old.needs(), *old.replace_with}:
+                self._named_by.setdefault(urn, []).append(place)
 
     def condemned(self, urn: str) -> bool:
         """Whether a resource had to go along with what it depends on, so that it must be made anew."""
@@ -176,13 +183,21 @@ class Customs:
         are marked as condemned: if the program registers them again, they are made anew."""
         replaced, doomed = {root.urn}, []
         with self._run.lock:
-            for old in self._state.olds:
+            # Who might fall are those that name one that does, in the state's order: each after what it depends on.
+            found = set(self._named_by.get(root.urn, ()))
+            left = sorted(found)
+            while left:
+                old = self._found[heapq.heappop(left)]
                 if old.delete or old.urn in self._seen or not old.custom or old.external or old is root:
                     continue
-                if self._falls(old, replaced):
+                if self._state.waits(old) and self._falls(old, replaced):
                     replaced.add(old.urn)
                     doomed.append(old)
                     self._condemned.setdefault(old.urn, threading.Event())
+                    for place in self._named_by.get(old.urn, ()):
+                        if place not in found:
+                            found.add(place)
+                            heapq.heappush(left, place)
         return doomed
 
     def _falls(self, old: Resource, replaced: set[str]) -> bool:

@@ -139,10 +139,14 @@ class Stack(Kept):
         result = run.result(outputs_in([r.to_json() for r in loaded.resources()]))
         if problem and not run.stopped:
             result = replace(result, ok=False, summary=f"{result.summary}; {problem}")
-        run.emit(Finished(result))
         if not dry:
-            self._folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
-            loaded.archive(self._folder, _history(result, began, self._message))
+            try:
+                self._folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
+                loaded.archive(self._folder, _history(result, began, self._message))
+            except OSError as error:
+                # The state itself is written.
+                run.log("warning", f"the history of the stack misses this run: {error.filename}: {error.strerror}")
+        run.emit(Finished(result))
         if problem and not run.stopped:
             if isinstance(problem, ProgramError):
                 problem.result = result

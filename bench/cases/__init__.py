@@ -1,7 +1,7 @@
 """The cases, in the order of the report."""
 
 from bench.case import Case
-from bench.cases import change, cloud, jobs, nodes, noop, preview, rehearse, render, up
+from bench.cases import change, cloud, jobs, many, nodes, noop, preview, rehearse, render, up
 
 CASES: tuple[Case, ...] = (
     up.CASE,
@@ -12,5 +12,6 @@ CASES: tuple[Case, ...] = (
     preview.CASE,
     cloud.CASE,
     render.CASE,
+    many.CASE,
     jobs.CASE,
 )

@@ -201,3 +201,27 @@ def test_threads_are_few_however_many_resources_there_are(bench):
         stop.set()
         watcher.join()
     assert most[0] <= before + 1 + 2 * 4 + 16 + 4
+
+
+def test_a_run_that_changed_nothing_keeps_no_more_copies(bench):
+    bench.up("a")
+    backend = bench.root.parent / "project-backend/.pulumi"
+    kept = {file.stat().st_ino for file in backend.rglob("dev*.json")}
+    assert bench.up().summary == "nothing to do"
+    (new,) = [file for file in backend.rglob("dev*.json") if file.stat().st_ino not in kept]
+    assert new.name.endswith(".history.json"), "a line of a few words"
+    assert len(list((backend / "history").rglob("*.checkpoint.json"))) == 2
+    file = bench.stack().file
+    before = [copy.read_text() for copy in (backend / "backups").rglob("*.json")]
+    file.write_text("damaged")
+    assert [copy.read_text() for copy in (backend / "backups").rglob("*.json")] == before, "no copy is the state itself"
+
+
+def test_a_history_that_can_not_be_written_is_a_warning(bench, monkeypatch):
+    def full(self, *_args):
+        raise OSError(28, os.strerror(28), "history")
+
+    monkeypatch.setattr(state.State, "archive", full)
+    assert bench.up("a").ok
+    assert [e.message for e in bench.of(events.Log)][-1].endswith("history: No space left on device")
+    assert not bench.stack()._locks().holders()

@@ -1,0 +1,1 @@
+"""Many resources that take no time."""
