@@ -41,7 +41,9 @@ while :; do
     sleep 1
 done
 left=$((ends - SECONDS))
-if [[ ${#names[@]} -ge $want ]] && "$online" --quiet --timeout="$((left > 1 ? left : 1))" "${names[@]/#/--interface=}"; then
+# routable: it has an address that others reach. One of its own making, as IPv6 gives each link, is not enough.
+options=(--quiet --timeout="$((left > 1 ? left : 1))" --operational-state=routable)
+if [[ ${#names[@]} -ge $want ]] && "$online" "${options[@]}" "${names[@]/#/--interface=}"; then
     exit 0
 fi
 echo "${#names[@]} of $want network interfaces are there, and not all have an address: see networkctl" >&2

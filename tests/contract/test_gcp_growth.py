@@ -47,3 +47,19 @@ def test_a_user_more_is_told_to_no_machine_of_googles():
     assert found.keys() == before().keys()
     assert changed(found)
     assert {one.type for one in changed(found)} == {"command:remote:Command"}
+
+
+def test_the_packages_of_another_day_are_another_image_for_every_machine_and_nothing_else():
+    found = after(lambda cluster: cluster["image"].update(snapshot="20261115T000000Z"))
+    assert found.keys() == before().keys()
+    anew = {(one.type, one.name) for one in changed(found)}
+    # Nodes are of their template: another one makes each anew, after it was emptied by its `leave`.
+    assert anew == {
+        ("pulumi-python:dynamic/gcp:BakedImage", "a3mega-image-bake"),
+        ("gcp:compute/instance:Instance", "a3mega-controller"),
+        ("gcp:compute/instance:Instance", "a3mega-login-0"),
+        ("gcp:compute/instanceTemplate:InstanceTemplate", "a3mega-a3mega-template"),
+        ("gcp:compute/instanceTemplate:InstanceTemplate", "a3mega-debug-template"),
+    }
+    nodes = {one.name for one in found.values() if one.type == NODE}
+    assert {f"{name}-leave" for name in nodes} <= {one.name for one in found.values()}

@@ -49,7 +49,7 @@ class TestWhole:
         the_image_is_whole(fake)
         no_machine_is_left(fake)
         image = fake.world.images[IMAGE]
-        assert image["labels"] == {**LABELS, "hpc-booted": "yes"}
+        assert image["labels"] == {**LABELS, "hpc-booted": "yes", "hpc-owner": outs["owner"]}
         assert {feature["type"] for feature in image["guestOsFeatures"]} == {"GVNIC", "UEFI_COMPATIBLE"}
         assert image["storageLocations"] == ["us-central1"]
 

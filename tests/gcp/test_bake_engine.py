@@ -15,6 +15,7 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from components.gcp.bake.resource import BakeProvider
 from engine import Workspace, events
+from engine.scope import Scope
 from tests.fakes.compute import FakeCompute
 from tests.fakes.compute_world import QUOTA, Fault
 from tests.gcp.baking import IMAGE, no_machine_is_left, props, the_image_is_whole
@@ -43,12 +44,16 @@ def run(fake: FakeCompute, tmp_path: Path) -> Run:
     (tmp_path / "Pulumi.yaml").write_text("name: bake\nruntime: python\n")
     (tmp_path / "__main__.py").write_text(PROGRAM)
 
-    def once(kind: str, *, ok: bool = True, only: dict[str, Any] | None = None, **changes: Any) -> list[events.Event]:
+    def once(
+        kind: str, *, ok: bool = True, only: dict[str, Any] | None = None, replace: tuple[str, ...] = (), **changes: Any
+    ) -> list[events.Event]:
         inputs = only or props(fake, **changes)
         (tmp_path / "inputs.json").write_text(json.dumps(inputs))
         workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
         seen: list[events.Event] = []
-        result = getattr(workspace.stack("test"), kind)(seen.append)
+        stack = workspace.stack("test")
+        forced = {"scope": Scope(replace=replace)} if replace else {}
+        result = getattr(stack, kind)(seen.append, **forced)
         assert result.ok is ok, seen
         return seen
 
@@ -95,6 +100,15 @@ class TestLife:
         run("up", digest="ba9876543210", image="a3mega-ba9876543210", content={"recipe": "2027-03"})
         assert set(fake.world.images) == {OTHER}
         assert changing(fake)[-1] == f"DELETE {IMAGE.rpartition('/')[2]}"
+
+    def test_a_forced_replacement_takes_the_image_over_and_nobody_deletes_it(self, fake: FakeCompute, run: Run) -> None:
+        run("up")
+        fake.calls.clear()
+        run("up", replace=("**BakedImage**",))
+        the_image_is_whole(fake)
+        assert changing(fake) == ["POST setLabels"]
+        run("destroy")
+        assert fake.world.images == {}
 
     def test_labels_are_changed_in_place(self, fake: FakeCompute, run: Run) -> None:
         run("up")

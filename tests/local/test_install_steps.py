@@ -5,6 +5,7 @@ Its apt has one source: a folder with packages made here, empty but for a daemon
 
 import base64
 import ipaddress
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e
 
-STEPS = ("10-updates", "18-nfs", "28-aperture", "50-localssd", "52-limits", "54-network", "56-hostname")
+STEPS = (
+    "10-updates", "13-upgrade", "18-nfs", "28-aperture", "50-localssd", "52-limits", "54-network", "56-hostname",
+    "92-image",
+)  # fmt: skip
 KERNEL = "5.15.0-1077-gcp"
 SHIPPED = "6.8.0-1021-gcp"
 PACKAGES: dict[str, tuple[str, ...]] = {
@@ -103,18 +107,33 @@ def test_all_ran_and_a_second_time_changes_nothing(stack: RealStack) -> None:
     assert stack.ssh("m0", f"cat {ROOT}/state") == "done"
     before = stack.ssh("m0", SEEN)
     stack.ssh("m0", f"rm -r {ROOT}/done {LOG} && bash /root/install")
-    assert "step 7 of 7: hostname" in stack.ssh("m0", f"cat {LOG}")
+    assert "step 9 of 9: image" in stack.ssh("m0", f"cat {LOG}")
     assert "wrote" not in stack.ssh("m0", f"grep -v policy-rc.d {LOG}")
     assert stack.ssh("m0", SEEN) == before
 
 
 def test_nothing_is_updated_by_itself(stack: RealStack) -> None:
-    assert stack.ssh("m0", "apt-mark showhold").split() == ["google-guest-agent"]
+    assert sorted(stack.ssh("m0", "apt-mark showhold").split()) == sorted(ON_A_NEW_MACHINE)
     assert stack.ssh("m0", "systemctl is-enabled apt-daily.timer apt-daily-upgrade.timer || true").split() == [
         "masked",
         "masked",
     ]
     assert 'Unattended-Upgrade "0"' in stack.ssh("m0", "apt-config dump APT::Periodic")
+
+
+def test_packages_are_upgraded_but_those_that_are_held(stack: RealStack) -> None:
+    newer = MAKE.replace("9:1.0", "9:2.0").replace("_1.0_", "_2.0_")
+    release = USE.partition("# A rehearsal")[0]
+    stack.ssh("m0", f"{newer}make_package mdadm\nmake_package google-guest-agent\n{release}rm /run/hpc-apt-lists")
+    give(stack, "13-upgrade")
+    stack.ssh("m0", f"rm {ROOT}/done/13-upgrade; bash /root/install")
+    seen = stack.ssh("m0", "dpkg-query -W -f '${Package} ${Version}\\n' mdadm google-guest-agent")
+    assert seen.split("\n") == ["google-guest-agent 9:1.0", "mdadm 9:2.0"]
+
+
+def test_what_is_on_the_machine_is_known_by_its_recipe_and_day(stack: RealStack) -> None:
+    found = json.loads(stack.ssh("m0", "cat /etc/hpc/image.json"))
+    assert (found["baked"], found["recipe"]) == (1, "")
 
 
 def test_daemons_of_packages_are_neither_started_nor_left_forbidden(stack: RealStack) -> None:

@@ -123,7 +123,12 @@ class TestNetworks:
         names = [f"enp{number}s0" for number in range(9)]
         assert self.wait(tmp_path, NINE, *names) == (0, "")
         asked = (tmp_path / "asked").read_text().split()
-        assert asked == ["--quiet", "--timeout=1", *(f"--interface={name}" for name in names)]
+        assert asked == [
+            "--quiet",
+            "--timeout=1",
+            "--operational-state=routable",
+            *(f"--interface={name}" for name in names),
+        ]
 
     def test_a_machine_with_one_waits_for_nothing(self, tmp_path: Path):
         assert self.wait(tmp_path, NINE[:1]) == (0, "")
@@ -141,7 +146,7 @@ class TestNetworks:
         program = Path("/lib/systemd/systemd-networkd-wait-online")
         if not program.exists():
             program = Path(shutil.which("systemd-networkd-wait-online") or program)
-        words = ["--quiet", "--timeout=1", "--interface=lo", "--help"]
+        words = ["--quiet", "--timeout=1", "--operational-state=routable", "--interface=lo", "--help"]
         done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
         assert (done.returncode, "--interface=INTERFACE" in done.stdout) == (0, True)
 

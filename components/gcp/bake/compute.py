@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.gcp.bake.builder import image_labels
 from components.gcp.bake.credentials import credentials, host
-from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL
+from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL, OWNER_LABEL
 from components.gcp.bake.errors import LATER, LOG_IN, BakeError, Complaint, of_answer, of_operation, refused, told
 
 if TYPE_CHECKING:
@@ -114,8 +114,9 @@ class Compute:
         self._finish(doing, self._ask(doing, self._images.insert_unary, request), seconds=self.bake.pace.image)
 
     def label_image(self, image: compute_v1.Image, **more: str) -> None:
-        """Give an image that is there the labels that it should have, and these; that it was booted stays known."""
-        kept = {name: value for name, value in image.labels.items() if name == BOOTED_LABEL}
+        """Give an image that is there the labels that it should have, and these. It stays known that it was booted, and
+        whose it is."""
+        kept = {name: value for name, value in image.labels.items() if name in (BOOTED_LABEL, OWNER_LABEL)}
         wanted = {**image_labels(self.bake), **kept, **more}
         doing = f"label the image {self.bake.image}"
         while dict(image.labels) != wanted:

@@ -1,5 +1,6 @@
 """The bake as a resource: an image of Google Cloud that is whole, or not there."""
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvide
 from components.dynamic import DynamicResource, changed, given, say, told_in_words
 from components.gcp.bake.bake import bake, there
 from components.gcp.bake.compute import Compute
-from components.gcp.bake.design import bake_of
+from components.gcp.bake.design import OWNER_LABEL, bake_of
 from components.gcp.bake.errors import BakeError
 
 ANEW = ("project", "content")
@@ -32,7 +33,10 @@ class BakeProvider(ResourceProvider):
         with told_in_words(BakeError):
             compute = Compute(bake_of(props))
             bake(compute, say)
-        return CreateResult(compute.bake.link, _outputs(props))
+            owner = uuid.uuid4().hex[:12]
+            if (image := there(compute)) is not None:
+                compute.label_image(image, **{OWNER_LABEL: owner})
+        return CreateResult(compute.bake.link, {**_outputs(props), "owner": owner})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Another content is another image, which is there before the old one goes.
@@ -57,7 +61,7 @@ class BakeProvider(ResourceProvider):
                 bake(compute, say)
             if (image := there(compute)) is not None:
                 compute.label_image(image)
-        return UpdateResult(_outputs(props))
+        return UpdateResult({**_outputs(props), **({"owner": _olds["owner"]} if _olds.get("owner") else {})})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The image, if it is there."""
@@ -66,9 +70,15 @@ class BakeProvider(ResourceProvider):
         return ReadResult(id_ if found else "", _outputs(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Delete the image. Machines that were made from it have their own disks."""
+        """Delete the image. Machines that were made from it have their own disks.
+
+        One that another resource has taken over, as a forced replacement does, is no longer ours.
+        """
         with told_in_words(BakeError):
-            Compute(bake_of(_props)).delete_image()
+            compute = Compute(bake_of(_props))
+            image = compute.image()
+            if image is not None and image.labels.get(OWNER_LABEL) in (None, _props.get("owner")):
+                compute.delete_image()
 
 
 def _outputs(props: Mapping[str, Any]) -> dict[str, Any]:
