@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import yaml
 
+from bench.machines import BASE
 from components.local.host import bridge
 
 HPC = str(Path(__file__).resolve().parent.parent / "hpc")
@@ -38,6 +39,7 @@ class Cluster:
         self.name, self._call = name, call
         self.file = folder / f"Pulumi.{name}.yaml"
         self.config: dict[str, Any] = copy.deepcopy({"platform": "local", **sections, "name": name})
+        self.config["image"] = {"base": BASE}
         self.config["network"] = {"cidr": free_network(name)}
         self.write()
 

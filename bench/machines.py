@@ -21,6 +21,7 @@ from components.local.host.recipe import recipe
 from components.local.platform import GPU_MAJOR
 
 BASE = "debian-12"
+"""What both sides of a comparison run."""
 SHARED = ("home", "opt-apps")
 
 

@@ -22,6 +22,12 @@ _ROWS = (
         source="packages.debian.org/bookworm/slurm-wlm: 22.05.8",
     ),
     Image(
+        name="debian-13",
+        platforms=("local",),
+        slurm_versions=("24.11",),
+        source="packages.debian.org/trixie/slurm-wlm: 24.11.5",
+    ),
+    Image(
         name="ubuntu-2404",
         platforms=("gcp",),
         slurm_versions=("23.11",),

@@ -1,13 +1,13 @@
 """Parameters of slurm.conf, and the releases of Slurm that know each.
 
 Source: the option tables that slurmctld itself parses with (src/common/read_config.c of github.com/SchedMD/slurm at
-tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-11-7-1 and slurm-25-05-8-1), without what these mark as defunct, refuse
-when it is set, or take only as an old spelling of something else.
+tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-11-7-1, slurm-25-05-8-1, slurm-25-11-7-1 and slurm-26-05-3-1), without
+what these mark as defunct, refuse when it is set, or take only as an old spelling of something else.
 """
 
 from dataclasses import dataclass, field
 
-VERSIONS = ("22.05", "23.11", "24.11", "25.05")
+VERSIONS = ("22.05", "23.11", "24.11", "25.05", "25.11", "26.05")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ CONF = Table(
         """
     AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost
     AccountingStorageParameters AccountingStoragePass AccountingStoragePort AccountingStorageTRES
-    AccountingStorageType AccountingStorageUser AccountingStoreFlags AcctGatherEnergyType
+    AccountingStorageType AccountingStoreFlags AcctGatherEnergyType
     AcctGatherFilesystemType AcctGatherInterconnectType AcctGatherNodeFreq AcctGatherProfileType
     AllowSpecResourcesUsage AuthAltParameters AuthAltTypes AuthInfo AuthType BatchStartTimeout BcastExclude
     BcastParameters BurstBufferType CliFilterPlugins ClusterName CommunicationParameters CompleteWait CpuFreqDef
@@ -76,30 +76,43 @@ CONF = Table(
         """.split(),
     ),
     some={
-        "CertgenParameters": ("25.05", "25.05"),
-        "CertgenType": ("25.05", "25.05"),
-        "CertmgrParameters": ("24.11", "25.05"),
-        "CertmgrType": ("24.11", "25.05"),
+        "AccountingStorageUser": ("22.05", "25.05"),
+        "CertgenParameters": ("25.05", "26.05"),
+        "CertgenType": ("25.05", "26.05"),
+        "CertmgrParameters": ("24.11", "26.05"),
+        "CertmgrType": ("24.11", "26.05"),
+        "CliFilterParameters": ("25.11", "26.05"),
         "CoreSpecPlugin": ("22.05", "23.11"),
-        "DataParserParameters": ("24.11", "25.05"),
-        "EpilogTimeout": ("25.05", "25.05"),
+        "DataParserParameters": ("24.11", "26.05"),
+        "EpilogTimeout": ("25.05", "26.05"),
         "ExtSensorsFreq": ("22.05", "22.05"),
         "ExtSensorsType": ("22.05", "22.05"),
         "GetEnvTimeout": ("22.05", "24.11"),
-        "HashPlugin": ("24.11", "25.05"),
+        "HashPlugin": ("24.11", "26.05"),
+        "HealthCheckTimeout": ("26.05", "26.05"),
+        "HttpParserType": ("25.11", "26.05"),
+        "JobCompPassScript": ("25.11", "26.05"),
         "JobCredentialPrivateKey": ("22.05", "22.05"),
         "JobCredentialPublicCertificate": ("22.05", "22.05"),
         "KeepAliveTime": ("22.05", "22.05"),
-        "MaxBatchRequeue": ("23.11", "25.05"),
+        "LicenseParameters": ("26.05", "26.05"),
+        "MaxBatchRequeue": ("23.11", "26.05"),
+        "MetricsAuthUsers": ("26.05", "26.05"),
+        "MetricsParameters": ("26.05", "26.05"),
+        "MetricsType": ("25.11", "26.05"),
+        "NamespaceType": ("25.11", "26.05"),
         "PowerParameters": ("22.05", "23.11"),
         "PowerPlugin": ("22.05", "23.11"),
-        "PreemptParameters": ("23.11", "25.05"),
-        "PrologTimeout": ("25.05", "25.05"),
+        "PreemptParameters": ("23.11", "26.05"),
+        "PrologTimeout": ("25.05", "26.05"),
         "RoutePlugin": ("22.05", "22.05"),
+        "SlurmctldHttpAuthParameters": ("26.05", "26.05"),
         "SlurmctldPlugstack": ("22.05", "22.05"),
-        "SuspendExcStates": ("23.11", "25.05"),
-        "TLSParameters": ("24.11", "25.05"),
-        "TLSType": ("24.11", "25.05"),
+        "SlurmdHttpAuthParameters": ("26.05", "26.05"),
+        "SuspendExcStates": ("23.11", "26.05"),
+        "TLSParameters": ("24.11", "26.05"),
+        "TLSType": ("24.11", "26.05"),
+        "UrlParserType": ("25.11", "26.05"),
     },
 )
 """One-line parameters of slurm.conf."""
@@ -112,8 +125,11 @@ NODE = Table(
         """.split(),
     ),
     some={
-        "RestrictedCoresPerGPU": ("24.11", "25.05"),
-        "Topology": ("25.05", "25.05"),
+        "GresConf": ("25.11", "26.05"),
+        "Parameters": ("25.11", "26.05"),
+        "RestrictedCoresPerGPU": ("24.11", "26.05"),
+        "SuspendTime": ("26.05", "26.05"),
+        "Topology": ("25.05", "26.05"),
     },
 )
 """Parameters of NodeName lines; of two spellings for one thing, the one that this program writes."""
@@ -129,10 +145,11 @@ PARTITION = Table(
         """.split(),
     ),
     some={
-        "ExclusiveTopo": ("24.11", "25.05"),
-        "MaxCPUsPerSocket": ("23.11", "25.05"),
-        "PowerDownOnIdle": ("23.11", "25.05"),
-        "Topology": ("25.05", "25.05"),
+        "Exclusive": ("26.05", "26.05"),
+        "ExclusiveTopo": ("24.11", "26.05"),
+        "MaxCPUsPerSocket": ("23.11", "26.05"),
+        "PowerDownOnIdle": ("23.11", "26.05"),
+        "Topology": ("25.05", "26.05"),
     },
 )
 """Parameters of PartitionName lines."""

@@ -16,7 +16,7 @@ from cluster.rehearsal import network
 
 AT_MOST = 4
 """Nodes of each nodeset, unless told otherwise: enough for jobs on several nodes, few enough for a laptop."""
-BASE = "debian-12"
+BASE = "debian-13"
 """What local machines run."""
 MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""

@@ -48,6 +48,7 @@ import ready
 import restore
 import rxdm
 import slurmctld
+import spank
 import state
 import users
 from system import SetupError, explain, printable, run, say, service, write
@@ -73,6 +74,7 @@ def configure(payload: dict[str, Any]) -> None:
     admit(users="login" in roles)
     munge.start()
     mpi.link_pmix()
+    spank.drop_empty_include()
     if controls:
         control(payload)
     else:

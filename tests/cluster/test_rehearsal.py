@@ -125,14 +125,14 @@ def test_what_is_told_is_what_it_is():
 
 
 def test_a_parameter_of_a_newer_slurm_is_left_out_and_told():
-    newer = next(name for name in CONF.names("25.05") if "22.05" not in CONF.versions(name))
+    newer = next(name for name in CONF.names("25.05") if "24.11" not in CONF.versions(name))
     production = cloud(slurm={"extra": {newer: "1", "KillOnBadExit": 1}, "version": "25.05"})
     rehearsal = local(production)
     assert dict(rehearsal.slurm.extra) == {"KillOnBadExit": 1}
-    assert rehearsal.slurm_version == "22.05"
+    assert rehearsal.slurm_version == "24.11"
     (one,) = [one for one in differences(production, rehearsal) if one.name == newer]
     assert str(one) == (
-        f"slurm.conf: {newer} not set, where production has 1: Slurm 22.05, which local machines run, does not know it"
+        f"slurm.conf: {newer} not set, where production has 1: Slurm 24.11, which local machines run, does not know it"
     )
 
 

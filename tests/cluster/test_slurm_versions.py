@@ -12,7 +12,7 @@ from cluster.slurm.conf import settings
 from tests.cluster.stacks import STACKS, config
 
 # Of files whose few parameters need no table of their own: src/interfaces/cgroup.c and src/slurmdbd/read_config.c at
-# the tags that cluster/catalog/parameters.py names; these are in all four.
+# the tags that cluster/catalog/parameters.py names; these are in all of them.
 CGROUP = {"CgroupPlugin", "ConstrainCores", "ConstrainRAMSpace", "ConstrainSwapSpace", "ConstrainDevices"}
 SLURMDBD = {
     *("ArchiveDir", "ArchiveEvents", "ArchiveJobs", "ArchiveSteps", "AuthType", "DbdHost", "DbdPort", "DebugLevel"),
@@ -97,9 +97,12 @@ def test_what_slurm_refuses_is_no_parameter(gone):
     ("name", "versions"),
     [
         ("GetEnvTimeout", ("22.05", "23.11", "24.11")),
-        ("SuspendExcStates", ("23.11", "24.11", "25.05")),
-        ("TLSType", ("24.11", "25.05")),
-        ("PrologTimeout", ("25.05",)),
+        ("SuspendExcStates", ("23.11", "24.11", "25.05", "25.11", "26.05")),
+        ("TLSType", ("24.11", "25.05", "25.11", "26.05")),
+        ("PrologTimeout", ("25.05", "25.11", "26.05")),
+        ("AccountingStorageUser", ("22.05", "23.11", "24.11", "25.05")),
+        ("MetricsType", ("25.11", "26.05")),
+        ("HealthCheckTimeout", ("26.05",)),
         ("ClusterName", VERSIONS),
         ("Nonsense", ()),
     ],

@@ -16,6 +16,8 @@ from components.local.host.machine import bare, stop
 from components.local.host.paths import images_root
 
 ROOT = Path(__file__).parents[2]
+BASE = "debian-13"
+"""What clusters run unless they say otherwise; some say debian-12, so that both releases of Slurm are seen at work."""
 
 
 class Cluster:
@@ -25,7 +27,10 @@ class Cluster:
         self.name = name
         self.root = root
         self.file = home / f"Pulumi.{name}.yaml"
-        self.config: dict[str, Any] = {"platform": "local", "name": name, "network": {"cidr": free(name)}, **sections}
+        self.config: dict[str, Any] = {
+            "platform": "local", "name": name, "network": {"cidr": free(name)}, **sections,
+            "image": {"base": BASE, **sections.get("image", {})},
+        }  # fmt: skip
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "HPC_"))}
         self.env = {
             **inherited,

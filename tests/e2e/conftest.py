@@ -57,6 +57,7 @@ def pair(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[tuple[C
     )
     one = clusters(
         "one",
+        image={"base": "debian-12"},
         login={"on": "controller"},
         nodesets={"cpu": {"on": "controller"}},
         partitions={"cpu": {"nodesets": ["cpu"], "default": True}},

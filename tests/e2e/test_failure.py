@@ -20,6 +20,7 @@ def ill(clusters):
     """A small cluster that is made to suffer; it waits for its nodes only briefly."""
     cluster = clusters(
         "ill",
+        image={"base": "debian-12"},
         login={"on": "controller"},
         nodesets={"cpu": {"count": 2}},
         partitions={"cpu": {"nodesets": ["cpu"], "default": True}},

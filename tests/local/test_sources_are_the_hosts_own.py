@@ -76,6 +76,11 @@ class TestWholeHost:
         (etc / "sources.list.d").mkdir(exist_ok=True)
         (etc / name).write_text(text)
 
+    def _system(self, etc: Path) -> Path:
+        """Another one than that of the sources."""
+        self._write(etc, "os-release", "ID=ubuntu\nVERSION_CODENAME=noble\n")
+        return etc / "os-release"
+
     def test_both_formats_are_read(self, tmp_path: Path) -> None:
         self._write(tmp_path, "sources.list", "")
         self._write(tmp_path, "sources.list.d/debian.sources", DEB822)
@@ -85,8 +90,19 @@ class TestWholeHost:
 
     def test_updates_without_the_release_are_nothing(self, tmp_path: Path) -> None:
         self._write(tmp_path, "sources.list", "deb http://mirror.example/debian bookworm-updates main\n")
-        assert host_sources("bookworm", tmp_path) == ()
+        assert host_sources("bookworm", tmp_path, self._system(tmp_path)) == ()
 
     def test_another_distribution_is_nothing(self, tmp_path: Path) -> None:
         self._write(tmp_path, "sources.list", "deb http://mirror.example/ubuntu noble main universe\n")
-        assert host_sources("bookworm", tmp_path) == ()
+        assert host_sources("bookworm", tmp_path, self._system(tmp_path)) == ()
+
+    def test_an_image_of_another_release_comes_from_the_same_mirror(self, tmp_path: Path) -> None:
+        self._write(tmp_path, "os-release", "ID=debian\nVERSION_CODENAME=bookworm\n")
+        self._write(tmp_path, "sources.list", "deb http://mirror.example/debian bookworm main\n")
+        self._write(tmp_path, "sources.list.d/debian.sources", DEB822)
+        one_line, *stanzas_ = host_sources("trixie", tmp_path, tmp_path / "os-release")
+        assert one_line.text == "deb http://mirror.example/debian trixie main\n"
+        assert [source.suites for source in stanzas_] == [{"trixie", "trixie-updates"}, {"trixie-security"}]
+        assert "Suites: trixie trixie-updates\n" in stanzas_[0].text
+        self._write(tmp_path, "os-release", 'ID=ubuntu\nVERSION_CODENAME="bookworm"\n')
+        assert host_sources("trixie", tmp_path, tmp_path / "os-release") == ()

@@ -12,7 +12,7 @@ BUILD = HERE / "build-image.sh"
 TRIM = HERE / "trim-image.sh"
 ROOTFS = HERE.parent / "rootfs"
 
-SUITES = {"debian-12": "bookworm"}
+SUITES = {"debian-12": "bookworm", "debian-13": "trixie"}
 """Base images by their name in `image.base`, and the Debian release that each is."""
 
 PACKAGES = (
@@ -27,6 +27,14 @@ PACKAGES = (
     "bsd-mailx", "dma",                     # /usr/bin/mail, and an agent that delivers on the machine itself
     "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
 )  # fmt: skip
+MORE: dict[str, tuple[str, ...]] = {
+    "debian-13": (
+        "libpam-slurm-adopt",                   # users reach the nodes of their jobs, within those
+        "slurmrestd", "slurm-wlm-jwt-plugin",   # REST, and the tokens that it takes
+        "xauth",                                # X11 of jobs
+    ),
+}  # fmt: skip
+"""Further packages of some images. That of debian-12 stays as it was: with another one, machines would be made anew."""
 
 
 @dataclass(frozen=True)
@@ -57,4 +65,4 @@ def recipe(base: str) -> Recipe:
     if base not in SUITES:
         msg = f"image.base: {base!r} can't be made on this machine; allowed here: {', '.join(sorted(SUITES))}"
         raise HostError(msg)
-    return Recipe(base, SUITES[base], PACKAGES)
+    return Recipe(base, SUITES[base], (*PACKAGES, *MORE.get(base, ())))

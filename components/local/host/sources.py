@@ -1,7 +1,8 @@
 """The host's own apt sources, as far as they carry the image's release.
 
-A host that installs packages from a mirror, through its own keyring, makes its images from there too. Where it has no
-such source (another distribution, another release), mmdebstrap's own choice holds.
+A host that installs packages from a mirror, through its own keyring, makes its images from there too, also those of
+another release of Debian: an archive's mirror carries all of them, each signed with the keys of the one before as well.
+Where it has no such source (another distribution), mmdebstrap's own choice holds.
 """
 
 import re
@@ -22,8 +23,32 @@ class Source:
     suites: frozenset[str]
 
 
-def host_sources(suite: str, etc: Path = Path("/etc/apt")) -> tuple[Source, ...]:
-    """The host's sources that carry `suite`, its updates and security suites; none if they do not carry it itself."""
+def host_sources(
+    suite: str, etc: Path = Path("/etc/apt"), os_release: Path = Path("/etc/os-release")
+) -> tuple[Source, ...]:
+    """The host's sources that carry `suite`, its updates and security suites; where none does, those of its own release
+    with `suite` in its place; none if it has no Debian."""
+    if found := _carrying(suite, etc):
+        return found
+    own = _release(os_release)
+    return tuple(_renamed(source, own, suite) for source in _carrying(own, etc)) if own else ()
+
+
+def _release(os_release: Path) -> str:
+    """Code name of the host's own Debian; empty for any other system."""
+    said = dict(line.split("=", 1) for line in os_release.read_text().splitlines() if "=" in line)
+    return said.get("VERSION_CODENAME", "").strip('"') if said.get("ID", "").strip('"') == "debian" else ""
+
+
+def _renamed(source: Source, own: str, suite: str) -> Source:
+    """The same source of another release."""
+    fields = r"(?m)^(Suites:.*)$" if source.suffix == ".sources" else r"(\S+ main)$"
+    text = re.sub(fields, lambda found: re.sub(rf"\b{own}\b", suite, found[1]), source.text)
+    return Source(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, one) for one in source.suites))
+
+
+def _carrying(suite: str, etc: Path) -> tuple[Source, ...]:
+    """Sources that carry `suite`, its updates and security suites; none if they do not carry it itself."""
     found: list[Source] = []
     for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
         try:
