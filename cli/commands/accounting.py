@@ -45,7 +45,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     over, and accounts, users and QOS are made to match the stack again. The cluster may have been made anew since the
     backup, but must have the same name. Safe to repeat, also after it was cut off.
     """
-    from cluster.live.backup import BackupError, newer, read
+    from cluster.live.backup import BackupError, read, readable
 
     try:
         found = read(file)
@@ -62,7 +62,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     from cli.scheduler import Scheduler
 
     release = Scheduler(entered, stack).ask("slurmctld -V").split()[-1]
-    if newer(found.slurm, release):
+    if not readable(found.slurm, release):
         raise CliError(
             f"{file}: was made with Slurm {found.slurm}, whose tables the cluster's {release} can't read. Nothing was "
             "changed."

@@ -36,7 +36,7 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     "network.cidr": refused("machines are known by their addresses"),
     "storage.shared": storage.shared,
     "storage.read_only": nothing("machines mount it so at their next boot", "./hpc ssh {stack} MACHINE -- reboot"),
-    "image.base": image.system,
+    "image.base": image.base,
     "image.presents_as": image.presented,
     "controller.machine_type": machines.controller_machine,
     "login.on": machines.logins,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from cluster.catalog.upgrades import takes_over
+
 FIRST = b"-- hpc accounting backup 1\n"
 LAST = b"-- sha256 "
 
@@ -79,10 +81,9 @@ def _told(plain: "gzip.GzipFile") -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def newer(one: str, other: str) -> bool:
-    """Whether release `one` of Slurm, such as 24.11.3, has newer tables than `other`: a release is its first two."""
-    return _release(one) > _release(other)
+def readable(made: str, release: str) -> bool:
+    """Whether Slurm `release`, such as 24.11.3, reads the tables that `made` wrote: a release is its first two numbers.
 
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    slurmdbd converts those of the releases that it takes over from, and does not start on others.
+    """
+    return takes_over(*(".".join(version.split(".")[:2]) for version in (release, made)))

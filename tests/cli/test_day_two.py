@@ -261,6 +261,7 @@ class TestAccounting:
         [
             ({"cluster": "prod"}, "is of cluster prod, and stack dev is cluster dev"),
             ({"slurm": "24.11.1"}, "was made with Slurm 24.11.1, whose tables the cluster's 22.05.8 can't read"),
+            ({"slurm": "21.08.8"}, "was made with Slurm 21.08.8, whose tables the cluster's 22.05.8 can't read"),
             ({}, "without a terminal needs --yes"),
         ],
     )

@@ -64,8 +64,8 @@ def provisioned(server: str, part: str, **value: int) -> Any:
 SAMPLES: list[Sample] = [
     ("platform", lambda c: c.update(platform="local", **dict.fromkeys(("gcp", "storage", "image", "login", "network"))),
      _REFUSED),
-    ("image.base", lambda c: [at(image={"base": "ubuntu-2404"})(c), gone("storage", "lustre")(c)], _REPLACE),
-    ("slurm.version", at("slurm", version="24.11"), _REPLACE),
+    ("image.base", lambda c: [at(image={"base": "ubuntu-2404"})(c), gone("storage", "lustre")(c)], _REFUSED),
+    ("slurm.version", at("slurm", version="24.11"), _REFUSED),
     ("gcp.project", at("gcp", project="other-project"), _REFUSED),
     ("gcp.zone", at("gcp", zone="us-central1-b"), _REFUSED),
     ("network.gpu_cidr", at("network", gpu_cidr="10.64.0.0/17"), _REFUSED),

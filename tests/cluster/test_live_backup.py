@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.live.backup import FIRST, LAST, BackupError, newer, read
+from cluster.live.backup import FIRST, LAST, BackupError, read, readable
 
 TOLD = {"cluster": "dev", "slurm": "22.05.8", "date": "2026-11-21T05:30:00+0000", "jobs": 3, "managed": None}
 
@@ -76,13 +76,14 @@ def test_what_is_wrong_is_said(file: Path, content: bytes, words: str):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "result"),
+    ("made", "release", "result"),
     [
-        ("22.05.8", "22.05.2", False),
-        ("23.11.4", "22.05.8", True),
-        ("22.05.8", "24.11.1", False),
-        ("25.05", "24.11", True),
+        ("22.05.8", "22.05.2", True),
+        ("23.11.4", "22.05.8", False),
+        ("22.05.8", "23.11.1", True),
+        ("22.05.8", "24.11.5", False),
+        ("24.11", "25.05", True),
     ],
 )
-def test_releases_are_compared_by_their_first_two_numbers(one: str, other: str, result: bool):
-    assert newer(one, other) is result
+def test_a_backup_is_read_by_releases_that_take_over_from_its_own(made: str, release: str, result: bool):
+    assert readable(made, release) is result

@@ -173,11 +173,13 @@ def test_a_user_who_goes_keeps_the_home_folder(edited: Cluster):
 
 def test_what_a_living_cluster_cannot_take_is_refused_before_the_first_step(edited: Cluster, long: str):
     before = edited.copy()
-    edited.edit(lambda c: (c.update(name="other"), c["users"][0].update(uid=2044)))
+    older = {"image": {"base": "debian-12"}}
+    edited.edit(lambda c: (c.update(name="other", **older), c["users"][0].update(uid=2044)))
     assert edited.preview()["effects"]["worst"] == "refused"
     refused = edited.hpc("up", check=False)
     assert refused.returncode == 1
     assert "users.alice.uid: 2001 -> 2044" in refused.stderr
+    assert "image.base: debian-13 -> debian-12" in refused.stderr
     assert "Updating" not in refused.stdout
     edited.config = before
     edited.edit(lambda _: None)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.config.consequence import Consequence, Effect, nothing, replace
+from cluster.catalog import IMAGES
+from cluster.catalog.upgrades import UPGRADES, takes_over, way
+from cluster.config.consequence import Consequence, Effect, nothing, refused, replace
+from cluster.config.findings import listing
 from cluster.config.verdicts.verdict import POSSIBLE, STATE_STAYS, Verdict, among, controller_anew
 from cluster.gcp.baking import bakes
 from cluster.gcp.content import parts
@@ -15,9 +18,15 @@ if TYPE_CHECKING:
 _ALL = "every machine is made anew"
 
 
+@among(Effect.REPLACE, Effect.REFUSED)
+def base(edit: Edit) -> Consequence:
+    """Another operating system, perhaps with another release of Slurm."""
+    return _release(edit) or _anew(edit, _ALL)
+
+
 @among(Effect.REPLACE)
 def system(edit: Edit) -> Consequence:
-    """Another image, or another content of it."""
+    """Another content of the image."""
     return _anew(edit, _ALL)
 
 
@@ -27,10 +36,33 @@ def presented(edit: Edit) -> Consequence:
     return _anew(edit, f"{_ALL} as the other system")
 
 
-@among(Effect.REPLACE)
+@among(Effect.REPLACE, Effect.REFUSED)
 def slurm(edit: Edit) -> Consequence:
     """Another release of Slurm."""
-    return _anew(edit, f"Slurm comes with the machines' image: {_ALL}")
+    return _release(edit) or _anew(edit, f"Slurm comes with the machines' image: {_ALL}")
+
+
+def _release(edit: Edit) -> Consequence | None:
+    """The refusal of a release that can't take over from the one before: slurmdbd would not start on its database."""
+    old, new = edit.before.slurm_version, edit.after.slurm_version
+    if takes_over(new, old):
+        return None
+    back = f"put Slurm {old} back, or give up job records and the queue"
+    steps = way(old, new)
+    if not steps:
+        return refused(f"Slurm can't go back: {new} does not read the database and the state of {old}: {back}")
+    there = {
+        release: image.name
+        for image in IMAGES.values()
+        if edit.after.platform in image.platforms
+        for release in image.slurm_versions
+    }
+    between = steps[1:-1]
+    known = f"Slurm {new} takes over from {listing(UPGRADES[new])} only: the way from {old} is {' -> '.join(steps)}"
+    if missing := [one for one in between if one not in there]:
+        return refused(f"{known}, and no image of platform {edit.after.platform} has {listing(missing)}: {back}")
+    first = f'`image: {{base: {there[between[0]]}}}`, `slurm: {{version: "{between[0]}"}}`'
+    return refused(f"{known}; begin with {first}", "./hpc up {stack}")
 
 
 @among(Effect.NOTHING, Effect.REPLACE)

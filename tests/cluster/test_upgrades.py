@@ -1,0 +1,79 @@
+"""Slurm's release may only go where Slurm itself goes: its state and its database are taken over, or nothing starts."""
+
+from itertools import pairwise
+
+import pytest
+
+from cluster.catalog.parameters import VERSIONS
+from cluster.catalog.upgrades import UPGRADES, takes_over, way
+from cluster.config import parse
+from cluster.config.consequence import Effect
+from cluster.config.effects import effects
+from tests.clouds import settings
+from tests.cluster.stacks import local
+
+
+def test_every_release_of_the_tables_is_known_and_goes_forwards_only():
+    assert set(VERSIONS) <= set(UPGRADES)
+    releases = list(UPGRADES)
+    assert releases == sorted(releases)
+    assert all(releases.index(old) < releases.index(new) for new, olds in UPGRADES.items() for old in olds)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("22.05", "22.05", ("22.05",)),
+        ("22.05", "23.11", ("22.05", "23.11")),
+        ("22.05", "24.11", ("22.05", "23.11", "24.11")),
+        ("22.05", "25.05", ("22.05", "23.11", "25.05")),
+        ("22.05", "26.05", ("22.05", "23.11", "25.05", "26.05")),
+        ("24.11", "22.05", ()),
+    ],
+)
+def test_the_way_is_the_shortest(old: str, new: str, found: tuple[str, ...]):
+    assert way(old, new) == found
+
+
+def test_every_step_of_every_way_is_one_that_slurm_takes():
+    for old in UPGRADES:
+        for new in UPGRADES:
+            steps = way(old, new)
+            assert bool(steps) is (old <= new)
+            assert all(takes_over(later, earlier) for earlier, later in pairwise(steps))
+
+
+def on(base: str) -> object:
+    return parse({"hpc:cluster": local(image={"base": base})})
+
+
+def test_a_release_too_far_is_refused_with_what_is_between():
+    (one,) = effects(on("debian-12"), on("debian-13"), "dev")
+    assert (one.path, one.effect) == ("image.base", Effect.REFUSED)
+    assert one.reason == (
+        "Slurm 24.11 takes over from 24.05, 23.11, 23.02 only: the way from 22.05 is 22.05 -> 23.11 -> 24.11, and no "
+        "image of platform local has 23.11: put Slurm 22.05 back, or give up job records and the queue"
+    )
+    assert one.command == "./hpc destroy dev && ./hpc up dev"
+
+
+def test_the_way_back_is_refused():
+    (one,) = effects(on("debian-13"), on("debian-12"), "dev")
+    assert one.effect is Effect.REFUSED
+    assert one.reason.startswith(
+        "Slurm can't go back: 22.05 does not read the database and the state of 24.11: put Slurm"
+    )
+
+
+def cloud(base: str, version: str | None = None) -> object:
+    return parse(settings(image={"base": base}, slurm={"version": version} if version else {}))
+
+
+def test_what_slurm_takes_is_not_refused():
+    for old, new in (
+        (cloud("ubuntu-2404"), cloud("ubuntu-2204")),
+        (cloud("ubuntu-2204", "24.11"), cloud("ubuntu-2204", "25.05")),
+    ):
+        assert {one.effect for one in effects(old, new, "lab")} == {Effect.REPLACE}
+    back = effects(cloud("ubuntu-2204"), cloud("ubuntu-2204", "24.11"), "lab")
+    assert [(one.path, one.effect) for one in back] == [("slurm.version", Effect.REFUSED)]
