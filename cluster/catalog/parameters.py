@@ -154,6 +154,12 @@ PARTITION = Table(
 )
 """Parameters of PartitionName lines."""
 
+PROLOG_FLAGS = Table(
+    always=("Alloc", "Contain", "DeferBatch", "NoHold", "Serial", "X11"),
+    some={"ForceRequeueOnFail": ("23.11", "26.05"), "RunInJob": ("24.11", "26.05")},
+)
+"""Words of PrologFlags (prolog_str2flags of the same file)."""
+
 RECONFIGURED = frozenset(
     """
     AccountingStorageEnforce AccountingStoreFlags BatchStartTimeout CompleteWait DebugFlags DefMemPerCPU

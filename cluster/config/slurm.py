@@ -51,8 +51,11 @@ class SlurmSettings(Section):
     """How long `up` waits, in seconds, for the jobs of nodes that leave, before it gives up and leaves them drained."""
     mpi_default: Literal["none", "pmi2", "pmix"] = "pmix"
     """How srun starts MPI ranks unless told otherwise."""
-    prolog_flags: tuple[Literal["Alloc", "Contain", "DeferBatch", "NoHold", "Serial", "X11"], ...] = ("Contain",)
-    """PrologFlags; Contain gives each job a container on its nodes before its first step."""
+    prolog_flags: tuple[
+        Literal["Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial", "X11"], ...
+    ] = ("Contain",)
+    """PrologFlags; Contain gives each job a container on its nodes before its first step. ForceRequeueOnFail from Slurm
+    23.11 on, RunInJob from 24.11 on."""
     job_account_gather: Literal["cgroup", "linux"] | None = None
     """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
     scripts: tuple[Script, ...] = ()

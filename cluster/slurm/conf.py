@@ -21,6 +21,7 @@ UNBOUND = (
     "the same few."
 )
 PARTITIONS = "DefMemPerCPU: a job that asks for no memory gets a node's memory by its share of the CPUs, not all of it."
+GPUS = " DefCPUPerGPU: one that asks for GPUs and not for CPUs gets a node's CPUs by its share of the GPUs."
 
 
 def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> str:
@@ -30,7 +31,7 @@ def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> s
         [
             *groups(settings(config, addresses)),
             section("Nodes", NODES, node_lines(config, addresses)),
-            section("Partitions", PARTITIONS, partition_lines(config)),
+            section("Partitions", PARTITIONS + (GPUS if has_gpus(config) else ""), partition_lines(config)),
         ],
     )
 
@@ -135,12 +136,15 @@ def _launching(config: ClusterConfig) -> Group:
     return Group(
         title="Launching",
         why="use_interactive_step: `salloc` opens its shell on the first node of the job, not on the login machine. "
-        "Locked memory is limited by the node, because RDMA needs more than a login machine grants.",
+        "Locked memory and open files are limited by the node: RDMA and data loaders need more than a login machine "
+        "grants. KillOnBadExit: one dead rank ends the step; the others would wait for it, on all its GPUs, until the "
+        "time limit (srun --kill-on-bad-exit=0 for steps whose tasks are their own).",
         settings={
             # There is no plugin called none since 23.11; leaving the parameter out means the same in every release.
             "MpiDefault": None if mpi == "none" else mpi,
             "LaunchParameters": "use_interactive_step",
-            "PropagateResourceLimitsExcept": "MEMLOCK",
+            "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
+            "KillOnBadExit": 1,
         },
     )
 

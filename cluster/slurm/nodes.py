@@ -43,6 +43,21 @@ def memory_per_cpu(config: ClusterConfig, partition: Partition) -> int:
     return max(1, min((size.memory - size.reserved) // size.cpus for size in every))
 
 
+def cpus_per_gpu(config: ClusterConfig, partition: Partition) -> int | None:
+    """CPUs for each GPU of a job that asks for none: a node's by its share, the smallest over the nodesets with GPUs.
+
+    None where no node has GPUs, or more GPUs than CPUs, or the whole cluster has a value of the user's own.
+    """
+    if "defcpupergpu" in {name.lower() for name in config.slurm.extra}:
+        return None
+    every = [
+        sizes(config, section).cpus // gpu.count
+        for section in (config.nodesets[name] for name in partition.nodesets)
+        if (gpu := nodeset_gpu(config, section))
+    ]
+    return min(every, default=0) or None
+
+
 def partition_lines(config: ClusterConfig) -> list[str]:
     """One PartitionName line for each partition."""
     lines: list[str] = []
@@ -56,6 +71,7 @@ def partition_lines(config: ClusterConfig) -> list[str]:
             "DefaultTime": part.default_time,
             "DefMemPerCPU": part.def_mem_per_cpu or memory_per_cpu(config, part),
             "MaxMemPerCPU": part.max_mem_per_cpu,
+            "DefCPUPerGPU": cpus_per_gpu(config, part),
             "MinNodes": part.min_nodes,
             "MaxNodes": part.max_nodes,
             "OverSubscribe": "EXCLUSIVE" if part.exclusive else None,

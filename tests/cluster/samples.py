@@ -195,7 +195,7 @@ SAMPLES: list[Sample] = [
     ("slurm.prolog_flags", at("slurm", prolog_flags=["Alloc", "Contain"]), Effect.RESTART),
     ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),
     ("slurm.extra.*", at("slurm", extra={"priorityweightage": 5}), Effect.RECONFIGURE),
-    ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 1}), Effect.RESTART),
+    ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 0}), Effect.RESTART),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
 ONE_CHOICE = {one for one in TABLE if one.startswith("slurm.rxdm")} | {"gcp"}

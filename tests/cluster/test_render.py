@@ -85,6 +85,24 @@ def test_memory_that_is_kept_for_the_system_is_not_shared_out():
     assert "DefMemPerCPU=1000" in text["slurm.conf"]
 
 
+class TestCpusOfGpus:
+    """A job that asks for GPUs alone gets CPUs by their share of the node."""
+
+    GPU = {"gpu": {"machine_type": "a3-megagpu-8g", "count": 1}, "cpu": {"count": 1}}  # noqa: RUF012
+
+    def rendered(self, nodesets: list[str], **slurm: object) -> str:
+        part = {"main": {"nodesets": nodesets, "default": True}}
+        return render(cluster(nodesets=self.GPU, partitions=part, slurm=slurm))["slurm.conf"]
+
+    def test_are_those_of_the_nodes_that_have_some(self):
+        assert " DefCPUPerGPU=26" in self.rendered(["gpu"])
+        assert " DefCPUPerGPU=26" in self.rendered(["cpu", "gpu"])
+
+    def test_are_the_users_own_where_they_say_so(self):
+        assert " DefCPUPerGPU=" not in self.rendered(["gpu"], extra={"DefCpuPerGPU": 8})
+        assert " DefCPUPerGPU=" not in self.rendered(["cpu"])
+
+
 FILES = st.dictionaries(st.sampled_from(["a", "b", "ab"]), st.text(max_size=5))
 
 

@@ -9,8 +9,8 @@ from tests.e2e.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
-# What the daemons write when all is well: first start without a state, a virtual machine's slow clock, a client that was
-# done before the last answer, and a new cluster whose first association 24.11's slurmdbd has not in its cache yet.
+# What the daemons write when all is well: first start without a state, a virtual machine's slow clock, a client that
+# was done before the last answer, and a new cluster whose first association slurmdbd (24.11) has not in its cache yet.
 HARMLESS = re.compile(
     r"state file|Trying backup state save file|fed_mgr_state|High latency for 1000 calls to gettimeofday"
     r"|(slurm_receive_msg|_conn_readable|slurm_send_node_msg).*(Zero Bytes|Connection reset)"
@@ -44,6 +44,18 @@ class TestWorking:
         assert seen in {"0", "1"}
         both = many.run("srun", "-p", "gpu", "--gpus=2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
         assert both == "0,1"
+
+    def test_a_dead_rank_ends_its_step(self, many: Cluster):
+        script = "[ $SLURM_PROCID = 1 ] && exit 3; sleep 300"
+        ended = many.call("run", "many", "--", "srun", "-N2", "sh", "-c", script)
+        assert ended.returncode not in {0, 124}
+        assert many.run("squeue", "--noheader") == ""
+
+    def test_limits_of_the_login_machine_stay_there(self, many: Cluster):
+        found = many.run("sh", "-c", "ulimit -S -n 300; ulimit -n; srun sh -c 'ulimit -n'").split()
+        assert found[0] == "300"
+        assert int(found[1]) > 300
+        assert "DefCpuPerGPU=1" in many.run("scontrol", "show", "partition", "gpu")
 
     def test_a_job_is_confined_to_its_devices(self, many: Cluster):
         script = "for n in 0 1; do head -c0 /dev/nvidia$n 2>&1; done; true"

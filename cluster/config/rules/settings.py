@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cluster import roster
 from cluster.catalog.bounds import COUNT, NUMBERS
-from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
+from cluster.catalog.parameters import CONF, NODE, PARTITION, PROLOG_FLAGS, Table
 from cluster.config.findings import Broken, Location, listing, nearest, show
 from cluster.config.rules.owned import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
 _LONGEST_NUMBER = 20
+APART = {"NoHold": ("Contain", "X11", "RunInJob"), "Serial": ("RunInJob",)}
+"""Flags of PrologFlags that fit with none of the others named (slurm.conf(5); RunInJob implies Contain)."""
 
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:
@@ -30,6 +32,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         yield from _sizes(config, name)
     for name, part in config.partitions.items():
         yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, OWNED_PARTITION, version)
+    yield from _prolog_flags(config)
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
         yield Broken(
@@ -38,6 +41,28 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             allowed=f"at least 5 times timers.message ({timers.message}), that is {5 * timers.message}",
             todo="raise it or lower timers.message: Slurm would drain nodes that are only slow to answer",
         )
+
+
+def _prolog_flags(config: ClusterConfig) -> Iterator[Broken]:
+    """slurmctld and slurmd do not start with a flag that they do not know, nor with flags that rule each other out."""
+    given = config.slurm.prolog_flags
+    for position, flag in enumerate(given):
+        releases = PROLOG_FLAGS.versions(flag)
+        if config.slurm_version not in releases:
+            yield Broken(
+                at=("slurm", "prolog_flags", position),
+                given=flag,
+                allowed=f"a flag that Slurm {config.slurm_version} knows; {flag} is in {listing(releases)}",
+                todo="remove it, or use an image with such a release",
+            )
+        for other in APART.get(flag, ()):
+            if other in given:
+                yield Broken(
+                    at=("slurm", "prolog_flags", position),
+                    given=f"{flag} and {other}",
+                    allowed="one of the two: slurm.conf(5) rules out both together",
+                    todo=f"remove {flag} or {other}",
+                )
 
 
 def _sizes(config: ClusterConfig, name: str) -> Iterator[Broken]:

@@ -113,6 +113,20 @@ CASES = {
         "MaxTime",
         "set `max_time:`",
     ),
+    "a flag of a later release": (
+        {"slurm": {"prolog_flags": ["Contain", "RunInJob"]}},
+        "slurm.prolog_flags[1]",
+        "RunInJob",
+        "24.11, 25.05",
+        "use an image",
+    ),
+    "flags that rule each other out": (
+        {"slurm": {"prolog_flags": ["NoHold", "Contain"]}},
+        "slurm.prolog_flags[0]",
+        "NoHold and Contain",
+        "one of the two",
+        "remove NoHold or Contain",
+    ),
     "timers that fight": (
         {"slurm": {"timers": {"message": 100}}},
         "slurm.timers.unkillable_step",
