@@ -12,6 +12,8 @@ class Image:
     slurm_versions: tuple[str, ...]
     """Releases of Slurm that can run on it, the default first; one only, where it is the distribution's package."""
     source: str
+    adopts: bool = False
+    """Whether it has pam_slurm_adopt."""
 
 
 _ROWS = (
@@ -25,6 +27,7 @@ _ROWS = (
         name="debian-13",
         platforms=("local",),
         slurm_versions=("24.11",),
+        adopts=True,
         source="packages.debian.org/trixie/slurm-wlm: 24.11.5",
     ),
     Image(
@@ -37,6 +40,7 @@ _ROWS = (
         name="ubuntu-2204",
         platforms=("gcp",),
         slurm_versions=("25.05", "24.11"),
+        adopts=True,
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08",
     ),
 )

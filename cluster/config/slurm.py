@@ -6,7 +6,7 @@ from pydantic import Field
 
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.section import Section
-from cluster.config.types import Natural, Seconds, Settings
+from cluster.config.types import Flag, Natural, Seconds, Settings
 
 
 class Timers(Section):
@@ -56,6 +56,9 @@ class SlurmSettings(Section):
     ] = ("Contain",)
     """PrologFlags; Contain gives each job a container on its nodes before its first step. ForceRequeueOnFail from Slurm
     23.11 on, RunInJob from 24.11 on."""
+    pam_slurm_adopt: Flag = False
+    """Users may log in by SSH to nodes where a job of theirs runs; what they start there is part of the job, and ends
+    with it. Otherwise nodes let nobody in but root."""
     job_account_gather: Literal["cgroup", "linux"] | None = None
     """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
     scripts: tuple[Script, ...] = ()

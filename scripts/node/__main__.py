@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import accounting
+import adopt
 import attempts
 import board
 import changes
@@ -102,7 +103,7 @@ def control(payload: dict[str, Any]) -> None:
         slurmctld.register_cluster(payload["cluster"])
         slurmctld.register_qos(payload["qos"])
         slurmctld.controller_daemon(files)
-    orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup")}
+    orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt") if name in payload}
     board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
 
@@ -111,10 +112,12 @@ def boot() -> None:
     node = json.loads(NODE.read_text())
     try:
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
-        admit(users=False)
+        if not login.SSHD.exists():
+            admit(users=False)
         munge.start()
         mpi.link_pmix()
         orders = board.orders()
+        let_in(jobs=orders.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(orders["users"], orders["groups"], with_homes="/home" not in shared)
         slurmctld.disable()
@@ -164,9 +167,19 @@ def perform(phase: str, payload: dict[str, Any]) -> None:
 
 def admit(*, users: bool) -> None:
     """Who may log in by SSH; sshd reads it again without a connection being lost."""
-    if write("/etc/ssh/sshd_config.d/hpc.conf", login.admit(users=users)):
+    if write(login.SSHD, login.admit(users=users)):
         # Where a socket starts sshd it may not run yet, and reads them when it does.
         run("systemctl", "try-reload-or-restart", "ssh")
+
+
+def let_in(*, jobs: bool) -> None:
+    """Users on a node: where the stack says so, those who have a job there. At no time without the module's word."""
+    if jobs:
+        adopt.keep(wanted=True)
+        admit(users=True)
+    else:
+        admit(users=False)
+        adopt.keep(wanted=False)
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], None]] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 import board
 from system import link, run, stop_service, write
 
+SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
 # Written by the cluster's set-up.
 # sacct's own columns leave out whose job it was and how long it took.

@@ -87,8 +87,19 @@ class TestWorking:
         assert many.log_in("alice", alices_key, "login-0", "id -un; squeue --noheader").split() == ["alice"]
 
     def test_users_log_in_to_login_machines_only(self, many: Cluster, alices_key: Path):
-        for machine in ("controller", "cpu-0"):
-            assert "Permission denied" in many.log_in("alice", alices_key, machine, "id -un")
+        assert "Permission denied" in many.log_in("alice", alices_key, "controller", "id -un")
+        assert "Access denied by pam_slurm_adopt" in many.log_in("alice", alices_key, "cpu-1", "id -un")
+
+    def test_users_reach_the_nodes_of_their_jobs_within_those(self, many: Cluster, alices_key: Path):
+        words = ("--parsable", "--chdir=/tmp", "--output=/dev/null", "--nodelist=many-cpu-1", "--wrap", "sleep 600")
+        number = many.run("sbatch", *words, user="alice")
+        eventually(lambda: many.run("squeue", "-h", "-j", number, "-o", "%T") == "RUNNING", seconds=20, what="the job")
+        found = many.log_in("alice", alices_key, "cpu-1", "id -un; cat /proc/self/cgroup")
+        assert found.split()[0] == "alice"
+        assert f"/job_{number}/step_extern" in found
+        many.run("scancel", number, user="alice")
+        eventually(lambda: many.run("squeue", "-h", "-j", number) == "", seconds=40, what="the job's end")
+        assert "Access denied by pam_slurm_adopt" in many.log_in("alice", alices_key, "cpu-1", "id -un")
 
     def test_mail_about_a_job_is_delivered(self, many: Cluster):
         many.run("sbatch", "--wait", "--mail-type=END", "--job-name=lettered", "--chdir=/tmp", "--wrap", "true")

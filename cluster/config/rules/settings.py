@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cluster import roster
+from cluster.catalog import IMAGES
 from cluster.catalog.bounds import COUNT, NUMBERS
 from cluster.catalog.parameters import CONF, NODE, PARTITION, PROLOG_FLAGS, Table
 from cluster.config.findings import Broken, Location, listing, nearest, show
@@ -33,6 +34,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     for name, part in config.partitions.items():
         yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, OWNED_PARTITION, version)
     yield from _prolog_flags(config)
+    yield from _adoption(config)
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
         yield Broken(
@@ -63,6 +65,28 @@ def _prolog_flags(config: ClusterConfig) -> Iterator[Broken]:
                     allowed="one of the two: slurm.conf(5) rules out both together",
                     todo=f"remove {flag} or {other}",
                 )
+
+
+def _adoption(config: ClusterConfig) -> Iterator[Broken]:
+    """Who logs in goes into the container that a job has on its nodes, by a module that some images have."""
+    at = ("slurm", "pam_slurm_adopt")
+    if not config.slurm.pam_slurm_adopt:
+        return
+    if not IMAGES[config.image.base].adopts:
+        some = [name for name, image in IMAGES.items() if image.adopts and config.platform in image.platforms]
+        yield Broken(
+            at=at,
+            given="true",
+            allowed=f"false on {config.image.base}, whose machines do not have pam_slurm_adopt",
+            todo=f"leave it out, or use an image that has it: {listing(some)}",
+        )
+    if not {"Contain", "X11", "RunInJob"} & set(config.slurm.prolog_flags):
+        yield Broken(
+            at=at,
+            given="true",
+            allowed="true with Contain in slurm.prolog_flags: jobs have a container on their nodes only then",
+            todo="add Contain to slurm.prolog_flags",
+        )
 
 
 def _sizes(config: ClusterConfig, name: str) -> Iterator[Broken]:

@@ -28,12 +28,9 @@ PACKAGES = (
     "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
 )  # fmt: skip
 MORE: dict[str, tuple[str, ...]] = {
-    "debian-13": (
-        "libpam-slurm-adopt",                   # users reach the nodes of their jobs, within those
-        "slurmrestd", "slurm-wlm-jwt-plugin",   # REST, and the tokens that it takes
-        "xauth",                                # X11 of jobs
-    ),
-}  # fmt: skip
+    # Users reach the nodes of their jobs, within those; and X11 of jobs.
+    "debian-13": ("libpam-slurm-adopt", "xauth"),
+}
 """Further packages of some images. That of debian-12 stays as it was: with another one, machines would be made anew."""
 
 

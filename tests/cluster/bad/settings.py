@@ -127,6 +127,20 @@ CASES = {
         "one of the two",
         "remove NoHold or Contain",
     ),
+    "adoption by an image that has no such module": (
+        {"slurm": {"pam_slurm_adopt": True}},
+        "slurm.pam_slurm_adopt",
+        "true",
+        "false on debian-12",
+        "debian-13",
+    ),
+    "adoption into jobs without a container": (
+        {"slurm": {"pam_slurm_adopt": True, "prolog_flags": ["Alloc"]}, "image": {"base": "debian-13"}},
+        "slurm.pam_slurm_adopt",
+        "true",
+        "with Contain",
+        "add Contain",
+    ),
     "timers that fight": (
         {"slurm": {"timers": {"message": 100}}},
         "slurm.timers.unkillable_step",
