@@ -9,7 +9,7 @@ from pulumi_gcp import projects, runtimeconfig, serviceaccount
 from cluster.gcp.exascaler import PERMISSIONS, http_tag, servers, startup_script
 from cluster.gcp.names import account_id, place
 from components.gcp.exascaler_server import ExascalerServer, ExascalerServerArgs
-from components.gcp.firewall import LNET_PORT, allow
+from components.gcp.firewall import LNET_PORT, allow, host
 from components.gcp.lustre import LustreArgs, facts
 
 TABLES = ("fs-config", "startup-config")
@@ -113,10 +113,10 @@ class ExascalerLustre(pulumi.ComponentResource):
         return [
             allow(
                 f"{self._name}-lnet", f"{config.name}-lnet", network.system_network, sources,
-                ports=[str(LNET_PORT)], tags=lnet, opts=child,
+                ports=[str(LNET_PORT)], tags=lnet, project=host(config), opts=child,
             ),
             allow(
                 f"{self._name}-repo", f"{config.name}-repo", network.system_network, sources,
-                ports=["80"], tags=packages, opts=child,
+                ports=["80"], tags=packages, project=host(config), opts=child,
             ),
         ]  # fmt: skip

@@ -4,6 +4,7 @@ import pulumi
 from pulumi_gcp import compute
 
 from cluster.config import ClusterConfig
+from cluster.gcp.names import place
 from cluster.gcp.plan import Plan
 
 IAP = "35.235.240.0/20"
@@ -24,16 +25,27 @@ def firewalls(
 
     In a network that was there before the stack every rule is for machines with the stack's tag alone.
     """
-    tag = [config.name] if config.network.existing else None
+    tag, project = [config.name] if config.network.existing else None, host(config)
     rules: list[pulumi.Resource] = [
-        internal(f"{name}-internal", f"{config.name}-internal", network, ranges.system, tags=tag, opts=opts),
-        allow(f"{name}-iap", f"{config.name}-iap", network, [IAP], ports=["22"], tags=tag, opts=opts),
+        internal(
+            f"{name}-internal", f"{config.name}-internal", network, ranges.system, tags=tag, project=project, opts=opts
+        ),
+        allow(f"{name}-iap", f"{config.name}-iap", network, [IAP], ports=["22"], tags=tag, project=project, opts=opts),
     ]
     if config.network.admin_cidrs:
         people = list(config.network.admin_cidrs)
         login = [f"{config.name}-login"]
         rules.append(
-            allow(f"{name}-admin", f"{config.name}-admin", network, people, ports=["22"], tags=login, opts=opts)
+            allow(
+                f"{name}-admin",
+                f"{config.name}-admin",
+                network,
+                people,
+                ports=["22"],
+                tags=login,
+                project=project,
+                opts=opts,
+            )
         )
     services = [cidr for cidr in (ranges.managed, ranges.filestore) if cidr]
     if config.network.existing and config.network.services_cidr and needs_callbacks(config):
@@ -43,9 +55,26 @@ def firewalls(
         # client has chosen.
         ports = None if config.storage.filestore else [str(LNET_PORT)]
         rules.append(
-            allow(f"{name}-services", f"{config.name}-services", network, services, ports=ports, tags=tag, opts=opts)
+            allow(
+                f"{name}-services",
+                f"{config.name}-services",
+                network,
+                services,
+                ports=ports,
+                tags=tag,
+                project=project,
+                opts=opts,
+            )
         )
     return rules
+
+
+def host(config: ClusterConfig) -> str | None:
+    """Project of a network that another project shares: its rules are made there (cloud.google.com/vpc/docs/shared-vpc,
+    firewalls); None where it is the stack's."""
+    given = config.network.existing.network if config.network.existing else ""
+    project = given.split("/")[1] if "/" in given else None
+    return project if project != place(config).project else None
 
 
 def needs_callbacks(config: ClusterConfig) -> bool:
@@ -61,12 +90,14 @@ def internal(
     cidr: str,
     *,
     tags: list[str] | None = None,
+    project: str | None = None,
     opts: pulumi.ResourceOptions,
 ) -> compute.Firewall:
     """Everything between machines of one range."""
     return compute.Firewall(
         name,
         name=called,
+        project=project,
         network=network,
         direction="INGRESS",
         source_ranges=[cidr],
@@ -88,12 +119,14 @@ def allow(
     *,
     ports: list[str] | None,
     tags: list[str] | None,
+    project: str | None = None,
     opts: pulumi.ResourceOptions,
 ) -> compute.Firewall:
     """TCP to `ports` (all, if None) of machines with one of the `tags` (of all, if None)."""
     return compute.Firewall(
         name,
         name=called,
+        project=project,
         network=network,
         direction="INGRESS",
         source_ranges=sources,

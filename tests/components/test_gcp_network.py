@@ -9,7 +9,7 @@ from pulumi_gcp import projects
 
 from components.gcp.network import Network, NetworkArgs
 from components.gcp.services import Services, ServicesArgs
-from tests.clouds import A3, EXASCALER, MANAGED, google
+from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.components.graphs import graph, hold
 from tests.harness import Recording, deploy
 
@@ -188,8 +188,18 @@ class TestExisting:
 
     def test_another_projects_is_found_too(self):
         shared = {"network": "projects/host-project/global/networks/net", "subnetwork": "hpc"}
-        outputs = made(network={"cidr": "10.9.0.0/20", "existing": shared}).outputs
-        assert outputs["system"] == "projects/host-project/regions/us-central1/subnetworks/hpc"
+        recording = made(network={"cidr": "10.9.0.0/20", "existing": shared})
+        assert recording.outputs["system"] == "projects/host-project/regions/us-central1/subnetworks/hpc"
+        # A rule belongs to its network's project; an address to whoever uses it.
+        assert {one.inputs["project"] for one in recording.all(FIREWALL)} == {"host-project"}
+        assert all("project" not in one.inputs for one in recording.all(ADDRESS))
+
+    def test_rules_of_lustre_are_made_in_the_networks_project_too(self):
+        shared = {"network": "projects/host-project/global/networks/net", "subnetwork": "hpc"}
+        given = settings(network={"cidr": "10.9.0.0/20", "existing": shared}, storage={"lustre": EXASCALER})
+        rules = deploy(given).all(FIREWALL)
+        assert {"cloud-lnet", "cloud-repo"} <= {one.inputs["name"] for one in rules}
+        assert {one.inputs["project"] for one in rules} == {"host-project"}
 
     def test_the_gpus_networks_are_the_stacks_own(self):
         recording = shaped("existing")
