@@ -3,7 +3,7 @@
 import pulumi
 
 from components.config import load, load_scripts
-from components.edits import refuse_impossible
+from components.edits import MUNGE_KEY, refuse_impossible
 from components.platform import make
 from components.slurm.cluster import SlurmCluster, SlurmClusterArgs
 from components.slurm.keys import ClusterKeys
@@ -33,6 +33,7 @@ pulumi.export("login", slurm.login)
 pulumi.export("users", [user.name for user in config.users])
 pulumi.export("machines", {machine.spec.name: machine.summary for machine in platform.machines})
 pulumi.export("admin_key", keys.admin.private_key_openssh)
+pulumi.export(MUNGE_KEY, slurm.munge_key)
 pulumi.export("config_hash", slurm.config_hash)
 # What this stack was made with: the next preview tells what an edit does, and `drift` what it should find.
 pulumi.export("config", slurm.config)

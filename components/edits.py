@@ -9,6 +9,9 @@ from cluster.config import ClusterConfig
 from cluster.config.effects import effects
 from cluster.config.refusal import made_with, refusal, refused
 
+MUNGE_KEY = "munge_key"
+"""The output that tells which MUNGE key the cluster has, by its fingerprint."""
+
 
 def refuse_impossible(config: ClusterConfig) -> None:
     """Nothing, unless the cluster that the stack has made can't become the one in the stack file.
@@ -19,7 +22,10 @@ def refuse_impossible(config: ClusterConfig) -> None:
 
     Raises RunError with every field that can't be changed, before anything is registered.
     """
-    was = made_with(_last_outputs().get("config"))
+    last = _last_outputs()
+    was = made_with(last.get("config"))
+    if was and MUNGE_KEY not in last:
+        _tell_of_another_key()
     changes = effects(was, config, pulumi.get_stack()) if was else []
     if not refused(changes):
         return
@@ -28,6 +34,16 @@ def refuse_impossible(config: ClusterConfig) -> None:
         pulumi.log.warn(f"`up` refuses this edit, which can't be made on a living cluster: {fields}")
         return
     raise pulumi.RunError(refusal(changes, pulumi.get_stack()))
+
+
+def _tell_of_another_key() -> None:
+    """Stacks of earlier versions had their MUNGE key in the state in clear, as the id of a resource."""
+    pulumi.log.warn(
+        "The MUNGE key of this cluster stands in its state in clear, and in all copies of it: `up` draws another one. "
+        "Controller and login machines are configured once more, and nodes change to it within seconds of the "
+        "controller, on Google Cloud within a minute or two; no machine is made anew, and jobs go on. Commands of "
+        "Slurm's may fail meanwhile. The key in copies of the state from before opens nothing afterwards."
+    )
 
 
 def _last_outputs() -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """state export, import, unlock, unprotect, delete and rename."""
 
 import json
+import os
+import stat
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +21,7 @@ _FileIn = Annotated[
 
 
 def export(stack: options.Stack, file: _FileOut = None) -> None:
-    """Write the stack's state as `pulumi stack export` does. Secrets stay encrypted."""
+    """Write the stack's state as `pulumi stack export` does. Secrets stay encrypted; the file is 0600."""
     if home.on_files(stack):
         text = json.dumps(project.require_state(stack).export_state(), indent=4, ensure_ascii=False) + "\n"
     else:
@@ -28,10 +30,19 @@ def export(stack: options.Stack, file: _FileOut = None) -> None:
         sys.stdout.write(text)
         return
     try:
-        file.write_text(text, encoding="utf-8")
+        _keep(file, text)
     except OSError as error:
         raise CliError(f"{file}: can't be written: {error.strerror}.") from None
     console.note(f"Wrote {file}")
+
+
+def _keep(file: Path, text: str) -> None:
+    """Write a file that nobody else may read, also where it was there for all; a device or a pipe stays what it is."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+        out.write(text)
 
 
 def import_(stack: options.Stack, file: _FileIn = None) -> None:

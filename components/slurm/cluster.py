@@ -47,6 +47,8 @@ class SlurmCluster(pulumi.ComponentResource):
 
     config_hash: pulumi.Output[str]
     """sha256 of Slurm's files as rendered for the controller."""
+    munge_key: pulumi.Output[str]
+    """Fingerprint of the MUNGE key that the cluster runs with."""
     config: pulumi.Output[str]
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with.
 
@@ -77,6 +79,7 @@ class SlurmCluster(pulumi.ComponentResource):
         for machine in args.machines:
             if machine.spec.roles == ("node",):
                 self._leave(machine, controller, connection)
+        self.munge_key = pulumi.Output.all(ready.id, args.keys.munge_fingerprint).apply(lambda both: both[1])
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
         nowhere = {"gcp"} if args.config.gcp is None else set[str]()
@@ -117,7 +120,14 @@ class SlurmCluster(pulumi.ComponentResource):
             )
         )
         staged = self._stage(machine, after=[there, *args.after]) if "controller" in machine.spec.roles else []
-        return self._phase(machine, "configure", stdin=text, after=[there, kept, *staged, *args.after])
+        return self._phase(
+            machine,
+            "configure",
+            stdin=text,
+            after=[there, kept, *staged, *args.after],
+            # Another key is taken up by munged here, and nowhere else.
+            triggers=[keys.munge_fingerprint],
+        )
 
     def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
         """The file systems of a machine; where a server is only being made, its address comes with it."""
@@ -204,13 +214,15 @@ class SlurmCluster(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         whole: bool = False,
         undo: str | None = None,
+        triggers: Sequence[pulumi.Input[str]] = (),
     ) -> remote.Command:
         """One phase of the set-up on one machine; `whole` when it speaks for the whole cluster and is named so.
 
         `undo` is the phase that takes its work back when the stack no longer asks for it.
         """
         name = f"{self._name if whole else machine.spec.name}-{phase}"
-        return self._command(name, machine, setup.command(phase), stdin=stdin, after=after, undo=undo)
+        command = setup.command(phase)
+        return self._command(name, machine, command, stdin=stdin, after=after, undo=undo, triggers=triggers)
 
     def _command(
         self,
@@ -221,6 +233,7 @@ class SlurmCluster(pulumi.ComponentResource):
         stdin: pulumi.Input[str],
         after: Sequence[pulumi.Resource],
         undo: str | None = None,
+        triggers: Sequence[pulumi.Input[str]] = (),
     ) -> remote.Command:
         return remote.Command(
             name,
@@ -230,7 +243,7 @@ class SlurmCluster(pulumi.ComponentResource):
             delete=prologs.undone(undo) if undo else None,
             stdin=stdin,
             # The instance, not its address: a machine made anew is set up again, whatever else stayed the same.
-            triggers=[machine.instance_id],
+            triggers=[machine.instance_id, *triggers],
             # The previous output says nothing to the set-up, and sshd would have to be told to accept it.
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(

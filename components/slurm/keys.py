@@ -1,5 +1,7 @@
 """The cluster's secrets, made by the stack itself: nobody types one, and none is ever shown."""
 
+import hashlib
+
 import pulumi
 import pulumi_random as random
 import pulumi_tls as tls
@@ -16,7 +18,9 @@ class ClusterKeys(pulumi.ComponentResource):
     cluster: tls.PrivateKey
     """The controller's key to the nodes, to read the logs of those that do not join."""
     munge: pulumi.Output[str]
-    """The MUNGE key as text: 128 random bytes in base64 (munged takes any 32 to 1,024 bytes)."""
+    """The MUNGE key as text: 64 letters and digits, which are 381 random bits (munged takes 32 to 1,024 bytes)."""
+    munge_fingerprint: pulumi.Output[str]
+    """By which machines tell one MUNGE key from another, and no secret: see scripts/node/munge.py."""
     database_password: pulumi.Output[str]
 
     def __init__(self, name: str, *, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -24,8 +28,17 @@ class ClusterKeys(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=child)
         self.cluster = tls.PrivateKey(f"{name}-cluster", algorithm="ED25519", opts=child)
-        self.munge = random.RandomBytes(f"{name}-munge", length=128, opts=child).base64
+        # Not RandomBytes, RandomId or RandomString: their id is what was drawn, and ids stand in the state in clear.
+        # That of a password is the word "none" (terraform-provider-random, internal/provider/resource_password.go). It
+        # keeps a bcrypt hash as well, which takes 72 bytes at most.
+        self.munge = random.RandomPassword(f"{name}-munge", length=64, special=False, opts=child).result
+        self.munge_fingerprint = pulumi.Output.unsecret(self.munge.apply(fingerprint))
         # Letters and digits: it goes into SQL and into slurmdbd.conf, where quoting differs.
         password = random.RandomPassword(f"{name}-database", length=32, special=False, opts=child)
         self.database_password = password.result
         self.register_outputs({"admin_public_key": self.admin.public_key_openssh})
+
+
+def fingerprint(munge: str) -> str:
+    """48 bits of the hash of the MUNGE key, as it lies on the machines: with its line end."""
+    return hashlib.sha256(f"{munge}\n".encode()).hexdigest()[:12]

@@ -104,6 +104,7 @@ def control(payload: dict[str, Any]) -> None:
         slurmctld.register_qos(payload["qos"])
         slurmctld.controller_daemon(files)
     orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt") if name in payload}
+    orders["munge"] = munge.fingerprint(munge.KEY.read_bytes())
     board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
 
@@ -114,9 +115,9 @@ def boot() -> None:
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
         if not login.SSHD.exists():
             admit(users=False)
-        munge.start()
         mpi.link_pmix()
         orders = board.orders()
+        munge.start(orders.get("munge", ""))
         let_in(jobs=orders.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(orders["users"], orders["groups"], with_homes="/home" not in shared)

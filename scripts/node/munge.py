@@ -13,8 +13,12 @@ DELIVERED = Path("/etc/hpc/munge.key")  # put here by the platform's own secret 
 KEY = Path("/etc/munge/munge.key")
 
 
-def start() -> bool:
+def start(ordered: str | None = None) -> bool:
     """Install the delivered key, 0400 and munge's own, and have munged run with it; True when it was (re)started.
+
+    `ordered` is the fingerprint of the key that the controller runs with, as it orders: a node keeps the key that it
+    has until the controller has changed to the one that was delivered, so that both change within seconds. Empty, from
+    a controller whose set-up is older: it has not changed.
 
     One that runs, and does not vouch, is started anew. Raises SetupError when no key was delivered, or when munged does
     not accept its own credential after that either.
@@ -22,6 +26,11 @@ def start() -> bool:
     if not DELIVERED.exists():
         raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
     key = DELIVERED.read_bytes()
+    if ordered is not None and KEY.exists() and fingerprint(key) != ordered:
+        had = KEY.read_bytes()
+        if had != key and ordered in ("", fingerprint(had)):
+            say("the controller has not changed to the MUNGE key that was delivered: kept the one before")
+            key = had
     folder(KEY.parent, mode=0o700, owner="munge")
     if not KEY.exists() or KEY.read_bytes() != key:
         # Whoever put another key there may have started munged with it; forgotten first, lest a kill comes between.
@@ -48,6 +57,11 @@ def vouches() -> bool:
     return True
 
 
+def fingerprint(key: bytes) -> str:
+    """By which one key is told from another; components/slurm/keys.py has the same."""
+    return hashlib.sha256(key).hexdigest()[:12]
+
+
 def check() -> dict[str, Any]:
     """Whether munged vouches and accepts; a short hash of its key, since one with another key is a stranger to all.
 
@@ -55,7 +69,7 @@ def check() -> dict[str, Any]:
     """
     found: dict[str, Any] = {"works": False, "key": ""}
     if KEY.exists():
-        found["key"] = hashlib.sha256(KEY.read_bytes()).hexdigest()[:12]
+        found["key"] = fingerprint(KEY.read_bytes())
     try:
         said = run("unmunge", stdin=run("munge", "--no-input", timeout=2), timeout=2)
     except SetupError as error:

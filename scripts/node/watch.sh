@@ -5,6 +5,8 @@
 # A shell loop: it costs next to nothing on hundreds of machines, and no notification crosses a network file system.
 board=/opt/apps/adm/hpc
 fetched=/run/slurm/conf/slurm.conf
+delivered=/etc/hpc/munge.key
+key=/etc/munge/munge.key
 refresh=/usr/local/lib/hpc/refresh
 news=10 # its exit code where the stack has told this machine something else
 late=0
@@ -22,6 +24,12 @@ while sleep 2; do
     fi
     # munged that runs and does not vouch is nobody's failure that systemd sees; joining again starts it anew.
     if [ "$turn" = 15 ] && ! { timeout 20 munge --no-input | timeout 20 unmunge; } >/dev/null 2>&1; then
+        systemctl restart hpc-node.service
+        continue
+    fi
+    # Another MUNGE key came after the controller had changed to it: whoever was first, both change together.
+    if [ "$delivered" -nt "$key" ] && ! cmp -s "$delivered" "$key" &&
+        grep -q "\"munge\": \"$(sha256sum <"$delivered" | cut -c1-12)\"" "$board/cluster.json"; then
         systemctl restart hpc-node.service
         continue
     fi

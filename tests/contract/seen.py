@@ -43,8 +43,9 @@ class Seen:
     def machine_of(self, command: Registered) -> Registered:
         """The machine that a command is for: made anew, it is set up again."""
         by_urn = {one.urn: one for one in self.recording.resources if one.type in MACHINES}
-        (urn,) = command.request.propertyDependencies["triggers"].urns
-        return by_urn[urn]
+        urns = command.request.propertyDependencies["triggers"].urns
+        (machine,) = [by_urn[urn] for urn in urns if urn in by_urn]
+        return machine
 
 
 @cache

@@ -132,6 +132,12 @@ class TestCommands:
         for one in seen.commands():
             assert one.inputs["update"] == one.inputs["create"]
 
+    def test_another_munge_key_is_taken_up_by_controller_and_login_machines(self, seen):
+        (drawn,) = [one for one in seen.recording.resources if one.name == f"{seen.config.name}-munge"]
+        for one in seen.commands():
+            follows = drawn.urn in one.request.propertyDependencies["triggers"].urns
+            assert follows == one.name.endswith("-configure")
+
 
 class TestLeaving:
     """A node is emptied before its machine goes, and a whole cluster without that."""
@@ -151,6 +157,11 @@ class TestLeaving:
 
 
 class TestSecrets:
+    def test_nothing_is_drawn_whose_id_is_what_was_drawn(self, seen):
+        """Ids stand in the state in clear. Of a password it is a word, of a TLS key a hash of the public half."""
+        drawn = {one.type for one in seen.recording.resources if one.type.startswith(("random:", "tls:"))}
+        assert drawn == {"random:index/randomPassword:RandomPassword", "tls:index/privateKey:PrivateKey"}
+
     def test_none_is_shown(self, seen):
         for one in seen.recording.resources:
             leaks = [text for text in texts(one.shown) for secret in FAKE_SECRETS if secret in text]
@@ -233,7 +244,7 @@ class TestOutputs:
     """What the command line reads; it has nothing else to find the machines by."""
 
     def test_they_are_these(self, seen):
-        every = {"admin_key", "cluster", "config", "config_hash", "login", "machines", "place", "users"}
+        every = {"admin_key", "cluster", "config", "config_hash", "login", "machines", "munge_key", "place", "users"}
         own = {"local": set(), "gcp": {"addresses", "console", "image", "nodes", "ssh", "storage"}}
         assert set(seen.recording.outputs) == every | own[seen.config.platform]
 

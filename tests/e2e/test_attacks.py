@@ -1,11 +1,17 @@
 """What users of a cluster do to it, and to who runs it, stays their own."""
 
+import base64
+import hashlib
+import json
 import stat
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.e2e import leaks
+from tests.e2e.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -51,3 +57,73 @@ def test_this_hosts_users_do_not_reach_what_the_clusters_users_put_into_a_shared
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert many.boots() == boots
     assert many.run("cat", "/etc/hostname") == "many-login-0"
+
+
+class TestSecrets:
+    @pytest.fixture
+    def secrets(self, many: Cluster) -> dict[str, str]:
+        home = many.file.parent
+        file = home / ".pulumi" / "stacks" / "hpc" / "many.json"
+        return leaks.drawn(file, "many", (home / "passphrase").read_text().strip())
+
+    def test_the_search_finds_what_it_looks_for(self, secrets: dict[str, str]):
+        assert {f"many-{name}" for name in ("munge.result", "database.result", "admin.privateKeyOpenssh")} <= set(
+            secrets
+        )
+        assert len(secrets["many-munge.result"]) == 64
+        for name, secret in secrets.items():
+            told = [f"x{secret}", json.dumps(secret), base64.b64encode(f"xy {secret} z".encode()).decode()]
+            for text in (*told, quote(secret, safe=""), secret.encode().hex()):
+                assert [line for line in leaks.found({name: secret}, text.encode()) if line.startswith(name)]
+
+    def test_none_stands_anywhere_in_clear(self, many: Cluster, secrets: dict[str, str]):
+        home = many.file.parent
+        files = [path for path in home.rglob("*") if path.is_file() and path.name != "passphrase"]
+        assert [path for path in files if path.suffixes[-2:] == [".history", ".json"]], "history is among them"
+        assert {str(path): text for path in files if (text := leaks.found(secrets, path.read_bytes()))} == {}
+        said = [many.hpc("preview", "--json").stdout, many.command("outputs"), many.call("status", "many").stdout]
+        assert leaks.found(secrets, "".join(said).encode()) == []
+        for machine in ("controller", "login-0", "cpu-0"):
+            logs = many.ssh(machine, "cat $(find /var/log -type f ! -path '*/journal/*'); journalctl --no-pager; true")
+            assert leaks.found(secrets, logs.encode()) == [], machine
+
+    def test_an_export_is_its_owners_alone(self, many: Cluster, tmp_path: Path):
+        many.call("state", "export", "many", str(tmp_path / "state.json"))
+        assert stat.S_IMODE((tmp_path / "state.json").stat().st_mode) == 0o600
+
+
+def test_a_cluster_whose_munge_key_stood_in_clear_gets_another_one_beside_its_jobs(many: Cluster, tmp_path: Path):
+    """The state of an earlier version: RandomBytes, whose id is the key, and no output that tells which one it is."""
+    boots, old = many.boots(), hashlib.sha256(b"old").hexdigest()
+    file = tmp_path / "state.json"
+    many.call("state", "export", "many", str(file))
+    text = file.read_text().replace(
+        "random:index/randomPassword:RandomPassword::many-munge", "random:index/randomBytes:RandomBytes::many-munge"
+    )
+    document = json.loads(text)
+    for row in document["deployment"]["resources"]:
+        if row["urn"].endswith("::many-munge"):
+            row.update(type="random:index/randomBytes:RandomBytes", id=old, inputs={"length": 128}, outputs={})
+        row.get("outputs", {}).pop("munge_key", None)
+    file.write_text(json.dumps(document))
+    assert many.call("state", "import", "many", str(file)).returncode == 0
+    number = many.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600", user="alice")
+    eventually(lambda: many.run("squeue", "-h", "-j", number, "-o%T") == "RUNNING", seconds=20, what="the job's start")
+    look = "sha256sum </etc/munge/munge.key; stat -c '%a %U' /etc/munge/munge.key"
+    before = many.ssh("controller", look)
+    preview = many.hpc("preview")
+    assert "stands in its state in clear" in preview.stdout + preview.stderr
+    up = many.hpc("up")
+    assert "`up` draws another one" in up.stdout + up.stderr
+    assert old not in (many.file.parent / ".pulumi/stacks/hpc/many.json").read_text()
+    keys = {machine: many.ssh(machine, look) for machine in boots}
+    assert len(set(keys.values())) == 1
+    assert before not in keys.values()
+    assert many.outputs()["munge_key"] == keys["many-controller"][:12]
+    assert many.run("squeue", "-h", "-j", number, "-o%T") == "RUNNING"
+    assert many.boots() == boots
+    assert many.run("srun", "-N2", "hostname").count("many-cpu") == 2
+    many.run("scancel", number, user="alice")
+    again = many.hpc("up")
+    assert "Nothing to do" in again.stdout
+    assert "MUNGE" not in again.stdout + again.stderr

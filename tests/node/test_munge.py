@@ -4,11 +4,14 @@ import munge
 import pytest
 import system
 
+from components.slurm import keys
+
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A machine of which systemd, munge and file owners are left out; the units that were started, in order."""
     (tmp_path / "delivered").write_bytes(b"right")
+    monkeypatch.setattr(munge, "say", lambda _: None)
     monkeypatch.setattr(munge, "DELIVERED", tmp_path / "delivered")
     monkeypatch.setattr(munge, "KEY", tmp_path / "munge.key")
     monkeypatch.setattr(system, "STARTED", tmp_path / "started")
@@ -72,3 +75,45 @@ def test_what_does_not_vouch_after_that_either_is_told(machine, monkeypatch):
     monkeypatch.setattr(munge, "run", refuse)
     with pytest.raises(system.SetupError, match="unmunge"):
         munge.start()
+
+
+class TestAnotherKeyOfTheStack:
+    """A node changes to it together with the controller: jobs' messages between two keys are believed by nobody."""
+
+    OLD, NEW = munge.fingerprint(b"right"), munge.fingerprint(b"newer")
+
+    @pytest.fixture
+    def node(self, machine, tmp_path):
+        """A node that runs with the old key, to which the new one was delivered; the key that it then runs with."""
+        munge.start()
+        (tmp_path / "delivered").write_bytes(b"newer")
+        return (tmp_path / "munge.key").read_bytes
+
+    @pytest.mark.parametrize("ordered", [OLD, ""])
+    def test_it_waits_for_the_controller(self, machine, node, ordered: str):
+        munge.start(ordered)
+        assert node() == b"right"
+        assert machine == ["restart munge"]
+
+    def test_it_follows_the_controller(self, machine, node):
+        munge.start(self.NEW)
+        assert node() == b"newer"
+        assert machine == ["restart munge", "restart munge"]
+
+    def test_the_controller_asks_nobody(self, node):
+        munge.start()
+        assert node() == b"newer"
+
+    def test_one_that_was_put_there_by_hand_goes(self, node, tmp_path):
+        (tmp_path / "munge.key").write_bytes(b"wrong")
+        munge.start(self.OLD)
+        assert node() == b"newer"
+
+    def test_a_new_node_takes_what_it_was_given(self, node, tmp_path):
+        (tmp_path / "munge.key").unlink()
+        munge.start(self.OLD)
+        assert node() == b"newer"
+
+
+def test_the_program_knows_a_key_by_the_same_mark():
+    assert munge.fingerprint(b"key\n") == keys.fingerprint("key")

@@ -1,9 +1,11 @@
 """A node joins again when its orders are old or gone, and starts slurmd anew when that missed a new slurm.conf."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
+import munge
 import pytest
 
 WATCH = Path(__file__).parents[2] / "scripts" / "node" / "watch.sh"
@@ -13,18 +15,24 @@ JOIN, ANEW = "restart hpc-node.service", "try-restart slurmd.service"
 @pytest.fixture
 def watch(tmp_path):
     """Runs the watcher for so many rounds on a machine made of a folder; what it asked of systemd."""
+    keys = [tmp_path / "node/munge.key", tmp_path / "node/delivered.key"]
     for name in ("board/etc", "node", "fetched", "bin"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "board/cluster.json").write_text("orders\n")
     (tmp_path / "board/etc/slurm.conf").write_text("new\n")
     (tmp_path / "node/orders.json").write_text("orders\n")
     (tmp_path / "fetched/slurm.conf").write_text("new\n")
+    for place, key in enumerate(keys):
+        key.write_text("key\n")
+        os.utime(key, (place, place))
     script = WATCH.read_text()
     for path, there in {
         "/opt/apps/adm/hpc": "board",
         "/etc/hpc/orders.json": "node/orders.json",
         "/run/slurm/conf": "fetched",
         "/usr/local/lib/hpc/refresh": "bin/refresh",
+        "/etc/hpc/munge.key": "node/delivered.key",
+        "/etc/munge/munge.key": "node/munge.key",
     }.items():
         assert path in script
         script = script.replace(path, str(tmp_path / there))
@@ -79,6 +87,28 @@ def test_slurmd_with_old_files_is_started_anew_once_for_each_difference(watch, t
 def test_a_node_without_files_of_slurms_is_left_alone(watch, tmp_path):
     (tmp_path / "fetched/slurm.conf").unlink()
     assert watch(20) == []
+
+
+class TestAnotherKey:
+    """Another MUNGE key is taken up when the controller has changed to it, in whatever order the two are heard of."""
+
+    def deliver(self, tmp_path, *, ordered: str) -> None:
+        (tmp_path / "node/delivered.key").write_text("newer\n")
+        for path in ("board/cluster.json", "node/orders.json"):
+            (tmp_path / path).write_text(json.dumps({"munge": munge.fingerprint(ordered.encode())}, indent=1))
+
+    def test_not_before_the_controller(self, watch, tmp_path):
+        self.deliver(tmp_path, ordered="key\n")
+        assert watch(20) == []
+
+    def test_when_it_comes_after_the_controllers_word(self, watch, tmp_path):
+        self.deliver(tmp_path, ordered="newer\n")
+        assert watch(1) == [JOIN]
+
+    def test_one_that_was_put_there_by_hand_is_for_people_to_see(self, watch, tmp_path):
+        self.deliver(tmp_path, ordered="newer\n")
+        os.utime(tmp_path / "node/munge.key", (9e9, 9e9))
+        assert watch(20) == []
 
 
 class TestNews:
