@@ -1,6 +1,7 @@
 """A cluster's scheduler: what slurmctld says of nodes and jobs, and what it is told, over SSH on the controller."""
 
 import difflib
+import secrets
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,9 +11,8 @@ from cli import console, remote
 from cli.cluster import Cluster
 from cli.errors import CliError
 from cluster.hostlist import compress
-from cluster.live.nodes import JOBS, NODES, Job, Node, chosen, parse_jobs, parse_nodes
+from cluster.live.nodes import NODES, Job, Node, chosen, jobs_asked, parse_jobs, parse_nodes
 
-_APART = "--jobs--"
 _SECONDS = 60
 """For slurmctld to answer: its own patience (MessageTimeout) is 30."""
 _LONGEST_PAUSE = 10.0
@@ -32,9 +32,9 @@ class Scheduler:
         Raises:
             CliError: slurmctld does not answer.
         """
-        text = self.ask(f"{NODES} && echo {_APART} && {JOBS}")
-        nodes, _, jobs = text.partition(f"{_APART}\n")
-        return parse_nodes(nodes, parse_jobs(jobs))
+        mark = secrets.token_hex(8)
+        nodes, _, jobs = self.ask(f"{NODES} && echo {mark} && {jobs_asked(mark)}").partition(f"{mark}\n")
+        return parse_nodes(nodes, parse_jobs(jobs, mark))
 
     def pick(self, given: Sequence[str]) -> list[Node]:
         """The nodes that host lists name, with or without the cluster's name in front.

@@ -53,7 +53,7 @@ def queue(seen: Sights) -> Table:
     rows = [
         (
             job["id"], job["user"], job["partition"], job["state"].lower(), job["seconds"], job["count"],
-            job["nodes"] or f"({job['reason']})", job["name"],
+            job["nodes"] or f"({job['reason']})", words.cut(job["name"]),
         )
         for job in first[:JOBS]
     ]  # fmt: skip

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cluster.hostlist import expand
+from cluster.printable import one_line
 
 NODES = "scontrol --oneliner --all show node"
-JOBS = "squeue --noheader --all --states=running,completing,suspended,stopped --format='%i|%u|%T|%M|%L|%N|%j'"
-"""A name may hold anything, so it stands last."""
+_FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
 
 # Base states and flags of scontrol(1) in which a node does, or will do, what it is there for.
 FINE = {
@@ -41,7 +41,9 @@ class Job:
 
     def __str__(self) -> str:
         left = "no time limit" if self.left == "UNLIMITED" else f"{self.left} left"
-        return f"job {self.number} ({self.name}) of {self.user}: {self.state.lower()} for {self.elapsed}, {left}"
+        return (
+            f"job {self.number} ({one_line(self.name)}) of {self.user}: {self.state.lower()} for {self.elapsed}, {left}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,26 +93,36 @@ class Node:
         return word + ("*" if "NOT_RESPONDING" in states else "")
 
 
-def parse_jobs(text: str) -> list[Job]:
-    """What JOBS prints."""
+def jobs_asked(mark: str) -> str:
+    """The line that asks for jobs that hold nodes, `mark` behind every field.
+
+    A job's name may hold anything, line ends and whole rows of other jobs among it: so the mark is one that nobody
+    could know who gave a name, drawn anew for every look. (Slurm of Debian 12 prints JSON of all jobs or of none, and
+    each release in another form.)
+    """
+    columns = "".join(f"{column}{mark}" for column in _FIELDS)
+    return f"squeue --noheader --all --states=running,completing,suspended,stopped --format='{columns}'"
+
+
+def parse_jobs(text: str, mark: str) -> list[Job]:
+    """What `jobs_asked` has squeue print."""
+    cells, width = text.split(mark)[:-1], len(_FIELDS)
     found: list[Job] = []
-    for line in text.splitlines():
-        parts = line.split("|", 6)
-        if len(parts) == 7:
-            number, user, state, elapsed, left, nodes, name = parts
-            found.append(
-                Job(
-                    number=number, user=user, state=state, elapsed=elapsed, left=left, name=name,
-                    nodes=tuple(expand(nodes)),
-                )
-            )  # fmt: skip
+    for at in range(0, len(cells) - width + 1, width):
+        number, user, state, elapsed, left, nodes, name = cells[at : at + width]
+        found.append(
+            Job(
+                number=number.lstrip("\n"), user=user, state=state, elapsed=elapsed, left=left, name=name,
+                nodes=tuple(expand(nodes)),
+            )
+        )  # fmt: skip
     return found
 
 
 def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
     """What NODES prints, by name and in slurmctld's order, with the jobs on each."""
     found: dict[str, Node] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         words = dict(_WORDS.findall(line))
         if "NodeName" not in words:
             continue

@@ -16,6 +16,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import munge
 import trusted
 from system import SetupError, folder, kept, wait, write
 
@@ -92,10 +93,14 @@ def tell_failure(message: str) -> None:
 def report(state: str, order: str, message: str = "") -> None:
     """Tell what this machine did: `state` is configured or failed, `order` the digest of the orders it followed.
 
-    And by which key it is known to who logs in: a node that makes its own has nobody else to tell it to.
+    And by which key it is known to who logs in: a node that makes its own has nobody else to tell it to; and with which
+    MUNGE key it runs, by its fingerprint: another one of the stack's may come after the orders that name it.
     """
     folder(REPORTS)
-    found = {"state": state, "digest": order, "message": message, "boot": boot_id(), "host_key": host_key()}
+    found = {
+        "state": state, "digest": order, "message": message, "boot": boot_id(), "host_key": host_key(),
+        "munge": munge.fingerprint(munge.KEY.read_bytes()) if munge.KEY.exists() else "",
+    }  # fmt: skip
     write(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
 
 

@@ -60,11 +60,11 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
     end = time.monotonic() + seconds
     # After a boot of this machine it is not there at once.
     wait("slurmctld", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
-    order = board.orders()["digest"]
+    orders = board.orders()
     pending = {node["name"]: node for node in nodes}
     told = -1
     while pending:
-        why = missing(list(pending), states(), board.reports(), order)
+        why = missing(list(pending), states(), board.reports(), orders["digest"], key=orders.get("munge", ""))
         resume([name for name in pending if name in why and why[name].startswith("down: ")])
         pending = {name: node for name, node in pending.items() if name in why}
         if pending and time.monotonic() > end:
@@ -95,9 +95,12 @@ def follow(*, seconds: float) -> None:
 
 
 def missing(
-    names: list[str], found: dict[str, State], reports: dict[str, dict[str, str]], order: str
+    names: list[str], found: dict[str, State], reports: dict[str, dict[str, str]], order: str, *, key: str = ""
 ) -> dict[str, str]:
-    """Why each of `names` is not there yet; names that are there are left out. A pure function."""
+    """Why each of `names` is not there yet; names that are there are left out. A pure function.
+
+    `key` is the fingerprint of the controller's MUNGE key. slurmctld may not have noticed yet that a node has another.
+    """
     why: dict[str, str] = {}
     for name in names:
         state = found.get(name)
@@ -108,6 +111,8 @@ def missing(
             why[name] = f"its set-up failed: {report['message']}"
         elif not report or report["digest"] != order:
             why[name] = "its set-up has not finished"
+        elif report.get("munge", key) != key:
+            why[name] = "it runs with another MUNGE key than the controller, and changes to it when it gets it"
         elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in OURS:
             continue
         elif "DRAIN" in state["states"] and "NOT_RESPONDING" not in state["states"] and state["reason"] in OURS:

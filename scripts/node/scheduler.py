@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +25,10 @@ PARTITION = (
     "Default", "MaxTime", "DefaultTime", "State", "Nodes", "TotalCPUs", "TotalNodes", "AllowAccounts", "AllowQos",
     "AllowGroups", "PriorityTier", "OverSubscribe",
 )  # fmt: skip
-COLUMNS = ("id", "user", "state", "seconds", "limit", "nodes", "count", "partition", "reason", "name")
+COLUMNS = {  # as squeue(1) calls them
+    "id": "i", "user": "u", "state": "T", "seconds": "M", "limit": "l", "nodes": "N", "count": "D", "partition": "P",
+    "reason": "r", "name": "j",
+}  # fmt: skip
 
 
 def nodes() -> dict[str, dict[str, str]]:
@@ -46,17 +50,23 @@ def jobs() -> dict[str, Any]:
     Those that Slurm, or an operator, holds stand once more under `held`, JOBS at most: they come last in the queue.
     """
     os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
-    text = _ask("squeue", "--noheader", "--sort=-t,-p", "--format=%i|%u|%T|%M|%l|%N|%D|%P|%r|%j")
-    found: list[dict[str, str]] = [
-        dict(zip(COLUMNS, line.split("|", len(COLUMNS) - 1)))  # noqa: B905 - 3.8
-        for line in text.splitlines()
-    ]
+    # A job's name may hold anything, whole rows of other jobs too: nobody who gave one could know this mark.
+    mark = secrets.token_hex(8)
+    text = _ask("squeue", "--noheader", "--sort=-t,-p", f"--format={''.join(f'%{c}{mark}' for c in COLUMNS.values())}")
+    found = table(text, mark)
     states: Counter[str] = Counter()
     for row in found:
         states[row["state"]] += tasks(row["id"])
         if row["state"] in WAITING:
             row["nodes"] = ""  # those of its last run, until it runs again
     return {"states": dict(states), "first": found[:JOBS], "held": [row for row in found if held(row)][:JOBS]}
+
+
+def table(text: str, mark: str) -> list[dict[str, str]]:
+    """What squeue printed, by COLUMNS, with `mark` behind every field. A pure function."""
+    cells, width = text.split(mark)[:-1], len(COLUMNS)
+    rows = [cells[at : at + width] for at in range(0, len(cells) - width + 1, width)]
+    return [dict(zip(COLUMNS, [row[0].lstrip("\n"), *row[1:]])) for row in rows]  # noqa: B905 - 3.8
 
 
 def held(row: dict[str, str]) -> bool:

@@ -67,7 +67,10 @@ def run(*command: str, stdin: str | None = None, timeout: float = 120, accept: t
     that is not among those to `accept`.
     """
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False,
+            errors="replace",  # names of users' jobs may be no text
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise SetupError(f"`{' '.join(command)}` did not end within {timeout:.0f} s") from None
     except FileNotFoundError:

@@ -34,13 +34,18 @@ NODES = """\
 NodeName=dev-cpu-0 State=MIXED SlurmdStartTime=2026-11-21T05:43:27
 NodeName=dev-cpu-1 State=IDLE+DRAIN SlurmdStartTime=2026-11-21T05:43:27 Reason=fan [root@2026-11-21T05:43:58]
 --jobs--
-7|alice|RUNNING|1:02|22:58:58|dev-cpu-0|train
+7|alice|RUNNING|1:02|22:58:58|dev-cpu-0|train|
 """
 # Keeps every line that a machine is given, and answers as slurmctld would.
 SLURM = """\
 for line; do :; done
 printf '%s\\n' "$line" >>"$LOG"
-case $line in *"scontrol --oneliner"*) cat "$NODES" ;; esac
+case $line in *"scontrol --oneliner"*)
+    mark=${line##* && echo }
+    mark=${mark%% *}
+    sed "s/--jobs--/$mark/; s/|/$mark/g" "$NODES"
+    ;;
+esac
 """
 SACCT = """\
 2026-10-22T00:00:00 2026-11-21T00:00:00

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.live.nodes import Node, chosen, parse_jobs, parse_nodes
+from cluster.live.nodes import Node, chosen, jobs_asked, parse_jobs, parse_nodes
 
 # As scontrol of 22.05 prints them, shortened.
 NODES = """\
@@ -13,10 +13,11 @@ SlurmdStartTime=2026-11-21T05:43:27 ExtSensorsTemp=n/s Reason=fan [2] broken [ro
 NodeName=dev-cpu-1 State=DOWN*+DRAIN SlurmdStartTime=None Reason=Not responding [slurm@2026-11-21T06:00:00] Comment=x
 NodeName=dev-gpu-0 State=IDLE+PLANNED SlurmdStartTime=2026-11-21T05:43:27
 """
+MARK = "0f1e2d3c4b5a6978"
 JOBS = """\
-7|alice|RUNNING|1:02|22:58:58|dev-cpu-[0-1]|a|b
-8_2|bob|COMPLETING|3:00|UNLIMITED|dev-gpu-0|x
-"""
+7|alice|RUNNING|1:02|22:58:58|dev-cpu-[0-1]|a:b|
+8_2|bob|COMPLETING|3:00|UNLIMITED|dev-gpu-0|x|
+""".replace("|", MARK)
 NAMES = {name: Node(name=name, states=frozenset({"IDLE"})) for name in ("dev-cpu-0", "dev-cpu-1", "dev-gpu-0")}
 
 
@@ -32,11 +33,33 @@ def test_a_nodes_state_reason_and_time():
 
 
 def test_each_node_has_its_jobs_and_a_completing_one_is_over():
-    nodes = parse_nodes(NODES, parse_jobs(JOBS))
+    nodes = parse_nodes(NODES, parse_jobs(JOBS, MARK))
     assert [job.number for job in nodes["dev-cpu-1"].busy] == ["7"]
     assert nodes["dev-gpu-0"].jobs
     assert not nodes["dev-gpu-0"].busy
-    assert str(nodes["dev-cpu-0"].jobs[0]) == "job 7 (a|b) of alice: running for 1:02, 22:58:58 left"
+    assert str(nodes["dev-cpu-0"].jobs[0]) == "job 7 (a:b) of alice: running for 1:02, 22:58:58 left"
+
+
+@given(st.lists(st.text(), max_size=4))
+def test_any_name_is_read_back_and_makes_no_other_job(names: list[str]):
+    rows = [("7", "alice", "RUNNING", "1:02", "1:00", "dev-cpu-0", name) for name in names]
+    printed = "".join("".join(f"{cell}{MARK}" for cell in row) + "\n" for row in rows)
+    assert [job.name for job in parse_jobs(printed, MARK)] == names
+    assert {job.number for job in parse_jobs(printed, MARK)} <= {"7"}
+
+
+def test_a_name_that_is_rows_of_another_job_is_a_name():
+    """As one that made `nodes reboot --force` cancel job 1."""
+    evil = "x\n1|bob|RUNNING|1:02|1:00|dev-cpu-0|y\x1b[2J"
+    printed = f"7|alice|RUNNING|1:02|1:00|dev-cpu-1|{evil}".replace("|", MARK, 6) + f"{MARK}\n"
+    (job,) = parse_jobs(printed, MARK)
+    assert (job.number, job.nodes) == ("7", ("dev-cpu-1",))
+    assert "\n" not in str(job)
+    assert "\x1b" not in str(job)
+
+
+def test_the_line_asks_for_a_mark_behind_every_field():
+    assert jobs_asked("ab").endswith("--format='%iab%uab%Tab%Mab%Lab%Nab%jab'")
 
 
 # Without `=`, which begins another word of scontrol's.

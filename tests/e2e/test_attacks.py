@@ -127,3 +127,27 @@ def test_a_cluster_whose_munge_key_stood_in_clear_gets_another_one_beside_its_jo
     again = many.hpc("up")
     assert "Nothing to do" in again.stdout
     assert "MUNGE" not in again.stdout + again.stderr
+
+
+def test_a_jobs_name_is_only_a_name(many: Cluster):
+    """One that was rows of other jobs had `nodes reboot --force` cancel them, and crashed status and nodes."""
+    script = "exec sleep 600"
+    theirs = many.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", script, user="bob")
+    evil = f"x\n{theirs}|bob|RUNNING|1:02|1:00|many-gpu-0|y\n|||||||||\x1b[2J\x9b31m\r\u202eoops"
+    words = ["--parsable", "--chdir=/tmp", "--output=/dev/null", "--partition=gpu", "--job-name", evil]
+    mine = many.run("sbatch", *words, "--wrap", script, user="alice")
+    both = {theirs: "RUNNING", mine: "RUNNING"}
+    state = "squeue -h -o '%A %T'"
+    eventually(
+        lambda: dict(map(str.split, many.ssh("controller", state).splitlines())) == both, seconds=20, what="both"
+    )
+    (gpu,) = [row for row in json.loads(many.command("nodes", "--json")) if row["node"] == "many-gpu-0"]
+    (job,) = gpu["jobs"]
+    assert job["id"] == mine
+    assert job["name"].startswith(f"x\n{theirs}|bob|RUNNING|")
+    said = many.call("status", "many").stdout + many.command("nodes")
+    assert mine in said
+    assert not set(said) & set("\x1b\x9b\r\u202e")
+    refused = many.call("nodes", "many", "drain", "gpu-0", "--reason", "test")
+    assert f"job {mine} (x\\n{theirs}|bob" in refused.stderr
+    many.ssh("controller", f"scancel {theirs} {mine}")

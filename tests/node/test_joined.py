@@ -47,6 +47,13 @@ class TestMissing:
         found = joined.parse(f"NodeName=n State={state}")
         assert joined.missing(["n"], found, {"n": report} if report else {}, "new") == {"n": why}
 
+    def test_one_with_another_munge_key_is_waited_for(self):
+        found = joined.parse("NodeName=n State=IDLE")
+        why = joined.missing(["n"], found, {"n": {**CONFIGURED, "munge": "old"}}, "new", key="now")
+        assert why == {"n": "it runs with another MUNGE key than the controller, and changes to it when it gets it"}
+        for report in ({**CONFIGURED, "munge": "now"}, CONFIGURED):
+            assert joined.missing(["n"], found, {"n": report}, "new", key="now") == {}
+
     def test_a_node_that_slurmctld_does_not_know(self):
         assert joined.missing(["n"], {}, {}, "new") == {"n": "slurmctld does not know it"}
 
