@@ -29,7 +29,7 @@ def controllers(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
 
 def lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
     """Number (in the wanted text, or where it would stand), wanted and found line of each difference."""
-    ours, theirs = wanted.splitlines(), found.splitlines()
+    ours, theirs = (text.removesuffix("\n").split("\n") for text in (wanted, found))
     for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if kind != "equal":
             pairs = zip_longest(ours[i:i_end], theirs[j:j_end], fillvalue=NOTHING)

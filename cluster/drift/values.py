@@ -20,7 +20,7 @@ def running(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
     if not config:
         return
     known = {name.lower(): (name, value) for name, value in config.items()}
-    for line in wanted.files["slurm.conf"].splitlines():
+    for line in wanted.files["slurm.conf"].split("\n"):
         key, equals, said = line.partition("=")
         name = key.strip().lower()
         if not equals or name.startswith("#") or name in _LISTS or name not in known:
@@ -35,7 +35,7 @@ def partitions(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
     found = seen.slurm("partitions")
     if found is None:
         return
-    lines = [line for line in wanted.files["slurm.conf"].splitlines() if line.startswith("PartitionName=")]
+    lines = [line for line in wanted.files["slurm.conf"].split("\n") if line.startswith("PartitionName=")]
     ours = {row["PartitionName"]: row for row in (dict(_words(line)) for line in lines)}
     # Not a partition, but what holds for all of them.
     ours.pop("DEFAULT", None)

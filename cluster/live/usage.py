@@ -62,7 +62,7 @@ def records(text: str) -> list[Record]:
         ValueError: a line is not what `command` asks for.
     """
     found: list[Record] = []
-    for line in text.splitlines():
+    for line in filter(None, text.split("\n")):
         cells = line.split("|")
         if len(cells) != len(FIELDS):
             raise ValueError(f"sacct printed a line with {len(cells)} fields instead of {len(FIELDS)}: {line!r}")

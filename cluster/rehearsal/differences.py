@@ -62,7 +62,7 @@ def lines(text: str) -> dict[str, dict[str, str]]:
     """The lines of a file of Slurm's without its comments: settings of each by what tells it from the others."""
     seen: Counter[str] = Counter()
     found: dict[str, dict[str, str]] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.startswith("#") or not line.strip():
             continue
         settings = dict(_ASSIGNMENT.findall(line))

@@ -1,5 +1,6 @@
 """Text of Slurm's configuration files: groups of settings, each under the reason for it."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,13 +11,17 @@ from cluster.config.cluster import ClusterConfig
 Value = str | int | bool | None
 
 _WIDTH = 116
+PLAIN = re.compile(r"[ !$-~]*")
+"""A value: no line end of whatever kind, no tab, no quote, and no # that would begin a comment."""
 
 
 def word(value: str | int | bool) -> str:  # noqa: FBT001 - a value of a file, not a switch of ours
-    """Write one value as Slurm reads it."""
+    """Write one value as Slurm reads it. Raises ValueError for one that would be more than a value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = str(value)
+    if not PLAIN.fullmatch(text):
+        raise ValueError(f"a value of Slurm's files must be printable ASCII on one line, not {text!r}")
     return f'"{text}"' if " " in text else text
 
 
@@ -65,5 +70,10 @@ def header(config: ClusterConfig) -> str:
 
 
 def document(head: str, parts: Iterable[str]) -> str:
-    """A whole file: its head, then its sections, an empty line between."""
-    return "\n".join(["\n".join(comment(head)) + "\n", *filter(None, parts)])
+    """A whole file: its head, then its sections, an empty line between. Raises ValueError for lines that are none."""
+    text = "\n".join(["\n".join(comment(head)) + "\n", *filter(None, parts)])
+    # The last look, whatever was let in before: a line too many may name a program that root starts.
+    strange = next((line for line in text.split("\n") if not line.isascii() or not f"{line}x".isprintable()), None)
+    if strange is not None:
+        raise ValueError(f"a line of Slurm's files must be printable ASCII, not {strange!r}")
+    return text

@@ -62,7 +62,7 @@ class SlurmCluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SlurmClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:slurm:SlurmCluster", name, {}, opts)
-        self._name, self._args = name, args
+        self._name, self._args, self._key = name, args, args.keys.munge_fingerprint
         controller = next(m for m in args.machines if "controller" in m.spec.roles)
         logins = [m for m in args.machines if "login" in m.spec.roles and m is not controller]
         self._digest = digest(payload.slurm_files(args.config, args.addresses))
@@ -126,7 +126,7 @@ class SlurmCluster(pulumi.ComponentResource):
             stdin=text,
             after=[there, kept, *staged, *args.after],
             # Another key is taken up by munged here, and nowhere else.
-            triggers=[keys.munge_fingerprint],
+            triggers=[self._key],
         )
 
     def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
@@ -176,7 +176,8 @@ class SlurmCluster(pulumi.ComponentResource):
         stdin = pulumi.Output.json_dumps(
             {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": told}, indent=1
         )
-        return self._phase(controller, "nodes", stdin=stdin, after=after, whole=True)
+        # Nodes change to another MUNGE key by themselves, once the controller has.
+        return self._phase(controller, "nodes", stdin=stdin, after=after, whole=True, triggers=[self._key])
 
     def _ready(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Run a job through every partition, again after every change that could keep it from running."""
@@ -185,7 +186,7 @@ class SlurmCluster(pulumi.ComponentResource):
         if has_scripts(self._args.config):
             told["scripts"] = prologs.digest(self._args.scripts)
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": told}, indent=1)
-        return self._phase(controller, "ready", stdin=stdin, after=after, whole=True)
+        return self._phase(controller, "ready", stdin=stdin, after=after, whole=True, triggers=[self._key])
 
     def _leave(
         self, machine: Machine, controller: Machine, connection: pulumi.Output[remote.ConnectionArgs]

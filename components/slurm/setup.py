@@ -62,7 +62,7 @@ def version() -> str:
 @cache
 def packed() -> str:
     """The whole set-up as one text, line by line, so that a preview shows which lines of it change."""
-    return json.dumps({name: text.splitlines() for name, text in files().items()}, indent=1) + "\n"
+    return json.dumps({name: text.removesuffix("\n").split("\n") for name, text in files().items()}, indent=1) + "\n"
 
 
 def command(phase: str) -> str:

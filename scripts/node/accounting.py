@@ -150,4 +150,4 @@ def _gone(
 
 def _list(kind: str, *fields: str) -> list[tuple[str, ...]]:
     text = run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={','.join(fields)}")
-    return [tuple(line.split("|")) for line in text.splitlines() if line]
+    return [tuple(line.split("|")) for line in text.split("\n") if line]

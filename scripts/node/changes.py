@@ -75,7 +75,7 @@ def _without_names(line: str) -> str:
 
 def settings(text: str) -> frozenset[str]:
     """The lines that mean something: no comments, no blank lines."""
-    return frozenset(line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    return frozenset(line.strip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#"))
 
 
 def key(line: str) -> str:

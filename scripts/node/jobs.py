@@ -52,7 +52,7 @@ def left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
 
 def parse(text: str) -> list[Job]:
     """squeue's lines, as asked for above. A pure function."""
-    rows = (line.split("|") for line in text.splitlines() if line.count("|") == 6)
+    rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
     return [
         Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(slurmconf.expand(hosts)))
         for number, user, elapsed, limit, state, parts, hosts in rows

@@ -54,7 +54,7 @@ def _show(kind: str, *fields: str) -> list[list[str]]:
     if not listens(slurmctld.SLURMDBD_PORT):
         raise SetupError(f"nothing listens on slurmdbd's port {slurmctld.SLURMDBD_PORT}")
     text = run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={','.join(fields)}", timeout=SECONDS)
-    return [line.split("|") for line in text.splitlines() if line]
+    return [line.split("|") for line in text.split("\n") if line]
 
 
 PARTS: dict[str, Callable[[], Any]] = {

@@ -245,7 +245,7 @@ def _without_password(text: str) -> str:
     """The text with a mark for the password that was delivered, and another one for any that is not it."""
     ours = database.PASSWORD.read_text().strip()
     lines = []
-    for line in text.splitlines():
+    for line in text.removesuffix("\n").split("\n"):
         name, equals, value = line.partition("=")
         if name.strip().lower() == "storagepass":
             value = slurmctld.PASSWORD_MARK if value.strip() == ours else "@another-password@"
@@ -279,7 +279,7 @@ def _conf_server() -> str:
     server = _json("/etc/hpc/node.json").get("conf_server", "")
     if server:
         return server
-    for line in (board.CLIENT / "slurm.conf").read_text().splitlines():
+    for line in (board.CLIENT / "slurm.conf").read_text().split("\n"):
         if line.startswith("SlurmctldHost="):
             name, _, address = line.partition("=")[2].strip().rstrip(")").partition("(")
             return f"{address or name}:{slurmctld.SLURMCTLD_PORT}"

@@ -31,6 +31,7 @@ from system import SetupError, folder, listens, run, say, succeeds, wait, write
 
 FOLDER = Path("/var/lib/hpc/accounting")  # root's alone: uploaded backups, and what was there before a restore
 FRESH, REPLACED = "slurm_acct_db_fresh", "slurm_acct_db_replaced"
+LONGEST = 1 << 24  # bytes of a line that says what a backup is: it names what of accounts and users was the stack's
 START_SECONDS = 3600.0  # slurmdbd converts an older release's tables before it listens
 
 
@@ -102,7 +103,7 @@ def check(file: Path, digest: str, cluster: str) -> dict[str, Any]:
         if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
             raise SetupError("the backup did not arrive whole; nothing was changed. Run the same command again")
         with gzip.open(file, "rb") as plain:
-            first, second = plain.readline().decode(), plain.readline().decode()
+            first, second = plain.readline(LONGEST).decode(), plain.readline(LONGEST).decode()
         told = json.loads(second.partition("-- ")[2]) if first == dump.FIRST else {}
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise SetupError(f"the backup can't be read: {error}; nothing was changed") from None

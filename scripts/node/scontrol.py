@@ -9,7 +9,7 @@ def rows(text: str) -> list[dict[str, str]]:
     Not of `show job`: there a Reason stands in the middle, after the job's name.
     """
     found: list[dict[str, str]] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         row: dict[str, str] = {}
         name = ""
         for word in line.split(" "):

@@ -48,7 +48,7 @@ def _lines(text: str, first: str) -> list[dict[str, str]]:
     """The lines that begin with a parameter, as its words by lower-case name."""
     rows = (
         {key.lower(): value for key, _, value in (word.partition("=") for word in line.split())}
-        for line in text.splitlines()
+        for line in text.split("\n")
         if line.lower().startswith(f"{first}=")
     )
     return list(rows)

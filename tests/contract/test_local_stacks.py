@@ -20,7 +20,7 @@ def test_a_command_logs_in_where_it_is_meant_to(rehearsal):
     for one in rehearsal.commands():
         if rehearsal.known:
             machine = rehearsal.machine_of(one)
-            key = [fingerprint("bXVuZ2Uta2V5")] if one.name.endswith("-configure") else []
+            key = [fingerprint("bXVuZ2Uta2V5")] if one.name.endswith(("-configure", "-nodes", "-ready")) else []
             assert one.inputs["triggers"] == [f"instance-{machine.name}", *key]
             assert one.inputs["connection"]["hostKey"] == f"ssh-ed25519 host-key-of-{machine.name}"
             assert one.inputs["connection"]["host"] == machine.inputs["address"]

@@ -1,6 +1,7 @@
 """What users of a cluster do to it, and to who runs it, stays their own."""
 
 import base64
+import gzip
 import hashlib
 import json
 import stat
@@ -24,8 +25,8 @@ def keys(many: Cluster) -> Iterator[str]:
     many.run("cp", "-a", ".ssh", ".kept")
     yield "/home/alice/.ssh"
     many.run("sh", "-c", "chmod 700 .; rm -rf .ssh; mv .kept .ssh")
-    many.call("drift", "many", "--mend")
-    assert many.call("drift", "many").returncode == 0
+    # Machines that do not answer in time on a busy host are named as differences.
+    eventually(lambda: many.call("drift", "many", "--mend").returncode == 0, seconds=120, what="a cluster as it was")
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,8 @@ def test_roots_files_are_not_given_away(many: Cluster, keys: str, trick: str, to
     look = f"stat -c '%n %U %a' {CLUSTER_KEY} /etc/munge /etc/munge/munge.key"
     before = many.ssh("controller", look)
     many.run("sh", "-c", trick)
+    eventually(lambda: told in many.call("drift", "many").stdout, seconds=60, what=f"drift's word of it: {told}")
     drift = many.call("drift", "many", "--mend")
-    assert told in drift.stdout
     assert "left alone" in drift.stdout + drift.stderr
     assert many.ssh("controller", look) == before
     assert many.ssh("controller", f"find {keys} -type f -user alice -exec cat {{}} + | grep -c PRIVATE; true") == "0"
@@ -151,3 +152,16 @@ def test_a_jobs_name_is_only_a_name(many: Cluster):
     refused = many.call("nodes", "many", "drain", "gpu-0", "--reason", "test")
     assert f"job {mine} (x\\n{theirs}|bob" in refused.stderr
     many.ssh("controller", f"scancel {theirs} {mine}")
+
+
+def test_a_backup_runs_no_shell_lines(many: Cluster, tmp_path: Path):
+    """MariaDB's client takes `\\! COMMAND` for one, on a line of its own or amid SQL, and restore runs as root."""
+    good, bad = tmp_path / "good.sql.gz", tmp_path / "bad.sql.gz"
+    assert many.call("accounting", "backup", "many", str(good)).returncode == 0
+    *lines, _last = gzip.decompress(good.read_bytes()).splitlines(keepends=True)
+    for evil in (b"\\! touch /root/owned\n", b"SELECT 1; \\! touch /root/owned\n", b"system touch /root/owned\n"):
+        text = b"".join([*lines[:2], evil, *lines[2:]])
+        bad.write_bytes(gzip.compress(text + f"-- sha256 {hashlib.sha256(text).hexdigest()}\n".encode()))
+        refused = many.call("accounting", "restore", "many", str(bad), "--yes")
+        assert "the backup could not be loaded" in refused.stderr
+        assert many.ssh("controller", "test ! -e /root/owned && systemctl is-active slurmdbd") == "active"

@@ -11,6 +11,8 @@ from cluster.config.findings import Refused
 _SLURM_TIME = re.compile(
     r"(?:[0-9]+-[0-9]+(?::[0-5]?[0-9]){0,2}|[0-9]+(?::[0-5]?[0-9]){0,2}|infinite|INFINITE|UNLIMITED|unlimited)"
 )
+# Of all that others take for line ends or blanks, nothing; # begins a comment, and a \ at the end joins two lines.
+_PLAIN = re.compile(r"[ !$-~]*[ !$-\[\]-~]")
 _TRES = re.compile(r"(cpu|mem|node|billing|energy|fs/disk|gres/gpu(:[a-z0-9_]+)?)")
 
 _LONGEST_TIME = 40
@@ -29,8 +31,11 @@ def scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
     """A value of a parameter of slurm.conf."""
     if not isinstance(value, str | int):
         raise Refused("text, a whole number, true or false, e.g. 10", "write the value as slurm.conf should have it")
-    if isinstance(value, str) and (not value.strip() or any(one in value for one in '\n"#')):
-        raise Refused("text on one line without # and quotes, e.g. 10", "write the value as slurm.conf should have it")
+    if isinstance(value, str) and (not value.strip() or not _PLAIN.fullmatch(value)):
+        raise Refused(
+            'text of printable ASCII on one line, without # and ", with no \\ at its end, e.g. 10',
+            "write the value as slurm.conf should have it",
+        )
     return value
 
 
