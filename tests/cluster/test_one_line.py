@@ -18,7 +18,7 @@ def config(value: str, place: str) -> dict[str, Any]:
     nodeset: dict[str, Any] = {"count": 1}
     partition: dict[str, Any] = {"nodesets": ["cpu"], "default": True}
     slurm: dict[str, Any] = {}
-    settings = {"SchedulerParameters": value} if place == "slurm.extra" else {"Weight": value}
+    settings = {"SchedulerParameters": value} if place == "slurm.extra" else {"CpuBind": value}
     settings = {"Alternate": value} if place == "partition.conf" else settings
     {"slurm.extra": slurm, "nodeset.conf": nodeset, "partition.conf": partition}[place][
         {"slurm.extra": "extra", "nodeset.conf": "node_conf", "partition.conf": "conf"}[place]
