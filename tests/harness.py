@@ -37,10 +37,8 @@ FAKES: dict[str, Fake] = {
         "privateKeyOpenssh": "-----BEGIN OPENSSH PRIVATE KEY-----\nfake\n",
         "publicKeyOpenssh": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFakeFakeFakeFakeFakeFakeFakeFakeFakeFakeFake\n",
     },
-    "random:index/randomPassword:RandomPassword": lambda i: {
-        **i,
-        "result": "bXVuZ2Uta2V5" if i["length"] == 64 else "Password123",  # the MUNGE key, or the database's
-    },
+    # The MUNGE key, or the database's password.
+    "random:index/randomPassword:RandomPassword": lambda i: {**i, "result": FAKE_SECRETS[2 - (i["length"] == 64)]},
     # Dynamic resources say nothing of their outputs on the wire, so each that has some is listed.
     "pulumi-python:dynamic/local:Network": lambda i: {**i, "bridge": f"bridge-{i['stack']}"},
     "pulumi-python:dynamic/local:Machine": lambda i: {
