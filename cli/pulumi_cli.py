@@ -18,8 +18,10 @@ from cli.wishes import Wishes
 def update(pulumi: str, kind: str, file: StackFile, wishes: Wishes, *, yes: bool, told: Effects | None = None) -> int:
     """Run `pulumi KIND` for a stack, which is made first if it is new; the exit code. A preview ends with what the edit
     does to running jobs, if that is known. With `yes` nobody is asked, and nothing is worked out to be asked about."""
-    if home.on_files(file.stack) and kind != "preview":
-        project.workspace(file.stack).stack(file.stack, file.path).hand_over()
+    if home.on_files(file.stack):
+        stack = project.workspace(file.stack).stack(file.stack, file.path)
+        if kind != "preview" or stack.interrupted:
+            stack.hand_over()
     _ensure_stack(pulumi, kind, file)
     config = ["--config-file", str(wishes.config_file.absolute())] if wishes.config_file else []
     command = [pulumi, kind, "--stack", file.stack, *config, *wishes.flags()]

@@ -27,6 +27,11 @@ class Kept:
         self._folder, self._passphrase = folder, passphrase
         self.file = state_file(folder, project.name, name)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether a run that is dead left a journal, which the file alone does not tell of."""
+        return journal.beside(self.file).exists() and not any(one.alive() for one in self._locks().holders())
+
     def hand_over(self) -> None:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
         take away what a dead run of ours left behind, and give a state that an earlier version of ours wrote the form

@@ -115,7 +115,9 @@ def test_a_killed_run_is_gone_on_with_and_every_command_reads_what_it_did(bench)
 
 def test_the_pulumi_cli_is_handed_the_whole_state(bench):
     file = killed(bench)
+    assert bench.stack().interrupted
     bench.stack().hand_over()
+    assert not bench.stack().interrupted
     latest = json.loads(file.read_text())["checkpoint"]["latest"]
     assert {r["urn"] for r in latest["resources"]} >= {URN + "a", URN + "b"}
     assert [op["resource"]["urn"] for op in latest["pending_operations"]] == [URN + "c"]
