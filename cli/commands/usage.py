@@ -71,9 +71,13 @@ def usage(
         .partition("\n")
     )
     try:
-        found = used.records(text)
+        read = used.records(text)
     except ValueError as error:
         raise CliError(f"{entered.controller.name}: {error}") from None
+    found = read.records
+    if read.runaways and not json:
+        there = "sacctmgr show runawayjobs (on the controller) lists them and offers to end them"
+        console.note(f"{read.runaways} jobs whose end the database does not know are left out: {there}.")
     _known("user", user, {record.user for record in found}, entered.users)
     configured = parse({"hpc:cluster": values["config"]}).accounting.accounts if values.get("config") else ()
     _known("account", account, {record.account for record in found}, [row.name for row in configured])
@@ -85,6 +89,7 @@ def usage(
         document = {
             "cluster": entered.name, "since": since, "until": until,
             "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows], "total": _figures(total),
+            "runaways": read.runaways,
         }  # fmt: skip
         console.json(document)
         return

@@ -4,7 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-FIELDS = ("JobID", "User", "Account", "Partition", "ElapsedRaw", "AllocTRES")
+FIELDS = ("JobID", "User", "Account", "Partition", "ElapsedRaw", "AllocTRES", "JobIDRaw", "State")
+UNENDED = ("RUNNING", "SUSPENDED")
+"""States (sacct(1)) of a job whose end the database does not know."""
+ALIVE = "alive"
+"""What the lines of those begin with that slurmctld knows."""
 By = Literal["user", "account", "partition"]
 EACH: tuple[By, ...] = ("user", "account", "partition")
 
@@ -51,32 +55,52 @@ def command(since: str, until: str) -> str:
     fields = ",".join(FIELDS)
     return (
         f"sacct --allusers --allocations --duplicates --parsable2 --noheader --noconvert --truncate "
-        f"--starttime={since} --endtime={until} --format={fields}"
+        f"--starttime={since} --endtime={until} --format={fields} && "
+        # Without slurmctld's word nobody is taken for a runaway.
+        f"{{ squeue --noheader --array --states=running,suspended --format='{ALIVE} %A' && echo '{ALIVE} all'; }}"
     )
 
 
-def records(text: str) -> list[Record]:
-    """sacct's lines; jobs that held nothing in that time, as those that wait, are left out.
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What sacct's records say."""
+
+    records: list[Record]
+    runaways: int
+    """Jobs that have no end in the database and that slurmctld does not know: they ended, nobody knows when."""
+
+
+def records(text: str) -> Found:
+    """sacct's lines; jobs that never held anything, as those that wait, and runaways are left out.
+
+    One that ended within a second held nothing for long, and is a job all the same.
 
     Raises:
         ValueError: a line is not what `command` asks for.
     """
     found: list[Record] = []
-    for line in filter(None, text.split("\n")):
+    lines = [line for line in text.split("\n") if line]
+    alive = {line.partition(" ")[2] for line in lines if line.startswith(f"{ALIVE} ")}
+    runaways: set[str] = set()
+    for line in lines:
+        if line.startswith(f"{ALIVE} "):
+            continue
         cells = line.split("|")
         if len(cells) != len(FIELDS):
             raise ValueError(f"sacct printed a line with {len(cells)} fields instead of {len(FIELDS)}: {line!r}")
-        job, user, account, partition, elapsed, allocated = cells
+        job, user, account, partition, elapsed, allocated, raw, state = cells
         held = tres(allocated)
         seconds = int(elapsed or 0)
-        if held and seconds > 0:
+        if "all" in alive and state in UNENDED and raw not in alive:
+            runaways.add(job)
+        elif held:
             found.append(
                 Record(
                     job=job, user=user, account=account, partition=partition, seconds=seconds,
                     cpus=held.get("cpu", 0), gpus=gpus(held),
                 )
             )  # fmt: skip
-    return found
+    return Found(records=found, runaways=len(runaways))
 
 
 def tres(text: str) -> dict[str, int]:

@@ -15,22 +15,32 @@ RECORD = st.builds(
 )  # fmt: skip
 SUBSETS = [*chain.from_iterable(combinations(EACH, size) for size in (1, 2, 3))]
 LINES = """\
-1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1
-5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1
-5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1
-6|bob|teaching|gpu|7200|cpu=1,gres/gpu:a100=2,gres/gpu:t4=1
-7|bob|teaching|cpu|0|
+1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED
+5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1|5|NODE_FAIL
+5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1|5|COMPLETED
+6|bob|teaching|gpu|7200|cpu=1,gres/gpu:a100=2,gres/gpu:t4=1|6|RUNNING
+7|bob|teaching|cpu|0||7|CANCELLED by 2002
+8|bob|teaching|cpu|0|cpu=1|8|FAILED
+9_1|bob|teaching|cpu|86400|cpu=64|10|RUNNING
+alive 6
 """
 
 
 def test_sacct_is_read():
-    found = records(LINES)
+    read = records(LINES + "alive all\n")
+    found = read.records
+    assert read.runaways == 1, "job 9_1, which slurmctld does not know"
     rows = table(found, ["user"])
     assert [(row.keys, row.cpu_hours, row.gpu_hours, row.jobs) for row in rows] == [
-        (("bob",), 2.0, 6.0, 1),
+        (("bob",), 2.0, 6.0, 2),
         (("alice",), 3.0, 1.0, 2),
     ]
-    assert (total(found).gpu_hours, total(found).jobs) == (7.0, 3)
+    assert (total(found).gpu_hours, total(found).jobs) == (7.0, 4)
+
+
+def test_without_slurmctlds_word_nobody_is_a_runaway():
+    read = records(LINES)
+    assert (read.runaways, len(read.records)) == (0, 6)
 
 
 @given(st.lists(RECORD, max_size=30), st.sampled_from(SUBSETS))
@@ -55,7 +65,7 @@ def test_gpus_of_all_types_are_counted_once(types: dict[str, int], with_total: b
     assert gpus(tres(",".join(["cpu=4", *parts, "mem=1M"]))) == sum(types.values())
 
 
-@pytest.mark.parametrize("line", ["1|alice", "sacct: error: nothing|", "1|2|3|4|5|6|7"])
+@pytest.mark.parametrize("line", ["1|alice", "sacct: error: nothing|", "1|2|3|4|5|6|7|8|9"])
 def test_a_line_of_another_kind_is_not_counted(line: str):
-    with pytest.raises(ValueError, match="instead of 6"):
+    with pytest.raises(ValueError, match="instead of 8"):
         records(line)
