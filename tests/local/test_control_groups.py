@@ -63,7 +63,7 @@ def test_with_systemd_it_is_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(cgroups, "_BOOTED", tmp_path)
     command = cgroups.prefix("h1", Path("/r"))
     assert command[:2] == ["systemd-run", "--scope"]
-    assert {"--unit=hpc-h1.scope", "--property=Delegate=yes", "--property=TasksMax=2048"} <= set(command)
+    assert {"--unit=hpc-h1.scope", "--property=Delegate=yes", "--property=TasksMax=1024"} <= set(command)
     assert command[-1] == "--"
 
 

@@ -18,9 +18,10 @@ from components.local.host.errors import HostError
 from components.local.host.locks import remove_empty
 from components.local.host.process import Process, run
 
-TASKS = 2048
+TASKS = 1024
 """Processes and threads of one machine: a controller with its daemons has fifty, a step of a job six. What a job starts
-beyond this fails with EAGAIN there; it took the host's process table (32,768 by default) and its cores along before."""
+beyond this fails with EAGAIN there; it took the host's process table (32,768 by default) and its cores along before.
+With twice as many, small machines ran out of memory first, and two cores were busy with ending what exceeded it."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 
