@@ -8,6 +8,7 @@ from cli.errors import CliError
 from cluster.addresses import plan
 from cluster.config import ClusterConfig, parse
 from cluster.drift import Wanted
+from cluster.drift.guarded import key_id
 from cluster.health import Sights
 from cluster.roster import machines
 from cluster.scripts import expected
@@ -28,6 +29,8 @@ class Stack:
     state: Mapping[str, Any] | None
     exports: Mapping[str, Any] | None
     """What the controller keeps on a disk of its own, and shares."""
+    admin_key: str = ""
+    """Private half of the operator's key."""
 
 
 def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
@@ -50,6 +53,7 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
         mounts=place["mounts"],
         state=place.get("state"),
         exports=place.get("exports"),
+        admin_key=str(outputs.get("admin_key") or ""),
     )
 
 
@@ -61,6 +65,7 @@ def wanted(of: Stack, seen: Sights) -> Wanted:
         groups=payload.groups(of.config),
         accounting=desired(of.config),
         scripts=expected(of.config),
+        root_keys=[key] if (key := key_id(of.admin_key)) else [],
         nodes=[one.name for one in machines(of.config) if "node" in one.roles],
         setup=setup.version(),
         setup_of_stack=_version(seen),

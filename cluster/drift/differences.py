@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cluster.drift import files, ledger, machines, people, scripts, values
+from cluster.drift import files, guarded, ledger, machines, people, scripts, values
 from cluster.drift.difference import Difference
 from cluster.drift.wanted import Wanted
 from cluster.health import Sights
@@ -25,6 +25,7 @@ def differences(wanted: Wanted, seen: Sights) -> list[Difference]:
             *scripts.scripts(wanted, seen),
             *people.unix(wanted, seen),
             *people.keys(wanted, seen),
+            *guarded.guarded(wanted, seen),
             *ledger.ledger(wanted, seen),
         ]
     )

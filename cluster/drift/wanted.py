@@ -18,6 +18,8 @@ class Wanted:
     """As scripts/node/accounting.py takes it."""
     scripts: Mapping[str, str] = field(default_factory=dict)
     """What must be in the tree of prologs and epilogs, as cluster.scripts.expected gives it."""
+    root_keys: Sequence[str] = ()
+    """Hashes of the keys that the stack lets log in as root, besides the controller's own to the nodes."""
     nodes: Sequence[str]
     """Names in Slurm."""
     setup: str

@@ -37,6 +37,7 @@ import database
 import drain
 import dump
 import exports
+import guarded
 import installed
 import joined
 import login
@@ -73,6 +74,7 @@ def configure(payload: dict[str, Any]) -> None:
         exports.share(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
     admit(users="login" in roles)
+    guarded.hold()
     munge.start()
     mpi.link_pmix()
     spank.drop_empty_include()
@@ -115,6 +117,7 @@ def boot() -> None:
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
         if not login.SSHD.exists():
             admit(users=False)
+        guarded.hold()
         mpi.link_pmix()
         orders = board.orders()
         munge.start(orders.get("munge", ""))

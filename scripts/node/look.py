@@ -23,6 +23,7 @@ from typing import Any
 import board
 import daemons
 import database
+import guarded
 import installed
 import ledger
 import munge
@@ -76,6 +77,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         "files": lambda: _files(controls=controls),
         "unix": people.seen,
         "keys": people.keys,
+        "guarded": lambda: guarded.seen(mine),
         **{f"disks {path}": (lambda path=path: storage.usage(path)) for path in storage.local(mine)},
         **{f"disks {path}": (lambda path=path: storage.shared(path)) for path in storage.mounts()},
     }

@@ -67,9 +67,10 @@ def check() -> dict[str, Any]:
 
     `ahead`: by how many whole seconds munged's clock differs from this machine's.
     """
-    found: dict[str, Any] = {"works": False, "key": ""}
-    if KEY.exists():
-        found["key"] = fingerprint(KEY.read_bytes())
+    found: dict[str, Any] = {"works": False, "key": "", "delivered": ""}
+    for name, file in (("key", KEY), ("delivered", DELIVERED)):
+        if file.exists():
+            found[name] = fingerprint(file.read_bytes())
     try:
         said = run("unmunge", stdin=run("munge", "--no-input", timeout=2), timeout=2)
     except SetupError as error:

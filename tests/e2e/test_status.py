@@ -19,12 +19,17 @@ BY_HAND = {
         sacctmgr -i modify qos where name=urgent set MaxWall=02:00:00
         sacctmgr -i modify user where name=alice set MaxJobs=1
     """,
-    "cpu-0": "usermod --shell /bin/sh alice; groupadd --gid 4444 theirs",
+    "cpu-0": """
+        usermod --shell /bin/sh alice; groupadd --gid 4444 theirs
+        chmod 644 /etc/munge/munge.key /etc/hpc/munge.key
+    """,
+    "cpu-1": "rm /etc/ssh/sshd_config.d/hpc.conf",
     "login-0": "userdel bob; systemctl stop munge",
 }
 NAMED = {
     "munge", "slurm.conf, line", "running value of KillWait", "partition cpu: MaxTime", "slurmd's copy of slurm.conf",
-    "user alice: shell", "user bob", "QOS urgent: MaxWall", "user alice in research: MaxJobs",
+    "/etc/munge/munge.key: mode", "/etc/hpc/munge.key: mode",
+    "sshd's file", "user alice: shell", "user bob", "QOS urgent: MaxWall", "user alice in research: MaxJobs",
 }  # fmt: skip
 
 

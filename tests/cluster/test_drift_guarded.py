@@ -1,0 +1,49 @@
+"""Secrets that others can read, and ways in that the stack does not give, are drift."""
+
+import pytest
+
+from cluster.drift import differences
+from cluster.health import Sights
+from tests.cluster.sights import facts, healthy
+from tests.cluster.test_drift import only, stack
+
+
+@pytest.fixture
+def seen() -> Sights:
+    seen = healthy()
+    for one in seen.machines:
+        key = "cluster" if "controller" in one.roles else ""
+        facts(seen, one.name[3:])["guarded"] = {
+            "modes": {}, "sshd": {}, "root": {"admin": "a", "cluster": "c"}, "cluster_key": key,
+        }  # fmt: skip
+        facts(seen, one.name[3:])["munge"]["delivered"] = facts(seen, one.name[3:])["munge"]["key"]
+    return seen
+
+
+def test_as_the_stack_has_it(seen: Sights):
+    assert differences(stack(seen, root_keys=["admin"]), seen) == []
+
+
+def test_a_key_that_the_stack_does_not_give(seen: Sights):
+    facts(seen, "cpu-1")["guarded"]["root"]["other"] = "eve@laptop"
+    found = only(stack(seen, root_keys=["admin"]), seen)
+    assert (found.id, found.where, found.there, found.mends) == ("root-key", ("hc-cpu-1",), "eve@laptop", "hand")
+
+
+def test_a_secret_that_others_can_read(seen: Sights):
+    row = {"wanted": "0400 munge", "there": "0644 munge"}
+    facts(seen, "cpu-1")["guarded"]["modes"]["/etc/munge/munge.key"] = row
+    found = only(stack(seen, root_keys=["admin"]), seen)
+    assert (found.id, found.stack, found.there, found.mends) == ("mode-changed", *row.values(), "mend")
+
+
+@pytest.mark.parametrize(("name", "mends"), [("file", "mend"), ("PasswordAuthentication", "hand")])
+def test_what_sshd_goes_by(seen: Sights, name: str, mends: str):
+    facts(seen, "login-0")["guarded"]["sshd"][name] = {"wanted": "no", "there": "yes"}
+    found = only(stack(seen, root_keys=["admin"]), seen)
+    assert (found.id, found.mends) == ("sshd-changed", mends)
+
+
+def test_another_munge_key(seen: Sights):
+    facts(seen, "cpu-1")["munge"]["key"] = "foreign"
+    assert only(stack(seen, root_keys=["admin"]), seen).id == "munge-key-changed"
