@@ -10,7 +10,7 @@ from cluster.health import Sights
 
 
 def guarded(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
-    """Modes and owners, sshd's settings, root's keys, and the MUNGE key, of every machine."""
+    """Modes and owners of secrets, root's keys, and the MUNGE key, of every machine."""
     own = {*wanted.root_keys, seen.controller.part("guarded", "cluster_key")}
     for one in seen.machines:
         found = one.part("guarded")
@@ -20,13 +20,6 @@ def guarded(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
             yield Difference(
                 id="mode-changed", where=(one.name,), what=f"{path}: mode and owner", stack=row["wanted"],
                 there=row["there"],
-            )  # fmt: skip
-        for name, row in found["sshd"].items():
-            what = "sshd's file of the set-up" if name == "file" else f"sshd: {name}"
-            # With its own file right, it is another file there that says otherwise: not ours to remove.
-            yield Difference(
-                id="sshd-changed", where=(one.name,), what=what, stack=row["wanted"], there=row["there"],
-                mends="mend" if name == "file" else "hand",
             )  # fmt: skip
         if wanted.root_keys:
             for key in sorted(set(found["root"]) - own):

@@ -11,12 +11,10 @@ from typing import Any
 
 import database
 import joined
-import login
 import munge
 import slurmctld
-from system import own, run, say
+from system import own, say
 
-SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
 # Mode and owner that the set-up gives; what is not there is told elsewhere.
 MODES = {
@@ -27,7 +25,7 @@ MODES = {
     joined.CLUSTER_KEY: (0o600, "root"),
     slurmctld.ETC / "slurmdbd.conf": (0o600, "slurm"),
     slurmctld.STATE: (0o700, "slurm"),
-    SSHD: (0o644, "root"),
+    Path("/etc/ssh/sshd_config.d/hpc.conf"): (0o644, "root"),
 }
 
 
@@ -52,23 +50,6 @@ def hold() -> None:
     for path, (mode, owner) in MODES.items():
         if str(path) in modes() and not path.is_symlink() and own(path, mode=mode, owner=owner):
             say(f"{path}: {owner}'s alone again ({mode:04o})" if not mode & 0o077 else f"{path}: {owner}'s again")
-
-
-def sshd(*, users: bool) -> dict[str, dict[str, str]]:
-    """What sshd goes by, otherwise than the set-up has it: its file here, and what it makes of all its files."""
-    wanted = login.admit(users=users)
-    there = SSHD.read_text() if SSHD.exists() else ""
-    if there != wanted:
-        return {"file": {"wanted": _short(wanted), "there": _short(there) if there else "no such file"}}
-    lines = [line.partition(" ") for line in run("sshd", "-T", timeout=3).splitlines()]
-    effective = {name: value for name, _, value in lines}
-    found = {}
-    for line in wanted.splitlines()[1:]:
-        name, _, value = line.partition(" ")
-        value = {"prohibit-password": "without-password"}.get(value, value)
-        if effective.get(name.lower(), "") != value:
-            found[name] = {"wanted": value, "there": effective.get(name.lower(), "") or "nothing"}
-    return found
 
 
 def root_keys() -> dict[str, str]:
@@ -101,11 +82,10 @@ def key_id(blob: str) -> str:
     return hashlib.sha256(blob.encode()).hexdigest()[:16]
 
 
-def seen(mine: list[str]) -> dict[str, Any]:
-    """All of it, on a machine of these roles."""
+def seen() -> dict[str, Any]:
+    """All of it."""
     return {
         "modes": modes(),
-        "sshd": sshd(users="login" in mine),
         "root": root_keys(),
         "cluster_key": cluster_key(),
     }
@@ -121,7 +101,3 @@ def _name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _short(text: str) -> str:
-    return f"hash {hashlib.sha256(text.encode()).hexdigest()[:16]}"

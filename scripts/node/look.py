@@ -77,7 +77,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         "files": lambda: _files(controls=controls),
         "unix": people.seen,
         "keys": people.keys,
-        "guarded": lambda: guarded.seen(mine),
+        "guarded": guarded.seen,
         **{f"disks {path}": (lambda path=path: storage.usage(path)) for path in storage.local(mine)},
         **{f"disks {path}": (lambda path=path: storage.shared(path)) for path in storage.mounts()},
     }

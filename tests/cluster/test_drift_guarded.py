@@ -14,7 +14,7 @@ def seen() -> Sights:
     for one in seen.machines:
         key = "cluster" if "controller" in one.roles else ""
         facts(seen, one.name[3:])["guarded"] = {
-            "modes": {}, "sshd": {}, "root": {"admin": "a", "cluster": "c"}, "cluster_key": key,
+            "modes": {}, "root": {"admin": "a", "cluster": "c"}, "cluster_key": key,
         }  # fmt: skip
         facts(seen, one.name[3:])["munge"]["delivered"] = facts(seen, one.name[3:])["munge"]["key"]
     return seen
@@ -35,13 +35,6 @@ def test_a_secret_that_others_can_read(seen: Sights):
     facts(seen, "cpu-1")["guarded"]["modes"]["/etc/munge/munge.key"] = row
     found = only(stack(seen, root_keys=["admin"]), seen)
     assert (found.id, found.stack, found.there, found.mends) == ("mode-changed", *row.values(), "mend")
-
-
-@pytest.mark.parametrize(("name", "mends"), [("file", "mend"), ("PasswordAuthentication", "hand")])
-def test_what_sshd_goes_by(seen: Sights, name: str, mends: str):
-    facts(seen, "login-0")["guarded"]["sshd"][name] = {"wanted": "no", "there": "yes"}
-    found = only(stack(seen, root_keys=["admin"]), seen)
-    assert (found.id, found.mends) == ("sshd-changed", mends)
 
 
 def test_another_munge_key(seen: Sights):

@@ -111,7 +111,7 @@ class TestDaemons:
         eventually(lambda: recorded(frail, [*good, bad]) == wanted, seconds=40, what="all three jobs' records")
 
 
-# Every process starts others until it is refused. Were nothing to refuse it, it would end by itself: at 4,000 processes,
+# Every process starts others until it is refused. Were nothing to refuse it, it would end by itself: at 4,000 of them,
 # and after two minutes.
 BOMB = """
 import mmap, os, struct, time

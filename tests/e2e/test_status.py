@@ -23,13 +23,12 @@ BY_HAND = {
         usermod --shell /bin/sh alice; groupadd --gid 4444 theirs
         chmod 644 /etc/munge/munge.key /etc/hpc/munge.key
     """,
-    "cpu-1": "rm /etc/ssh/sshd_config.d/hpc.conf",
     "login-0": "userdel bob; systemctl stop munge",
 }
 NAMED = {
     "munge", "slurm.conf, line", "running value of KillWait", "partition cpu: MaxTime", "slurmd's copy of slurm.conf",
     "/etc/munge/munge.key: mode", "/etc/hpc/munge.key: mode",
-    "sshd's file", "user alice: shell", "user bob", "QOS urgent: MaxWall", "user alice in research: MaxJobs",
+    "user alice: shell", "user bob", "QOS urgent: MaxWall", "user alice in research: MaxJobs",
 }  # fmt: skip
 
 

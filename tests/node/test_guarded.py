@@ -1,4 +1,4 @@
-"""Who may read secrets and who may log in is told as it is: from the files, and from what sshd makes of them."""
+"""Who may read secrets and who may log in is told as it is."""
 
 import os
 import pwd
@@ -65,30 +65,3 @@ class TestModes:
         (tmp_path / "key").rename(tmp_path / "moved")
         (tmp_path / "key").symlink_to("moved")
         assert guarded.modes()[str(tmp_path / "key")]["there"] == "a link to moved"
-
-
-class TestSshd:
-    EFFECTIVE = "port 22\npasswordauthentication no\npermitrootlogin without-password\nallowusers root\n"
-
-    @pytest.fixture(autouse=True)
-    def file(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(guarded, "SSHD", tmp_path / "hpc.conf")
-        monkeypatch.setattr(guarded, "run", lambda *_, **__: self.EFFECTIVE)
-        (tmp_path / "hpc.conf").write_text(guarded.login.admit(users=False))
-
-    def test_as_the_set_up_has_it(self):
-        assert guarded.sshd(users=False) == {}
-
-    def test_another_file(self, tmp_path):
-        (tmp_path / "hpc.conf").write_text("PasswordAuthentication yes\n")
-        assert set(guarded.sshd(users=False)) == {"file"}
-        (tmp_path / "hpc.conf").unlink()
-        assert guarded.sshd(users=False)["file"]["there"] == "no such file"
-
-    def test_a_file_before_ours_that_says_otherwise(self, monkeypatch):
-        other = self.EFFECTIVE.replace("passwordauthentication no", "passwordauthentication yes")
-        monkeypatch.setattr(guarded, "run", lambda *_, **__: other.replace("allowusers root\n", ""))
-        assert guarded.sshd(users=False) == {
-            "PasswordAuthentication": {"wanted": "no", "there": "yes"},
-            "AllowUsers": {"wanted": "root", "there": "nothing"},
-        }
