@@ -10,6 +10,8 @@ from cli import console, project
 from cli.checks.check import Check
 
 _SHELLS = (b"sh", b"bash", b"dash")
+CLUSTERS = "tests/e2e"
+"""Whole clusters, through the command."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 
 
@@ -26,16 +28,22 @@ def lanes(only: Sequence[str]) -> list[list[Check]]:
     return [[check for check in lane if check.name in only] for lane in (quick, types)]
 
 
-def tests(arguments: Sequence[str], *, fast: bool) -> Check:
+def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
     """Pytest, with the user's arguments last so that they win.
 
-    The fast tests share nothing and run in two processes. With the end-to-end ones it is a single process: their
-    clusters are made once for all of them, and the run ends with one summary that counts every test.
+    The fast tests share nothing and run in two processes. Whole clusters wait for machines more than they work, and
+    run in a process of their own beside all other tests, unless the arguments choose some.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
-    chosen = ["-m", "not e2e", "-n", "2", "--dist", "worksteal"] if fast else []
-    command = [sys.executable, "-m", "pytest", f"--color={'yes' if colour else 'no'}", *chosen, *arguments]
-    return Check(name="tests", command=command)
+    command = [sys.executable, "-m", "pytest", f"--color={'yes' if colour else 'no'}"]
+    if fast:
+        return [Check(name="tests", command=[*command, "-m", "not e2e", "-n", "2", "--dist", "worksteal", *arguments])]
+    if arguments:
+        return [Check(name="tests", command=[*command, *arguments])]
+    return [
+        Check(name="clusters", command=[*command, CLUSTERS]),
+        Check(name="tests", command=[*command, f"--ignore={CLUSTERS}"]),
+    ]
 
 
 def shell_scripts(root: Path) -> list[Path]:

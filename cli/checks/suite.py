@@ -19,21 +19,21 @@ class Suite:
         self._printing = threading.Lock()
         self._stopping = False
 
-    def run(self, lanes: Sequence[Sequence[Check]], tests: Check | None) -> list[str]:
+    def run(self, lanes: Sequence[Sequence[Check]], tests: Sequence[Check]) -> list[str]:
         """Run the checks of each lane in order, the lanes and the tests side by side; the names of those that failed.
 
-        The tests' output comes last, so that it ends with pytest's own summary.
+        The tests' output comes last, one run after the other, so that it ends with pytest's own summary.
         """
         with unwound():
             threads = [threading.Thread(target=self._lane, args=[lane], daemon=True) for lane in lanes if lane]
             try:
                 with held():
-                    running = self._start(tests) if tests else None
+                    started = [self._start(check) for check in tests]
                 for thread in threads:
                     thread.start()
                 for thread in threads:
                     thread.join()
-                if running:
+                for running in started:
                     self._tests(running)
             except BaseException:
                 self._stopping = True

@@ -29,26 +29,36 @@ def _plain(root: Path) -> None:
 class TestSuite:
     def test_prints_in_order_and_the_tests_last(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         lanes = [[script("lint", "echo quiet when well"), script("schema", "echo it is old >&2; exit 1")]]
+        clusters = script("clusters", "sleep 0.3; echo 3 passed")
         tests = script("tests", "echo one; sleep 0.2; echo 7 passed")
-        assert Suite(tmp_path).run(lanes, tests) == ["schema"]
+        assert Suite(tmp_path).run(lanes, [clusters, tests]) == ["schema"]
         out = capfd.readouterr().out
         shown = [line.partition(",")[0] for line in out.splitlines()]
-        assert shown == ["lint: ok", "schema: FAILED", "it is old", "tests:", "one", "7 passed"]
+        assert shown == [
+            "lint: ok",
+            "schema: FAILED",
+            "it is old",
+            "clusters:",
+            "3 passed",
+            "tests:",
+            "one",
+            "7 passed",
+        ]
 
     def test_runs_lanes_and_tests_side_by_side(self, tmp_path: Path) -> None:
         meet = "touch $0; for i in $(seq 200); do [ -e a ] && [ -e b ] && [ -e c ] && exit 0; sleep 0.02; done; exit 1"
         lanes = [[Check(name=name, command=["sh", "-c", meet, name])] for name in "ab"]
-        assert Suite(tmp_path).run(lanes, Check(name="c", command=["sh", "-c", meet, "c"])) == []
+        assert Suite(tmp_path).run(lanes, [Check(name="c", command=["sh", "-c", meet, "c"])]) == []
 
     def test_failing_tests_fail(self, tmp_path: Path) -> None:
-        assert Suite(tmp_path).run([], script("tests", "exit 1")) == ["tests"]
+        assert Suite(tmp_path).run([], [script("clusters", "exit 1"), script("tests", "exit 0")]) == ["clusters"]
 
     def test_termination_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
         body = "trap 'echo cleaned up; exit 1' INT; touch up; while :; do sleep 0.02; done"
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
             "from cli.checks.check import Check; from cli.checks.suite import Suite\n"
-            "Suite(Path(sys.argv[2])).run([], Check(name='tests', command=['bash', '-c', sys.argv[3]]))\n"
+            "Suite(Path(sys.argv[2])).run([], [Check(name='tests', command=['bash', '-c', sys.argv[3]])])\n"
         )
         command = [sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -100,6 +110,15 @@ class TestCommand:
         ended = hpc("test")
         assert ended.code == 1
         assert "./hpc test --fast" in ended.err
+
+
+def test_every_test_is_in_one_run_and_in_one_alone() -> None:
+    clusters, rest = catalog.tests([], fast=False)
+    assert clusters.command[-1] == catalog.CLUSTERS
+    assert rest.command[-1] == f"--ignore={catalog.CLUSTERS}"
+    assert list((ROOT / catalog.CLUSTERS).glob("test_*.py"))
+    (chosen,) = catalog.tests(["-k", "slurm"], fast=False)
+    assert chosen.command[-2:] == ["-k", "slurm"]
 
 
 def test_shell_scripts_are_found_by_their_first_line(tmp_path: Path) -> None:
