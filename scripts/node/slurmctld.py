@@ -141,7 +141,7 @@ def controller_daemon(files: dict[str, str]) -> None:
     need = changes.need(old, files)
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
     if need is changes.Need.RESTART or not running:
-        service("slurmctld", settings=json.dumps(files, sort_keys=True))
+        _begin(files)
     answer()
     if running and need is not changes.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only when told to.
@@ -167,6 +167,14 @@ def answer() -> None:
         "slurmctld's answer", lambda: lives(lambda: succeeds("scontrol", "ping")), seconds=60, interval=0.2,
         unit="slurmctld",
     )  # fmt: skip
+
+
+def _begin(files: dict[str, str]) -> None:
+    """(Re)start slurmctld. Newer releases tell systemd when they are up: the start of one that ends fails by itself."""
+    try:
+        service("slurmctld", settings=json.dumps(files, sort_keys=True))
+    except SetupError as error:
+        raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or error}") from None
 
 
 def _complaints() -> str:
@@ -210,7 +218,7 @@ def _back(old: dict[str, str], dbd: str, *, gone: set[str]) -> None:
     wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
     # It may run still, with some of the new files taken in, or be about to be started again by systemd.
     forget("slurmctld")
-    service("slurmctld", settings=json.dumps(old, sort_keys=True))
+    _begin(old)
     answer()
     run("scontrol", "reconfigure")
 
