@@ -59,6 +59,8 @@ class SlurmSettings(Section):
     pam_slurm_adopt: Flag = False
     """Users may log in by SSH to nodes where a job of theirs runs; what they start there is part of the job, and ends
     with it. Otherwise nodes let nobody in but root."""
+    scrontab: Flag = False
+    """Users may have jobs submitted again and again, as `crontab` does, by `scrontab` on a login machine."""
     job_account_gather: Literal["cgroup", "linux"] | None = None
     """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
     scripts: tuple[Script, ...] = ()

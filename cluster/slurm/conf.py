@@ -98,6 +98,7 @@ def _scheduling(config: ClusterConfig) -> Group:
             "SelectType": "select/cons_tres",
             "SelectTypeParameters": "CR_CPU_Memory" if config.slurm.consumable == "cpu" else "CR_Core_Memory",
             "EnforcePartLimits": "ALL",
+            "ScronParameters": "enable" if config.slurm.scrontab else None,
             "TopologyPlugin": "topology/tree",
             "GresTypes": "gpu" if has_gpus(config) else None,
         },

@@ -193,6 +193,7 @@ SAMPLES: list[Sample] = [
     ),
     ("slurm.mpi_default", at("slurm", mpi_default="pmi2"), Effect.RESTART),
     ("slurm.prolog_flags", at("slurm", prolog_flags=["Alloc", "Contain"]), Effect.RESTART),
+    ("slurm.scrontab", at("slurm", scrontab=True), Effect.RESTART),
     ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),
     ("slurm.extra.*", at("slurm", extra={"priorityweightage": 5}), Effect.RECONFIGURE),
     ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 0}), Effect.RESTART),

@@ -74,18 +74,23 @@ class Cluster:
         """Whether a machine lets root in."""
         return self._call(["ssh", self.name, machine, "--", "true"], check=False).returncode == 0
 
-    def log_in(self, user: str, key: Path, machine: str, command: str) -> str:
-        """What ssh prints when a user logs in from outside, with a key of their own and the machine's pinned one."""
+    def log_in(self, user: str, key: Path, machine: str, command: str, *, display: str = "") -> str:
+        """What ssh prints when a user logs in from outside, with a key of their own and the machine's pinned one.
+
+        With `display`, X11 of what runs there comes back to that one.
+        """
         there = self.outputs()["machines"][f"{self.name}-{machine}"]
         known = self.file.with_name("known_hosts")
         known.write_text(f"{there['address']} {there['host_key']}\n")
         options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", "IdentitiesOnly=yes"]
         done = subprocess.run(
             [
-                "ssh", "-F", "none", "-i", str(key), *(word for option in options for word in ("-o", option)),
+                "ssh", "-F", "none", *(["-Y"] if display else []), "-i", str(key),
+                *(word for option in options for word in ("-o", option)),
                 f"{user}@{there['address']}", command,
             ],
             capture_output=True, text=True, timeout=30, check=False,
+            env={**os.environ, "DISPLAY": display},
         )  # fmt: skip
         return done.stdout + done.stderr
 

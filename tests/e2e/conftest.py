@@ -54,7 +54,7 @@ def pair(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[tuple[C
             "accounts": [{"name": "research"}, {"name": "teaching"}],
             "qos": [{"name": "urgent", "priority": 100}],
         },
-        slurm={"pam_slurm_adopt": True},
+        slurm={"pam_slurm_adopt": True, "scrontab": True, "prolog_flags": ["Contain", "X11"]},
     )
     one = clusters(
         "one",
