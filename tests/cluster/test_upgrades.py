@@ -6,7 +6,7 @@ import pytest
 
 from cluster.catalog.parameters import VERSIONS
 from cluster.catalog.upgrades import UPGRADES, takes_over, way
-from cluster.config import parse
+from cluster.config import ClusterConfig, parse
 from cluster.config.consequence import Effect
 from cluster.config.effects import effects
 from tests.clouds import settings
@@ -43,7 +43,7 @@ def test_every_step_of_every_way_is_one_that_slurm_takes():
             assert all(takes_over(later, earlier) for earlier, later in pairwise(steps))
 
 
-def on(base: str) -> object:
+def on(base: str) -> ClusterConfig:
     return parse({"hpc:cluster": local(image={"base": base})})
 
 
@@ -65,7 +65,7 @@ def test_the_way_back_is_refused():
     )
 
 
-def cloud(base: str, version: str | None = None) -> object:
+def cloud(base: str, version: str | None = None) -> ClusterConfig:
     return parse(settings(image={"base": base}, slurm={"version": version} if version else {}))
 
 

@@ -19,7 +19,7 @@ EMAIL = "cloud-bake@my-project.iam.gserviceaccount.com"
 JAMMY = {"base": "ubuntu-2204"}
 
 
-def made(config: ClusterConfig, **options: bool) -> Recording:
+def made(config: ClusterConfig, **options: Any) -> Recording:
     def program() -> None:
         network = Network("cloud-network", NetworkArgs(config=config))
         image = Image(

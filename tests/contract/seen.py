@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from cluster.config import ClusterConfig
 from tests.cluster import stacks
 from tests.harness import FLEX, Recording, Registered, deploy
 
-MODES: dict[str, dict[str, bool]] = {"made": {}, "previewed": {"preview": True}, "unknown": {"unknown": True}}
+MODES: dict[str, dict[str, Any]] = {"made": {}, "previewed": {"preview": True}, "unknown": {"unknown": True}}
 COMMAND = "command:remote:Command"
 MACHINES = {
     "pulumi-python:dynamic/local:Machine",

@@ -42,8 +42,9 @@ def test_roots_files_are_not_given_away(many: Cluster, keys: str, trick: str, to
     before = many.ssh("controller", look)
     many.run("sh", "-c", trick)
     eventually(lambda: told in many.call("drift", "many").stdout, seconds=60, what=f"drift's word of it: {told}")
+    # What machines say of a mending goes to standard error.
     eventually(
-        lambda: "left alone" in many.call("drift", "many", "--mend").stdout, seconds=120, what="the set-up's word"
+        lambda: "left alone" in many.call("drift", "many", "--mend").stderr, seconds=120, what="the set-up's word"
     )
     assert many.ssh("controller", look) == before
     assert many.ssh("controller", f"find {keys} -type f -user alice -exec cat {{}} + | grep -c PRIVATE; true") == "0"
