@@ -49,8 +49,9 @@ esac
 """
 SACCT = """\
 2026-10-22T00:00:00 2026-11-21T00:00:00
-1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1
-2|bob|teaching|gpu|1800|cpu=1,gres/gpu:standin=2,gres/gpu=2
+1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED
+2|bob|teaching|gpu|1800|cpu=1,gres/gpu:standin=2,gres/gpu=2|2|COMPLETED
+alive all
 """
 
 
