@@ -11,7 +11,7 @@ from components.slurm.keys import ClusterKeys
 config = load()
 refuse_impossible(config)
 scripts = load_scripts(config)
-keys = ClusterKeys(config.name)
+keys = ClusterKeys(config.name, tokens=config.slurm.slurmrestd)
 platform = make(config, keys)
 slurm = SlurmCluster(
     config.name,

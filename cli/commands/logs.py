@@ -12,7 +12,7 @@ from cli.errors import CliError
 _SECONDS = 60
 """For one machine to hand over what was asked for, where it is not followed."""
 MOST = 100_000
-KINDS = "slurmctld, slurmd, slurmdbd, munge, mariadb, prolog, epilog, setup"
+KINDS = "slurmctld, slurmd, slurmdbd, slurmrestd, munge, mariadb, prolog, epilog, setup"
 """In `--help`; cluster.live.logs has them, and is not read before it is needed."""
 
 

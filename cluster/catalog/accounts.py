@@ -12,7 +12,7 @@ _SYSTEMD = """
 """
 """sysusers.d of systemd 249 to 257; any other name that begins so is systemd's as well (systemd.io/UIDS-GIDS)."""
 _PACKAGES = """
-    messagebus ssh _ssh sshd munge slurm mysql dma crontab polkitd ssl-cert postfix postdrop exim Debian-exim
+    messagebus ssh _ssh sshd munge slurm slurmrestd mysql dma crontab polkitd ssl-cert postfix postdrop exim Debian-exim
     tcpdump uuidd tss netdev rdma fuse _rpc rpc statd _chrony chrony ntp dnsmasq avahi dhcpcd cloudsdk
     nvidia-persistenced nvidia-dcgm postgres
 """

@@ -14,6 +14,8 @@ class Image:
     source: str
     adopts: bool = False
     """Whether it has pam_slurm_adopt."""
+    rests: bool = False
+    """Whether it has slurmrestd, and Slurm's plugin for JSON Web Tokens."""
 
 
 _ROWS = (
@@ -28,6 +30,7 @@ _ROWS = (
         platforms=("local",),
         slurm_versions=("24.11",),
         adopts=True,
+        rests=True,
         source="packages.debian.org/trixie/slurm-wlm: 24.11.5",
     ),
     Image(
@@ -41,6 +44,7 @@ _ROWS = (
         platforms=("gcp",),
         slurm_versions=("25.05", "24.11"),
         adopts=True,
+        rests=True,
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08",
     ),
 )

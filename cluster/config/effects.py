@@ -115,6 +115,7 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     **{f"slurm.rxdm.{key}": _SCRIPT for key in ("partitions", "file", "url", "sha256")},
     "slurm.pam_slurm_adopt": nothing("every node follows within seconds; jobs do not notice"),
     "slurm.scrontab": restart("slurmctld restarts; jobs run on, and what users have in their scrontab is kept"),
+    "slurm.slurmrestd": restart("slurmctld and slurmdbd restart, to know tokens or no longer; jobs run on"),
     "slurm.mpi_default": _LAUNCH,
     "slurm.prolog_flags": _LAUNCH,
     "slurm.job_account_gather": _LAUNCH,

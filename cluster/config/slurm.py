@@ -61,6 +61,9 @@ class SlurmSettings(Section):
     with it. Otherwise nodes let nobody in but root."""
     scrontab: Flag = False
     """Users may have jobs submitted again and again, as `crontab` does, by `scrontab` on a login machine."""
+    slurmrestd: Flag = False
+    """Slurm's REST API (slurmrestd) at port 6820 of the controller's internal address, for users who show a token of
+    their own; `scontrol token` on a login machine gives one."""
     job_account_gather: Literal["cgroup", "linux"] | None = None
     """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
     scripts: tuple[Script, ...] = ()

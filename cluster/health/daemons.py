@@ -15,12 +15,12 @@ _ELSEWHERE = {"hpc-node"}
 """Tries again by itself until the machine has joined: a set-up that failed, and told as such."""
 
 
-_TOLD = {"slurmctld", "slurmdbd", "mariadb"}
+_TOLD = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
 """Where they do not run, that is told, with how often they were started."""
 
 
 def controller(seen: Sights) -> Iterator[Finding]:
-    """slurmctld, slurmdbd and MariaDB."""
+    """slurmctld, slurmdbd and MariaDB, and slurmrestd where the stack has that."""
     one = seen.controller
     if not one.told:
         return
@@ -44,6 +44,11 @@ def controller(seen: Sights) -> Iterator[Finding]:
     elif answer.get("up") is False and _active(mariadb):
         text = f"slurmdbd runs, but does not answer: {_first(answer.get('said', ''))}{count}"
         yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
+    slurmrestd = _unit(one, "slurmrestd")
+    if not _active(slurmrestd):
+        yield _stopped(
+            seen, "slurmrestd", slurmrestd, f"slurmrestd {_words(slurmrestd)}. Nobody gets an answer by REST", ""
+        )
 
 
 def _stopped(seen: Sights, name: str, unit: Mapping[str, Any], text: str, log: str) -> Finding:

@@ -36,6 +36,7 @@ LOG: Final[Mapping[str, Log]] = {
     "epilog": Log(roles=("node",), file=f"{LOGS}/epilog.log"),
     # munged tells of bad credentials in a file of its own, systemd of its starts and ends in the journal.
     "munge": Log(roles=EVERYWHERE, file="/var/log/munge/munged.log", units=("munge",)),
+    "slurmrestd": Log(roles=("controller",), units=("slurmrestd",)),
     "mariadb": Log(roles=("controller",), units=("mariadb",)),
     # The set-up of the other machines runs under `up`, which prints what it says.
     "setup": Log(roles=("node",), units=("hpc-node", "hpc-watch")),

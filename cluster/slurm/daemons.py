@@ -26,10 +26,18 @@ def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Grou
             "SlurmUser": paths.USER,
             "AuthType": "auth/munge",
             "CredType": "cred/munge",
+            **tokens(config),
             "SlurmctldParameters": "enable_configless",
             "SlurmdParameters": "config_overrides" if rehearsal else None,
         },
     )
+
+
+def tokens(config: ClusterConfig) -> dict[str, str]:
+    """By what slurmctld and slurmdbd believe who comes with a token, for REST; nothing where there is none."""
+    if not config.slurm.slurmrestd:
+        return {}
+    return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={paths.TOKEN_KEY}"}
 
 
 def places() -> Group:

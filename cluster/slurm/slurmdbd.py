@@ -5,6 +5,7 @@ import re
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import controller_name
 from cluster.slurm import paths
+from cluster.slurm.daemons import tokens
 from cluster.slurm.text import Group, document, groups, header
 
 _PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
@@ -26,6 +27,7 @@ def render_slurmdbd(config: ClusterConfig, password: str) -> str:
                     title="Daemon",
                     settings={
                         "AuthType": "auth/munge",
+                        **tokens(config),
                         "DbdHost": controller_name(config),
                         "DbdPort": paths.SLURMDBD_PORT,
                         "SlurmUser": paths.USER,

@@ -100,6 +100,8 @@ class SlurmCluster(pulumi.ComponentResource):
         if "controller" in machine.spec.roles:
             secrets[setup.DATABASE_PASSWORD] = keys.database_password
             secrets["/root/.ssh/hpc_cluster"] = keys.cluster.private_key_openssh
+            if keys.tokens is not None:
+                secrets[setup.TOKEN_KEY] = keys.tokens
         there = self._command(f"{machine.spec.name}-setup", machine, setup.UNPACK, stdin=setup.packed(), after=[])
         kept = self._command(
             f"{machine.spec.name}-secrets",

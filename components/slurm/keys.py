@@ -22,8 +22,10 @@ class ClusterKeys(pulumi.ComponentResource):
     munge_fingerprint: pulumi.Output[str]
     """By which machines tell one MUNGE key from another, and no secret: see scripts/node/munge.py."""
     database_password: pulumi.Output[str]
+    tokens: pulumi.Output[str] | None = None
+    """What tokens for slurmrestd are signed with (HS256, 381 random bits), in clusters that have that."""
 
-    def __init__(self, name: str, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, *, tokens: bool = False, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:slurm:ClusterKeys", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
         self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=child)
@@ -36,6 +38,8 @@ class ClusterKeys(pulumi.ComponentResource):
         # Letters and digits: it goes into SQL and into slurmdbd.conf, where quoting differs.
         password = random.RandomPassword(f"{name}-database", length=32, special=False, opts=child)
         self.database_password = password.result
+        if tokens:
+            self.tokens = random.RandomPassword(f"{name}-tokens", length=64, special=False, opts=child).result
         self.register_outputs({"admin_public_key": self.admin.public_key_openssh})
 
 

@@ -71,6 +71,7 @@ def configure(
         payload["drain_seconds"] = config.slurm.drain_seconds
         payload["qos"] = partition_qos(config)
         payload.update({"adopt": True} if config.slurm.pam_slurm_adopt else {})
+        payload.update({"slurmrestd": True} if config.slurm.slurmrestd else {})
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
         payload.update({key: value for key, value in (("state", state), ("exports", exports)) if value})
     return _text(payload)

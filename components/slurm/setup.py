@@ -10,7 +10,8 @@ FOLDER = Path(__file__).parents[2] / "scripts" / "node"
 TARGET = "/usr/local/lib/hpc/node"
 """Where the set-up lives on every machine."""
 MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password"
-"""Where it looks for the cluster's secrets (munge.py, database.py), whoever brings them."""
+TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
+"""Where it looks for the cluster's secrets (munge.py, database.py, rest.py), whoever brings them."""
 
 # Takes {name: [lines]} from standard input into a folder, and away from it what is no longer part of the set-up.
 _UNPACK = """

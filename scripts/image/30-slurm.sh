@@ -11,7 +11,7 @@ getent passwd slurm >/dev/null ||
 [[ $(id -u slurm):$(id -g slurm) == 64030:64030 ]] || die "slurm must have uid and gid 64030, and has $(id slurm)"
 
 names=(slurm-smd slurm-smd-client slurm-smd-dev slurm-smd-slurmctld slurm-smd-slurmd slurm-smd-slurmdbd \
-    slurm-smd-libpmi0 slurm-smd-libpmi2-0 slurm-smd-libpam-slurm-adopt)
+    slurm-smd-slurmrestd slurm-smd-libpmi0 slurm-smd-libpmi2-0 slurm-smd-libpam-slurm-adopt)
 version=$SLURM_VERSION-1
 missing=0
 for name in "${names[@]}"; do
@@ -37,6 +37,7 @@ fi
 hold "${names[@]}"
 # The default of `srun --mpi`: left out without a word where the build found no libpmix.
 compgen -G '/usr/lib/*/slurm/mpi_pmix*.so' >/dev/null || die "Slurm was built without PMIx"
+compgen -G '/usr/lib/*/slurm/auth_jwt.so' >/dev/null || die "Slurm was built without JSON Web Tokens"
 
 # Accounting, and mail about jobs that stays on the cluster; which machine runs them, its set-up says.
 debconf-set-selections <<'END'

@@ -107,7 +107,7 @@ set_up() { [[ -d /etc/hpc/started ]]; }
 
 # The set-up of each machine starts what its role wants, when it has settings and key.
 slurm_daemons_off() {
-    off slurmctld.service slurmd.service slurmdbd.service mariadb.service munge.service
+    off slurmctld.service slurmd.service slurmdbd.service slurmrestd.service mariadb.service munge.service
     # Every package makes a key: machines of one image would all have the same, and none has the cluster's.
     set_up || rm -f /etc/munge/munge.key
     local folder

@@ -47,6 +47,7 @@ import mpi
 import munge
 import prologs
 import ready
+import rest
 import restore
 import rxdm
 import slurmctld
@@ -99,12 +100,18 @@ def control(payload: dict[str, Any]) -> None:
     dbd = files.pop("slurmdbd.conf")
     slurmctld.refuse_other_name(payload["cluster"])
     drain.make_way(slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"])
+    if payload.get("slurmrestd"):
+        rest.keep_key()
     with slurmctld.or_back(files):
         slurmctld.write_files(files)
         slurmctld.accounting_daemon(dbd)
         slurmctld.register_cluster(payload["cluster"])
         slurmctld.register_qos(payload["qos"])
         slurmctld.controller_daemon(files)
+    if payload.get("slurmrestd"):
+        rest.start()
+    else:
+        rest.undo()
     orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt") if name in payload}
     orders["munge"] = munge.fingerprint(munge.KEY.read_bytes())
     board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})

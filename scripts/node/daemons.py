@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import attempts
 from system import SetupError, run
 
 OF = {
@@ -24,6 +25,9 @@ def of(roles: list[str]) -> list[str]:
     """The units that a machine of these roles runs."""
     # A machine whose set-up has not ended is nothing yet.
     found = dict.fromkeys([*(unit for role in roles for unit in OF[role]), "munge", "ssh"])
+    told = attempts.last("configure") if "controller" in roles else None
+    if (told or {}).get("slurmrestd"):
+        found["slurmrestd"] = None
     return [*found, *(JOINING if roles == ["node"] else ())]
 
 

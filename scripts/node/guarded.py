@@ -12,6 +12,7 @@ from typing import Any
 import database
 import joined
 import munge
+import rest
 import slurmctld
 from system import own, say
 
@@ -22,6 +23,8 @@ MODES = {
     munge.KEY.parent: (0o700, "munge"),
     munge.DELIVERED: (0o600, "root"),
     database.PASSWORD: (0o600, "root"),
+    rest.KEY: (0o600, "slurm"),
+    rest.DELIVERED: (0o600, "root"),
     joined.CLUSTER_KEY: (0o600, "root"),
     slurmctld.ETC / "slurmdbd.conf": (0o600, "slurm"),
     slurmctld.STATE: (0o700, "slurm"),

@@ -73,6 +73,14 @@ def test_extra_settings_replace_defaults_and_stand_once():
     assert "SlurmdDebug=info" not in text
 
 
+def test_tokens_are_believed_where_there_is_rest_and_by_both_daemons():
+    some = cluster(slurm={"slurmrestd": True}, image={"base": "debian-13"})
+    told = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/etc/slurm/jwt.key\n"
+    assert told in render(some)["slurm.conf"]
+    assert told in render_slurmdbd(some, "x")
+    assert "AuthAlt" not in render(cluster())["slurm.conf"] + render_slurmdbd(cluster(), "x")
+
+
 def test_values_of_several_words_are_quoted():
     text = render(cluster(slurm={"extra": {"JobSubmitPlugins": "lua", "SchedulerParameters": "a b"}}))["slurm.conf"]
     assert 'SchedulerParameters="a b"\n' in text

@@ -192,6 +192,22 @@ class TestSecrets:
             assert all(brought.values())
             assert ("/etc/hpc/database-password" in brought) == ("controller" in machine.roles)
 
+    @pytest.mark.parametrize("stack", ["dev", "a3mega"])
+    def test_a_key_for_tokens_is_drawn_where_there_is_rest_and_brought_to_the_controller_alone(self, stack):
+        settings = stacks.load(stack)
+        without = {one.urn for one in deploy(settings).resources}
+        settings["hpc:cluster"].setdefault("slurm", {})["slurmrestd"] = True
+        recording = deploy(settings)
+        (tokens,) = [one for one in recording.resources if one.urn not in without]
+        assert (tokens.type, tokens.inputs["length"]) == ("random:index/randomPassword:RandomPassword", 64)
+        assert without < {one.urn for one in recording.resources}
+        brought = [
+            one.name
+            for one in recording.all("command:remote:Command")
+            if one.name.endswith("-secrets") and "/etc/hpc/jwt.key" in json.loads(one.inputs["stdin"])
+        ]
+        assert brought == [f"{stacks.config(stack).name}-controller-secrets"]
+
 
 class TestProtection:
     @pytest.mark.parametrize("protected", [True, False])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.recipe import BUILD, ROOTFS, TRIM
+from components.local.host.recipe import BUILD, ROOTFS, TRIM, TRIMS
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_mount_lustre_refuses_with_a_reason(arguments: list[str], status: int, s
 
 
 SCRIPTS = [
-    BUILD, TRIM, BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh",
+    BUILD, TRIM, *TRIMS.values(), BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh",
     ROOTFS / "usr/sbin/mount.lustre", ROOTFS / "usr/lib/hpc/machine-setup",
 ]  # fmt: skip
 

@@ -35,6 +35,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, OWNED_PARTITION, version)
     yield from _prolog_flags(config)
     yield from _adoption(config)
+    yield from _rest(config)
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
         yield Broken(
@@ -87,6 +88,28 @@ def _adoption(config: ClusterConfig) -> Iterator[Broken]:
             allowed="true with Contain in slurm.prolog_flags: jobs have a container on their nodes only then",
             todo="add Contain to slurm.prolog_flags",
         )
+
+
+def _rest(config: ClusterConfig) -> Iterator[Broken]:
+    at = ("slurm", "slurmrestd")
+    if not config.slurm.slurmrestd:
+        return
+    if not IMAGES[config.image.base].rests:
+        some = [name for name, image in IMAGES.items() if image.rests and config.platform in image.platforms]
+        yield Broken(
+            at=at,
+            given="true",
+            allowed=f"false on {config.image.base}, whose machines do not have slurmrestd",
+            todo=f"leave it out, or use an image that has it: {listing(some)}",
+        )
+    for name in config.slurm.extra:
+        if name.lower() in ("authalttypes", "authaltparameters"):
+            yield Broken(
+                at=("slurm", "extra", name),
+                given=name,
+                allowed="other parameters, where slurm.slurmrestd is true: it sets this one",
+                todo="remove it, or slurm.slurmrestd",
+            )
 
 
 def _sizes(config: ClusterConfig, name: str) -> Iterator[Broken]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from components.local.host.errors import HostError
 from components.local.host.locks import locked, write_atomically
-from components.local.host.recipe import BUILD, ROOTFS, TRIM, Recipe, recipe
+from components.local.host.recipe import BUILD, ROOTFS, Recipe, recipe
 from components.local.host.sources import host_sources
 
 DISK_NEEDED = 1_300_000_000
@@ -94,7 +94,7 @@ def _command(wanted: Recipe, work: Path) -> list[str]:
         # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
         "setpriv", "--pdeathsig", "KILL",
         "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc",
-        str(BUILD), str(work), memory, wanted.suite, ",".join(wanted.packages), str(ROOTFS), str(TRIM), *files,
+        str(BUILD), str(work), memory, wanted.suite, ",".join(wanted.packages), str(ROOTFS), str(wanted.trim), *files,
     ]  # fmt: skip
 
 

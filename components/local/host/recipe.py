@@ -10,6 +10,8 @@ from components.local.host.errors import HostError
 HERE = Path(__file__).parent
 BUILD = HERE / "build-image.sh"
 TRIM = HERE / "trim-image.sh"
+TRIMS = {"debian-13": HERE / "trim-debian-13.sh"}
+"""In its place, for some images."""
 ROOTFS = HERE.parent / "rootfs"
 
 SUITES = {"debian-12": "bookworm", "debian-13": "trixie"}
@@ -28,9 +30,12 @@ PACKAGES = (
     "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
 )  # fmt: skip
 MORE: dict[str, tuple[str, ...]] = {
-    # Users reach the nodes of their jobs, within those; and X11 of jobs.
-    "debian-13": ("libpam-slurm-adopt", "xauth"),
-}
+    "debian-13": (
+        "libpam-slurm-adopt",                   # users reach the nodes of their jobs, within those
+        "slurmrestd", "slurm-wlm-jwt-plugin",   # REST, and the tokens that it takes
+        "xauth",                                # X11 of jobs
+    ),
+}  # fmt: skip
 """Further packages of some images. That of debian-12 stays as it was: with another one, machines would be made anew."""
 
 
@@ -41,6 +46,7 @@ class Recipe:
     base: str
     suite: str
     packages: tuple[str, ...]
+    trim: Path = TRIM
 
     @property
     def digest(self) -> str:
@@ -51,7 +57,7 @@ class Recipe:
         content = hashlib.sha256()
         for part in (self.base, self.suite, platform.machine(), *self.packages):
             content.update(part.encode() + b"\0")
-        for path in sorted([BUILD, TRIM, *(path for path in ROOTFS.rglob("*") if path.is_file())]):
+        for path in sorted({BUILD, TRIM, self.trim, *(path for path in ROOTFS.rglob("*") if path.is_file())}):
             executable = b"x" if path.stat().st_mode & 0o100 else b"-"
             content.update(str(path.relative_to(HERE.parent)).encode() + b"\0" + executable + path.read_bytes())
         return content.hexdigest()[:16]
@@ -62,4 +68,4 @@ def recipe(base: str) -> Recipe:
     if base not in SUITES:
         msg = f"image.base: {base!r} can't be made on this machine; allowed here: {', '.join(sorted(SUITES))}"
         raise HostError(msg)
-    return Recipe(base, SUITES[base], (*PACKAGES, *MORE.get(base, ())))
+    return Recipe(base, SUITES[base], (*PACKAGES, *MORE.get(base, ())), TRIMS.get(base, TRIM))

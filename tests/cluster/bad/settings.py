@@ -141,6 +141,20 @@ CASES = {
         "with Contain",
         "add Contain",
     ),
+    "REST by an image that has no such daemon": (
+        {"slurm": {"slurmrestd": True}},
+        "slurm.slurmrestd",
+        "true",
+        "false on debian-12",
+        "debian-13",
+    ),
+    "REST whose tokens somebody else sets": (
+        {"slurm": {"slurmrestd": True, "extra": {"authalttypes": "auth/jwt"}}, "image": {"base": "debian-13"}},
+        "slurm.extra.authalttypes",
+        "authalttypes",
+        "where slurm.slurmrestd is true",
+        "remove it",
+    ),
     "timers that fight": (
         {"slurm": {"timers": {"message": 100}}},
         "slurm.timers.unkillable_step",

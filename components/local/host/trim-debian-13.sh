@@ -1,0 +1,7 @@
+#!/bin/sh
+# trim-debian-13.sh ROOT: as trim-image.sh, and what debian-13 has beyond the others. A script of its own: with another
+# trim-image.sh, machines of debian-12 that are up would be made anew.
+set -eu
+
+chroot "$1" systemctl --quiet disable slurmrestd.service
+exec "$(dirname "$0")/trim-image.sh" "$1"
