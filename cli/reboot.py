@@ -1,4 +1,7 @@
-"""Reboots nodes, one step after the other: drain, jobs away, reboot, wait, back into service."""
+"""Reboots nodes through slurmctld: it drains them, waits for their jobs, has slurmd reboot, and takes them back.
+
+A node whose slurmd does not hear slurmctld is drained, rebooted and resumed here, over SSH.
+"""
 
 import time
 from collections.abc import Sequence
@@ -32,21 +35,33 @@ def reboot(
     if not (force or wait):
         maintenance.refuse_busy(nodes, how)
     names = [node.name for node in nodes]
-    fresh = [node for node in nodes if not node.drained]
-    ours = [node.name for node in nodes if not node.drained or node.reason.startswith(MARK)]
-    if fresh:
-        scheduler.set(fresh, "DRAIN", f"{MARK}: {reason}" if reason else MARK)
-    _clear(scheduler, names, [node.name for node in fresh], how, force=force, wait=wait)
-    before = {name: node.started for name, node in scheduler.nodes().items()}
+    by_slurm = scheduler.reboots()
+    deaf = [node.name for node in nodes if "NOT_RESPONDING" in node.states or not by_slurm]
+    before = {node.name: node.started for node in nodes}
     start = time.monotonic()
-    told = _tell(scheduler, names)
+    text = f"{MARK}: {reason}" if reason else MARK
+    fresh = [node.name for node in nodes if not node.drained]
+    ours = [node.name for node in nodes if not node.drained or node.reason.startswith(MARK)]
+    # One that was asked for by a run that was cut off is on its way.
+    asked = [node.name for node in nodes if node.name not in deaf and not node.rebooting]
+    _ask(scheduler, [name for name in asked if name in ours], text)
+    _ask(scheduler, [name for name in asked if name not in ours], "")
+    if drained := [name for name in deaf if name in fresh]:
+        scheduler.set(drained, "DRAIN", text)
+    _clear(scheduler, names, fresh, how, force=force, wait=wait)
+    told = [name for name in names if name not in deaf] + (_tell(scheduler, deaf) if deaf else [])
     console.note(f"Rebooting {compress(told)} ...")
-    late = _await(scheduler, told, before, patience)
+    late = _await(scheduler, told, deaf, before, patience)
     back = [name for name in told if name not in late]
-    to_serve = [name for name in back if name in ours]
-    if to_serve:
+    if to_serve := [name for name in back if name in ours and name in deaf]:
         scheduler.resume(to_serve)
-    weak = scheduler.wait(to_serve, lambda node: node.fine, say=_waiting, seconds=patience)
+    for node in nodes:
+        if node.name in back and node.name in asked and node.name not in ours:
+            # slurmctld puts what it did behind the reason that the node is drained for.
+            scheduler.set([node.name], "DRAIN", node.reason)
+    weak = scheduler.wait(
+        [name for name in back if name in ours], lambda node: node.fine, say=_waiting, seconds=patience
+    )
     _report(scheduler, names, told, {*late, *(node.name for node in weak)}, time.monotonic() - start)
 
 
@@ -59,6 +74,11 @@ def _refuse_shared(scheduler: Scheduler, nodes: Sequence[Node]) -> None:
         )
 
 
+def _ask(scheduler: Scheduler, names: list[str], reason: str) -> None:
+    if names:
+        scheduler.reboot(names, reason)
+
+
 def _clear(scheduler: Scheduler, names: list[str], fresh: list[str], how: str, *, force: bool, wait: bool) -> None:
     """See that nothing runs on the nodes, which take no new jobs any more."""
     if wait:
@@ -67,19 +87,26 @@ def _clear(scheduler: Scheduler, names: list[str], fresh: list[str], how: str, *
     now = scheduler.nodes()
     busy = [now[name] for name in names if name in now and now[name].busy]
     if busy and not force:
-        # They began between our look and the drain.
-        if fresh:
-            scheduler.resume(fresh)
+        # They began between our look and the drain. What is idle may reboot already.
+        if pending := [node.name for node in busy if "REBOOT_REQUESTED" in node.states]:
+            scheduler.ask(f"scontrol cancel_reboot {compress(pending)}")
+        if still := [node.name for node in scheduler.nodes().values() if node.name in fresh and node.drained]:
+            scheduler.resume(still)
         maintenance.refuse_busy(busy, how)
     if busy:
         console.note("\n".join(["Ending:", *busy_lines(busy)]))
         scheduler.end({job.number: job for node in busy for job in node.busy}.values())
-    # What does not go in that time (KillWait is 30 s) ends with the machine.
     maintenance.settle(scheduler, names)
+    # slurmctld reboots no node on which something is still completing. What does not go (KillWait is 30 s) ends with
+    # the machine: DOWN, slurmctld waits for it no longer.
+    now = scheduler.nodes()
+    stuck = [now[name] for name in names if name in now and now[name].jobs and "REBOOT_REQUESTED" in now[name].states]
+    for node in stuck:
+        scheduler.set([node], "DOWN", node.reason)
 
 
 def _tell(scheduler: Scheduler, names: list[str]) -> list[str]:
-    """Tell the machines to reboot; those that heard it.
+    """Tell machines to reboot over SSH; those that heard it.
 
     Raises:
         CliError: none did.
@@ -97,28 +124,43 @@ def _tell(scheduler: Scheduler, names: list[str]) -> list[str]:
     return [name for name in names if name not in deaf]
 
 
-def _await(scheduler: Scheduler, names: list[str], before: dict[str, str], patience: float) -> list[str]:
-    """Wait until the machines have booted and their slurmd has registered; those that have not after `patience`."""
+def _await(
+    scheduler: Scheduler, names: list[str], deaf: list[str], before: dict[str, str], patience: float
+) -> list[str]:
+    """Wait until the machines have booted and their slurmd has registered; those that have not after `patience`.
+
+    slurmctld knows of a boot that it asked for; of the others, `deaf`, the machines are asked.
+    """
     machines = scheduler.cluster.machines
-    booted: set[str] = set()
-    seen = -1
+    booted = {name for name in names if name not in deaf}
+    seen = 0
     end = time.monotonic() + patience
     while True:
         asked = [machines[name] for name in names if name not in booted]
         answers = remote.gather(asked, scheduler.cluster.admin_key, _CLEARED, seconds=_LOOK_SECONDS) if asked else {}
         booted |= {name for name, done in answers.items() if done.code == 0}
         nodes = scheduler.nodes()
+        # It has registered anew, and slurmctld does not believe its boot time: in a rehearsal it may be the host's.
+        there = [nodes[name] for name in names if name in nodes]
+        doubted = [one.name for one in there if "REBOOT_ISSUED" in one.states and one.started != before.get(one.name)]
+        if doubted:
+            scheduler.resume(doubted)
         back = [name for name in names if name in booted and _registered(nodes.get(name), before.get(name, ""))]
         if len(back) == len(names) or time.monotonic() > end:
             return [name for name in names if name not in back]
-        if len(booted) + len(back) != seen:
-            seen = len(booted) + len(back)
-            console.note(f"{len(booted)} of {len(names)} have booted, {len(back)} are back in the cluster")
+        if len(back) != seen:
+            seen = len(back)
+            console.note(f"{seen} of {len(names)} are back in the cluster")
         time.sleep(0.5)
 
 
 def _registered(node: Node | None, before: str) -> bool:
-    return node is not None and node.started != before and not node.states & {"NOT_RESPONDING", "DOWN"}
+    return (
+        node is not None
+        and node.started != before
+        and not node.rebooting
+        and not node.states & {"NOT_RESPONDING", "DOWN"}
+    )
 
 
 def _waiting(pending: list[Node]) -> str:

@@ -1,6 +1,7 @@
 """A cluster's scheduler: what slurmctld says of nodes and jobs, and what it is told, over SSH on the controller."""
 
 import difflib
+import re
 import secrets
 import shlex
 import time
@@ -76,6 +77,26 @@ class Scheduler:
             held = [name for name in names if name in now and now[name].held]
             if held:
                 self.set(held, "RESUME")
+
+    def reboots(self) -> bool:
+        """Whether slurmctld has a program to reboot nodes by; a cluster of an earlier version has none until its `up`.
+
+        Raises:
+            CliError: slurmctld does not answer.
+        """
+        told = re.search(r"^RebootProgram\s*= *(.*)$", self.ask("scontrol show config"), re.MULTILINE)
+        return told is not None and told[1].startswith("/")
+
+    def reboot(self, names: Sequence[str], reason: str = "") -> None:
+        """Have slurmctld reboot nodes as soon as nothing runs on them, and take them back into service.
+
+        Without a reason, nodes that are drained stay so, for the reason that they are.
+
+        Raises:
+            CliError: slurmctld refused; in its own words.
+        """
+        asap = ["ASAP", "nextstate=RESUME", f"reason={reason}"] if reason else []
+        self.ask(shlex.join(["scontrol", "reboot", *asap, compress(names)]))
 
     def end(self, jobs: Iterable[Job]) -> None:
         """Have jobs wait again where they can be run anew, and cancel those that cannot."""

@@ -46,8 +46,8 @@ def nodes(
     """List the nodes, or take some out of service and back.
 
     drain keeps new jobs away; those that run go on to their end. resume brings back what is drained, down or stuck,
-    by DOWN and RESUME where RESUME alone does not. reboot drains, reboots, waits until the node is back, and resumes
-    it; a node that somebody drained stays so.
+    by DOWN and RESUME where RESUME alone does not. reboot has slurmctld drain the node, reboot it and take it back, and
+    waits for that; a node that somebody drained stays so.
 
     No node with a running job is touched, but with --wait, or with --force: drain and resume then leave the jobs
     alone, reboot ends them; those that can be run anew wait again.

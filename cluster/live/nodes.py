@@ -71,6 +71,11 @@ class Node:
         return "DRAIN" in self.states
 
     @property
+    def rebooting(self) -> bool:
+        """Whether slurmctld is to reboot it, or waits for it to have booted."""
+        return bool(self.states & {"REBOOT_REQUESTED", "REBOOT_ISSUED"})
+
+    @property
     def held(self) -> bool:
         """Whether RESUME means something to it."""
         return bool(self.states & {"DRAIN", "DOWN", "FAIL"})
@@ -82,15 +87,17 @@ class Node:
 
     @property
     def word(self) -> str:
-        """Its state as sinfo(1) says it; `*` where it does not answer."""
+        """Its state as sinfo(1) says it; `*` where it does not answer, `@` where a reboot is pending, `^` during it."""
         states = self.states
+        if "REBOOT_ISSUED" in states:
+            return "reboot^"
         if "DRAIN" in states:
             word = "draining" if states & {"ALLOCATED", "MIXED", "COMPLETING"} else "drained"
             word = f"down, {word}" if "DOWN" in states else word
         else:
             named = ("DOWN", "FAIL", "COMPLETING", "MIXED", "ALLOCATED", "IDLE")
             word = next((name for name in named if name in states), "+".join(sorted(states))).lower()
-        return word + ("*" if "NOT_RESPONDING" in states else "")
+        return word + ("*" if "NOT_RESPONDING" in states else "") + ("@" if "REBOOT_REQUESTED" in states else "")
 
 
 def jobs_asked(mark: str) -> str:

@@ -80,6 +80,11 @@ def scripts(config: ClusterConfig) -> Group:
     )
 
 
+BOOT_SECONDS = 600
+"""ResumeTimeout: from `scontrol reboot` until the node has registered. Slurm's default, 60 s, is less than a virtual
+machine with eight GPUs takes; slurm-gcp has 300 for machines of all kinds (scripts/conf.py)."""
+
+
 def timers(config: ClusterConfig) -> Group:
     """How long daemons wait, and what brings a node back."""
     given = config.slurm.timers
@@ -91,7 +96,9 @@ def timers(config: ClusterConfig) -> Group:
     return Group(
         title="Timers (seconds) and nodes that come back",
         why="UnkillableStepTimeout: a process with much memory takes long to die, and its node is drained if it takes "
-        f"longer than this. ReturnToService={config.slurm.return_to_service}: {back[config.slurm.return_to_service]}",
+        f"longer than this. ReturnToService={config.slurm.return_to_service}: {back[config.slurm.return_to_service]} "
+        "`scontrol reboot` has slurmd run RebootProgram once the node is idle, and slurmctld wait for it for "
+        "ResumeTimeout.",
         settings={
             "SlurmctldTimeout": given.slurmctld,
             "SlurmdTimeout": given.slurmd,
@@ -104,5 +111,7 @@ def timers(config: ClusterConfig) -> Group:
             "BatchStartTimeout": given.batch_start,
             "PrologEpilogTimeout": given.prolog_epilog,
             "ReturnToService": config.slurm.return_to_service,
+            "RebootProgram": paths.REBOOT,
+            "ResumeTimeout": BOOT_SECONDS,
         },
     )

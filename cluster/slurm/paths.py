@@ -12,6 +12,9 @@ KEPT = (STATE, ARCHIVE, "/var/lib/mysql")
 """What the controller keeps on a file system that outlives its machine: one in its place goes on with jobs and
 accounting."""
 MAIL = "/usr/bin/mail"
+REBOOT = "/usr/sbin/reboot"
+"""Of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone for a job
+that wants a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
 PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
 """On the shared file system: what runs the stack's scripts before and after jobs."""
 

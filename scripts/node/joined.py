@@ -113,6 +113,9 @@ def missing(
             why[name] = "its set-up has not finished"
         elif report.get("munge", key) != key:
             why[name] = "it runs with another MUNGE key than the controller, and changes to it when it gets it"
+        elif "REBOOT_ISSUED" in state["states"]:
+            # To resume it would have slurmctld forget that it waits for a boot.
+            why[name] = f"it reboots: {state['reason']}"
         elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in OURS:
             continue
         elif "DRAIN" in state["states"] and "NOT_RESPONDING" not in state["states"] and state["reason"] in OURS:

@@ -32,6 +32,15 @@ def test_a_nodes_state_reason_and_time():
     assert [node.fine for node in nodes.values()] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("states", "word"),
+    [("MIXED+DRAIN+REBOOT_REQUESTED", "draining@"), ("DOWN+DRAIN+REBOOT_ISSUED", "reboot^")],
+)
+def test_a_node_that_is_to_reboot_or_does_is_told_from_a_drained_one(states: str, word: str):
+    node = parse_nodes(f"NodeName=n State={states}")["n"]
+    assert (node.word, node.rebooting, node.fine) == (word, True, False)
+
+
 def test_each_node_has_its_jobs_and_a_completing_one_is_over():
     nodes = parse_nodes(NODES, parse_jobs(JOBS, MARK))
     assert [job.number for job in nodes["dev-cpu-1"].busy] == ["7"]

@@ -195,7 +195,12 @@ class TestNodes:
         number = job(day)
         said(day, "nodes", "drain", "gpu-0", "--reason", "row remap")
         before = day.boots()
+        issued = "grep -c 'reboot request queued for nodes' /var/log/slurm/slurmctld.log || true"
+        asked = int(ask(day, "controller", issued))
         text = said(day, "nodes", "reboot", "cpu-0", "gpu-0", "--force", "--reason", "kernel")
+        # By slurmctld: one request for those that come back by themselves, one for those that stay drained.
+        assert int(ask(day, "controller", issued)) == asked + 2
+        assert node(day, "cpu-0")["reason"] == "none"
         assert f"job {number} (wrap) of alice" in text
         assert {"day-cpu-0: idle", "day-gpu-0: drained, as it was before: row remap"} <= set(text.splitlines())
         after = day.boots()
@@ -204,6 +209,33 @@ class TestNodes:
         assert state(day, number) == "PENDING"
         assert "Nothing to do" in day.up()
         said(day, "nodes", "resume", "gpu-0")
+
+    def test_a_reboot_waits_for_the_job_on_request_and_slurmctld_ends_it_alone(self, day: Cluster):
+        number = job(day)
+        before = day.boots()
+        process = subprocess.Popen(
+            [str(ROOT / "hpc"), "nodes", day.name, "reboot", "cpu-0", "--wait"],
+            env=day.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        eventually(lambda: "REBOOT_REQUESTED" in node(day, "cpu-0")["states"], seconds=LATE, what="the request")
+        process.kill()
+        process.communicate()
+        assert (state(day, number), day.boots()) == ("RUNNING", before)
+        ask(day, "controller", f"scancel {number}")
+        # What was cut off goes on by itself, and the same command follows it.
+        assert "day-cpu-0: idle" in said(day, "nodes", "reboot", "cpu-0", "--wait").splitlines()
+        after = day.boots()
+        assert [name for name in after if after[name] != before[name]] == ["day-cpu-0"]
+
+    def test_a_node_that_slurmctld_does_not_reach_is_rebooted_all_the_same(self, day: Cluster):
+        ask(day, "cpu-0", "systemctl stop slurmd")
+        # Once resumed it has to answer before it takes jobs.
+        update = "scontrol update nodename=day-cpu-0 state="
+        ask(day, "controller", f"{update}down reason=silent; {update}resume")
+        before = day.boots()
+        assert "NOT_RESPONDING" in node(day, "cpu-0")["states"]
+        assert "day-cpu-0: idle" in said(day, "nodes", "reboot", "cpu-0").splitlines()
+        assert day.boots() != before
 
     def test_unknown_nodes_are_named_together_and_nothing_is_done(self, day: Cluster):
         refused = said(day, "nodes", "drain", "cpu-[0-1]", "gppu-0", "--reason", "x", code=1)

@@ -41,6 +41,7 @@ class TestMissing:
             ("DOWN*", CONFIGURED, "slurmd has not registered (DOWN+NOT_RESPONDING)"),
             ("DOWN", CONFIGURED, "down: no reason given"),
             ("DOWN+DRAIN Reason=Low memory [root@2026]", CONFIGURED, "down: Low memory"),
+            ("DOWN+DRAIN+REBOOT_ISSUED Reason=new kernel [root@2026]", CONFIGURED, "it reboots: new kernel"),
         ],
     )
     def test_any_other_is_not_and_it_says_why(self, state, report, why):
