@@ -116,6 +116,7 @@ TABLE: Mapping[str, Consequence | Verdict] = {
     "slurm.pam_slurm_adopt": nothing("every node follows within seconds; jobs do not notice"),
     "slurm.scrontab": restart("slurmctld restarts; jobs run on, and what users have in their scrontab is kept"),
     "slurm.slurmrestd": restart("slurmctld and slurmdbd restart, to know tokens or no longer; jobs run on"),
+    "slurm.job_submit_lua": restart("slurmctld restarts; asked about jobs that are submitted or changed from then on"),
     "slurm.mpi_default": _LAUNCH,
     "slurm.prolog_flags": _LAUNCH,
     "slurm.job_account_gather": _LAUNCH,

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.section import Section
-from cluster.config.types import Flag, Natural, Seconds, Settings
+from cluster.config.types import Flag, LuaText, Natural, Seconds, Settings
 
 
 class Timers(Section):
@@ -64,6 +64,9 @@ class SlurmSettings(Section):
     slurmrestd: Flag = False
     """Slurm's REST API (slurmrestd) at port 6820 of the controller's internal address, for users who show a token of
     their own; `scontrol token` on a login machine gives one."""
+    job_submit_lua: LuaText | None = None
+    """Lua that slurmctld asks about every job that is submitted or changed, with the functions slurm_job_submit and
+    slurm_job_modify: it can refuse the job or set what it asks for. Jobs of root too."""
     job_account_gather: Literal["cgroup", "linux"] | None = None
     """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
     scripts: tuple[Script, ...] = ()

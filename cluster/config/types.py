@@ -77,6 +77,9 @@ ScriptName = Annotated[str, AfterValidator(scripts.script_name), _schema(pattern
 ScriptFile = Annotated[str, AfterValidator(scripts.script_file), _schema(examples=["scripts/gpu-check.sh"])]
 ScriptUrl = Annotated[str, AfterValidator(scripts.script_url), _schema(pattern="^https://")]
 ScriptText = Annotated[str, AfterValidator(scripts.script_text), _schema(pattern="^#!/")]
+LuaText = Annotated[
+    str, AfterValidator(scripts.lua_text), _schema(examples=["function slurm_job_submit(job, partitions, uid) ..."])
+]
 Sha256 = Annotated[str, AfterValidator(scripts.sha256), _schema(pattern="^[0-9a-f]{64}$")]
 SystemName = Annotated[str, AfterValidator(choices.system), _schema(enum=list(SYSTEMS))]
 DiskTypeName = Annotated[str, AfterValidator(google.disk_type), _schema(enum=list(DISK_TYPES))]

@@ -8,6 +8,10 @@ from itertools import zip_longest
 from cluster.drift.difference import NOTHING, Difference
 from cluster.drift.wanted import Wanted
 from cluster.health import Sights
+from cluster.slurm import JOB_SUBMIT
+
+CONTROLLERS = {"slurmdbd.conf", JOB_SUBMIT}
+"""Files that slurmctld hands to nobody."""
 
 
 def controllers(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
@@ -41,9 +45,7 @@ def copies(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
     for one in seen.machines:
         cached = one.part("files", "cache") or {}
         if "node" in one.roles and cached:
-            yield from _copy(
-                wanted, one.name, cached, "slurmd's copy of", sorted(set(wanted.files) - {"slurmdbd.conf"})
-            )
+            yield from _copy(wanted, one.name, cached, "slurmd's copy of", sorted(set(wanted.files) - CONTROLLERS))
         elif one.roles == ("login",) and (here := one.part("files", "etc")) is not None:
             yield from _copy(wanted, one.name, here, "/etc/slurm/", ["slurm.conf"])
 

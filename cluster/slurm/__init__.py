@@ -8,7 +8,10 @@ from cluster.slurm.companions import render_cgroup, render_gres, render_topology
 from cluster.slurm.conf import render_conf
 from cluster.slurm.slurmdbd import render_slurmdbd
 
-__all__ = ["digest", "render", "render_slurmdbd"]
+JOB_SUBMIT = "job_submit.lua"
+"""Where slurmctld looks for it: beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua)."""
+
+__all__ = ["JOB_SUBMIT", "digest", "render", "render_slurmdbd"]
 
 
 def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -16,7 +19,9 @@ def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) ->
 
     `addresses` (machine name to address) are written into slurm.conf; without them, names must resolve.
     """
+    lua = config.slurm.job_submit_lua
     return {
+        **({} if lua is None else {JOB_SUBMIT: lua.rstrip("\n") + "\n"}),
         "slurm.conf": render_conf(config, addresses),
         "gres.conf": render_gres(config),
         "cgroup.conf": render_cgroup(config),

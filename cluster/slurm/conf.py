@@ -49,6 +49,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _scheduling(config),
         _priority(),
         _preemption(config),
+        _submission(config),
         _launching(config),
         scripts(config),
         timers(config),
@@ -129,6 +130,14 @@ def _preemption(config: ClusterConfig) -> Group:
         why="By QOS, where Slurm's database says that one preempts another. A batch job that has to give way begins "
         "again later, unless it was submitted with --no-requeue; jobs of srun and salloc end.",
         settings={"PreemptType": "preempt/qos" if some else None, "PreemptMode": "REQUEUE" if some else None},
+    )
+
+
+def _submission(config: ClusterConfig) -> Group:
+    return Group(
+        title="Submission",
+        why="job_submit.lua, beside this file, is asked about every job that is submitted or changed.",
+        settings={"JobSubmitPlugins": "lua" if config.slurm.job_submit_lua is not None else None},
     )
 
 

@@ -42,6 +42,7 @@ import installed
 import joined
 import login
 import look
+import lua
 import mounts
 import mpi
 import munge
@@ -99,6 +100,8 @@ def control(payload: dict[str, Any]) -> None:
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
     slurmctld.refuse_other_name(payload["cluster"])
+    if text := files.get(lua.NAME):
+        lua.check(text)
     drain.make_way(slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"])
     if payload.get("slurmrestd"):
         rest.keep_key()

@@ -46,11 +46,15 @@ class Need(enum.Enum):
 
 def need(old: dict[str, str], new: dict[str, str]) -> Need:
     """The mildest thing that makes `new` files (name -> text) take effect where `old` ones are running."""
-    if {name: settings(text) for name, text in old.items()} == {name: settings(text) for name, text in new.items()}:
+    before, after = (
+        {name: settings(text) if name.endswith(".conf") else text for name, text in files.items()}
+        for files in (old, new)
+    )
+    if before == after:
         return Need.NOTHING
-    if set(old) != set(new):
-        return Need.RESTART
-    if any(settings(old[name]) != settings(new[name]) for name in new if name != "slurm.conf"):
+    # A restart for job_submit.lua too, which slurmctld would read by itself: one that it can't load it would leave
+    # aside, with a line in its log; started with it, it says so, and ends.
+    if set(before) != set(after) or any(before[name] != after[name] for name in after if name != "slurm.conf"):
         return Need.RESTART
     differing = settings(old["slurm.conf"]) ^ settings(new["slurm.conf"])
     return Need.RECONFIGURE if all(key(line) in FOLLOWS_RECONFIGURE for line in differing) else Need.RESTART
@@ -61,7 +65,11 @@ def slurmd_epoch(files: dict[str, str]) -> str:
 
     Node lines count by their parameters, not by how many nodes they name: +1 node restarts nobody.
     """
-    texts = {name: text for name, text in files.items() if name not in ("slurm.conf", "topology.conf")}
+    texts = {
+        name: text
+        for name, text in files.items()
+        if name.endswith(".conf") and name not in ("slurm.conf", "topology.conf")
+    }
     lines = {line for line in settings(files["slurm.conf"]) if key(line) in SLURMD_STARTS_WITH}
     lines |= {f"{name}: {line}" for name, text in texts.items() for line in settings(text)}
     return hashlib.sha256("\n".join(sorted(map(_without_names, lines))).encode()).hexdigest()[:16]

@@ -148,6 +148,9 @@ def controller_daemon(files: dict[str, str]) -> None:
         run("scontrol", "reconfigure")
         say("slurmctld: reconfigured")
         answer()
+    for name in set(old) - set(files):
+        (ETC / name).unlink(missing_ok=True)
+        say(f"removed {ETC / name}")
     write(APPLIED, json.dumps(files), quiet=True)
     write(HASH, digest() + "\n", quiet=True)
 

@@ -192,6 +192,7 @@ SAMPLES: list[Sample] = [
         }.items()
     ),
     ("slurm.mpi_default", at("slurm", mpi_default="pmi2"), Effect.RESTART),
+    ("slurm.job_submit_lua", at("slurm", job_submit_lua="-- slurm_job_submit slurm_job_modify\n"), Effect.RESTART),
     ("slurm.prolog_flags", at("slurm", prolog_flags=["Alloc", "Contain"]), Effect.RESTART),
     ("slurm.scrontab", at("slurm", scrontab=True), Effect.RESTART),
     ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),

@@ -17,6 +17,23 @@ SHOWN = "scontrol show config"
 MARK = "echo -----"
 
 
+LUA = """\
+function slurm_job_submit(job, partitions, uid)
+  if job.name == "forbidden" then
+    slurm.log_user("not by this name")
+    return slurm.ERROR
+  end
+  job.comment = "seen"
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, record, partitions, uid)
+  return slurm.SUCCESS
+end
+"""
+FORBIDDEN = "runuser -u alice -- sbatch --job-name=forbidden --chdir=/tmp --output=/dev/null --wrap true 2>&1; true"
+
+
 @pytest.fixture(scope="module")
 def edited(clusters) -> Iterator[Cluster]:
     """A cluster of three machines."""
@@ -86,14 +103,36 @@ def test_a_limit_is_previewed_line_by_line(edited: Cluster):
             "srun --nodelist=edited-cpu-2 --chdir=/ hostname",
             "edited-cpu-2",
         ),
+        (lambda c: c.setdefault("slurm", {}).update(job_submit_lua=LUA), "restart", FORBIDDEN, "not by this name"),
     ],
-    ids=["limit", "partition", "user", "qos", "node"],
+    ids=["limit", "partition", "user", "qos", "node", "lua"],
 )
 def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, one: tuple[Edit, str, str, str]):
     edit, effect, look, found = one
     edited.edit(edit)
     assert edited.preview()["effects"]["worst"] == effect
     up_and_right(edited, long, look, found)
+
+
+def test_lua_changes_jobs_and_broken_lua_never_goes_live(edited: Cluster, long: str):
+    assert "Comment=seen" in edited.run("srun", "sh", "-c", "scontrol show job $SLURM_JOB_ID", user="alice")
+    kept = edited.copy()
+    for wrong, told in (("end", "job_submit.lua:13: "), ("error('at start')", "The edit did not take effect")):
+        edited.edit(lambda c, wrong=wrong: c["slurm"].update(job_submit_lua=LUA + wrong + "\n"))
+        failed = edited.hpc("up", check=False)
+        assert failed.returncode == 1
+        assert told in failed.stdout
+        assert "not by this name" in edited.ssh("controller", FORBIDDEN)
+    edited.config = kept
+    edited.edit(lambda _: None)
+    edited.up()
+    edited.ssh("controller", "echo '-- by hand' >>/etc/slurm/job_submit.lua")
+    assert "job_submit.lua, line 13" in edited.call("drift", edited.name).stdout
+    edited.edit(lambda c: c["slurm"].pop("job_submit_lua"))
+    edited.up()
+    assert "Submitted batch job" in edited.ssh("controller", FORBIDDEN)
+    assert edited.ssh("controller", "ls /etc/slurm/job_submit.lua 2>&1; true").endswith("No such file or directory")
+    assert state(edited, long) == "RUNNING"
 
 
 def test_a_job_of_a_qos_that_preempts_another_takes_its_nodes(edited: Cluster, long: str):

@@ -22,6 +22,12 @@ def with_change(name: str, old: str, new: str) -> dict[str, str]:
 MORE_NODES = with_change("slurm.conf", "[0-1]", "[0-2]")
 
 
+def test_lines_of_lua_have_their_order_and_comments_of_their_own():
+    old = {**OLD, "job_submit.lua": "a()\nb()\n#x\n"}
+    for text in ("b()\na()\n#x\n", "a()\nb()\n"):
+        assert changes.need(old, {**old, "job_submit.lua": text}) is Need.RESTART
+
+
 class TestNeed:
     """What slurmctld has to do."""
 
@@ -38,6 +44,7 @@ class TestNeed:
             (with_change("slurm.conf", "ClusterName", "SomethingUnheardOf"), Need.RESTART),
             (with_change("gres.conf", "nvidia0", "nvidia1"), Need.RESTART),
             ({k: v for k, v in OLD.items() if k != "gres.conf"}, Need.RESTART),
+            ({**OLD, "job_submit.lua": "return 0\n"}, Need.RESTART),
         ],
     )
     def test_is_the_mildest_that_works(self, new, need):
@@ -69,6 +76,7 @@ class TestSlurmdEpoch:
             with_change("gres.conf", "dev-gpu-0", "dev-gpu-[0-7]"),
             with_change("slurm.conf", "KillWait=30", "KillWait=60"),
             with_change("slurm.conf", "MaxTime=INFINITE", "MaxTime=60"),
+            {**OLD, "job_submit.lua": "return 0\n"},
         ],
     )
     def test_stays_when_only_others_are_concerned(self, new):

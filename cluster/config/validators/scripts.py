@@ -67,6 +67,24 @@ def script_text(value: str) -> str:
     return value
 
 
+LUA_FUNCTIONS = ("slurm_job_submit", "slurm_job_modify")
+"""What the plugin asks for; slurmctld does not start without (req_fxns of src/plugins/job_submit/lua)."""
+
+
+def lua_text(value: str) -> str:
+    """A whole job_submit.lua; what is wrong with its grammar, only Lua on the controller can tell."""
+    odd = sorted({char for char in value if not char.isprintable() and char not in "\t\n"})
+    if odd:
+        raise Refused("lines of printable characters", f"remove {', '.join(ascii(char) for char in odd)}")
+    if lacking := [name for name in LUA_FUNCTIONS if not re.search(rf"\b{name}\b", value)]:
+        raise Refused(
+            f"Lua that defines {' and '.join(LUA_FUNCTIONS)}",
+            f"add {' and '.join(lacking)}; one that lets everything pass is `function {lacking[0]}() return "
+            "slurm.SUCCESS end`",
+        )
+    return value
+
+
 def is_script(text: str) -> bool:
     """Whether the kernel would start it: its first line names an interpreter."""
     return text.startswith("#!/") and "\0" not in text

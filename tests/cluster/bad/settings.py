@@ -127,6 +127,20 @@ CASES = {
         "one of the two",
         "remove NoHold or Contain",
     ),
+    "Lua without a function that the plugin asks for": (
+        {"slurm": {"job_submit_lua": "function slurm_job_submit() return 0 end"}},
+        "slurm.job_submit_lua",
+        "slurm_job_submit",
+        "defines slurm_job_submit and slurm_job_modify",
+        "add slurm_job_modify",
+    ),
+    "Lua with a character that nobody sees": (
+        {"slurm": {"job_submit_lua": "-- slurm_job_submit slurm_job_modify\r\n"}},
+        "slurm.job_submit_lua",
+        "slurm_job_submit",
+        "printable",
+        "remove '\\r'",
+    ),
     "adoption by an image that has no such module": (
         {"slurm": {"pam_slurm_adopt": True}},
         "slurm.pam_slurm_adopt",
