@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import remote
-from cli.cluster import Cluster as Entered
-from cli.cluster import from_outputs
+from tests.e2e.asked import ENTERED, ask, node, said, state
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
@@ -31,13 +29,12 @@ def made(clusters: Callable[..., Cluster]) -> Iterator[Cluster]:
         accounting={"accounts": [{"name": "research"}]},
     )
     cluster.up()
-    _ENTERED.clear()
+    ENTERED.clear()
     yield cluster
     cluster.hpc("destroy", check=False)
 
 
 _BEGUN: list[str] = []
-_ENTERED: dict[str, Entered] = {}
 
 
 @pytest.fixture
@@ -51,14 +48,6 @@ def day(made: Cluster) -> Iterator[Cluster]:
         ask(made, "controller", f"scancel --state=pending; scancel --state=running; {wait}")
 
 
-def said(cluster: Cluster, *words: str, code: int = 0) -> str:
-    """What ./hpc COMMAND CLUSTER ... prints, on both streams."""
-    command = 2 if words[0] == "accounting" else 1
-    done = cluster.call(*words[:command], cluster.name, *words[command:])
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
 def job(cluster: Cluster, *options: str, node: str = "cpu-0") -> str:
     """A batch job of alice's that runs for long, once it runs."""
     words = ["sbatch", "--parsable", "--chdir=/tmp", f"--nodelist={cluster.name}-{node}", *options]
@@ -66,27 +55,6 @@ def job(cluster: Cluster, *options: str, node: str = "cpu-0") -> str:
     _BEGUN.append(number)
     eventually(lambda: state(cluster, number) == "RUNNING", seconds=LATE, what=f"job {number}")
     return number
-
-
-def ask(cluster: Cluster, machine: str, line: str) -> str:
-    """What a line prints that root runs on a machine, without a process of ./hpc's for each look."""
-    entered = _ENTERED.get(cluster.name) or from_outputs(
-        cluster.name, json.loads(cluster.call("outputs", cluster.name, "--json", "--show-secrets").stdout)
-    )
-    _ENTERED[cluster.name] = entered
-    return remote.capture(entered.machine(machine), entered.admin_key, line, seconds=60).out.strip()
-
-
-def state(cluster: Cluster, number: str) -> str:
-    return ask(cluster, "controller", f"squeue --noheader --states=all --jobs={number} --format=%T")
-
-
-def node(cluster: Cluster, name: str) -> dict[str, str]:
-    """States (IDLE+DRAIN) and reason of a node."""
-    line = f"sinfo --noheader --nodes={cluster.name}-{name} --format='%E' | head -n 1"
-    states = f"scontrol --oneliner show node {cluster.name}-{name} | grep -o ' State=[^ ]*'"
-    reason, states = ask(cluster, "controller", f"{line}; {states}").split("\n")
-    return {"reason": reason, "states": states}
 
 
 class TestLogs:
@@ -310,7 +278,7 @@ class TestAccounting:
         said(day, "accounting", "backup", str(file))
         day.hpc("destroy")
         day.up()
-        _ENTERED.clear()
+        ENTERED.clear()
         number = job(day, "--job-name=young")
         said(day, "accounting", "restore", str(file), "--yes")
         after = set(ask(day, "controller", names).splitlines())
