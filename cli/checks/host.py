@@ -1,4 +1,4 @@
-"""What end-to-end tests need of this machine: root, the rehearsal's packages, and an sshd to talk to."""
+"""What end-to-end tests need of this machine: root, the rehearsal's packages, an sshd to talk to, an emulator."""
 
 import os
 import shutil
@@ -12,6 +12,8 @@ from cli.errors import CliError
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _UNITS = ("ssh.service", "ssh.socket")
+_EMULATOR = {"qemu-system-x86": "qemu-system-x86_64", "e2fsprogs": "mke2fs"}
+"""Packages with which tests emulate a machine with a kernel of its own, and a command of each."""
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -30,6 +32,7 @@ def prepare() -> None:
     localhost.prepare()
     if not shutil.which("sshd", path=_PATH):
         _install_sshd()
+    _install_emulator()
 
 
 def _install_sshd() -> None:
@@ -48,6 +51,18 @@ def _install_sshd() -> None:
         # Installed while masked, systemd's units are not enabled; the older init scripts are always.
         if shutil.which("update-rc.d", path=_PATH):
             _ran(["update-rc.d", "ssh", "disable"])
+
+
+def _install_emulator() -> None:
+    """Install what is missing to emulate a machine. Where it can't be had, the tests of that machine are skipped."""
+    missing = [package for package, command in _EMULATOR.items() if not shutil.which(command, path=_PATH)]
+    apt = shutil.which("apt-get", path=_PATH)
+    if not missing or not apt:
+        return
+    console.note(f"Installing {', '.join(missing)} for the tests ...")
+    install = [apt, "install", "--yes", "--quiet", "--no-install-recommends", *missing]
+    if not _ran(install) and not (_ran([apt, "update", "--quiet"]) and _ran(install)):
+        console.note("The emulator could not be installed; see above. The tests of an emulated machine are left out.")
 
 
 @contextmanager

@@ -1,0 +1,100 @@
+"""Runs in the emulated machine of test_confinement.py, as root: Slurm's daemons as on a node, then jobs that look
+around.
+
+What it finds goes to the second serial port, one JSON object a line: name, exit code, output.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "node"))
+
+import compute  # noqa: E402 - the set-up's own folder, as on a node
+import logfiles  # noqa: E402
+import munge  # noqa: E402
+import slurmctld  # noqa: E402
+import spank  # noqa: E402
+import system  # noqa: E402
+
+AROUND = """
+grep Cpus_allowed_list /proc/self/status
+taskset -c 0-1 grep Cpus_allowed_list /proc/self/status
+echo "nproc $(nproc)"
+group=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)
+echo "memory $(cat "${group%%/step_*}/memory.max")"
+for n in 0 1; do
+    if true </dev/nvidia$n; then echo "nvidia$n open"; else echo "nvidia$n refused"; fi
+done 2>/dev/null
+"""
+EAT = "import sys; full = b'x' * int(sys.argv[1]); print(len(full))"
+
+# By name, what srun is given; each is one job with one step.
+JOBS = {
+    "one": ["--cpus-per-task=1", "--mem=100M", "sh", "-c", AROUND],
+    "all": ["--cpus-per-task=2", "--mem=200M", "--gpus=2", "sh", "-c", AROUND],
+    "gpu": ["--cpus-per-task=1", "--mem=100M", "--gpus=1", "sh", "-c", AROUND],
+    "tasks": ["--ntasks=2", "--mem=100M", "--label", "grep", "Cpus_allowed_list", "/proc/self/status"],
+    "less": ["--mem=100M", "python3", "-c", EAT, str(50 << 20)],
+    "more": ["--mem=100M", "python3", "-c", EAT, str(400 << 20)],
+    "escape": ["--mem=100M", "sh", "-c", "setsid --fork sleep 9876; pgrep --exact --full --count 'sleep 987[6]'"],
+}
+
+
+def tell(name: str, code: int, out: str) -> None:
+    """One line to the outside."""
+    with Path("/dev/ttyS1").open("w") as port:
+        port.write(json.dumps({"name": name, "code": code, "out": out}) + "\n")
+
+
+def look(name: str, *command: str) -> None:
+    """Run a command and tell what it said."""
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    tell(name, done.returncode, done.stdout)
+
+
+def begin() -> None:
+    """The daemons, by the steps of the nodes' set-up; without slurmdbd."""
+    # Slurm looks for the addresses of a machine that has one besides loopback's own (AI_ADDRCONFIG).
+    system.run("ip", "address", "add", "10.0.0.1/32", "dev", "lo")
+    # Devices that open, in the place of GPUs: the kernel's own, of which jobs need none (full, kmsg).
+    for number, minor in enumerate((7, 11)):
+        os.mknod(f"/dev/nvidia{number}", 0o20666, os.makedev(1, minor))
+    files = {path.name: path.read_text() for path in (HERE / "slurm").iterdir()}
+    spank.drop_empty_include()
+    munge.start()
+    slurmctld.prepare()
+    logfiles.keep()
+    system.folder(slurmctld.STATE, mode=0o700, owner="slurm")
+    slurmctld.write_files(files)
+    system.service("slurmctld", settings="")
+    slurmctld.answer()
+    compute.start("vm-controller:6817", "", at_boot=False)
+    system.wait(
+        "the node", lambda: system.run("sinfo", "--noheader", "--format=%t").strip() == "idle", seconds=120,
+        unit="slurmd",
+    )  # fmt: skip
+
+
+def main() -> None:
+    """All of it, once."""
+    look("system", "sh", "-c", "stat -fc %T /sys/fs/cgroup; cat /proc/1/comm; nproc")
+    try:
+        begin()
+        for name, job in JOBS.items():
+            look(name, "srun", "--quiet", "--immediate=60", *job)
+        look("left", "pgrep", "--exact", "--full", "--count", "sleep 9876")
+        look("states", "squeue", "--noheader", "--states=all", "--sort=i", "--format=%T")
+    except system.SetupError as error:
+        tell("failed", 1, str(error))
+    # Told last: what comes before is whole then.
+    look("logs", "tail", "--lines=20", "/var/log/slurm/slurmctld.log", "/var/log/slurm/slurmd.log")
+
+
+if __name__ == "__main__":
+    main()
