@@ -76,7 +76,7 @@ def lua_text(value: str) -> str:
     odd = sorted({char for char in value if not char.isprintable() and char not in "\t\n"})
     if odd:
         raise Refused("lines of printable characters", f"remove {', '.join(ascii(char) for char in odd)}")
-    if lacking := [name for name in LUA_FUNCTIONS if not re.search(rf"\b{name}\b", value)]:
+    if lacking := [name for name in LUA_FUNCTIONS if name not in value]:
         raise Refused(
             f"Lua that defines {' and '.join(LUA_FUNCTIONS)}",
             f"add {' and '.join(lacking)}; one that lets everything pass is `function {lacking[0]}() return "
