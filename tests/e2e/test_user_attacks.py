@@ -1,4 +1,7 @@
-"""What users of a cluster do to it, and to who runs it, stays their own."""
+"""What users of a cluster do to it, and to who runs it, stays their own.
+
+After the tests of what a cluster's logs say when nobody attacks it (test_life.py): it is the same cluster.
+"""
 
 import base64
 import gzip
