@@ -89,7 +89,9 @@ def main() -> None:
         for name, job in JOBS.items():
             look(name, "srun", "--quiet", "--immediate=60", *job)
         look("left", "pgrep", "--exact", "--full", "--count", "sleep 9876")
-        look("states", "squeue", "--noheader", "--states=all", "--sort=i", "--format=%T")
+        states = ("squeue", "--noheader", "--states=all", "--sort=i", "--format=%T")
+        system.wait("the end of all jobs", lambda: "COMPLETING" not in system.run(*states), seconds=60)
+        look("states", *states)
     except system.SetupError as error:
         tell("failed", 1, str(error))
     # Told last: what comes before is whole then.
