@@ -70,6 +70,8 @@ def seen(e2e_root: Path) -> Iterator[dict[str, Seen]]:
         pytest.skip(f"base images made here are {platform.machine()}'s, the emulated machine is x86_64")
     if not shutil.which("qemu-system-x86_64"):
         pytest.skip("no qemu-system-x86_64 here: `./hpc test` installs it where apt-get has it (qemu-system-x86)")
+    # The last of its stacks takes the root with it.
+    e2e_root.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="vm-", dir=e2e_root))
     disk = vm.disk(
         folder,

@@ -30,7 +30,9 @@ def later(seconds, act):
 
 
 def test_orders_end_the_wait(place):
-    later(0.2, lambda: (place / "cluster.json").write_text('{"digest": "d"}'))
+    # In one step, as the controller puts them up.
+    (place / "new").write_text('{"digest": "d"}')
+    later(0.2, lambda: (place / "new").replace(place / "cluster.json"))
     assert board.orders(seconds=5, controller="c") == {"digest": "d"}
 
 
