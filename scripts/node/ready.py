@@ -61,11 +61,12 @@ def _prove(probe: Probe) -> str:
     if not probe["user"]:
         say(f"partition {name}: nobody of the stack may use it, so no job was tried")
         return ""
-    trial = _trial(run("sinfo", "--noheader", "--partition", name, "--Node", "--format", "%T").split())
+    states = run("sinfo", "--noheader", "--partition", name, "--Node", "--format", "%T").split()
+    trial = _trial(states)
     if trial is Trial.NONE:
         say(f"partition {name}: no node takes jobs, so none was tried{_drained(name)}")
         return ""
-    if trial is Trial.RUN and "rxdm" in probe and (nodes := _idle(name)) > 1:
+    if trial is Trial.RUN and "rxdm" in probe and (nodes := _idle(name, states)) > 1:
         return _prove_rxdm(probe, nodes)
     busy = trial is Trial.ASK
     command = _options(probe, nodes=1, minutes=1)
@@ -107,9 +108,8 @@ def _prove_rxdm(probe: Probe, nodes: int) -> str:
     return ""
 
 
-def _idle(partition: str) -> int:
+def _idle(partition: str, states: list[str]) -> int:
     """On how many nodes a job can run at once: those that are idle, as many as the partition allows."""
-    states = run("sinfo", "--noheader", "--partition", partition, "--Node", "--format", "%T").split()
     most = re.search(r"\bMaxNodes=(\d+)", run("scontrol", "show", "partition", partition))
     return min(states.count("idle"), int(most[1]) if most else len(states))
 

@@ -19,6 +19,16 @@ config:
     nodesets: {cpu: {count: 1}}
     partitions: {cpu: {nodesets: [cpu], default: true}}
 """
+CLOUD = """\
+config:
+  gcp:project: my-project
+  gcp:zone: us-central1-a
+  hpc:cluster:
+    platform: gcp
+    name: small
+    nodesets: {cpu: {count: 1}}
+    partitions: {cpu: {nodesets: [cpu], default: true}}
+"""
 
 
 @dataclass(frozen=True)

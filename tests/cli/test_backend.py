@@ -10,19 +10,9 @@ import pytest
 
 from cli import google, home, project, rehearsals
 from cli.errors import CliError
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import CLOUD, Hpc
 
 Tool = Callable[[str, str], Path]
-CLOUD = """\
-config:
-  gcp:project: my-project
-  gcp:zone: us-central1-a
-  hpc:cluster:
-    platform: gcp
-    name: small
-    nodesets: {cpu: {count: 1}}
-    partitions: {cpu: {nodesets: [cpu], default: true}}
-"""
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from cli import engines, project, stackfile
 from cli.errors import CliError
 from cli.options import EngineName
 from engine.crypter import Crypter
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import CLOUD, Hpc
 
 Tool = Callable[[str, str], Path]
 PULUMI = """\
@@ -27,18 +27,6 @@ PULUMI = """\
 def stack(root: Path, platform: str) -> stackfile.StackFile:
     (root / "Pulumi.x.yaml").write_text(f"config:\n  hpc:cluster:\n    platform: {platform}\n")
     return stackfile.read(root, "x")
-
-
-CLOUD = """\
-config:
-  gcp:project: my-project
-  gcp:zone: us-central1-a
-  hpc:cluster:
-    platform: gcp
-    name: small
-    nodesets: {cpu: {count: 1}}
-    partitions: {cpu: {nodesets: [cpu], default: true}}
-"""
 
 
 def state(root: Path, type_: str, name: str = "x") -> Path:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +10,7 @@ from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import bake_of
 from components.gcp.bake.resource import BakeProvider
 from tests.fakes.compute import FakeCompute
-from tests.fakes.google_http import Call
+from tests.gcp import killed
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"
 BUILDER = "projects/p/zones/us-central1-a/instances/a3mega-0123456789ab-builder"
@@ -23,10 +19,6 @@ REQUESTS = 48
 PATIENT = {"poll": 0.001, "operation": 60, "image": 60, "patience": 30}
 HASTY = {"poll": 0.001, "operation": 0.2, "image": 0.2, "patience": 0.05}
 """For what never comes."""
-
-_FORKS = multiprocessing.get_context("forkserver")
-# So that a child is there at once: Google's client takes seconds to import.
-_FORKS.set_forkserver_preload(["google.cloud.compute_v1", "google.auth.credentials", "components.gcp.bake.resource"])
 
 
 def props(fake: FakeCompute, **changes: Any) -> dict[str, Any]:
@@ -62,34 +54,8 @@ def make(fake: FakeCompute, say: Callable[[str], None] = lambda _: None, **chang
 
 
 def make_and_be_killed(fake: FakeCompute, number: int) -> bool:
-    """Bake in another process, which is killed when the server has done what the request of that number asked for.
-
-    Says whether it came to that.
-    """
-    first, killed = len(fake.calls), False
-    child = _FORKS.Process(target=_create, args=(props(fake),))
-
-    def kill(now: int, _call: Call) -> None:
-        nonlocal killed
-        if now == first + number:
-            killed = True
-            os.kill(child.pid or 0, signal.SIGKILL)
-
-    fake.after = kill
-    try:
-        child.start()
-        child.join(60)
-        assert child.exitcode == (-signal.SIGKILL if killed else 0)
-    finally:
-        fake.after = lambda _number, _call: None
-        child.close()
-    return killed
-
-
-def _create(given: dict[str, Any]) -> None:
-    # What it says is of no interest, and goes nowhere in a process without an engine.
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
-        BakeProvider().create(given)
+    """Bake in another process, which is killed at the request of that number; whether it came to that."""
+    return killed.make_and_be_killed(fake, BakeProvider, props(fake), number)
 
 
 def settled(fake: FakeCompute) -> FakeCompute:

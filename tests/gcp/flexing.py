@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
 from typing import Any
 
 from components.gcp.flex.compute import FlexCompute
@@ -14,14 +10,11 @@ from components.gcp.flex.node import FlexNodeProvider, FlexRequestProvider
 from components.gcp.flex.start import start
 from tests.fakes.compute_flex import FakeFlex
 from tests.fakes.google_http import Call
+from tests.gcp import killed
 
 NODE = "projects/p/zones/us-central1-a/instances/a3-gpu-0"
 TEMPLATE = "https://www.googleapis.com/compute/v1/projects/p/global/instanceTemplates/t-1"
 PATIENT = {"poll": 0.001, "operation": 60, "patience": 30}
-
-_FORKS = multiprocessing.get_context("forkserver")
-# So that a child is there at once: Google's client takes seconds to import.
-_FORKS.set_forkserver_preload(["google.cloud.compute_v1", "google.auth.credentials", "components.gcp.flex.node"])
 
 
 def props(fake: FakeFlex, **changes: Any) -> dict[str, Any]:
@@ -48,31 +41,8 @@ def make(fake: FakeFlex, **changes: Any) -> list[str]:
 
 
 def make_and_be_killed(fake: FakeFlex, number: int) -> bool:
-    """Ask for the node in another process, which is killed when the server has done what the request of that number
-    asked for. Says whether it came to that."""
-    first, killed = len(fake.calls), False
-    child = _FORKS.Process(target=_create, args=(props(fake),))
-
-    def kill(now: int, _call: Call) -> None:
-        nonlocal killed
-        if now == first + number:
-            killed = True
-            os.kill(child.pid or 0, signal.SIGKILL)
-
-    fake.after = kill
-    try:
-        child.start()
-        child.join(60)
-        assert child.exitcode == (-signal.SIGKILL if killed else 0)
-    finally:
-        fake.after = lambda _number, _call: None
-        child.close()
-    return killed
-
-
-def _create(given: dict[str, Any]) -> None:
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
-        FlexNodeProvider().create(given)
+    """Ask for the node in another process, which is killed at the request of that number; whether it came to that."""
+    return killed.make_and_be_killed(fake, FlexNodeProvider, props(fake), number)
 
 
 def given_up(fake: FakeFlex) -> None:

@@ -73,14 +73,7 @@ def _adoption(config: ClusterConfig) -> Iterator[Broken]:
     at = ("slurm", "pam_slurm_adopt")
     if not config.slurm.pam_slurm_adopt:
         return
-    if not IMAGES[config.image.base].adopts:
-        some = [name for name, image in IMAGES.items() if image.adopts and config.platform in image.platforms]
-        yield Broken(
-            at=at,
-            given="true",
-            allowed=f"false on {config.image.base}, whose machines do not have pam_slurm_adopt",
-            todo=f"leave it out, or use an image that has it: {listing(some)}",
-        )
+    yield from _without(config, at, {name for name, image in IMAGES.items() if image.adopts})
     if not {"Contain", "X11", "RunInJob"} & set(config.slurm.prolog_flags):
         yield Broken(
             at=at,
@@ -90,18 +83,23 @@ def _adoption(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
+def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Broken]:
+    """An option for a program that the stack's image does not have: the setting's name is the program's."""
+    if config.image.base not in images:
+        some = [name for name, image in IMAGES.items() if name in images and config.platform in image.platforms]
+        yield Broken(
+            at=at,
+            given="true",
+            allowed=f"false on {config.image.base}, whose machines do not have {at[-1]}",
+            todo=f"leave it out, or use an image that has it: {listing(some)}",
+        )
+
+
 def _rest(config: ClusterConfig) -> Iterator[Broken]:
     at = ("slurm", "slurmrestd")
     if not config.slurm.slurmrestd:
         return
-    if not IMAGES[config.image.base].rests:
-        some = [name for name, image in IMAGES.items() if image.rests and config.platform in image.platforms]
-        yield Broken(
-            at=at,
-            given="true",
-            allowed=f"false on {config.image.base}, whose machines do not have slurmrestd",
-            todo=f"leave it out, or use an image that has it: {listing(some)}",
-        )
+    yield from _without(config, at, {name for name, image in IMAGES.items() if image.rests})
     for name in config.slurm.extra:
         if name.lower() in ("authalttypes", "authaltparameters"):
             yield Broken(
