@@ -12,12 +12,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from components.local.host import machine, network, stacks
-from components.local.host.design import Design
-from components.local.host.image import ensure_image
-from components.local.host.limits import allow_watches
+from components.local.host import stacks
+from components.local.host.images.image import ensure_image
+from components.local.host.images.recipe import recipe
+from components.local.host.machines import machine
+from components.local.host.machines.design import Design
+from components.local.host.machines.limits import allow_watches
+from components.local.host.networks import network
 from components.local.host.paths import images_root
-from components.local.host.recipe import recipe
 from components.local.platform import GPU_MAJOR
 
 BASE = "debian-12"

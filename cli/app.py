@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from cli import guard
+from cli import error_handler
 from cli.commands import (
     accounting,
     adopt,
@@ -61,7 +61,7 @@ _state = typer.Typer(
 def _guarded(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever the command takes
-        with guard.shown():
+        with error_handler.shown():
             function(*args, **kwargs)
 
     return command

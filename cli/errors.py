@@ -6,7 +6,7 @@ import sys
 # By the module that has them. The modules are not imported for this: one that nobody imported has raised nothing.
 _EXPECTED = {
     "engine.errors": "EngineError",
-    "cluster.config": "ConfigError",
+    "cluster.findings": "ConfigError",
     "components.local.host.errors": "HostError",
 }
 
@@ -52,7 +52,7 @@ def words(error: BaseException) -> str:
         elif isinstance(error, StackLocked):
             hint = f"Unlock it with: ./hpc state unlock {error.stack}"
         elif isinstance(error, WrongPassphrase):
-            from cli import home
+            from cli.stack import state_dir
 
-            hint = f"It was taken from {home.passphrase_source()}. Nothing was changed: put the right one there."
+            hint = f"It was taken from {state_dir.passphrase_source()}. Nothing was changed: put the right one there."
     return f"{error}\n{hint}".rstrip()

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pulumi
 
-from cluster.config import ClusterConfig, ConfigError, parse
-from cluster.config.place import KEYS
-from cluster.config.warnings import warnings
-from cluster.scripts import Tree, tree
+from cluster.checks.warnings import warnings
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
+from cluster.load.provider_config import KEYS
+from cluster.slurm.script_tree import Tree, tree
 
 PROJECT = Path(__file__).parents[1]
 

@@ -6,8 +6,8 @@ import pulumi
 from pulumi.runtime import invoke, is_dry_run
 
 from cluster.config import ClusterConfig
-from cluster.config.effects import effects
-from cluster.config.refusal import made_with, refusal, refused
+from cluster.impact.refusal import made_with, refusal, refused
+from cluster.impact.table import effects
 
 MUNGE_KEY = "munge_key"
 """The output that tells which MUNGE key the cluster has, by its fingerprint."""

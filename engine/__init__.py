@@ -7,6 +7,7 @@ It knows nothing of what the program is about, prints nothing, and imports the S
 """
 
 from engine import events
+from engine.core.scope import Scope
 from engine.errors import (
     EngineError,
     NotRunnable,
@@ -17,7 +18,6 @@ from engine.errors import (
     WrongPassphrase,
 )
 from engine.events import Result
-from engine.scope import Scope
 from engine.workspace import Stack, Workspace
 
 __all__ = [

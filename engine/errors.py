@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.events import Result
-    from engine.lock import Holder
+    from engine.state.lock import Holder
 
 
 class EngineError(Exception):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine import yamlfile
-from engine.crypter import Crypter, Passphrase
 from engine.errors import EngineError
+from engine.state.crypter import Crypter, Passphrase
 from engine.values import Value
 
 _SALT = re.compile(r"v1:[A-Za-z0-9+/=]+:v1(:[A-Za-z0-9+/=]+){2}")

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine import checkpoint, crypter
 from engine import urn as urns
-from engine.crypter import Passphrase
+from engine.core.scope import Included, Scope
 from engine.errors import EngineError, Interrupted, NotRunnable, ProgramError
 from engine.events import Event, Finished, Kind, Result, Started
-from engine.kept import Kept, outputs_in, state_file
 from engine.project import Project, salt_of
-from engine.scope import Included, Scope
-from engine.state import State
+from engine.state import checkpoint, crypter
+from engine.state.crypter import Passphrase
+from engine.state.state import State
+from engine.state.stored_stack import Kept, outputs_in, state_file
 from engine.values import Props, Value
 
 OnEvent = Callable[[Event], None]
@@ -104,8 +104,8 @@ class Stack(Kept):
     def _locked_run(
         self, kind: Kind, on_event: OnEvent, parallel: int | None, scope: Scope, *, dry: bool, refresh: bool
     ) -> Result:
-        from engine import program  # noqa: PLC0415 - outputs, export and stacks do without
-        from engine.run import Run  # noqa: PLC0415
+        from engine.core import program  # noqa: PLC0415 - outputs, export and stacks do without
+        from engine.core.run import Run  # noqa: PLC0415
 
         began = int(time.time())
         loaded = State(self.file, self.name, self._project.name, self._passphrase, salt_of(self._config_file))
@@ -159,25 +159,25 @@ class Stack(Kept):
         if known:
             run.scope.require(known)
         if refresh or kind == "refresh":
-            from engine.refresh import refresh_all  # noqa: PLC0415
+            from engine.core.refresh import refresh_all  # noqa: PLC0415
 
             refresh_all(run)
         if kind != "refresh":
-            from engine.interrupted import drop_stale  # noqa: PLC0415
+            from engine.core.interrupted import drop_stale  # noqa: PLC0415
 
             drop_stale(run)
         if kind == "destroy" and run.healthy:
-            from engine.deletion import delete_all  # noqa: PLC0415
+            from engine.core.deletion import delete_all  # noqa: PLC0415
 
             delete_all(run, run.state.olds)
         elif kind in ("preview", "up") and run.healthy:
             self._apply(run)
 
     def _apply(self, run: Value) -> None:
-        from engine import program  # noqa: PLC0415
-        from engine.deletion import delete_all  # noqa: PLC0415
-        from engine.monitor import Engine, Monitor  # noqa: PLC0415
-        from engine.registration import Registrar  # noqa: PLC0415
+        from engine.core import program  # noqa: PLC0415
+        from engine.core.deletion import delete_all  # noqa: PLC0415
+        from engine.core.monitor import Engine, Monitor  # noqa: PLC0415
+        from engine.core.registration import Registrar  # noqa: PLC0415
 
         registrar = Registrar(run)
         monitor = Monitor(run, registrar, self._outputs_of)

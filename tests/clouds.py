@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from cluster.config import ClusterConfig, parse
+from cluster.config import ClusterConfig
+from cluster.load.parse import parse
 
 A3 = {"machine_type": "a3-megagpu-8g", "count": 2}
 EXASCALER = {"kind": "exascaler"}

@@ -6,8 +6,8 @@ from bench.case import Answer, Case
 from bench.cluster import sized
 from bench.ground import Ground
 from bench.result import Claim, Series
-from cluster.addresses import plan
-from cluster.config import parse
+from cluster.load.parse import parse
+from cluster.platforms.local.address_plan import plan
 from cluster.slurm import render
 
 NODES = 10_000

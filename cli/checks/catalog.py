@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli import console, project
+from cli import console
 from cli.checks.check import Check
+from cli.stack import project
 
 _SHELLS = (b"sh", b"bash", b"dash")
 CLUSTERS = "tests/e2e"

@@ -7,8 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli import console, localhost
+from cli import console
 from cli.errors import CliError
+from cli.stack import localhost
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _UNITS = ("ssh.service", "ssh.socket")

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from typer import Argument
 
-from cli import cluster, console, options
+from cli import console, options
+from cli.cluster import cluster
 from cli.commands import outputs
 from cli.errors import CliError
 
@@ -27,7 +28,7 @@ def backup(stack: options.Stack, file: _Out = None) -> None:
     cluster's it is and ends with a sum, 0600, and appears only when it is whole. Nothing is overwritten.
     """
     entered = cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
-    from cli.backup import default_name, fetch
+    from cli.cluster.backup import default_name, fetch
 
     target = file or Path()
     target = target / default_name(entered.name) if target.is_dir() else target
@@ -45,7 +46,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     over, and accounts, users and QOS are made to match the stack again. The cluster may have been made anew since the
     backup, but must have the same name. Safe to repeat, also after it was cut off.
     """
-    from cluster.live.backup import BackupError, read, readable
+    from cluster.observe.backup import BackupError, read, readable
 
     try:
         found = read(file)
@@ -59,7 +60,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
         raise CliError(
             f"{file}: is of cluster {found.cluster}, and stack {stack} is cluster {entered.name}. Nothing was changed."
         )
-    from cli.scheduler import Scheduler
+    from cli.cluster.scheduler import Scheduler
 
     release = Scheduler(entered, stack).ask("slurmctld -V").split()[-1]
     if not readable(found.slurm, release):
@@ -73,8 +74,8 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
             raise CliError(f"restoring {what} without a terminal needs --yes.")
         if not console.ask(f"Put {what} in the place of what cluster {entered.name} has recorded?"):
             raise CliError("nothing was changed.")
-    from cli.backup import bring_back
-    from cluster.config import parse
+    from cli.cluster.backup import bring_back
+    from cluster.load.parse import parse
     from cluster.slurm.accounting import desired
 
     if "config" not in values:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from typer import Argument, Exit
 
-from cli import engines, options, project
+from cli import options
+from cli.stack import engines, project
 
 
 def import_(
@@ -20,7 +21,7 @@ def import_(
     shows them as to be created. The engine built in makes what is on this machine only, of which `up` takes over by
     itself what is there.
     """
-    from cli import pulumi_cli
+    from cli.stack import pulumi_cli
 
     project.require_file(stack)
     pulumi = engines.require_pulumi("import is the Pulumi CLI's")

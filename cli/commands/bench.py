@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import console, localhost, options, project
+from cli import console, options
 from cli.errors import CliError
 from cli.interrupts import unwound
+from cli.stack import localhost, project
 
 if TYPE_CHECKING:
     from bench.result import Report

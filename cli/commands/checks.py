@@ -4,8 +4,9 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import console, project
+from cli import console
 from cli.errors import CliError
+from cli.stack import project
 
 
 def run_checks(

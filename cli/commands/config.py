@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from cli import console, home, options, project, salt
+from cli import console, options
 from cli.errors import CliError
-from cli.stackfile import StackFile
+from cli.stack import project, salt, state_dir
+from cli.stack.stackfile import StackFile
 
 if TYPE_CHECKING:
-    from engine.crypter import Crypter
+    from engine.state.crypter import Crypter
 
 _FOREIGN = "secretsprovider"
 _HEAD = "hpc:"
@@ -42,7 +43,7 @@ def set_(
         )
     if secret and value is not None:
         raise CliError("a secret on the command line is read by others: leave VALUE out, and give it when asked for.")
-    from cli.settings_text import with_setting
+    from cli.stack.settings_text import with_setting
 
     crypter = _crypter(file) if secret else None
     given = _asked(key) if value is None else value
@@ -64,14 +65,14 @@ def _asked(key: str) -> str:
 
 def _crypter(file: StackFile) -> "Crypter":
     """What encrypts under the stack's salt, which the file gets where it lacks one."""
-    from engine.crypter import Crypter
+    from engine.state.crypter import Crypter
 
     kept = salt.kept(file.path)
-    if _FOREIGN in kept or not (home.on_files(file.stack) or kept):
-        who = kept.get(_FOREIGN, home.backend(file.stack))
+    if _FOREIGN in kept or not (state_dir.on_files(file.stack) or kept):
+        who = kept.get(_FOREIGN, state_dir.backend(file.stack))
         raise CliError(f"secrets of stack {file.stack} are kept by {who}: use `pulumi config set --secret`")
     known = kept.get(salt.KEYS[0]) or _of_state(file.stack)
-    crypter = Crypter(home.passphrase, known)
+    crypter = Crypter(state_dir.passphrase, known)
     crypter.unlock()
     salt.append(file.path, {salt.KEYS[0]: crypter.salt})
     return crypter

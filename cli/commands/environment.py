@@ -3,7 +3,8 @@
 import platform
 import re
 
-from cli import console, engines, home, project
+from cli import console
+from cli.stack import engines, project, state_dir
 
 
 def install_pulumi() -> None:
@@ -21,4 +22,4 @@ def version() -> None:
     console.line(f"hpc {found[1] if found else 'unknown'}")
     console.line(f"Python {platform.python_version()}, Pulumi SDK {engines.pulumi_version()}")
     console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")
-    console.line("state: {} ({})".format(*home.located()))
+    console.line("state: {} ({})".format(*state_dir.located()))

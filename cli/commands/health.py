@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from cli import cluster, console, options, project
+from cli import console, options
+from cli.cluster import cluster
 from cli.commands import outputs
+from cli.stack import project
 
 if TYPE_CHECKING:
-    from cluster.drift import Difference
-    from cluster.health import Finding, Sight, Sights
+    from cluster.observe.drift import Difference
+    from cluster.observe.health import Finding, Sight, Sights
 
 
 def status(stack: options.Stack, *, json: options.Json = False) -> None:
@@ -24,7 +26,7 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     times are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
     from cli.status.ask import ask
-    from cluster.health import findings
+    from cluster.observe.health import findings
 
     seen = ask(stack, outputs.read(stack, show_secrets=True))
     found = findings(seen)
@@ -57,8 +59,8 @@ def drift(
     from cli.drift.wanted import stack as described
     from cli.drift.wanted import wanted
     from cli.status.ask import ask
-    from cluster.drift import differences
-    from cluster.drift.differences import unseen
+    from cluster.observe.drift import differences
+    from cluster.observe.drift.differences import unseen
 
     with project.held(stack) if mend else nullcontext():
         values = outputs.read(stack, show_secrets=True)

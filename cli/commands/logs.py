@@ -5,7 +5,9 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import cluster, console, options, remote
+from cli import console, options
+from cli.access import remote
+from cli.cluster import cluster
 from cli.commands import outputs
 from cli.errors import CliError
 
@@ -13,7 +15,7 @@ _SECONDS = 60
 """For one machine to hand over what was asked for, where it is not followed."""
 MOST = 100_000
 KINDS = "slurmctld, slurmd, slurmdbd, slurmrestd, munge, mariadb, prolog, epilog, setup"
-"""In `--help`; cluster.live.logs has them, and is not read before it is needed."""
+"""In `--help`; cluster.observe.logs has them, and is not read before it is needed."""
 
 
 def logs(
@@ -43,8 +45,8 @@ def logs(
     Lines of several machines are put in the order of their times, each behind its machine's name. `prolog` and
     `epilog` are what ran before and after jobs, `setup` is how nodes joined. A machine that does not answer is named.
     """
-    from cluster.live.logs import DEFAULT_LINES, LOG, script
-    from cluster.live.moment import MomentError, on_machine
+    from cluster.observe.logs import DEFAULT_LINES, LOG, script
+    from cluster.observe.moment import MomentError, on_machine
 
     entered = cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
     log, machines = _choose(entered, what, on or [])
@@ -57,7 +59,7 @@ def logs(
     line = script(log, lines=lines, since=moment, follow=follow)
     say = _Printer([machine.name for machine in machines])
     if follow:
-        from cli.follow import follow as follow_all
+        from cli.access.follow import follow as follow_all
 
         follow_all(machines, entered.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
         # It ends by itself only where nothing could be followed.
@@ -82,7 +84,7 @@ def _choose(entered: cluster.Cluster, what: str, on: list[str]):  # noqa: ANN202
     Raises:
         CliError: neither a log nor a machine is called so, or a machine in `on` does not have it.
     """
-    from cluster.live.logs import JOURNAL, LOG
+    from cluster.observe.logs import JOURNAL, LOG
 
     wanted = [entered.machine(name) for name in on]
     if what not in LOG:
@@ -107,7 +109,7 @@ class _Printer:
     """Prints lines behind their machine's name where there are several machines."""
 
     def __init__(self, names: list[str]) -> None:
-        from cluster.live.lines import Clock
+        from cluster.observe.log_lines import Clock
 
         self._clocks = {name: Clock(name) for name in names}
         width = max(map(len, names))

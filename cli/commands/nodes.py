@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from cli import cluster, console, options
+from cli import console, options
+from cli.cluster import cluster
 from cli.commands import outputs
 from cli.errors import CliError
 
 if TYPE_CHECKING:
-    from cluster.live.nodes import Node
+    from cluster.observe.nodes import Node
 
 
 class Action(str, Enum):
@@ -53,7 +54,7 @@ def nodes(
     alone, reboot ends them; those that can be run anew wait again.
     """
     entered = cluster.from_outputs(stack, values := outputs.read(stack, show_secrets=True))
-    from cli.scheduler import Scheduler
+    from cli.cluster.scheduler import Scheduler
 
     scheduler = Scheduler(entered, stack)
     if action is None:
@@ -62,16 +63,16 @@ def nodes(
     _check(action, names or [], reason, wait=wait, json=json)
     picked = scheduler.pick(names or [])
     if action is Action.DRAIN:
-        from cli.maintenance import drain
+        from cli.cluster.maintenance import drain
 
         drain(scheduler, picked, reason=reason, force=force, wait=wait)
     elif action is Action.RESUME:
-        from cli.maintenance import resume
+        from cli.cluster.maintenance import resume
 
         resume(scheduler, picked, force=force)
     else:
-        from cli.reboot import reboot
-        from cluster.config import parse
+        from cli.cluster.reboot import reboot
+        from cluster.load.parse import parse
 
         patience = parse({"hpc:cluster": values["config"]}).slurm.join_seconds if "config" in values else 300
         reboot(scheduler, picked, reason=reason, force=force, wait=wait, patience=patience)

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from cli import console, engines, home, options, project
+from cli import console, options
 from cli.errors import CliError
+from cli.stack import engines, project, state_dir
 
 
 def outputs(
@@ -46,14 +47,14 @@ def outputs(
 
 def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
     """The stack's outputs, from the state alone: the program does not run."""
-    if home.on_files(stack):
+    if state_dir.on_files(stack):
         kept = project.require_state(stack)
         values = kept.outputs(show_secrets=show_secrets)
         renew(values, kept.export_state()["deployment"].get("resources") or [])
         return values
-    from cli import pulumi_cli
+    from cli.stack import pulumi_cli
 
-    pulumi = engines.require_pulumi(f"state at {home.backend(stack)} needs the Pulumi CLI")
+    pulumi = engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
     secrets = ["--show-secrets"] if show_secrets else []
     return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets], stack))
 

@@ -5,7 +5,9 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import cluster, options, remote
+from cli import options
+from cli.access import remote
+from cli.cluster import cluster
 from cli.commands import outputs
 
 COMMAND_FOLLOWS = "\0"

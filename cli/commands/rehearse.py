@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from cli import console, options, project, rehearsals, stackfile
+from cli import console, options
 from cli.commands import update
 from cli.errors import CliError
-from cli.wishes import Wishes
+from cli.stack import project, rehearsals, stackfile
+from cli.stack.run_options import Wishes
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
@@ -115,9 +116,9 @@ def _section(
     name: str, config: "ClusterConfig", *, nodes: int | None, cidr: str | None, real_prolog: bool
 ) -> dict[str, Any]:
     """The rehearsal's cluster, on the network that is asked for, that it has, or that is free."""
-    from cluster.config.findings import Refused
     from cluster.config.validators.places import cluster_cidr
-    from cluster.rehearsal import rehearsed, room
+    from cluster.findings import Refused
+    from cluster.platforms.local.rehearsal import rehearsed, room
 
     if cidr is None:
         kept = stackfile.read(project.ROOT, name).network
@@ -133,9 +134,9 @@ def _free(cluster: str, room: int, kept: str | None) -> str:
     """A network with room for the machines that nobody else on this host uses; `kept`, if it is one."""
     import ipaddress
 
-    from cluster.rehearsal import candidates
+    from cluster.platforms.local.rehearsal import candidates
     from components.local.host.errors import HostError
-    from components.local.host.network import taken_by
+    from components.local.host.networks.network import taken_by
     from components.local.host.paths import host_root
 
     first: list[str] = []
@@ -151,7 +152,8 @@ def _free(cluster: str, room: int, kept: str | None) -> str:
 
 
 def _parsed(stack: str, section: dict[str, Any]) -> "ClusterConfig":
-    from cluster.config import ConfigError, parse
+    from cluster.findings import ConfigError
+    from cluster.load.parse import parse
 
     try:
         return parse({"hpc:cluster": section})
@@ -177,7 +179,7 @@ def _told(
     file: stackfile.StackFile, config: "ClusterConfig", local: "ClusterConfig", *, nodes: int | None, real_prolog: bool
 ) -> dict[str, Any]:
     """What differs from the stack, as programs read it."""
-    from cluster.rehearsal import differences, stood_in
+    from cluster.platforms.local.rehearsal import differences, stood_in
 
     return {
         "of": file.stack,
@@ -191,7 +193,7 @@ def _told(
 
 
 def _say(stack: str, told: dict[str, Any]) -> None:
-    from cluster.rehearsal import COUNT
+    from cluster.platforms.local.rehearsal import COUNT
 
     counted = [one for one in told["differences"] if one["why"] == COUNT]
     others = [one for one in told["differences"] if one["why"] != COUNT]

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from typer import Option
 
-from cli import console, project
+from cli import console
 from cli.errors import CliError
+from cli.stack import project
 
 PATH = "docs/schema/cluster.schema.json"
 PAGE = "docs/configuration.md"
@@ -18,8 +19,8 @@ def schema(
     write: Annotated[bool, Option("--write", help=f"Bring {PATH} and {PAGE} up to date.")] = False,
 ) -> None:
     """Print the JSON Schema of a stack file, which editors complete and check from."""
-    from cluster.config import json_schema
-    from cluster.config.reference import reference
+    from cluster.reference.page import reference
+    from cluster.reference.schema import json_schema
 
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     if not (check or write):

@@ -2,8 +2,9 @@
 
 from dataclasses import asdict, dataclass
 
-from cli import console, home, options, project, stackfile
+from cli import console, options
 from cli.errors import CliError
+from cli.stack import project, stackfile, state_dir
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def _row(name: str) -> Row:
         platform = "(unreadable)"
     from engine import EngineError
 
-    space = project.workspace(name) if home.on_files(name) else None
+    space = project.workspace(name) if state_dir.on_files(name) else None
     if space is None or name not in space.stacks():
         return Row(name, platform, 0, "", of)
     try:

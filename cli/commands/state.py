@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from cli import console, engines, home, options, project, state_edit
+from cli import console, options
 from cli.errors import CliError
+from cli.stack import engines, project, state_dir, state_edit
 
 _FileOut = Annotated[
     Path | None, Argument(metavar="[FILE]", help="Where to write; standard output if left out.", show_default=False)
@@ -22,7 +23,7 @@ _FileIn = Annotated[
 
 def export(stack: options.Stack, file: _FileOut = None) -> None:
     """Write the stack's state as `pulumi stack export` does. Secrets stay encrypted; the file is 0600."""
-    if home.on_files(stack):
+    if state_dir.on_files(stack):
         text = json.dumps(project.require_state(stack).export_state(), indent=4, ensure_ascii=False) + "\n"
     else:
         text = _pulumi(stack, "stack", "export", "--stack", stack)
@@ -60,7 +61,7 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
         raise CliError(f"{source}: not JSON ({error}). Give what `./hpc state export` wrote.") from None
     if not isinstance(document, dict) or not {"deployment", "checkpoint"} & document.keys():
         raise CliError(f"{source}: no state: `version` and `deployment` are expected, as `./hpc state export` writes.")
-    if home.on_files(stack):
+    if state_dir.on_files(stack):
         project.workspace(stack).stack(stack).import_state(document)
     else:
         _pulumi(stack, "stack", "import", "--stack", stack, given=text)
@@ -72,7 +73,7 @@ def unlock(stack: options.Stack) -> None:
 
     A run that was killed on this machine needs no help: the next one takes its lock over.
     """
-    if home.on_files(stack):
+    if state_dir.on_files(stack):
         project.require_state(stack).unlock()
     else:
         _pulumi(stack, "cancel", "--stack", stack, "--yes")
@@ -129,7 +130,7 @@ def rename(
 
 
 def _pulumi(stack: str, *arguments: str, given: str = "") -> str:
-    from cli import pulumi_cli
+    from cli.stack import pulumi_cli
 
-    pulumi = engines.require_pulumi(f"state at {home.backend(stack)} needs the Pulumi CLI")
+    pulumi = engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
     return pulumi_cli.captured([pulumi, *arguments], stack, given)

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Exit, Option
 
-from cli import console, destruction, effects, engines, guard, options, project, stackfile, unfinished
+from cli import console, error_handler, options
 from cli.commands import outputs
 from cli.errors import CliError, words
-from cli.wishes import Wishes
+from cli.stack import destruction, drain_recovery, engines, impact, project, stackfile
+from cli.stack.run_options import Wishes
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
@@ -101,7 +102,7 @@ def destroy(
     with --unprotect only, which tells what will be lost and has the cluster's name typed.
     """
     if leftovers:
-        from cli import leftovers as left
+        from cli.stack import leftovers as left
 
         left.remove(stackfile.read(project.ROOT, stack, config_file), yes=yes, json=json)
         return
@@ -153,14 +154,14 @@ def run(kind: Kind, stack: str, wishes: Wishes) -> int:
     if kind in ("destroy", "refresh") and _never_was(kind, file, pulumi, json=wishes.json):
         return 0
     sure = kind == "destroy" and destruction.confirmed(file, wishes, pulumi)
-    told = effects.of(stack, config, pulumi) if config else None
+    told = impact.of(stack, config, pulumi) if config else None
     if told and kind == "up":
         _warn(told, json=wishes.json)
     if file.local and kind != "preview":
         _prepare(stack, config)
-    earlier = kind == "up" and unfinished.begin(stack)
+    earlier = kind == "up" and drain_recovery.begin(stack)
     if pulumi:
-        from cli import pulumi_cli
+        from cli.stack import pulumi_cli
 
         # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
         yes = wishes.yes or sure or not file.protected
@@ -170,15 +171,15 @@ def run(kind: Kind, stack: str, wishes: Wishes) -> int:
     if code == 0 and not wishes.json:
         _say_asked(asked)
     if code == 0 and earlier:
-        unfinished.settle(stack, outputs.read(stack, show_secrets=True), quiet=wishes.json)
+        drain_recovery.settle(stack, outputs.read(stack, show_secrets=True), quiet=wishes.json)
     elif code == 0 and kind in ("up", "destroy"):
-        unfinished.end(stack)
+        drain_recovery.end(stack)
     return code
 
 
 def _prepare(stack: str, config: "ClusterConfig | None") -> None:
     """Before anything is made or removed on this machine; `config` is what an `up` is to make."""
-    from cli import leftovers, localhost
+    from cli.stack import leftovers, localhost
 
     if config:
         leftovers.refuse(config.name, stack)
@@ -189,7 +190,7 @@ def _asked(config: "ClusterConfig") -> list[str]:
     """What a stack asks a cloud for, in lines; nothing of a rehearsal, which costs nothing."""
     if config.platform != "gcp":
         return []
-    from cluster.gcp.request import told
+    from cluster.platforms.gcp.request import told
 
     return told(config)
 
@@ -201,7 +202,7 @@ def _say_asked(asked: list[str]) -> None:
         console.line(f"  {text}")
 
 
-def _warn(told: effects.Effects, *, json: bool) -> None:
+def _warn(told: impact.Effects, *, json: bool) -> None:
     """Before the first step of an `up`: refuse what can't be done, and say what will be waited for."""
     try:
         told.refuse()
@@ -215,7 +216,7 @@ def _warn(told: effects.Effects, *, json: bool) -> None:
             console.line(text, style=style)
 
 
-def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: effects.Effects | None) -> int:
+def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: impact.Effects | None) -> int:
     """Run on the embedded engine; the exit code."""
     from cli import display
     from cli.display.summary import interrupted
@@ -235,15 +236,15 @@ def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: effec
             return 1
         view.close(result)
     if file.local and result.failures:
-        from cli import consoles
+        from cli.access import machine_console
 
-        consoles.show(result.failures, file.stack)
+        machine_console.show(result.failures, file.stack)
     if kind == "up" and result.ok and file.local and not wishes.json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
     if wishes.expect_no_changes and result.ok and result.changes:
         console.error(f"no changes were expected (--expect-no-changes), and there are {len(result.changes)}.")
         return 1
-    return guard.INTERRUPTED if interrupted(result) else 0 if result.ok else 1
+    return error_handler.INTERRUPTED if interrupted(result) else 0 if result.ok else 1
 
 
 def _never_was(kind: Kind, file: stackfile.StackFile, pulumi: str | None, *, json: bool) -> bool:
@@ -252,7 +253,7 @@ def _never_was(kind: Kind, file: stackfile.StackFile, pulumi: str | None, *, jso
     Raises:
         CliError: there is no such stack at all.
     """
-    from cli import pulumi_cli
+    from cli.stack import pulumi_cli
 
     there = pulumi_cli.has(pulumi, file.stack) if pulumi else file.stack in project.workspace(file.stack).stacks()
     if there:
@@ -260,8 +261,8 @@ def _never_was(kind: Kind, file: stackfile.StackFile, pulumi: str | None, *, jso
     if file.settings is None:
         project.require_file(file.stack)  # says which stacks there are
     nothing(kind, file.stack, json=json)
-    unfinished.end(file.stack)
-    from cli import leftovers
+    drain_recovery.end(file.stack)
+    from cli.stack import leftovers
 
     if kind == "destroy" and not json and (hint := leftovers.hint(file)):
         console.note(hint)

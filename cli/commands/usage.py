@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cli import cluster, console, options
+from cli import console, options
+from cli.cluster import cluster
 from cli.commands import outputs
 from cli.errors import CliError
 
 if TYPE_CHECKING:
-    from cluster.live.usage import Row
+    from cluster.observe.usage import Row
 
 _SECONDS = 600
 """For sacct to go through months of records."""
@@ -47,9 +48,9 @@ def usage(
     that began before or ended after the time asked for, the part within it. TIME is a date, a time of day, both
     (2026-11-21T05:30), or how long ago: 12h, 7d, 4w.
     """
-    from cluster.config import parse
-    from cluster.live import usage as used
-    from cluster.live.moment import MomentError, on_machine
+    from cluster.load.parse import parse
+    from cluster.observe import usage as used
+    from cluster.observe.moment import MomentError, on_machine
 
     moments: dict[str, str] = {}
     for option, given in (("--since", since), ("--until", until)):
@@ -58,7 +59,7 @@ def usage(
         except MomentError as error:
             raise CliError(f"{option}: {error}") from None
     entered = cluster.from_outputs(stack, values := outputs.read(stack, show_secrets=True))
-    from cli.scheduler import Scheduler
+    from cli.cluster.scheduler import Scheduler
 
     start, _, text = (
         Scheduler(entered, stack)

@@ -13,7 +13,7 @@ from cli.display.ops import op
 from cli.display.summary import seconds, summary
 
 if TYPE_CHECKING:
-    from cli.effects import Effects
+    from cli.stack.impact import Effects
     from engine.events import Event, Log, Result, StepDone, StepFailed
 
 _WORTH_SAYING = 0.1

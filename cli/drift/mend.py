@@ -8,14 +8,16 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from cli import cluster, console, remote
+from cli import console
+from cli.access import remote
+from cli.cluster import cluster
 from cli.drift.wanted import Stack
 from cli.errors import CliError
-from cluster.drift import Difference
-from cluster.health import Sights
+from cluster.observe.drift import Difference
+from cluster.observe.health import Sights
 from cluster.roster import machines
-from cluster.scripts import tree
 from cluster.slurm.accounting import desired
+from cluster.slurm.script_tree import tree
 
 SECONDS = 300
 """For one command on one machine; most take a second."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cli import console
 from cli.status import words
-from cluster.drift import Difference
+from cluster.observe.drift import Difference
 
 _WIDEST = 60
 

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.errors import CliError
-from cluster.addresses import plan
-from cluster.config import ClusterConfig, parse
-from cluster.drift import Wanted
-from cluster.drift.guarded import key_id
-from cluster.health import Sights
+from cluster.config import ClusterConfig
+from cluster.load.parse import parse
+from cluster.observe.drift import Wanted
+from cluster.observe.drift.secrets import key_id
+from cluster.observe.health import Sights
+from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
-from cluster.scripts import expected
 from cluster.slurm.accounting import desired
+from cluster.slurm.script_tree import expected
 from components.slurm import payload, setup
 
 

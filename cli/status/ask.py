@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cli import cluster, remote
-from cluster.health import Sight, Sights
+from cli.access import remote
+from cli.cluster import cluster
+from cluster.observe.health import Sight, Sights
 
 SECONDS = 8.0
 """For one machine to tell. It bounds itself to half of that (scripts/node/look.py); the rest is the way there."""

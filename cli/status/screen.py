@@ -7,7 +7,7 @@ import time
 
 from cli import console
 from cli.status import tables, words
-from cluster.health import Finding, Sights
+from cluster.observe.health import Finding, Sights
 
 WIDTH = 100
 """Of paragraphs, at most; tables are as wide as they are."""

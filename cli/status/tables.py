@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.status import words
-from cluster.health import Sight, Sights
-from cluster.health.disks import bytes_used, inodes_used
-from cluster.health.node import view
+from cluster.observe.health import Sight, Sights
+from cluster.observe.health.disks import bytes_used, inodes_used
+from cluster.observe.health.node import view
 
 Table = list[tuple[str, ...]]
 JOBS = 12

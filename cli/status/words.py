@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cluster.hostlist import compress
+from cluster.slurm.hostlist import compress
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 

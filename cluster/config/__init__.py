@@ -1,15 +1,9 @@
-"""Configuration: the only reader of a stack's settings.
-
-`parse` makes one frozen ClusterConfig out of them, or raises ConfigError with everything that is wrong.
-"""
+"""Configuration: the models of a stack file. `cluster.load.parse` reads one."""
 
 from cluster.config.accounting import Account, Accounting, Qos
 from cluster.config.cluster import ClusterConfig, Image, Network, Storage
-from cluster.config.findings import ConfigError, Finding
 from cluster.config.machines import Controller, Login, Nodeset
-from cluster.config.parse import parse
 from cluster.config.partitions import Partition
-from cluster.config.schema import json_schema, schema_text
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.users import User
@@ -18,9 +12,7 @@ __all__ = [
     "Account",
     "Accounting",
     "ClusterConfig",
-    "ConfigError",
     "Controller",
-    "Finding",
     "Image",
     "Login",
     "Network",
@@ -33,7 +25,4 @@ __all__ = [
     "Storage",
     "Timers",
     "User",
-    "json_schema",
-    "parse",
-    "schema_text",
 ]

@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 from typing_extensions import Self
 
-from cluster.config.findings import Refused
 from cluster.config.section import Section
 from cluster.config.types import CalendarName, PolicyName, Positive, ReservationName, SlurmTime
 from cluster.config.validators import google
+from cluster.findings import Refused
 
 WAYS = ("on_demand", "spot", "reservation", "flex", "calendar")
 

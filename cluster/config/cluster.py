@@ -12,7 +12,6 @@ from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.network import Network
 from cluster.config.partitions import Partition
-from cluster.config.platforms import with_defaults
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
@@ -26,6 +25,7 @@ from cluster.config.types import (
     RegularId,
 )
 from cluster.config.users import User
+from cluster.platforms.registry import with_defaults
 
 
 class ClusterConfig(Section):

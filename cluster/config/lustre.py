@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cluster.config.findings import Refused
 from cluster.config.section import Section
 from cluster.config.types import DiskTypeName, FsName, MachineTypeName, MountPoint, Positive, ServerImage, Whole
+from cluster.findings import Refused
 
 
 def _one_place(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape

@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from cluster.config.capacity import BasicCapacity, Capacity
-from cluster.config.findings import Refused
 from cluster.config.scripts import Script
 from cluster.config.section import Section
 from cluster.config.types import (
@@ -20,6 +19,7 @@ from cluster.config.types import (
     NodeSettings,
     Positive,
 )
+from cluster.findings import Refused
 
 
 class Gpus(Section):

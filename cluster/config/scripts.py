@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cluster.config.findings import Refused
 from cluster.config.section import Section
 from cluster.config.types import PartitionName, ScriptFile, ScriptName, ScriptText, ScriptUrl, Sha256
+from cluster.findings import Refused
 
 
 class Sourced(Section):

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cluster.config.findings import Refused
 from cluster.config.lustre import Lustre
 from cluster.config.section import Section
 from cluster.config.types import BucketName, Flag, MountPoint, Positive
+from cluster.findings import Refused
 
 
 def _one_lustre(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape

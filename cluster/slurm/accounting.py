@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from cluster.config.accounting import Account, Qos
 from cluster.config.cluster import ClusterConfig
-from cluster.config.people import accounts, default_account
 from cluster.config.users import User
+from cluster.people import accounts, default_account
 
 
 def desired(config: ClusterConfig) -> dict[str, Any]:

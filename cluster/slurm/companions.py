@@ -1,8 +1,8 @@
 """The files that nodes fetch beside slurm.conf: gres.conf, cgroup.conf, topology.conf."""
 
-from cluster import hostlist
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import node_names, nodeset_gpu
+from cluster.slurm import hostlist
 from cluster.slurm.text import Group, document, groups, header, section
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cluster.catalog.parameters import CONF
 from cluster.config.cluster import ClusterConfig
-from cluster.config.people import preempts
+from cluster.people import preempts
 from cluster.roster import controller_name, has_gpus, nodeset_gpu
 from cluster.slurm import paths
 from cluster.slurm.daemons import identity, logs, places, scripts, timers

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import controller_name
-from cluster.scripts import has_scripts
 from cluster.slurm import paths
+from cluster.slurm.script_tree import has_scripts
 from cluster.slurm.text import Group
 
 

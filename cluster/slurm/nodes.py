@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from cluster import hostlist
 from cluster.catalog.parameters import NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.roster import node_names, nodeset_gpu, sizes
+from cluster.slurm import hostlist
 from cluster.slurm.text import Value, assignments, overridden
 
 

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 import pulumi
 
-from cluster.config import ClusterConfig, ConfigError
-from cluster.gcp.baking import bakes
-from cluster.gcp.names import labels, place
-from cluster.gcp.recipe import bake_script, content, digest, recipe, trial_script, versions
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError
+from cluster.platforms.gcp.image.recipe import bake_script, content, digest, recipe, trial_script, versions
+from cluster.platforms.gcp.image.source import bakes
+from cluster.platforms.gcp.names import labels, place
 from components.gcp.bake.design import image_link
 from components.gcp.bake.leftovers import BakeLeftovers
 from components.gcp.bake.resource import BakedImage
-from components.gcp.network import Network
+from components.gcp.network.network import Network
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,23 +7,22 @@ from typing import Any
 import pulumi
 from pulumi_command import remote
 
-from cluster import hostlist
 from cluster.config import ClusterConfig
-from cluster.gcp.links import console_links, ssh_commands
-from cluster.gcp.mounts import exports
-from cluster.gcp.plan import plan
-from cluster.gcp.ready import probe
+from cluster.platforms.gcp.address_plan import plan
+from cluster.platforms.gcp.filesystems.mounts import exports
+from cluster.platforms.gcp.filesystems.ready import probe
+from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.roster import MachineSpec, node_names
-from cluster.slurm import paths
-from components.gcp.access import Access
-from components.gcp.boot import STATE_DISK, BootArgs, metadata
-from components.gcp.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
+from cluster.slurm import hostlist, paths
+from components.gcp.access.access import Access
 from components.gcp.image import Image, ImageArgs
-from components.gcp.instance import MachineArgs
-from components.gcp.machines import Machines
-from components.gcp.network import Network, NetworkArgs
+from components.gcp.machines.boot import STATE_DISK, BootArgs, metadata
+from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
+from components.gcp.machines.instance import MachineArgs
+from components.gcp.machines.machines import Machines
+from components.gcp.network.network import Network, NetworkArgs
 from components.gcp.services import Services, ServicesArgs
-from components.gcp.storage import Storage, StorageArgs
+from components.gcp.storage.filesystems import Storage, StorageArgs
 from components.machine import Machine
 from components.slurm.keys import ClusterKeys
 

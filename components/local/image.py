@@ -7,7 +7,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, say
-from components.local.host import image
+from components.local.host.images import image
 from components.local.host.packages import require_host
 
 
@@ -38,7 +38,7 @@ class ImageProvider(ResourceProvider):
         return ReadResult(id_ if there else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Keep it: images are a cache that stacks share (components.local.host.cache prunes it)."""
+        """Keep it: images are a cache that stacks share (components.local.host.images.cache prunes it)."""
 
 
 class Image(DynamicResource, module="local", name="Image"):

@@ -8,9 +8,9 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given
-from components.local.host import machine
-from components.local.host.design import Design, Facts
-from components.local.host.layer import File
+from components.local.host.machines import machine
+from components.local.host.machines.design import Design, Facts
+from components.local.host.machines.layer import File
 from components.local.host.packages import require_host
 from components.machine import Boot, BootFile
 

@@ -8,8 +8,9 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, say
-from components.local.host import claims, network
-from components.local.host.limits import allow_watches
+from components.local.host import claims
+from components.local.host.machines.limits import allow_watches
+from components.local.host.networks import network
 from components.local.host.packages import require_host
 
 _CLAIM = "network"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pulumi
 
-from cluster.addresses import AddressPlan, plan
 from cluster.config import ClusterConfig
+from cluster.platforms.local.address_plan import AddressPlan, plan
 from cluster.roster import MachineSpec, machines
 from cluster.slurm import paths
 from components.local.host.errors import HostError
+from components.local.host.images.recipe import recipe
 from components.local.host.owner import state_id
 from components.local.host.paths import host_root, images_root
-from components.local.host.recipe import recipe
 from components.local.image import Image
 from components.local.machine import LocalMachine
 from components.local.network import Network

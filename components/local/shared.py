@@ -7,7 +7,8 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given
-from components.local.host import claims, network, owner
+from components.local.host import claims, owner
+from components.local.host.networks import network
 from components.local.host.paths import StackPaths
 
 

@@ -10,9 +10,9 @@ from pulumi_command import remote
 
 from cluster.config import ClusterConfig
 from cluster.roster import MachineSpec
-from cluster.scripts import Tree, has_scripts
 from cluster.slurm import digest
 from cluster.slurm.accounting import desired
+from cluster.slurm.script_tree import Tree, has_scripts
 from components.machine import Machine
 from components.slurm import payload, prologs, setup
 from components.slurm.keys import ClusterKeys

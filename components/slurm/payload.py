@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
-from cluster.config.people import NORMAL, default_account, unix_groups
+from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
 from components.slurm import setup

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.roster import controller_name, node_names
-from cluster.scripts import Tree, verdicts
+from cluster.slurm.script_tree import Tree, verdicts
 from components.slurm import setup
 
 STAGE, UNSTAGE = "prologs", "no-prologs"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.diff import Diff
+from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.values import Props
 

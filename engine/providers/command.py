@@ -10,8 +10,8 @@ import os
 import secrets
 from pathlib import Path
 
-from engine import form
-from engine.diff import Diff
+from engine.core import form
+from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.providers import process
 from engine.providers.base import CheckFailed, Context, Provider

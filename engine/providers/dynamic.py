@@ -13,7 +13,7 @@ import dill
 from pulumi.dynamic import Config, ConfigureRequest, ResourceProvider
 from pulumi.runtime import _serialization, rpc
 
-from engine.diff import Diff
+from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.providers.base import CheckFailed, Context, Provider
 from engine.values import UNKNOWN, Props, Value, from_struct, plain, to_struct

@@ -10,7 +10,7 @@ import string
 import threading
 import uuid
 
-from engine.diff import Diff, differences
+from engine.core.diff import Diff, differences
 from engine.providers.base import CheckFailed, Context, Provider
 from engine.values import Props, Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from engine.diff import Diff, differences
+from engine.core.diff import Diff, differences
 from engine.providers.base import CheckFailed, Context, Provider
 from engine.values import Props
 

@@ -14,7 +14,7 @@ from bench.cases import CASES
 from bench.cluster import free_network, sized
 from bench.ground import CommandFailed, Ground
 from bench.result import Claim, Report, Result, Series, ratio
-from cluster.config import parse
+from cluster.load.parse import parse
 from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
 
 UP = Result(

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from cli import console, project
+from cli import console
 from cli.app import main
+from cli.stack import project
 
 PULUMI_YAML = "name: hpc\nruntime: python\n"
 STACK = """\

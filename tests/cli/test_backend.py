@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import google, home, project, rehearsals
 from cli.errors import CliError
+from cli.stack import google_credentials, project, rehearsals, state_dir
 from tests.cli.conftest import CLOUD, Hpc
 
 Tool = Callable[[str, str], Path]
@@ -18,10 +18,10 @@ Tool = Callable[[str, str], Path]
 @pytest.fixture(autouse=True)
 def newcomer(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user who has set nothing; the home folder."""
-    names = ("HPC_HOME", "PULUMI_HOME", "PULUMI_CREDENTIALS_PATH", "CLOUDSDK_CONFIG", *google._VARIABLES)
+    names = ("HPC_HOME", "PULUMI_HOME", "PULUMI_CREDENTIALS_PATH", "CLOUDSDK_CONFIG", *google_credentials._VARIABLES)
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(google, "_PRODUCT", tmp_path / "no-product-name")
+    monkeypatch.setattr(google_credentials, "_PRODUCT", tmp_path / "no-product-name")
     return tmp_path
 
 
@@ -35,23 +35,23 @@ def login(folder: Path, url: str) -> None:
 class TestLocated:
     def test_each_says_it_before_the_next(self, newcomer: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         own = f"file://{newcomer}/.hpc"
-        assert home.located("dev") == (own, "the default")
+        assert state_dir.located("dev") == (own, "the default")
         login(newcomer / ".pulumi", "https://api.pulumi.com")
-        assert home.located("dev") == ("https://api.pulumi.com", "`pulumi login`")
+        assert state_dir.located("dev") == ("https://api.pulumi.com", "`pulumi login`")
         login(newcomer / "elsewhere", "s3://bucket")
         monkeypatch.setenv("PULUMI_HOME", str(newcomer / "elsewhere"))
-        assert home.backend() == "s3://bucket"
+        assert state_dir.backend() == "s3://bucket"
         (root / "Pulumi.yaml").write_text("name: hpc\nruntime: python\nbackend: {url: gs://bucket}\n")
-        assert home.located("dev") == ("gs://bucket", "`backend` in Pulumi.yaml")
+        assert state_dir.located("dev") == ("gs://bucket", "`backend` in Pulumi.yaml")
         state = newcomer / ".hpc/.pulumi/stacks/hpc/dev.json"
         state.parent.mkdir(parents=True)
         state.write_text("{}")
-        assert home.located("dev") == (own, "the stack's state there")
-        assert home.backend("other") == "gs://bucket"
+        assert state_dir.located("dev") == (own, "the stack's state there")
+        assert state_dir.backend("other") == "gs://bucket"
         monkeypatch.setenv("HPC_HOME", str(newcomer / "mine"))
-        assert home.located("other") == (f"file://{newcomer}/mine", "HPC_HOME")
+        assert state_dir.located("other") == (f"file://{newcomer}/mine", "HPC_HOME")
         monkeypatch.setenv("PULUMI_BACKEND_URL", "azblob://box")
-        assert home.located("dev") == ("azblob://box", "PULUMI_BACKEND_URL")
+        assert state_dir.located("dev") == ("azblob://box", "PULUMI_BACKEND_URL")
 
     def test_folders_are_the_same_for_both_engines(self, newcomer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(newcomer)
@@ -63,20 +63,20 @@ class TestLocated:
             ("file:///s", Path("/s")),
         ):
             login(newcomer / ".pulumi", given)
-            assert home.environment("dev")["PULUMI_BACKEND_URL"] == f"file://{wanted}"
+            assert state_dir.environment("dev")["PULUMI_BACKEND_URL"] == f"file://{wanted}"
             assert project.workspace("dev").folder == wanted / ".pulumi"
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"current": null}'])
     def test_a_login_that_is_none_leads_nowhere(self, newcomer: Path, text: str) -> None:
         (newcomer / ".pulumi").mkdir()
         (newcomer / ".pulumi/credentials.json").write_text(text)
-        assert home.backend() == f"file://{newcomer}/.hpc"
+        assert state_dir.backend() == f"file://{newcomer}/.hpc"
 
     def test_rehearsals_stay_on_this_machine(self, newcomer: Path) -> None:
         login(newcomer / ".pulumi", "gs://bucket")
         rehearsals.write(rehearsals.file("a3mega-rehearsal"), "config: {}\n")
-        assert home.on_files("a3mega-rehearsal")
-        assert not home.on_files("a3mega")
+        assert state_dir.on_files("a3mega-rehearsal")
+        assert not state_dir.on_files("a3mega")
 
 
 class TestElsewhere:
@@ -93,7 +93,7 @@ class TestElsewhere:
         assert f"PULUMI_BACKEND_URL=file://{newcomer}/.hpc" in ended.err
 
     def test_the_cli_is_sent_there(self, hpc: Hpc, tool: Tool, newcomer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
         tool("pulumi", f"""echo "$PULUMI_BACKEND_URL" >>{newcomer}/told; [ "$1 $2" != 'stack ls' ] || echo '[]'""")
         hpc("preview", "dev")
         assert set((newcomer / "told").read_text().split()) == {"https://api.pulumi.com"}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli import project
 from cli.checks import catalog
 from cli.checks.check import Check
 from cli.checks.suite import Suite
+from cli.stack import project
 from tests.cli.conftest import Hpc
 
 ROOT = Path(__file__).parents[2]

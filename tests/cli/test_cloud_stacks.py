@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import project
+from cli.stack import project
 from tests.cli.conftest import Hpc
 from tests.cli.test_engines import CLOUD
 

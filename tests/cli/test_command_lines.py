@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli import guard, stackfile
+from cli import error_handler
 from cli.commands import stacks
 from cli.errors import CliError
+from cli.stack import stackfile
 from tests.cli.conftest import Hpc
 
 COMMANDS = [
@@ -59,7 +60,7 @@ class TestExitCodes:
         command = f"{sys.executable} {root}/cli schema; echo $? >&2"
         done = subprocess.run(["bash", "-c", f"{{ {command}; }} | head -1"], capture_output=True, text=True, check=True)
         assert done.stdout == "{\n"
-        assert done.stderr.strip() in ("0", str(guard.BROKEN_PIPE))
+        assert done.stderr.strip() in ("0", str(error_handler.BROKEN_PIPE))
 
     def test_a_defect_is_one_line_and_a_file(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(stacks.project, "known", raising(RuntimeError("of all things\nmore")))
@@ -152,7 +153,7 @@ class TestDestroy:
         assert ended.err.startswith("error: stack dev has lost its file Pulumi.dev.yaml")
 
     def test_of_what_never_was_is_nothing(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
         ended = hpc("destroy", "dev")
         assert ended.code == 0
         assert ended.err == "Nothing to do: stack dev has not been brought up.\n"

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import project, salt
 from cli.errors import CliError
-from cli.settings_text import with_setting
+from cli.stack import project, salt
+from cli.stack.settings_text import with_setting
 from engine.project import Project
 from tests.cli.conftest import STACK, Hpc
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cluster.live.backup import FIRST, LAST
+from cluster.observe.backup import FIRST, LAST
 from tests.cli.conftest import Hpc, stand_for_state
 from tests.cli.test_reach import KEY
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pulumi.automation
 import pytest
 
-from cli import engines, project, stackfile
 from cli.errors import CliError
 from cli.options import EngineName
-from engine.crypter import Crypter
+from cli.stack import engines, project, stackfile
+from engine.state.crypter import Crypter
 from tests.cli.conftest import CLOUD, Hpc
 
 Tool = Callable[[str, str], Path]
@@ -104,7 +104,7 @@ class TestCli:
     @pytest.fixture
     def log(self, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tool("pulumi", PULUMI)
-        monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
         path = tmp_path / "pulumi.log"
         monkeypatch.setenv("PULUMI_LOG", str(path))
         return path

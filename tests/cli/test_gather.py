@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.cluster import from_outputs
-from cli.remote import UNREACHED, capture, gather
+from cli.access.remote import UNREACHED, capture, gather
+from cli.cluster.cluster import from_outputs
 from tests.cli.test_reach import OUTPUTS
 
 CLUSTER = from_outputs("dev", OUTPUTS)

@@ -11,13 +11,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli import stackfile
 from cli.errors import CliError
+from cli.stack import stackfile
 from cluster.config import ClusterConfig
 from cluster.printable import one_line
-from engine.crypter import from_environment
 from engine.errors import EngineError
 from engine.project import Project
+from engine.state.crypter import from_environment
 
 ROOT = Path(__file__).parents[2]
 STACKS = {path.name: path.read_text() for path in sorted(ROOT.glob("Pulumi.*.yaml"))}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cli import project, salt
-from cli.pulumi_json import Heard
-from engine.crypter import Crypter
+from cli.stack import project, salt
+from cli.stack.pulumi_json import Heard
+from engine.state.crypter import Crypter
 from tests.cli.conftest import STACK, Hpc
 
 Tool = Callable[[str, str], Path]
@@ -28,7 +28,7 @@ esac
 @pytest.fixture
 def log(tool: Tool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tool("pulumi", PULUMI)
-    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
     path = tmp_path / "pulumi.log"
     monkeypatch.setenv("PULUMI_LOG", str(path))

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from cli import interrupts
-from cli.cluster import from_outputs
+from cli.access.remote import run as run_remote
+from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
-from cli.remote import run as run_remote
 from tests.cli.conftest import Hpc, stand_for_state
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -191,7 +191,7 @@ def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
     """A process that runs a command there as `./hpc run` does."""
     program = (
         "import json, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from cli.cluster import from_outputs; from cli.remote import run\n"
+        "from cli.cluster.cluster import from_outputs; from cli.access.remote import run\n"
         "cluster = from_outputs('dev', json.loads(sys.argv[2]))\n"
         "sys.exit(run(cluster.machine(sys.argv[3]), cluster.admin_key, 'alice', ['sbatch']))\n"
     )

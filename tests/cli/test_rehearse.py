@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import rehearsals
-from engine import crypter
+from cli.stack import rehearsals
+from engine.state import crypter
 from tests.cli.conftest import Hpc
 
 MEGA = """\
@@ -35,8 +35,8 @@ PROGRAM = "import pulumi\npulumi.export('cluster', pulumi.Config('hpc').get_obje
 def mega(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stack on Google Cloud in the project, whose program makes nothing but says what it was given."""
     monkeypatch.setattr(crypter, "ROUNDS", 10)
-    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
-    monkeypatch.setattr("components.local.host.network.taken_by", lambda *_: None)
+    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+    monkeypatch.setattr("components.local.host.networks.network.taken_by", lambda *_: None)
     monkeypatch.setenv("HPC_LOCAL_ROOT", str(root.parent / "machines"))
     (root / "__main__.py").write_text(PROGRAM)
     file = root / "Pulumi.mega.yaml"
@@ -151,7 +151,7 @@ class TestNetwork:
     def test_it_is_free_and_stays(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         taken = {"10.78.0.0/20", "10.78.16.0/20"}
         monkeypatch.setattr(
-            "components.local.host.network.taken_by", lambda _root, _stack, cidr: str(cidr) in taken or None
+            "components.local.host.networks.network.taken_by", lambda _root, _stack, cidr: str(cidr) in taken or None
         )
         hpc("rehearse", "mega")
         assert written(root)["network"] == {"cidr": "10.78.32.0/20"}
@@ -229,7 +229,7 @@ def test_the_real_prolog_is_a_file_of_the_stacks_own(hpc: Hpc, root: Path, mega:
 
 
 def test_a_stack_that_has_resources_is_not_forgotten(hpc: Hpc, root: Path) -> None:
-    from cli import project  # noqa: PLC0415 - after `root` has moved it
+    from cli.stack import project  # noqa: PLC0415 - after `root` has moved it
     from engine import EngineError  # noqa: PLC0415
 
     hpc("rehearse", "mega")
@@ -240,7 +240,8 @@ def test_a_stack_that_has_resources_is_not_forgotten(hpc: Hpc, root: Path) -> No
 
 def test_no_cloud_is_loaded(root: Path, mega: Path) -> None:
     program = (
-        "import sys; from cluster.config import parse; from cluster.rehearsal import rehearsed; import yaml;"
+        "import sys, yaml; from cluster.load.parse import parse;"
+        "from cluster.platforms.local.rehearsal import rehearsed;"
         f"rehearsed(parse(yaml.safe_load(open({str(mega)!r}))['config']));"
         "sys.exit(any(name.startswith(('pulumi', 'google.cloud')) for name in sys.modules))"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import project
+from cli.stack import project
 from tests.cli.conftest import Hpc
 
 PROGRAM = """\
@@ -20,7 +20,7 @@ URN = "urn:pulumi:dev::hpc::random:index/randomPet:RandomPet::"
 
 @pytest.fixture(autouse=True)
 def program(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("cli.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
     monkeypatch.setenv("HPC_ENGINE", "embedded")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
     file = root / "__main__.py"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cli import project
 from cli.commands import outputs
+from cli.stack import project
 from cli.status import screen, tables, words
 from cli.status.ask import patience
-from cluster.health import Sight, Sights, findings
+from cluster.observe.health import Sight, Sights, findings
 from components.slurm import setup
 from tests.cli.conftest import Hpc
 from tests.cluster.sights import NOW, facts, healthy

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cli import console, effects
+from cli import console
 from cli.display.document import DocumentView
 from cli.display.plain import PlainView
-from cluster.config import parse
+from cli.stack import impact
+from cluster.load.parse import parse
 from tests.cli import events
 from tests.cli.conftest import STACK, Hpc
 
@@ -49,11 +50,11 @@ def made(hpc: Hpc, tmp_path: Path) -> Callable[..., None]:
     return make
 
 
-def told(root: Path, text: str) -> effects.Effects | None:
+def told(root: Path, text: str) -> impact.Effects | None:
     import yaml  # noqa: PLC0415
 
     (root / "Pulumi.dev.yaml").write_text(text)
-    return effects.of("dev", parse(yaml.safe_load(text)["config"]), None)
+    return impact.of("dev", parse(yaml.safe_load(text)["config"]), None)
 
 
 class TestOf:
@@ -116,7 +117,7 @@ class TestRefused:
     def test_up_stops_before_the_first_step_and_names_the_way_out(
         self, hpc: Hpc, root: Path, made: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cli.localhost.prepare", lambda: pytest.fail("a step was begun"))
+        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: pytest.fail("a step was begun"))
         made(config=MADE_WITH)
         (root / "Pulumi.dev.yaml").write_text(REFUSED)
         ended = hpc("up", "dev")

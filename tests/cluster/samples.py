@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from cluster.config.consequence import Effect
-from cluster.config.effects import TABLE
+from cluster.impact.impact import Effect
+from cluster.impact.table import TABLE
 
 Cluster = dict[str, Any]
 

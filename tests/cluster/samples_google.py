@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.config.consequence import Effect
+from cluster.impact.impact import Effect
 from tests.cluster.samples import Cluster, Sample, at, gone
 
 CLOUD: Cluster = {

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cluster.health import Finding, Sight, Sights, findings
+from cluster.observe.health import Finding, Sight, Sights, findings
 
 FACTS = Path(__file__).parent / "facts"
 ROLES = {"controller": "controller", "login-0": "login", "cpu-0": "node", "cpu-1": "node"}

@@ -5,7 +5,9 @@ from typing import Any
 
 import yaml
 
-from cluster.config import ClusterConfig, ConfigError, Finding, parse
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError, Finding
+from cluster.load.parse import parse
 from tests.clouds import settings
 
 ROOT = Path(__file__).parents[2]

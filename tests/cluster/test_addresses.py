@@ -5,7 +5,7 @@ import ipaddress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.addresses import plan
+from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
 from tests.cluster.stacks import cluster, config
 

@@ -5,7 +5,7 @@ import pytest
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.bandwidth import disks_mbps, egress_mbps
 from cluster.config.lustre import Lustre, Oss, Targets
-from cluster.gcp.bandwidth import Expected, expected, server_mbps
+from cluster.platforms.gcp.filesystems.bandwidth import Expected, expected, server_mbps
 
 
 def exascaler(servers: int = 3, machine_type: str = "n2-standard-16", **targets) -> Lustre:

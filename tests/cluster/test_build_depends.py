@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.gcp.program import FOLDER
+from cluster.platforms.gcp.image.program import FOLDER
 
 LUSTRE = """\
 Source: lustre

@@ -12,8 +12,10 @@ import pytest
 from cluster.catalog import accounts, bounds
 from cluster.catalog.parameters import CONF, NODE, PARTITION
 from cluster.catalog.programs import missing_interpreter
-from cluster.config import ConfigError, json_schema, parse
 from cluster.config.validators.settings import NODE_SIZES
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
+from cluster.reference.schema import json_schema
 from tests.cluster.bad.change import ALICE, KEY
 from tests.cluster.bad.change import PARTITION as QUEUE
 from tests.cluster.stacks import findings, local

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.config import ConfigError, parse
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
 from tests.cluster.bad import (
     accounting,
     google_capacity,

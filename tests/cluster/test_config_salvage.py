@@ -8,7 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.config import ClusterConfig, ConfigError, parse
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
 from tests.cluster.stacks import findings, load
 
 ALICE = {"name": "alice", "uid": 2001}

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from cluster.config import ClusterConfig, ConfigError, Finding, parse
-from cluster.config.effects import effects
-from cluster.gcp.bandwidth import expected
-from cluster.gcp.capacity import of_nodes
-from cluster.gcp.disks import boot_disk, state_disk
-from cluster.gcp.mounts import mounts
-from cluster.gcp.plan import plan
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError, Finding
+from cluster.impact.table import effects
+from cluster.load.parse import parse
+from cluster.platforms.gcp.address_plan import plan
+from cluster.platforms.gcp.capacity import of_nodes
+from cluster.platforms.gcp.disks import boot_disk, state_disk
+from cluster.platforms.gcp.filesystems.bandwidth import expected
+from cluster.platforms.gcp.filesystems.mounts import mounts
 from cluster.roster import machines
 from tests.cluster.samples import LAB
 from tests.cluster.samples_google import CLOUD, MANAGED

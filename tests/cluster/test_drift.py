@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from cluster.drift import Difference, Wanted, differences
-from cluster.drift.differences import unseen
-from cluster.drift.people import digest
-from cluster.drift.values import alike
-from cluster.health import Sight, Sights
+from cluster.observe.drift import Difference, Wanted, differences
+from cluster.observe.drift.differences import unseen
+from cluster.observe.drift.people import digest
+from cluster.observe.drift.values import alike
+from cluster.observe.health import Sight, Sights
 from tests.cluster.sights import facts, healthy, without
 
 ACCOUNTING = {

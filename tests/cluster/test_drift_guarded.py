@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.drift import differences
-from cluster.health import Sights
+from cluster.observe.drift import differences
+from cluster.observe.health import Sights
 from tests.cluster.sights import facts, healthy
 from tests.cluster.test_drift import only, stack
 

@@ -3,10 +3,10 @@
 import hashlib
 from typing import Any
 
-from cluster.drift import Difference, Wanted
-from cluster.drift.scripts import scripts
-from cluster.health import Sight, Sights
-from cluster.scripts import expected
+from cluster.observe.drift import Difference, Wanted
+from cluster.observe.drift.scripts import scripts
+from cluster.observe.health import Sight, Sights
+from cluster.slurm.script_tree import expected
 from tests.cluster.stacks import cluster
 
 TEXT = "#!/bin/sh\ntrue\n"

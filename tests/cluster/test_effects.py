@@ -8,14 +8,15 @@ from typing import Any
 import changes
 import pytest
 
-from cluster.addresses import plan
 from cluster.catalog.parameters import RECONFIGURED
-from cluster.config import ClusterConfig, parse
-from cluster.config.consequence import Effect
-from cluster.config.edits import edits
-from cluster.config.effects import TABLE, consequence, effects, possible, worst
-from cluster.config.models import is_optional, unwrap
+from cluster.config import ClusterConfig
+from cluster.config.fields import is_optional, unwrap
 from cluster.config.section import Section
+from cluster.impact.edits import edits
+from cluster.impact.impact import Effect
+from cluster.impact.table import TABLE, consequence, effects, possible, worst
+from cluster.load.parse import parse
+from cluster.platforms.local.address_plan import plan
 from cluster.slurm import render
 from tests.cluster import samples_google as google
 from tests.cluster.samples import LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone

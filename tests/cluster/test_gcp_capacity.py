@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cluster.gcp.capacity import (
+from cluster.platforms.gcp.capacity import (
     Affinity,
     Calendar,
     Flex,

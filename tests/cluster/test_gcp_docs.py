@@ -6,9 +6,9 @@ from typing import Any
 import yaml
 
 from cluster.config.lustre import Lustre
-from cluster.gcp.bandwidth import expected
-from cluster.gcp.exascaler import servers
-from cluster.gcp.plan import plan, table
+from cluster.platforms.gcp.address_plan import plan, table
+from cluster.platforms.gcp.filesystems.bandwidth import expected
+from cluster.platforms.gcp.filesystems.exascaler import servers
 from tests.cluster import stacks
 
 PAGE = (stacks.ROOT / "docs" / "gcp.md").read_text()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.config import ClusterConfig
-from cluster.gcp.mounts import LOCAL_SSDS, LOCAL_SSDS_UNIT, Mount, exports, mounts, targets
+from cluster.platforms.gcp.filesystems.mounts import LOCAL_SSDS, LOCAL_SSDS_UNIT, Mount, exports, mounts, targets
 from cluster.roster import machines
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster import stacks

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config import ConfigError
-from cluster.gcp.plan import Plan, crowded, plan, room, table
+from cluster.findings import ConfigError
+from cluster.platforms.gcp.address_plan import Plan, crowded, plan, room, table
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster import stacks
 

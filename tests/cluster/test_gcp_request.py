@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.gcp.request import asks, disks, told
+from cluster.platforms.gcp.request import asks, disks, told
 from cluster.roster import machines
 from tests.clouds import google
 from tests.cluster import stacks

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cluster.addresses import plan
 from cluster.config import ClusterConfig
+from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
 from cluster.slurm import render, render_slurmdbd
 from cluster.slurm.accounting import desired

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.health import Sight, Sights, findings
-from cluster.health.journal import last_words
+from cluster.observe.health import Sight, Sights, findings
+from cluster.observe.health.journal import last_words
 from tests.cluster.sights import NOW, facts, healthy, only, silence, state, stop, without
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.health.node import view
+from cluster.observe.health.node import view
 from tests.cluster.sights import NOW, facts, healthy, only, state, stop, without
 
 

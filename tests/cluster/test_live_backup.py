@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.live.backup import FIRST, LAST, BackupError, read, readable
+from cluster.observe.backup import FIRST, LAST, BackupError, read, readable
 
 TOLD = {"cluster": "dev", "slurm": "22.05.8", "date": "2026-11-21T05:30:00+0000", "jobs": 3, "managed": None}
 

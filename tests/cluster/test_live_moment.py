@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.live.moment import MomentError, expression, on_machine
+from cluster.observe.moment import MomentError, expression, on_machine
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.live.nodes import Node, chosen, jobs_asked, parse_jobs, parse_nodes
+from cluster.observe.nodes import Node, chosen, jobs_asked, parse_jobs, parse_nodes
 
 # As scontrol of 22.05 prints them, shortened.
 NODES = """\

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.live.usage import EACH, Record, gpus, records, table, total, tres
+from cluster.observe.usage import EACH, Record, gpus, records, table, total, tres
 
 NAME = st.sampled_from(["alice", "bob", "ml", "cpu"])
 RECORD = st.builds(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config import ConfigError, parse
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
 from cluster.slurm import render, render_slurmdbd
 from cluster.slurm.text import document, word
 

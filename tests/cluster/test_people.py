@@ -1,6 +1,6 @@
 """Accounts, limits and Unix groups follow from the file, whatever it leaves unsaid."""
 
-from cluster.config.people import unix_groups
+from cluster.people import unix_groups
 from cluster.slurm.accounting import desired
 from tests.cluster.stacks import cluster
 

@@ -12,10 +12,11 @@ import pytest
 
 from cluster.catalog import IMAGES
 from cluster.catalog.recipes import FIRST, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download, Source
-from cluster.config import ConfigError
-from cluster.gcp import program
-from cluster.gcp.program import FOLDER, LARGEST
-from cluster.gcp.recipe import bake_script, content, digest, parameters, recipe, steps, trial_script, versions
+from cluster.findings import ConfigError
+from cluster.platforms.gcp.image import program
+from cluster.platforms.gcp.image import recipe as recipes
+from cluster.platforms.gcp.image.program import FOLDER, LARGEST
+from cluster.platforms.gcp.image.recipe import bake_script, content, digest, parameters, steps, trial_script, versions
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster.stacks import ROOT, STACKS, config
 
@@ -39,7 +40,7 @@ def names(cluster):
 def test_every_stack_has_the_steps_and_pins_that_were_reviewed(stack, update_golden):
     cluster = config(stack)
     told = [*(f"{name}={value}" for name, value in parameters(cluster).items()), "", *names(cluster)]
-    text, file = "\n".join([recipe(cluster).image, "", *told]) + "\n", GOLDEN / f"install-{stack}.txt"
+    text, file = "\n".join([recipes.recipe(cluster).image, "", *told]) + "\n", GOLDEN / f"install-{stack}.txt"
     if update_golden:
         file.write_text(text)
     assert file.exists(), "no golden file: write it with `pytest --update-golden` and review it"

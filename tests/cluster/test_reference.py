@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cluster.config import json_schema
-from cluster.config.reference import reference
+from cluster.reference.page import reference
+from cluster.reference.schema import json_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 

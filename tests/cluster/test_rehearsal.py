@@ -8,14 +8,25 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from cluster.addresses import plan
 from cluster.catalog.parameters import CONF
-from cluster.config import ClusterConfig, ConfigError, parse
-from cluster.config.people import accounts
-from cluster.config.rules.scripts import places
-from cluster.gcp.mounts import targets
-from cluster.rehearsal import AT_MOST, COUNT, STAND_IN, candidates, differences, rehearsed, room, stood_in
-from cluster.rehearsal.differences import lines
+from cluster.checks.scripts import places
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
+from cluster.people import accounts
+from cluster.platforms.gcp.filesystems.mounts import targets
+from cluster.platforms.local.address_plan import plan
+from cluster.platforms.local.rehearsal import (
+    AT_MOST,
+    COUNT,
+    STAND_IN,
+    candidates,
+    differences,
+    rehearsed,
+    room,
+    stood_in,
+)
+from cluster.platforms.local.rehearsal.differences import lines
 from cluster.roster import machines
 from cluster.slurm import render
 from cluster.slurm.accounting import desired

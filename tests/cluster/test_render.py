@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import hostlist
-from cluster.addresses import plan
-from cluster.config import ClusterConfig, parse
-from cluster.slurm import digest, render, render_slurmdbd
+from cluster.config import ClusterConfig
+from cluster.load.parse import parse
+from cluster.platforms.local.address_plan import plan
+from cluster.slurm import digest, hostlist, render, render_slurmdbd
 from tests.cluster.stacks import cluster, config, local
 from tests.cluster.test_slurm_versions import lines
 

@@ -4,9 +4,10 @@ import pytest
 
 from cluster.catalog.prologs import QUALIFIED, RXDM_VERSIONS, fitting
 from cluster.catalog.recipes import R570, R580, RECIPES
+from cluster.checks.warnings import warnings
 from cluster.config import ClusterConfig
-from cluster.config.warnings import driver, warnings
-from cluster.gcp.rxdm import of_driver
+from cluster.platforms.gcp.checks import driver
+from cluster.platforms.gcp.image.rxdm import of_driver
 from tests.clouds import A3, google
 from tests.cluster.stacks import STACKS, config
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.config import json_schema, schema_text
 from cluster.config.section import Section
+from cluster.reference.schema import json_schema, schema_text
 from tests.cluster.stacks import ROOT
 
 PATH = ROOT / "docs" / "schema" / "cluster.schema.json"

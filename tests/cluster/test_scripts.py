@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.catalog.prologs import NEWEST, RXDM_VERSIONS
-from cluster.config import ClusterConfig, ConfigError
+from cluster.config import ClusterConfig
 from cluster.config.validators.scripts import sha256
-from cluster.scripts import Tree, has_scripts, tree, verdicts
+from cluster.findings import ConfigError
 from cluster.slurm import render
+from cluster.slurm.script_tree import Tree, has_scripts, tree, verdicts
 from tests.cluster.stacks import ROOT, cluster
 
 TEXT = "#!/bin/sh\ntrue\n"

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from cluster.catalog.parameters import CONF, NODE, PARTITION, VERSIONS
+from cluster.checks.owned_parameters import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
 from cluster.config import ClusterConfig
-from cluster.config.rules.owned import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
 from cluster.slurm import render, render_slurmdbd
 from cluster.slurm.conf import settings
 from tests.cluster.stacks import STACKS, config

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.config.warnings import rxdm, warnings
+from cluster.checks import rxdm
+from cluster.checks.warnings import warnings
 from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.cluster.stacks import STACKS, cluster, config
 

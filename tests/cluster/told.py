@@ -1,8 +1,8 @@
 """Production's files of Slurm's, as a rehearsal tells that they are there."""
 
 from cluster.config import ClusterConfig
-from cluster.rehearsal import differences
-from cluster.rehearsal.differences import lines
+from cluster.platforms.local.rehearsal import differences
+from cluster.platforms.local.rehearsal.differences import lines
 from cluster.slurm import render
 
 Files = dict[str, dict[str, dict[str, str]]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.gcp.exascaler import PERMISSIONS, loci_version, servers, startup_script
+from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, loci_version, servers, startup_script
 from tests.clouds import EXASCALER, google
 from tests.components.filesystems import DISK, INSTANCE, STORAGES, made, make, server
 from tests.components.graphs import hold

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.roster import machines
-from components.gcp.boot import STATE_DEVICE
+from components.gcp.machines.boot import STATE_DEVICE
 from tests.clouds import A3, EXASCALER, google
 from tests.components.clouds_machines import (
     C2,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.gcp.filestore import share_name
+from components.gcp.storage.filestore import share_name
 from tests.clouds import A3, google
 from tests.components.filesystems import (
     ACCESS,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import slurmctld
 
-from cluster.config import ClusterConfig, parse
+from cluster.config import ClusterConfig
+from cluster.load.parse import parse
 from cluster.roster import machines
 from cluster.slurm import render
 from components.slurm import payload, setup

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.addresses import plan
+from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
 from components.slurm.keys import fingerprint
 from tests.cluster import stacks

@@ -4,7 +4,8 @@ import pulumi
 import pytest
 import yaml
 
-from cluster.config import parse, schema_text
+from cluster.load.parse import parse
+from cluster.reference.schema import schema_text
 from tests.harness import ROOT, deploy, stack_config, stacks
 
 PROJECT = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from cluster.config import ClusterConfig, parse
-from cluster.config.consequence import Effect
-from cluster.config.effects import FieldChange, effects, worst
+from cluster.config import ClusterConfig
+from cluster.impact.impact import Effect
+from cluster.impact.table import FieldChange, effects, worst
+from cluster.load.parse import parse
 from components.gcp.platform import GcpPlatform, GcpPlatformArgs
 from components.slurm.keys import ClusterKeys
 from tests.cluster import samples_google as google

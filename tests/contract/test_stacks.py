@@ -9,7 +9,7 @@ import pulumi
 import pytest
 
 import components
-from cluster.config import parse
+from cluster.load.parse import parse
 from cluster.roster import machines
 from tests.cluster import stacks
 from tests.contract.seen import record, texts

@@ -2,9 +2,9 @@
 
 import json
 
-from cli import remote
-from cli.cluster import Cluster as Entered
-from cli.cluster import from_outputs
+from cli.access import remote
+from cli.cluster.cluster import Cluster as Entered
+from cli.cluster.cluster import from_outputs
 from tests.e2e.cluster import Cluster
 
 ENTERED: dict[str, Entered] = {}

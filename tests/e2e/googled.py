@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from components.gcp.boot import HOST_KEY, startup_script
-from components.gcp.setup_archive import archive
-from components.local.host import machine
-from components.local.host.layer import File
+from components.gcp.machines.boot import HOST_KEY, startup_script
+from components.gcp.machines.setup_archive import archive
+from components.local.host.machines import machine
+from components.local.host.machines.layer import File
 from tests.e2e.cluster import Cluster, eventually
 from tests.fakes.metadata import ADDRESS, FakeGoogle, Listener
 

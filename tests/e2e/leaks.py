@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from engine import values
-from engine.state import State
+from engine.state.state import State
 
 DRAWN = ("random:", "tls:")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import machine
+from components.local.host.machines import machine
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e

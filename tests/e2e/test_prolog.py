@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from cluster.rehearsal.stack import STAND_INS
+from cluster.platforms.local.rehearsal.stack import STAND_INS
 from tests.e2e.cluster import ROOT, Cluster, eventually
 from tests.node.test_trial import prolog
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.config import parse
-from cluster.rehearsal.differences import lines
+from cluster.load.parse import parse
+from cluster.platforms.local.rehearsal.differences import lines
 from tests.cluster import stacks
 from tests.cluster.told import told
 from tests.e2e.cluster import ROOT, Cluster, eventually, free

@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from components.local.host.image import ensure_image
+from components.local.host.images.image import ensure_image
+from components.local.host.images.recipe import SUITES
+from components.local.host.images.sources import host_sources
 from components.local.host.locks import locked
 from components.local.host.paths import images_root
-from components.local.host.recipe import SUITES
-from components.local.host.sources import host_sources
 
 BASE = "debian-13"
 DISK_BYTES = 1_000_000_000

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import Workspace, crypter, events
+from engine import Workspace, events
+from engine.state import crypter
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -3,7 +3,8 @@
 import importlib.metadata
 import json
 
-from engine import crypter, form
+from engine.core import form
+from engine.state import crypter
 
 REMOTE = """
 import pulumi, pulumi_random

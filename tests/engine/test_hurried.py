@@ -4,7 +4,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from engine import EngineError, program
+from engine import EngineError
+from engine.core import program
 
 GRAPH = [
     "a",

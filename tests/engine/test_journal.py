@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from engine import Scope, checkpoint, events, journal, state
+from engine import Scope, events
+from engine.state import checkpoint, journal, state
 from tests.engine import test_kill
 
 URN = "urn:pulumi:dev::bench::pulumi-python:dynamic:Resource::"
@@ -155,7 +156,7 @@ def test_a_kill_while_the_journal_is_folded_loses_nothing(bench, monkeypatch, wh
     assert journal.beside(file).exists()
     assert meant(checkpoint.read(file)) == meant(whole)
     monkeypatch.undo()
-    monkeypatch.setattr("engine.crypter.ROUNDS", 10)
+    monkeypatch.setattr("engine.state.crypter.ROUNDS", 10)
     bench.stack().hand_over()
     assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
 

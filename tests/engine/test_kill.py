@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from engine import events, threads
+from engine import events
+from engine.core import threads
 
 
 def killed_while_creating(bench, name, *nodes):

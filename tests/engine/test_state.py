@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import EngineError, StateDamaged, WrongPassphrase, crypter
+from engine import EngineError, StateDamaged, WrongPassphrase
+from engine.state import crypter
 
 REPOSITORY = Path(__file__).parents[2]
 SECRETS = """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.gcp import tunnels
+from components.gcp.access import tunnels
 from tests.gcp.doors import Cloud, Door, fake_gcloud, free_port, sshd, wait_for
 
 JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"

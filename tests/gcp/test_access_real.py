@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cli import remote
-from cli.cluster import Cluster, from_outputs
-from cluster.gcp import iap
+from cli.access import remote
+from cli.cluster.cluster import Cluster, from_outputs
+from cluster.platforms.gcp import iap
 from tests.gcp.doors import Cloud, Door, wait_for
 
 INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
@@ -78,7 +78,7 @@ def board(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str
     def tell(keys: dict[str, str]) -> None:
         told = tmp_path / "told-keys"
         told.write_text(json.dumps(keys))
-        monkeypatch.setattr("cli.way._HOST_KEYS", f"test $DOOR = target && cat {told}")
+        monkeypatch.setattr("cli.access.ssh._HOST_KEYS", f"test $DOOR = target && cat {told}")
 
     return tell
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config import parse
+from cluster.load.parse import parse
 from components.gcp.bake.resource import BakeProvider
 from engine import events
 from tests.cluster.stacks import ROOT, load

@@ -12,8 +12,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from cluster.gcp import iap
-from components.gcp import tunnels
+from cluster.platforms.gcp import iap
+from components.gcp.access import tunnels
 from engine import Workspace
 from tests.gcp.doors import Cloud, answers, free_port, wait_for
 
@@ -22,10 +22,10 @@ INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-
 PROGRAM = """
 import pulumi
 from pulumi_command import remote
-from components.gcp.access import Access
+from components.gcp.access.access import Access
 from components.machine import Machine
 from cluster.roster import machines
-from cluster.config import parse
+from cluster.load.parse import parse
 
 config = parse(CONFIG)
 access = Access(config)
@@ -122,7 +122,7 @@ class TestTunnels:
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
     def test_nothing_outlives_a_program_that_is_killed(self, cloud: Cloud, port: int, number: int) -> None:
         text = (
-            "import sys, time; from cluster.gcp import iap; from components.gcp import tunnels\n"
+            "import sys, time; from cluster.platforms.gcp import iap; from components.gcp.access import tunnels\n"
             f"tunnels.keep_open(iap.{INSTANCE!r}, {port}, seconds=10); print('open', flush=True); time.sleep(60)\n"
         )
         with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import cache
 from components.local.host.errors import HostError
+from components.local.host.images import cache
+from components.local.host.images.recipe import recipe
 from components.local.host.locks import locked
-from components.local.host.recipe import recipe
 
 CURRENT = recipe("debian-12").digest
 

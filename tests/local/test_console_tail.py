@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components.local.host.nspawn import command, console_tail
+from components.local.host.machines.nspawn import command, console_tail
 
 
 def test_colours_and_empty_lines_are_left_out(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import firewall
 from components.local.host.errors import HostError
-from components.local.host.limits import allow_watches
+from components.local.host.machines.limits import allow_watches
+from components.local.host.networks import firewall
 
 
 @pytest.mark.parametrize(

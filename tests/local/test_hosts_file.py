@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components.local.host.hosts import render, write_in_place
+from components.local.host.networks.hosts import render, write_in_place
 
 
 def test_machines_come_in_the_order_of_their_addresses() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import image
 from components.local.host.errors import HostError
-from components.local.host.recipe import Recipe, recipe
+from components.local.host.images import image
+from components.local.host.images.recipe import Recipe, recipe
 
 ROOT = Path(__file__).parents[2]
 DIGEST = recipe("debian-12").digest
@@ -106,7 +106,7 @@ def test_the_second_run_waits_and_takes_what_the_first_made(build: Callable[[str
 KILLED = """
 import sys
 from pathlib import Path
-from components.local.host import image
+from components.local.host.images import image
 def command(wanted, work):
     return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", "echo $$ > $1/pid; touch $1/half; sleep 60", "sh", str(work)]
 image._command = command
@@ -146,7 +146,7 @@ class TestDigest:
 
     def test_it_is_the_same_wherever_the_checkout_is(self, tmp_path: Path) -> None:
         (tmp_path / "components").symlink_to(ROOT / "components")
-        code = "from components.local.host.recipe import recipe; print(recipe('debian-12').digest)"
+        code = "from components.local.host.images.recipe import recipe; print(recipe('debian-12').digest)"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == DIGEST

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.local.host.errors import HostError
-from components.local.host.layer import File, Layer
+from components.local.host.machines.layer import File, Layer
 
 ME = f"{os.getuid()}:{os.getgid()}"
 

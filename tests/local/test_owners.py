@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.local.host import machine, network, owner
-from components.local.host.design import Design
+from components.local.host import owner
 from components.local.host.errors import HostError
+from components.local.host.machines import machine
+from components.local.host.machines.design import Design
+from components.local.host.networks import network
 from components.local.host.paths import StackPaths
 from components.local.shared import SharedFolderProvider
 

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from cluster.config import parse
+from cluster.load.parse import parse
 from cluster.roster import MachineSpec, machines
 from components.local.host.paths import checked_name
 from components.local.platform import LocalPlatform, LocalPlatformArgs, devices, folder_name

@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
-from components.local.host import ready
 from components.local.host.errors import HostError
+from components.local.host.machines import ready
 from components.local.host.process import Process
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.names import bridge_name, interface_name
+from components.local.host.networks.names import bridge_name, interface_name
 from components.local.host.process import Process
 from components.local.machine import MachineProvider
 from components.local.network import NetworkProvider

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import cache, image
 from components.local.host.errors import HostError
+from components.local.host.images import cache, image
 from components.local.host.locks import locked
 from components.local.host.process import Process
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 BUILD = """
 import sys
 from pathlib import Path
-from components.local.host.image import ensure_image
+from components.local.host.images.image import ensure_image
 ensure_image("debian-12", Path(sys.argv[1]), lambda line: print(line, flush=True))
 """
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import machine, ready, stacks
-from components.local.host.design import Design
+from components.local.host import stacks
 from components.local.host.errors import HostError
-from components.local.host.names import bridge_name, interface_name
+from components.local.host.machines import machine, ready
+from components.local.host.machines.design import Design
+from components.local.host.networks.names import bridge_name, interface_name
 from components.local.host.process import Process
 from components.local.machine import MachineProvider, design
 from components.local.network import NetworkProvider

@@ -137,7 +137,7 @@ class TestSharedFolder:
     def test_its_content_survives_everything_but_its_removal(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("components.local.host.network.shutil.chown", lambda *_: None)
+        monkeypatch.setattr("components.local.host.networks.network.shutil.chown", lambda *_: None)
         provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
         folder = tmp_path / "stacks/dev/shared/home"
         assert provider.diff("id", props, props).changes is True
@@ -158,7 +158,7 @@ class TestSharedFolder:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
     ) -> None:
         """The engine makes the new one, then deletes the old one: the same folder."""
-        monkeypatch.setattr("components.local.host.network.shutil.chown", lambda *_: None)
+        monkeypatch.setattr("components.local.host.networks.network.shutil.chown", lambda *_: None)
         provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
         old = provider.create(props).outs or {}
         if before:

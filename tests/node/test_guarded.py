@@ -7,7 +7,7 @@ import subprocess
 import guarded
 import pytest
 
-from cluster.drift.guarded import key_id
+from cluster.observe.drift.secrets import key_id
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 

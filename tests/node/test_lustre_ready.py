@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.gcp.ready import probe
+from cluster.platforms.gcp.filesystems.ready import probe
 from tests.clouds import EXASCALER, MANAGED, google
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre" / "ready.sh"

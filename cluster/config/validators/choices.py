@@ -2,8 +2,8 @@
 
 from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.catalog.recipes import VERSIONS
-from cluster.config.findings import Refused, listing, suggest
-from cluster.config.platforms import PLATFORMS, built
+from cluster.findings import Refused, listing, suggest
+from cluster.platforms.registry import PLATFORMS, built
 
 
 def platform(value: str) -> str:

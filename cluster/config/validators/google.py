@@ -5,7 +5,7 @@ import re
 from datetime import datetime, timezone
 
 from cluster.catalog import DISK_TYPES
-from cluster.config.findings import Refused, listing, suggest
+from cluster.findings import Refused, listing, suggest
 
 _NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"

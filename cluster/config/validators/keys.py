@@ -3,7 +3,7 @@
 import base64
 import binascii
 
-from cluster.config.findings import Refused
+from cluster.findings import Refused
 
 KEY_TYPES = (
     "ssh-ed25519",

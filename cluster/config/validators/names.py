@@ -3,7 +3,7 @@
 import re
 
 from cluster.catalog import accounts
-from cluster.config.findings import Refused
+from cluster.findings import Refused
 
 _HOST_NAME_PART = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SLURM_NAME = re.compile(r"[a-z][-_a-z0-9]*")

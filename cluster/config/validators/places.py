@@ -3,7 +3,7 @@
 import ipaddress
 import re
 
-from cluster.config.findings import Refused
+from cluster.findings import Refused
 
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _SYSTEM = "/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /root /run /sbin /snap /sys /tmp /usr /var".split()

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
-from cluster.config.findings import Refused
+from cluster.findings import Refused
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _FILE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")

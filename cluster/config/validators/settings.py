@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.catalog import bounds
 from cluster.catalog.parameters import NODE
-from cluster.config.findings import Refused
+from cluster.findings import Refused
 
 _SLURM_TIME = re.compile(
     r"(?:[0-9]+-[0-9]+(?::[0-5]?[0-9]){0,2}|[0-9]+(?::[0-5]?[0-9]){0,2}|infinite|INFINITE|UNLIMITED|unlimited)"

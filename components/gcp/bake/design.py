@@ -11,7 +11,7 @@ from typing import Any
 DIGEST_LABEL = "hpc-digest"
 """Label of image and builder: the digest of all that went in, so that each is known again."""
 CLUSTER_LABEL = "hpc-cluster"
-"""Label of everything that a cluster has (cluster.gcp.names.labels)."""
+"""Label of everything that a cluster has (cluster.platforms.gcp.names.labels)."""
 BOOTED_LABEL = "hpc-booted"
 """Label of an image that a machine has booted and found well: nothing is made from another."""
 OWNER_LABEL = "hpc-owner"

@@ -76,6 +76,6 @@ def refusal(paths: StackPaths) -> str:
 
 
 def _home() -> str:
-    """Where the state is, for people: as cli/home.py finds it."""
+    """Where the state is, for people: as cli/stack/state_dir.py finds it."""
     home = os.environ.get("HPC_HOME") or Path.home() / ".hpc"
     return os.environ.get("PULUMI_BACKEND_URL") or f"file://{Path(home).expanduser().absolute()}"

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.local.host import bridge, cgroups, machine, names
 from components.local.host.locks import locked, remove_empty
+from components.local.host.machines import cgroups, machine
+from components.local.host.networks import bridge, names
 from components.local.host.paths import StackPaths
 
 

@@ -1,0 +1,1 @@
+"""How commands reach the machines of a cluster."""

@@ -1,0 +1,1 @@
+"""A cluster that is up: its outputs, its scheduler, and maintenance of its nodes."""

@@ -1,0 +1,149 @@
+"""Fetches a backup of the accounting database, and brings one back to the controller."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from cli import console
+from cli.access import remote
+from cli.access.follow import follow
+from cli.cluster.cluster import Cluster
+from cli.errors import CliError
+from cluster.observe.backup import Backup, BackupError, read
+from components.slurm import setup
+
+UPLOADED = "/var/lib/hpc/accounting"
+"""Where the controller takes backups from; see scripts/node/restore.py."""
+_UNKNOWN_PHASE = 2
+_CHUNK = 1 << 20
+
+
+def default_name(cluster: str) -> str:
+    """A backup's name, with the cluster's and the time (local, to the second)."""
+    return f"{cluster}-accounting-{time.strftime('%Y%m%d-%H%M%S')}.sql.gz"
+
+
+def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
+    """Have the controller dump its database into `file`, which appears only when it is whole; 0600.
+
+    Raises:
+        CliError: the file is there, or can't be written, or the dump failed.
+    """
+    if file.exists():
+        raise CliError(f"{file}: is there already, and is not overwritten. Give another name, or move it away.")
+    part = file.with_name(f".{file.name}.part")
+    try:
+        part.unlink(missing_ok=True)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            _dump(cluster, stack, out.fileno())
+            os.fsync(out.fileno())
+        found = read(part)
+        os.link(part, file)  # unlike a rename it takes no file's place
+    except FileExistsError:
+        raise CliError(f"{file}: somebody else has written it meanwhile; it was left as it is.") from None
+    except BackupError as error:
+        raise CliError(f"the backup did not arrive whole ({error}); run the same command again.") from None
+    except OSError as error:
+        raise CliError(f"{file}: can't be written: {error.strerror}.") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return found
+
+
+def _dump(cluster: Cluster, stack: str, out: int) -> None:
+    controller = cluster.controller
+    with remote.connected([controller], cluster.admin_key) as argv:
+        command = argv(controller, f"printf '{{}}' | {setup.command('backup')}")
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace"
+        ) as process:
+            try:
+                _, said = process.communicate()
+            except BaseException:
+                process.kill()
+                raise
+    if process.returncode:
+        raise CliError(_trouble(cluster, stack, process.returncode, said))
+
+
+def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired: str) -> None:
+    """Upload a backup and have the controller restore it; prints what it does.
+
+    Raises:
+        CliError: a step failed; what to do then is said.
+    """
+    controller, name = cluster.controller, f"restore-{backup.sha256[:16]}.sql.gz"
+    told = f'{{"file": "{name}", "sha256": "{backup.sha256}", "desired": {desired}}}'
+    target = f"{UPLOADED}/{name}"
+    with file.open("rb") as packed:
+        _put(cluster, packed, target)
+    # Not on the command line: the users of a large cluster are more than one word of it may hold.
+    with tempfile.TemporaryFile() as asked:
+        asked.write(told.encode())
+        asked.seek(0)
+        _put(cluster, asked, f"{target}.json")
+    errors: list[str] = []
+
+    def show(came: Mapping[str, list[str]]) -> None:
+        for line in came[controller.name]:
+            console.line(line)
+
+    def note(came: Mapping[str, list[str]]) -> None:
+        errors.extend(came[controller.name])
+
+    line = f"{setup.command('restore')} <{target}.json"
+    with _how_to_go_on(stack, file):
+        codes = follow([controller], cluster.admin_key, lambda _: line, show=show, note=note)
+    if codes[controller.name]:
+        text = _trouble(cluster, stack, codes[controller.name], "\n".join(errors))
+        raise CliError(f"{text}\nThe same command may be run again at any time: {_again(stack, file)}")
+
+
+def _put(cluster: Cluster, content: IO[bytes], target: str) -> None:
+    """Bring a file to the controller, root's alone and whole or not at all.
+
+    Raises:
+        CliError: it did not get there.
+    """
+    controller = cluster.controller
+    keep = f"umask 077 && mkdir -p {UPLOADED} && cat >{target}.part && mv {target}.part {target}"
+    with remote.connected([controller], cluster.admin_key) as argv:
+        done = subprocess.run(
+            argv(controller, keep), stdin=content, capture_output=True, text=True, errors="replace", check=False
+        )
+    if done.returncode:
+        raise CliError(
+            f"the backup could not be brought to {controller.name}; nothing was changed there: "
+            f"{done.stderr.strip() or f'exit code {done.returncode}'}"
+        )
+
+
+@contextmanager
+def _how_to_go_on(stack: str, file: Path) -> Generator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        console.note(
+            "The controller goes on by itself with what it has begun. To see it through, or after a failure of the "
+            f"controller's: {_again(stack, file)}"
+        )
+        raise
+
+
+def _again(stack: str, file: Path) -> str:
+    return shlex.join(["./hpc", "accounting", "restore", stack, str(file)])
+
+
+def _trouble(cluster: Cluster, stack: str, code: int, said: str) -> str:
+    name = cluster.controller.name
+    if code == _UNKNOWN_PHASE:
+        return f"{name}: its set-up is older than this program. Bring it up to date: ./hpc up {stack}"
+    if code == remote.UNREACHED:
+        return f"{name} does not answer, or the connection broke: {said.strip()}"
+    return f"{name}: {said.strip() or f'exit code {code}'}"

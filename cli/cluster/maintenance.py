@@ -1,0 +1,125 @@
+"""Takes nodes out of service and brings them back: drain and resume. Safe to repeat; jobs come first."""
+
+from collections.abc import Sequence
+
+from cli import console
+from cli.cluster.scheduler import Scheduler, busy_lines
+from cli.errors import CliError
+from cluster.observe.nodes import Node
+from cluster.slurm.hostlist import compress
+
+_SETTLE_SECONDS = 8.0
+"""For a node to be itself again after RESUME: slurmctld pings it at once, jobs that end need a moment."""
+_UNDRAIN_SECONDS = 40.0
+"""The same after DOWN and RESUME: longer than slurmctld waits for an answer (MessageTimeout, 30 s)."""
+_CLEAN_UP_SECONDS = 60.0
+"""For what is left of jobs that have ended: their epilogs, processes that take long to die."""
+UNDRAINING = "undraining"
+"""The reason under which a stuck node is set down for a moment."""
+
+
+def refuse_busy(nodes: Sequence[Node], what: str) -> None:
+    """Stop before nodes with running jobs are touched; `what` says how to go on all the same.
+
+    Raises:
+        CliError: one of them runs a job.
+    """
+    lines = busy_lines(nodes)
+    if lines:
+        raise CliError("\n".join(["jobs run there, so nothing was done:", *lines, what]))
+
+
+def drain(scheduler: Scheduler, nodes: Sequence[Node], *, reason: str, force: bool, wait: bool) -> None:
+    """Have nodes take no new jobs; those that run go on to their end.
+
+    Raises:
+        CliError: a job runs on one of them, and neither `force` nor `wait` allows for it.
+    """
+    wanted = [node for node in nodes if not node.drained]
+    if not (force or wait):
+        refuse_busy(
+            wanted,
+            "A drain lets them go on and keeps new ones away. To drain beside them: --force. To drain and wait until "
+            "they have ended: --wait.",
+        )
+    for node in nodes:
+        if node.drained:
+            given = f" since {node.since}" if node.since else ""
+            console.line(f"{node.name}: is {node.word} already{given}: {node.reason}")
+    if wanted:
+        scheduler.set(wanted, "DRAIN", reason)
+    if wait:
+        wait_for_jobs(scheduler, [node.name for node in nodes])
+    now = scheduler.nodes()
+    for node in (now[node.name] for node in wanted if node.name in now):
+        console.line(f"{node.name}: {node.word}" + (f", {_count(node)} still running" if node.busy else ""))
+
+
+def wait_for_jobs(scheduler: Scheduler, names: Sequence[str]) -> None:
+    """Wait until no job runs on these nodes, however long that takes, and a while for what is left of them."""
+
+    def said(pending: list[Node]) -> str:
+        # Without the times, which change with every look.
+        jobs = sorted({f"{job.number} of {job.user}" for node in pending for job in node.busy})
+        return f"Waiting for job {', '.join(jobs)} on {compress(node.name for node in pending)} ..."
+
+    scheduler.wait(names, lambda node: not node.busy, say=said)
+    settle(scheduler, names)
+
+
+def settle(scheduler: Scheduler, names: Sequence[str]) -> None:
+    """Wait a while for what is left of jobs that have ended on these nodes."""
+    scheduler.wait(names, lambda node: not node.jobs, say=_waiting, seconds=_CLEAN_UP_SECONDS)
+
+
+def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
+    """Bring nodes back into service; what a plain RESUME does not bring back is set DOWN first, unless jobs run there.
+
+    Raises:
+        CliError: a job runs on a drained one and `force` is not given, or a node did not come back.
+    """
+    wanted = [node for node in nodes if not node.fine]
+    if not force:
+        refuse_busy(wanted, "To lift the drain beside them, which they do not notice: --force.")
+    for node in nodes:
+        if node.fine:
+            console.line(f"{node.name}: is {node.word}; there is nothing to resume")
+    if not wanted:
+        return
+    held = [node.name for node in wanted if node.held]
+    if held:
+        scheduler.resume(held)
+    names = [node.name for node in wanted]
+    stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_SETTLE_SECONDS)
+    # A node that only does not answer is not helped by it; and it would end the jobs that run there.
+    shaken = [node for node in stuck if (node.held or "COMPLETING" in node.states) and not node.busy]
+    if shaken:
+        console.note(f"{compress(node.name for node in shaken)}: RESUME was not enough; DOWN first, then RESUME ...")
+        scheduler.set(shaken, "DOWN", UNDRAINING)
+        scheduler.resume([node.name for node in shaken])
+    if stuck:
+        stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_UNDRAIN_SECONDS)
+    now = scheduler.nodes()
+    left = {node.name for node in stuck}
+    for name in names:
+        if name not in left and name in now:
+            console.line(f"{name}: {now[name].word}")
+    if stuck:
+        raise CliError("\n".join(_trouble(scheduler, node) for node in stuck))
+
+
+def _trouble(scheduler: Scheduler, node: Node) -> str:
+    why = f": {node.reason}" if node.reason else ""
+    jobs = f" {_count(node).capitalize()} still running there." if node.busy else ""
+    return (
+        f"{node.name} did not come back, it is {node.word}{why}.{jobs} Look at what its slurmd says: "
+        f"./hpc logs {scheduler.stack} slurmd --on {node.name.removeprefix(scheduler.cluster.name + '-')}"
+    )
+
+
+def _waiting(pending: list[Node]) -> str:
+    return "Waiting for " + ", ".join(f"{node.name} ({node.word})" for node in pending) + " ..."
+
+
+def _count(node: Node) -> str:
+    return f"{len(node.busy)} job{'s' if len(node.busy) > 1 else ''}"

@@ -1,0 +1,157 @@
+"""A cluster's scheduler: what slurmctld says of nodes and jobs, and what it is told, over SSH on the controller."""
+
+import difflib
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cli import console
+from cli.access import remote
+from cli.cluster.cluster import Cluster
+from cli.errors import CliError
+from cluster.observe.nodes import NODES, Job, Node, chosen, jobs_asked, parse_jobs, parse_nodes
+from cluster.slurm.hostlist import compress
+
+_SECONDS = 60
+"""For slurmctld to answer: its own patience (MessageTimeout) is 30."""
+_LONGEST_PAUSE = 10.0
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """slurmctld of a cluster that is up."""
+
+    cluster: Cluster
+    stack: str
+    """Its stack, as commands name it."""
+
+    def nodes(self) -> dict[str, Node]:
+        """Every node with the jobs on it, in slurmctld's order.
+
+        Raises:
+            CliError: slurmctld does not answer.
+        """
+        mark = secrets.token_hex(8)
+        nodes, _, jobs = self.ask(f"{NODES} && echo {mark} && {jobs_asked(mark)}").partition(f"{mark}\n")
+        return parse_nodes(nodes, parse_jobs(jobs, mark))
+
+    def pick(self, given: Sequence[str]) -> list[Node]:
+        """The nodes that host lists name, with or without the cluster's name in front.
+
+        Raises:
+            CliError: a list is none, or names are of no node; all of them at once, each with the nearest.
+        """
+        nodes = self.nodes()
+        try:
+            found, unknown = chosen(given, nodes, self.cluster.name)
+        except ValueError as error:
+            raise CliError(str(error)) from None
+        if unknown:
+            there = f"There are: {compress(nodes)}." if nodes else "It has none."
+            raise CliError("\n".join([*(_lament(self.cluster.name, name, nodes) for name in unknown), there]))
+        return found
+
+    def set(self, nodes: Iterable[Node | str], state: str, reason: str = "") -> None:
+        """Have slurmctld give nodes a state, with a reason where one is wanted.
+
+        Raises:
+            CliError: slurmctld refused; in its own words.
+        """
+        names = compress(node if isinstance(node, str) else node.name for node in nodes)
+        words = ["scontrol", "update", f"NodeName={names}", f"State={state}", *([f"Reason={reason}"] if reason else [])]
+        self.ask(shlex.join(words))
+
+    def resume(self, names: Sequence[str]) -> None:
+        """Have slurmctld resume nodes; those that it has resumed by itself meanwhile are as wanted.
+
+        Raises:
+            CliError: slurmctld refused one that is still held; in its own words.
+        """
+        try:
+            self.set(names, "RESUME")
+        except CliError:
+            # It answers so for a node that is in service, as one is that was down and has just registered.
+            now = self.nodes()
+            held = [name for name in names if name in now and now[name].held]
+            if held:
+                self.set(held, "RESUME")
+
+    def reboots(self) -> bool:
+        """Whether slurmctld has a program to reboot nodes by; a cluster of an earlier version has none until its `up`.
+
+        Raises:
+            CliError: slurmctld does not answer.
+        """
+        told = re.search(r"^RebootProgram\s*= *(.*)$", self.ask("scontrol show config"), re.MULTILINE)
+        return told is not None and told[1].startswith("/")
+
+    def reboot(self, names: Sequence[str], reason: str = "") -> None:
+        """Have slurmctld reboot nodes as soon as nothing runs on them, and take them back into service.
+
+        Without a reason, nodes that are drained stay so, for the reason that they are.
+
+        Raises:
+            CliError: slurmctld refused; in its own words.
+        """
+        asap = ["ASAP", "nextstate=RESUME", f"reason={reason}"] if reason else []
+        self.ask(shlex.join(["scontrol", "reboot", *asap, compress(names)]))
+
+    def end(self, jobs: Iterable[Job]) -> None:
+        """Have jobs wait again where they can be run anew, and cancel those that cannot."""
+        for job in jobs:
+            number = shlex.quote(job.number)
+            self.ask(f"scontrol requeue {number} 2>/dev/null || scancel {number}")
+
+    def ask(self, line: str, *, seconds: float = _SECONDS) -> str:
+        """What a line prints that root runs on the controller.
+
+        Raises:
+            CliError: it failed, or the controller does not answer.
+        """
+        controller = self.cluster.controller
+        done = remote.capture(controller, self.cluster.admin_key, line, seconds=seconds)
+        if done.code:
+            said = (done.err or done.out).strip() or f"exit code {done.code}"
+            raise CliError(f"{controller.name}: {said if done.reached else f'does not answer: {said}'}")
+        return done.out
+
+    def wait(
+        self,
+        names: Iterable[str],
+        done: Callable[[Node], bool],
+        *,
+        say: Callable[[list[Node]], str],
+        seconds: float | None = None,
+    ) -> list[Node]:
+        """Wait until `done` of all these nodes; those of which it is not after `seconds`, none without a bound.
+
+        What `say` has to say of the nodes that are waited for is told whenever it changes.
+        """
+        wanted = list(names)
+        start, told, pause = time.monotonic(), "", 0.5
+        while True:
+            nodes = self.nodes()
+            # A node that slurmctld does not know any more is not waited for.
+            pending = [nodes[name] for name in wanted if name in nodes and not done(nodes[name])]
+            passed = time.monotonic() - start
+            if not pending or (seconds is not None and passed > seconds):
+                return pending
+            text = say(pending)
+            if text != told:
+                console.note(text)
+                told = text
+            time.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 1.2)
+
+
+def busy_lines(nodes: Iterable[Node]) -> list[str]:
+    """A line for each running job on these nodes."""
+    return [f"  {node.name}: {job}" for node in nodes for job in node.busy]
+
+
+def _lament(cluster: str, name: str, nodes: Mapping[str, Node]) -> str:
+    near = difflib.get_close_matches(name, nodes, n=1) or difflib.get_close_matches(f"{cluster}-{name}", nodes, n=1)
+    return f"cluster {cluster} has no node {name!r}." + (f" Did you mean {near[0]}?" if near else "")

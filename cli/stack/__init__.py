@@ -1,0 +1,1 @@
+"""Stack files, stack state, and the engine that runs a stack."""

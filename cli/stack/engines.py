@@ -1,0 +1,125 @@
+"""Which engine runs a stack: the Pulumi CLI, or the one built in."""
+
+import importlib.metadata
+import shutil
+from pathlib import Path
+
+from cli import console
+from cli.errors import CliError
+from cli.options import EngineName
+from cli.stack import google_credentials, project, state_dir
+from cli.stack.stackfile import StackFile
+
+
+def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
+    """The Pulumi CLI to run this with, or None for the embedded engine.
+
+    Without a wish, the CLI on PATH; without one there, the embedded engine as far as it goes: it keeps state in files,
+    and makes machines on this host only (a preview makes none). What `./hpc rehearse` made is always the latter's. A
+    preview of a cloud's stack without credentials, with which the CLI would do nothing, is the latter's as well.
+
+    Raises:
+        CliError: the CLI is needed, not there, and not wanted.
+    """
+    on_path = shutil.which("pulumi")
+    lacking = wanted is None and kind == "preview" and not file.rehearses and _lacks_credentials(file, on_path)
+    if wanted is EngineName.EMBEDDED or file.rehearses or lacking:
+        return None
+    if on_path:
+        return on_path
+    if wanted is EngineName.PULUMI:
+        return require_pulumi("--engine pulumi asks for the Pulumi CLI")
+    if not state_dir.on_files(file.stack):
+        url, who = state_dir.located(file.stack)
+        here = "" if file.platform == "gcp" else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
+        return require_pulumi(f"state at {url} ({who}{here}) needs the Pulumi CLI")
+    if file.platform is not None and not file.local and kind != "preview":
+        return _for_cloud(file, kind)
+    return None
+
+
+def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
+    """Whether a preview needs credentials with the CLI that nobody has here; that is said."""
+    if file.platform != "gcp" or google_credentials.credentials(file.settings or {}):
+        return False
+    url, who = state_dir.located(file.stack)
+    new = (
+        ""
+        if state_dir.on_files(file.stack)
+        else f" It shows a new stack, since it can't read the state at {url} ({who})."
+    )
+    if on_path or new:
+        console.note(
+            f"No Google credentials are here, so the engine built in shows this preview.{new} The Pulumi CLI does with "
+            "--engine pulumi, or once there are some: gcloud auth application-default login"
+        )
+    return True
+
+
+def _for_cloud(file: StackFile, kind: str) -> str | None:
+    """The Pulumi CLI for what is made elsewhere than on this host; None where nothing was made.
+
+    Raises:
+        CliError: it is needed and not there.
+    """
+    if kind != "up" and file.settings is not None and file.stack not in project.workspace(file.stack).stacks():
+        return None
+    return require_pulumi(
+        f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the engine built in "
+        "makes machines on this host only. That needs the Pulumi CLI"
+    )
+
+
+def pulumi_version() -> str:
+    """Version of the Pulumi SDK in the lock, which is the CLI's that fits."""
+    return importlib.metadata.version("pulumi")
+
+
+def private_pulumi() -> Path:
+    """Where the SDK's installer puts the CLI of that version."""
+    return Path.home() / ".pulumi/versions" / pulumi_version() / "bin/pulumi"
+
+
+def installed_pulumi() -> str | None:
+    """The Pulumi CLI on PATH, or the one the SDK's installer made; None if there is neither."""
+    return shutil.which("pulumi") or shutil.which(str(private_pulumi()))
+
+
+def require_pulumi(why: str) -> str:
+    """The Pulumi CLI on PATH, or the one the SDK's installer made; offers to install it.
+
+    Raises:
+        CliError: it is not there and not wanted.
+    """
+    found = installed_pulumi()
+    if found:
+        return found
+    if console.interactive() and console.ask(f"{why}, which is not installed. Install {pulumi_version()} now?"):
+        return install_pulumi()
+    raise CliError(f"{why}, which is not installed. Install version {pulumi_version()} with: ./hpc install-pulumi")
+
+
+def install_pulumi() -> str:
+    """Download the pinned CLI with the SDK's own installer; its path.
+
+    Raises:
+        CliError: it did not work.
+    """
+    import subprocess
+
+    from pulumi.automation import PulumiCommand
+
+    target = private_pulumi()
+    if target.exists():
+        console.note(f"The Pulumi CLI {pulumi_version()} is installed already: {target}")
+        return str(target)
+    console.note(f"Installing the Pulumi CLI {pulumi_version()} into {target.parent.parent} ...")
+    try:
+        command = PulumiCommand.install()
+    except subprocess.CalledProcessError as error:
+        said = (error.output or b"").decode(errors="replace").strip()
+        raise CliError(f"the installer of the Pulumi CLI failed (exit code {error.returncode}): {said}") from None
+    except OSError as error:
+        raise CliError(f"the Pulumi CLI could not be downloaded: {error}. Check this machine's way out.") from None
+    console.note(f"Installed {command.command}")
+    return command.command

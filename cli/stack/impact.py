@@ -1,0 +1,113 @@
+"""What an edit of a stack file does to running jobs: found before a run, shown with it."""
+
+import json as jsonlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cli.errors import CliError
+from cli.stack import project, state_dir
+
+if TYPE_CHECKING:
+    from cluster.config import ClusterConfig
+    from cluster.impact.impact import Effect
+    from cluster.impact.table import FieldChange
+
+Line = tuple[str, str]
+_STYLES = {"refused": "bold red", "replace": "bold red", "drain": "bold yellow"}
+_UNEDITED = (
+    "The stack file says what this cluster was made with: the steps above come from a file that it names, from another "
+    "version of this program, or from what was found on the machines."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """What leads from what the cluster runs with to what its stack file says now."""
+
+    stack: str
+    changes: "tuple[FieldChange, ...]"
+    """Worst first."""
+
+    @property
+    def worst(self) -> "Effect":
+        """The effect that harms running jobs most."""
+        from cluster.impact.table import worst
+
+        return worst(list(self.changes))
+
+    @property
+    def waits(self) -> bool:
+        """Whether `up` waits for jobs, or takes machines away from them."""
+        from cluster.impact.impact import Effect
+
+        return self.worst.harm >= Effect.DRAIN.harm
+
+    def refuse(self) -> None:
+        """Nothing, unless a field can't be changed on a living cluster.
+
+        Raises:
+            CliError: which fields, why, and the way out.
+        """
+        from cluster.impact.refusal import refusal
+
+        if text := refusal(self.changes, self.stack):
+            raise CliError(text)
+
+    def lines(self, *, steps: bool) -> list[Line]:
+        """The end of a preview: the worst effect in a sentence, then every field, by effect. `steps`: whether there is
+        anything to do at all."""
+        from cluster.impact.impact import Effect
+        from cluster.impact.refusal import WAY_OUT, todo
+
+        if not self.changes:
+            return [(_UNEDITED, "")] if steps else []
+        found: list[Line] = [(self.worst.sentence, _STYLES.get(self.worst.value, "bold"))]
+        for effect in reversed(Effect):
+            rows = [change for change in self.changes if change.effect is effect]
+            found += [(f"  {effect.value}", _STYLES.get(effect.value, "bold"))] if rows else []
+            for change in rows:
+                found += [(f"    {change.shown}", ""), (f"      {change.reason}{todo(change, self.stack)}", "dim")]
+            if rows and effect is Effect.REFUSED:
+                found.append((f"    {WAY_OUT.format(self.stack)}", ""))
+        return [(line, style) for text, style in found for line in text.splitlines()]
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs: {worst, sentence, fields: [{path, old, new, effect, reason, command}]}."""
+        fields = [
+            {
+                "path": change.path,
+                "old": change.old,
+                "new": change.new,
+                "effect": change.effect.value,
+                "reason": change.reason,
+                "command": change.command,
+            }
+            for change in self.changes
+        ]
+        return {"worst": self.worst.value, "sentence": self.worst.sentence, "fields": fields}
+
+
+def of(stack: str, now: "ClusterConfig", pulumi: str | None) -> Effects | None:
+    """What the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack, or one
+    that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
+    from cluster.impact.refusal import made_with
+    from cluster.impact.table import effects
+
+    was = made_with(_exported(stack, pulumi))
+    return Effects(stack=stack, changes=tuple(effects(was, now, stack))) if was else None
+
+
+def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything
+    """The stack's output `config`, None if there is none."""
+    if state_dir.on_files(stack):
+        space = project.workspace(stack)
+        return space.stack(stack).outputs().get("config") if stack in space.stacks() else None
+    from cli.stack import pulumi_cli
+
+    if pulumi is None:
+        return None
+    try:
+        told = pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
+        return jsonlib.loads(told).get("config")
+    except CliError:
+        return None  # a new stack, or a backend that does not answer: the run itself will say so

@@ -1,0 +1,95 @@
+"""The project: its folder, its stacks, and the engine's view of them."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.errors import CliError
+from cli.stack import stackfile, state_dir
+
+if TYPE_CHECKING:
+    from engine import Stack, Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def workspace(stack: str | None = None, *, as_new: bool = False) -> "Workspace":
+    """The embedded engine's workspace over the state of `home`. `as_new`: where that can't be read, over our own
+    folder, in which the stack is a new one.
+
+    Raises:
+        CliError: the state is not in files.
+    """
+    url, who = state_dir.located(stack)
+    if not state_dir.on_files(stack):
+        if not as_new:
+            raise CliError(
+                f"state is at {url} ({who}), and the embedded engine keeps it in files only. Use --engine pulumi; "
+                f"or, to keep this stack's state on this machine, set PULUMI_BACKEND_URL={state_dir.own()}"
+            )
+        url = state_dir.own()
+    from engine import Workspace
+
+    return Workspace(ROOT, backend=url, passphrase=state_dir.passphrase)
+
+
+def name() -> str:
+    """The project's name, as Pulumi.yaml has it."""
+    from engine.project import Project
+
+    return Project.read(ROOT).name
+
+
+def known() -> list[str]:
+    """Every stack that has a file or state."""
+    from engine import Workspace
+
+    kept = {state_dir.own(), *([state_dir.backend()] if state_dir.on_files() else [])}
+    return sorted({*stackfile.named(ROOT), *(name for url in kept for name in Workspace(ROOT, backend=url).stacks())})
+
+
+def require_file(name: str, config_file: Path | None = None) -> stackfile.StackFile:
+    """The stack's file, which must be there.
+
+    Raises:
+        CliError: there is none; the text lists the stacks that there are.
+    """
+    file = stackfile.read(ROOT, name, config_file)
+    if file.settings is None:
+        raise CliError(f"there is no stack {name!r}: {file.path.name} does not exist. {_there_are(known())}")
+    return file
+
+
+def require_state(name: str) -> "Stack":
+    """The embedded engine's stack, which must have been brought up before.
+
+    Raises:
+        CliError: it has not, or there is none of that name.
+    """
+    space = workspace(name)
+    if name not in space.stacks():
+        if name in stackfile.named(ROOT):
+            raise CliError(f"stack {name!r} has not been brought up. Do so with: ./hpc up {name}")
+        raise CliError(f"there is no stack {name!r}. {_there_are(known())}")
+    return space.stack(name)
+
+
+@contextmanager
+def held(name: str) -> Generator[None]:
+    """Hold a stack, so that no `up` changes its machines meanwhile; state that is not in files has no lock of ours.
+
+    Raises:
+        StackLocked: somebody else holds it.
+    """
+    if not state_dir.on_files(name):
+        yield
+        return
+    with require_state(name).hold():
+        yield
+
+
+def _there_are(stacks: list[str]) -> str:
+    if not stacks:
+        return "There are none yet: write a Pulumi.<stack>.yaml."
+    return f"There {'is' if len(stacks) == 1 else 'are'}: {', '.join(stacks)}."

@@ -1,0 +1,160 @@
+"""What the Pulumi CLI tells of a run to programs, as the document that the embedded engine gives: one shape for both.
+
+`up`, `destroy` and `refresh --json` print one event a line (sdk/go/common/apitype/events.go), and so does a preview
+that is asked to by a variable; on its own it would print a document of yet another shape.
+"""
+
+import json as jsonlib
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cli import console, error_handler
+from cli.interrupts import left_to_child
+from cli.stack import project, state_dir
+
+if TYPE_CHECKING:
+    from cli.stack.impact import Effects
+    from cli.stack.run_options import Wishes
+    from engine.events import Change, Planned, Result
+
+_STREAMED = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
+_OPS = {
+    "create-replacement": "replace",
+    "delete-replaced": "replace",
+    "import": "create",
+    "import-replacement": "replace",
+    "read-replacement": "read",
+}
+"""Steps (pkg/resource/deploy/step.go) that are part of one of ours, by the CLI's name."""
+_SILENT = {"discard-replaced", "read-discarded", "remove-pending-replace"}
+_SECRET, _UNKNOWN = "1b47061264138c4ac30d75fd1eb44270", "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+
+
+def update(command: Sequence[str], kind: str, stack: str, wishes: "Wishes", told: "Effects | None") -> int:
+    """Run `pulumi KIND --json`, and print one document; the exit code."""
+    from cli.display.document import DocumentView
+    from engine.events import Log, Started
+
+    env = {**state_dir.environment(stack), _STREAMED: "true"}
+    with (
+        left_to_child() as interrupts,
+        subprocess.Popen(
+            command, cwd=project.ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        ) as process,
+    ):  # fmt: skip
+        out, said = process.communicate()
+    code = error_handler.INTERRUPTED if process.returncode and interrupts else process.returncode
+    heard = Heard(line for line in out.splitlines() if line.startswith("{"))
+    with DocumentView() as view:
+        view.effects, view.more = told, wishes.more
+        view.on_event(Started(kind, stack, project.name()))  # type: ignore[arg-type]
+        for message in heard.messages:
+            view.on_event(Log(message["severity"], message["message"], message["urn"]))
+        result = heard.result(kind, ok=code == 0, outputs=_outputs(stack) if kind == "up" and code == 0 else {})
+        if code == 0 or result.failures or (heard.ended and code == error_handler.INTERRUPTED):
+            if said.strip():
+                console.note(said.rstrip("\n"))
+            view.close(result)
+        else:
+            view.failed(heard.why or said.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
+    return code
+
+
+def _outputs(stack: str) -> dict[str, Any]:
+    from cli.commands import outputs
+
+    return outputs.read(stack, show_secrets=False)
+
+
+class Heard:
+    """The CLI's events of one run, taken together."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.ended = False
+        self.why = ""
+        """The first error that is no resource's."""
+        self.messages: list[dict[str, Any]] = []
+        self._seconds = 0.0
+        self._planned: dict[str, Planned] = {}
+        self._failed: dict[str, str] = {}
+        self._errors: dict[str, list[str]] = {}
+        for line in lines:
+            self._take(jsonlib.loads(line))
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        if found := event.get("diagnosticEvent"):
+            self._say(found)
+        elif found := event.get("resourcePreEvent"):
+            self._plan(found["metadata"], preview=bool(found.get("planning")))
+        elif found := event.get("resOpFailedEvent"):
+            self._failed[found["metadata"]["urn"]] = found["metadata"]["op"]
+        elif found := event.get("summaryEvent"):
+            self.ended, self._seconds = True, float(found.get("durationSeconds") or 0)
+
+    def _say(self, found: Mapping[str, Any]) -> None:
+        severity, urn, text = found["severity"], found.get("urn"), str(found["message"]).strip()
+        if severity not in ("info", "warning", "error") or found.get("ephemeral") or not text:
+            return  # the rest is what the program's own process printed, a line at a time, and the SDK's own debugging
+        if severity == "error" and urn and "pulumi:pulumi:Stack::" not in urn:
+            self._errors.setdefault(urn, []).append(text)
+        elif severity == "error":
+            self.why = self.why or text
+        message = {"severity": severity, "message": text, "urn": urn}
+        if message not in self.messages:
+            self.messages.append(message)
+
+    def _plan(self, step: Mapping[str, Any], *, preview: bool) -> None:
+        from engine.events import Planned
+
+        urn, type_, name = str(step["urn"]), str(step["type"]), str(step["op"])
+        op = _OPS.get(name, name)
+        before = self._planned.get(urn)
+        if op in _SILENT or type_.startswith("pulumi:providers:") or (before and before.op == "replace"):
+            return
+        old, new = step.get("old") or {}, step.get("new") or {}
+        if op == "delete" and not old.get("custom"):
+            return  # a component, which is nothing but its parts
+        was, now = _shown(old.get("inputs") or {}), _shown(new.get("inputs") or {})
+        changed = _changes(was, now, step) if op in ("update", "replace") else ()
+        parent = (new or old).get("parent") or ""
+        inputs = {key: value for key, value in now.items() if key != "__provider"} if op == "create" and preview else {}
+        self._planned[urn] = Planned(urn, type_, urn.rpartition("::")[2], parent, op, changed, inputs=inputs)
+
+    def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> "Result":
+        """How it ended."""
+        from engine.events import Result, StepFailed
+
+        counts: dict[str, int] = {}
+        for plan in self._planned.values():
+            counts[plan.op] = counts.get(plan.op, 0) + 1
+        failed = dict(self._failed) | {urn: "diff" for urn in self._errors if urn not in self._failed}
+        failures = tuple(
+            StepFailed(urn, op, "\n".join(self._errors.get(urn) or [self.why or "failed"]))
+            for urn, op in failed.items()
+        )
+        changes = tuple(plan for plan in self._planned.values() if plan.op != "same")
+        return Result(kind, ok, counts, changes, failures, outputs, self._seconds)  # type: ignore[arg-type]
+
+
+def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple["Change", ...]:  # noqa: ANN401 - inputs
+    """What differs in the inputs, and what the provider says differs though it is not to be seen: secrets, mostly."""
+    from engine.core.diff import differences, marked
+    from engine.events import Change
+
+    detailed = step.get("detailedDiff") or {}
+    forced = [path for path, how in detailed.items() if how["diffKind"].endswith("-replace")]
+    found = marked(differences(was, now), tuple(step.get("keys") or forced), [])
+    seen = {change.path for change in found}
+    hidden = [path for path in detailed if not any(one.startswith(path) for one in seen)]
+    return found + tuple(Change(path, "update", "[secret]", "[secret]", path in forced) for path in hidden)
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - a property's value
+    """A value as events of ours show it: "[secret]" and "[unknown]"."""
+    if isinstance(value, Mapping):
+        return "[secret]" if _SECRET in value.values() else {key: _shown(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    return "[unknown]" if value == _UNKNOWN else value

@@ -1,0 +1,118 @@
+"""Stack files: which there are, and what a command must know of one before it starts anything."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.errors import CliError
+from cli.stack import rehearsals
+
+if TYPE_CHECKING:
+    from cluster.config import ClusterConfig
+
+_CLUSTER = "hpc:cluster"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackFile:
+    """One Pulumi.<stack>.yaml, which may be wrong or gone."""
+
+    stack: str
+    path: Path
+    settings: Mapping[str, Any] | None
+    """What stands under `config:`; None if there is no file."""
+
+    @property
+    def _cluster(self) -> Mapping[str, Any]:
+        cluster = (self.settings or {}).get(_CLUSTER)
+        return cluster if isinstance(cluster, Mapping) else {}
+
+    @property
+    def platform(self) -> str | None:
+        """The platform as written; None if the file does not say."""
+        platform = self._cluster.get("platform")
+        return platform if isinstance(platform, str) else None
+
+    @property
+    def local(self) -> bool:
+        """Whether the cluster is made on this machine."""
+        return self.platform == "local"
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster's name as written."""
+        name = self._cluster.get("name")
+        return name if isinstance(name, str) else None
+
+    @property
+    def network(self) -> str | None:
+        """The cluster's network as written."""
+        network = self._cluster.get("network")
+        cidr = network.get("cidr") if isinstance(network, Mapping) else None
+        return cidr if isinstance(cidr, str) else None
+
+    @property
+    def rehearses(self) -> str | None:
+        """The stack whose rehearsal this is, where `./hpc rehearse` wrote it."""
+        return rehearsals.of(self.path)
+
+    @property
+    def protected(self) -> bool:
+        """Whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
+        return bool(self._cluster.get("deletion_protection", not self.local)) or not self.local
+
+    def parse(self) -> "ClusterConfig":
+        """The cluster it describes.
+
+        Raises:
+            CliError: every error of the file at once, under the file's name.
+        """
+        from cluster.findings import ConfigError
+        from cluster.load.parse import parse
+
+        try:
+            return parse(self.settings or {})
+        except ConfigError as error:
+            raise CliError(f"{self.path}: {error}") from None
+
+
+def named(root: Path) -> list[str]:
+    """The stacks that have a file in `root`, and rehearsals."""
+    paths = [*root.glob("Pulumi.*.y*ml"), *rehearsals.folder().glob("Pulumi.*.yaml")]
+    files = (re.fullmatch(r"Pulumi\.(.+)\.ya?ml", path.name) for path in paths)
+    return sorted({match[1] for match in files if match})
+
+
+def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
+    """The file of a stack or of a rehearsal, with `settings` None if there is none.
+
+    Raises:
+        CliError: the name can't be one, or the file is not YAML or not a stack file.
+    """
+    if not _NAME.fullmatch(stack):
+        raise CliError(f"{stack!r} is no stack name: 1 to 100 letters, digits, '.', '_' and '-' are allowed.")
+    path = config_file.absolute() if config_file else root / f"Pulumi.{stack}.yaml"
+    if not config_file and not path.exists() and rehearsals.file(stack).exists():
+        path = rehearsals.file(stack)
+    from engine import EngineError, yamlfile
+
+    try:
+        document = yamlfile.read(path)
+    except FileNotFoundError:
+        if config_file:
+            raise CliError(f"{path}: no such file. Correct --config-file.") from None
+        return StackFile(stack=stack, path=path, settings=None)
+    except OSError as error:
+        raise CliError(f"{path}: can't be read: {error}.") from None
+    except EngineError as error:
+        raise CliError(str(error)) from None
+    document = {} if document is None else document
+    settings = document.get("config", {}) if isinstance(document, Mapping) else document
+    if not isinstance(settings or {}, Mapping):
+        raise CliError(
+            f"{path}: a mapping is expected, with the settings under `config:`; Pulumi.dev.yaml is an example."
+        )
+    return StackFile(stack=stack, path=path, settings=settings or {})

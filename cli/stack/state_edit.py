@@ -1,0 +1,51 @@
+"""Looks at a stack's state and edits single resources of it: in its file, or with the Pulumi CLI where it has none."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from cli.stack import engines, project, state_dir
+from engine.state import edits
+
+
+def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
+    """The resources as the state has them, secrets encrypted; none of a stack that there is none of."""
+    if state_dir.on_files(stack):
+        space = project.workspace(stack)
+        document: Any = space.stack(stack).export_state() if stack in space.stacks() else {}
+    else:
+        document = json.loads(_pulumi(pulumi, stack, "stack", "export", "--stack", stack))
+    return (document.get("deployment") or {}).get("resources") or []
+
+
+def unprotect(stack: str, urns: Sequence[str] | None, pulumi: str | None = None) -> None:
+    """Let resources be destroyed that are protected; None stands for all."""
+    if state_dir.on_files(stack):
+        project.require_state(stack).edit(lambda rows: edits.unprotected(rows, urns))
+    else:
+        _pulumi(pulumi, stack, "state", "unprotect", "--stack", stack, "--yes", *(["--all"] if urns is None else urns))
+
+
+def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) -> None:
+    """Forget resources, which stay where they are."""
+    if state_dir.on_files(stack):
+        project.require_state(stack).edit(lambda rows: edits.without(rows, urns, force=force, dependents=dependents))
+        return
+    more = [*(["--force"] if force else []), *(["--target-dependents"] if dependents else [])]
+    for urn in urns:  # releases before 3.150 take one
+        _pulumi(None, stack, "state", "delete", "--stack", stack, "--yes", *more, urn)
+
+
+def rename(stack: str, urn: str, name: str) -> None:
+    """Let the state know a resource by another name."""
+    if state_dir.on_files(stack):
+        project.require_state(stack).edit(lambda rows: edits.renamed(rows, urn, name))
+    else:
+        _pulumi(None, stack, "state", "rename", "--stack", stack, "--yes", urn, name)
+
+
+def _pulumi(pulumi: str | None, stack: str, *arguments: str) -> str:
+    from cli.stack import pulumi_cli
+
+    pulumi = pulumi or engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
+    return pulumi_cli.captured([pulumi, *arguments], stack)

@@ -1,0 +1,130 @@
+"""Scripts of prologs and epilogs: one content for a name, places that exist, and nothing beside them in slurm.conf."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cluster.catalog.parameters import CONF
+from cluster.catalog.programs import INTERPRETERS, missing_interpreter
+from cluster.catalog.prologs import A3_MEGA, RXDM_VERSIONS
+from cluster.checks.partitions import unknown
+from cluster.findings import Broken, Location, listing, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.scripts import Script
+
+
+def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
+    """Every script with its place in the file, but for the one of `slurm.rxdm`."""
+    lists: list[tuple[Location, tuple[Script, ...]]] = [(("slurm", "scripts"), config.slurm.scripts)]
+    lists += [(("partitions", name, "scripts"), one.scripts) for name, one in config.partitions.items()]
+    lists += [(("nodesets", name, "scripts"), one.scripts) for name, one in config.nodesets.items()]
+    for at, scripts in lists:
+        yield from (((*at, position), script) for position, script in enumerate(scripts))
+
+
+def programs_may_differ(config: ClusterConfig) -> bool:
+    """Whether machines may have other programs than every image has: somebody else's image, or steps of one's own."""
+    return config.image.name is not None or bool(config.image.provision)
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of scripts that do not hold."""
+    yield from _names(config)
+    yield from _interpreters(config)
+    yield from _rxdm(config)
+    if config.slurm.rxdm is None and not any(places(config)):
+        return
+    for key in config.slurm.extra:
+        if CONF.canonical(key) in ("Prolog", "Epilog"):
+            yield Broken(
+                at=("slurm", "extra", key),
+                given=show(config.slurm.extra[key]),
+                allowed=f"{key} only in a stack without scripts, which are run by a program of their own",
+                todo="remove it, and give the script under `slurm.scripts`",
+            )
+
+
+def _strange_nodes(config: ClusterConfig, partitions: tuple[str, ...]) -> Iterator[Broken]:
+    """On other machines the prolog does nothing, which fails jobs on two or more nodes; a rehearsal has a stand-in."""
+    for at, name in enumerate(partitions if config.platform == "gcp" else ()):
+        nodesets = config.partitions[name].nodesets if name in config.partitions else ()
+        given = {one: config.nodesets[one].machine_type for one in nodesets if one in config.nodesets}
+        if others := {one: kind for one, kind in given.items() if kind != A3_MEGA}:
+            yield Broken(
+                at=("slurm", "rxdm", "partitions", at),
+                given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
+                allowed=f"partitions of {A3_MEGA} alone",
+                todo="give the other nodesets a partition of their own",
+            )
+
+
+def _names(config: ClusterConfig) -> Iterator[Broken]:
+    first: dict[str, tuple[Location, Script]] = {}
+    for at, script in places(config):
+        before, same = first.setdefault(script.name, (at, script))
+        if before == at:
+            continue
+        if before[:-1] == at[:-1]:
+            yield Broken(
+                at=(*at, "name"),
+                given=script.name,
+                allowed="each name once in a list",
+                todo="remove the second one, or rename it; `on: [prolog, epilog]` runs one script before and after",
+            )
+        elif (same.file, same.url, same.text) != (script.file, script.url, script.text):
+            yield Broken(
+                at=(*at, "name"),
+                given=script.name,
+                allowed="the same script wherever the name stands: it is one file on the cluster",
+                todo="rename one of the two",
+            )
+
+
+def _interpreters(config: ClusterConfig) -> Iterator[Broken]:
+    for at, script in places(config):
+        if script.text is not None and (found := interpreter(config, (*at, "text"), script.text)):
+            yield found
+
+
+def interpreter(config: ClusterConfig, at: Location, text: str) -> Broken | None:
+    """What is wrong with a script whose interpreter machines don't have: its jobs' nodes would be drained."""
+    missing = None if programs_may_differ(config) else missing_interpreter(text)
+    if missing is None:
+        return None
+    return Broken(
+        at=at,
+        given=f"a script for {missing!a}",
+        allowed=f"an interpreter that the machines have, in /bin, /usr/bin or by /usr/bin/env: {listing(INTERPRETERS)}",
+        todo="end its lines with a line feed alone, without \\r"
+        if missing.endswith("\r")
+        else "write it for one of these",
+    )
+
+
+def _rxdm(config: ClusterConfig) -> Iterator[Broken]:
+    rxdm = config.slurm.rxdm
+    if rxdm is None:
+        return
+    at = ("slurm", "rxdm")
+    yield from unknown((*at, "partitions"), rxdm.partitions, config.partitions, "a partition", "partitions")
+    for double in sorted(one for one, times in Counter(rxdm.partitions).items() if times > 1):
+        yield Broken(
+            at=(*at, "partitions"),
+            given=listing(rxdm.partitions),
+            allowed="each partition once",
+            todo=f"remove the second {double}",
+        )
+    yield from _strange_nodes(config, rxdm.partitions)
+    version = RXDM_VERSIONS.get(rxdm.sha256 or "")
+    if version and not version.usable:
+        yield Broken(
+            at=(*at, "sha256"),
+            given=f"{version.sha256[:16]}..., the version of {version.date}",
+            allowed="a version that writes the exports that NCCL needs; this one does not, on any system",
+            todo="remove url and sha256 for the one that goes with the image's driver",
+        )

@@ -1,0 +1,186 @@
+"""Free settings of Slurm: known to the release, and not decided elsewhere."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cluster import roster
+from cluster.catalog import IMAGES
+from cluster.catalog.bounds import COUNT, NUMBERS
+from cluster.catalog.parameters import CONF, NODE, PARTITION, PROLOG_FLAGS, Table
+from cluster.checks.owned_parameters import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
+from cluster.findings import Broken, Location, listing, nearest, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cluster.config.cluster import ClusterConfig
+
+_WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
+_LONGEST_NUMBER = 20
+APART = {"NoHold": ("Contain", "X11", "RunInJob"), "Serial": ("RunInJob",)}
+"""Flags of PrologFlags that fit with none of the others named (slurm.conf(5); RunInJob implies Contain)."""
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of free settings, and of timers that depend on each other, that do not hold."""
+    version = config.slurm_version
+    yield from _settings(("slurm", "extra"), config.slurm.extra, CONF, OWNED_CONF, version)
+    for name, section in config.nodesets.items():
+        at = ("nodesets", name, "node_conf")
+        yield from _settings(at, section.node_conf, NODE, OWNED_NODE, version)
+        yield from _sizes(config, name)
+    for name, part in config.partitions.items():
+        yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, OWNED_PARTITION, version)
+    yield from _prolog_flags(config)
+    yield from _adoption(config)
+    yield from _rest(config)
+    timers = config.slurm.timers
+    if timers.unkillable_step < 5 * timers.message:
+        yield Broken(
+            at=("slurm", "timers", "unkillable_step"),
+            given=str(timers.unkillable_step),
+            allowed=f"at least 5 times timers.message ({timers.message}), that is {5 * timers.message}",
+            todo="raise it or lower timers.message: Slurm would drain nodes that are only slow to answer",
+        )
+
+
+def _prolog_flags(config: ClusterConfig) -> Iterator[Broken]:
+    """slurmctld and slurmd do not start with a flag that they do not know, nor with flags that rule each other out."""
+    given = config.slurm.prolog_flags
+    for position, flag in enumerate(given):
+        releases = PROLOG_FLAGS.versions(flag)
+        if config.slurm_version not in releases:
+            yield Broken(
+                at=("slurm", "prolog_flags", position),
+                given=flag,
+                allowed=f"a flag that Slurm {config.slurm_version} knows; {flag} is in {listing(releases)}",
+                todo="remove it, or use an image with such a release",
+            )
+        for other in APART.get(flag, ()):
+            if other in given:
+                yield Broken(
+                    at=("slurm", "prolog_flags", position),
+                    given=f"{flag} and {other}",
+                    allowed="one of the two: slurm.conf(5) rules out both together",
+                    todo=f"remove {flag} or {other}",
+                )
+
+
+def _adoption(config: ClusterConfig) -> Iterator[Broken]:
+    """Who logs in goes into the container that a job has on its nodes, by a module that some images have."""
+    at = ("slurm", "pam_slurm_adopt")
+    if not config.slurm.pam_slurm_adopt:
+        return
+    yield from _without(config, at, {name for name, image in IMAGES.items() if image.adopts})
+    if not {"Contain", "X11", "RunInJob"} & set(config.slurm.prolog_flags):
+        yield Broken(
+            at=at,
+            given="true",
+            allowed="true with Contain in slurm.prolog_flags: jobs have a container on their nodes only then",
+            todo="add Contain to slurm.prolog_flags",
+        )
+
+
+def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Broken]:
+    """An option for a program that the stack's image does not have: the setting's name is the program's."""
+    if config.image.base not in images:
+        some = [name for name, image in IMAGES.items() if name in images and config.platform in image.platforms]
+        yield Broken(
+            at=at,
+            given="true",
+            allowed=f"false on {config.image.base}, whose machines do not have {at[-1]}",
+            todo=f"leave it out, or use an image that has it: {listing(some)}",
+        )
+
+
+def _rest(config: ClusterConfig) -> Iterator[Broken]:
+    at = ("slurm", "slurmrestd")
+    if not config.slurm.slurmrestd:
+        return
+    yield from _without(config, at, {name for name, image in IMAGES.items() if image.rests})
+    for name in config.slurm.extra:
+        if name.lower() in ("authalttypes", "authaltparameters"):
+            yield Broken(
+                at=("slurm", "extra", name),
+                given=name,
+                allowed="other parameters, where slurm.slurmrestd is true: it sets this one",
+                todo="remove it, or slurm.slurmrestd",
+            )
+
+
+def _sizes(config: ClusterConfig, name: str) -> Iterator[Broken]:
+    size = roster.sizes(config, config.nodesets[name])
+    cores = size.sockets * size.cores
+    if size.cpus not in (cores, cores * size.threads):
+        yield Broken(
+            at=("nodesets", name, "node_conf"),
+            given=f"{size.cpus} CPUs on {size.sockets} sockets of {size.cores} cores with {size.threads} threads",
+            allowed=f"{cores * size.threads} CPUs, one for each thread, or {cores}, one for each core",
+            todo="leave CPUs out: it follows from the others",
+        )
+    if size.reserved >= size.memory:
+        yield Broken(
+            at=("nodesets", name, "node_conf"),
+            given=f"MemSpecLimit {size.reserved} of {size.memory} MiB",
+            allowed="a MemSpecLimit below RealMemory, so that jobs have memory",
+            todo="lower MemSpecLimit",
+        )
+
+
+def _settings(
+    at: Location,
+    given: Mapping[str, object],
+    table: Table,
+    owned: Mapping[str, str],
+    version: str,
+) -> Iterator[Broken]:
+    seen: set[str] = set()
+    for key in given:
+        name = table.canonical(key)
+        if name is None:
+            meant = nearest(key, [*table.names(version), *owned])
+            yield Broken(
+                at=(*at, key),
+                given=key,
+                allowed=f"a parameter that Slurm {version} reads here, as its manual lists them",
+                todo=f"write {meant}" if meant else "look the name up in the manual (man 5 slurm.conf), or remove it",
+            )
+        elif name in owned:
+            yield Broken(
+                at=(*at, key),
+                given=show(given[key]),
+                allowed=f"any parameter but {name}, which is set elsewhere",
+                todo=owned[name],
+            )
+        elif version not in table.versions(name):
+            yield Broken(
+                at=(*at, key),
+                given=key,
+                allowed=f"a parameter that Slurm {version} knows; {name} is in {listing(table.versions(name))}",
+                todo="remove it, or use an image with such a release",
+            )
+        elif name in seen:
+            yield Broken(at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one")
+        elif too_large := _number(name, given[key]):
+            allowed, todo = too_large
+            yield Broken(at=(*at, key), given=show(given[key]), allowed=allowed, todo=todo)
+        seen.add(name or key)
+
+
+def _number(name: str, value: object) -> tuple[str, str] | None:
+    """What is allowed and to do, where a value is no number that Slurm can keep; None of what is right."""
+    if name not in NUMBERS:
+        fits = isinstance(value, bool | str) or (isinstance(value, int) and abs(value) <= COUNT)
+        return None if fits else (f"-{COUNT} to {COUNT}", "correct it")
+    most, text = NUMBERS[name], str(value).strip()
+    if isinstance(value, str) and text.upper() in ("INFINITE", "UNLIMITED"):
+        return None
+    found = None if isinstance(value, bool) else _WHOLE.fullmatch(text)
+    if found and len(text) <= _LONGEST_NUMBER and int(found[1], 16 if found[1][:2].lower() == "0x" else 10) <= most:
+        return None
+    return (
+        f"for {name} a whole number, 0 to {most}, or INFINITE",
+        "correct it: slurmctld would not start, or misread it",
+    )

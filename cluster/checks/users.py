@@ -1,0 +1,127 @@
+"""People: every name, uid and gid belongs to one of them, and what they name exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster import people
+from cluster.catalog.programs import LOGIN_SHELLS
+from cluster.checks.partitions import unknown
+from cluster.checks.scripts import programs_may_differ
+from cluster.findings import Broken, listing, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.users import User
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of users and groups that do not hold."""
+    yield from _groups(config)
+    known = [one.name for one in people.accounts(config)]
+    seen_names: set[str] = set()
+    seen_uids: dict[int, str] = {}
+    for position, user in enumerate(config.users):
+        at = ("users", position)
+        if user.name in seen_names:
+            yield Broken(
+                at=(*at, "name"),
+                given=user.name,
+                allowed="a name that no other user has",
+                todo="remove one of the two, or rename it",
+            )
+        elif user.uid in seen_uids:
+            yield Broken(
+                at=(*at, "uid"),
+                given=str(user.uid),
+                allowed=f"a number that no other user has; {user.uid} is {seen_uids[user.uid]}'s",
+                todo=f"choose another number, e.g. {max(one.uid for one in config.users) + 1}",
+            )
+        seen_names.add(user.name)
+        seen_uids.setdefault(user.uid, user.name)
+        yield from _shell(config, position, user)
+        yield from unknown((*at, "groups"), user.groups, config.groups, "a group", "groups")
+        yield from _accounting(config, position, user, known)
+    yield from _gids(config)
+
+
+def _groups(config: ClusterConfig) -> Iterator[Broken]:
+    owners: dict[int, str] = {}
+    for name, gid in config.groups.items():
+        if gid in owners:
+            yield Broken(
+                at=("groups", name),
+                given=str(gid),
+                allowed=f"a number that no other group has; {gid} is {owners[gid]}'s",
+                todo=f"choose another number, e.g. {max(config.groups.values()) + 1}",
+            )
+        owners.setdefault(gid, name)
+
+
+def _gids(config: ClusterConfig) -> Iterator[Broken]:
+    """A user's own group has the user's name and the primary gid, unless that gid is a declared group's."""
+    declared = {gid: name for name, gid in config.groups.items()}
+    owners: dict[int, User] = {}
+    for position, user in enumerate(config.users):
+        gid, key = user.primary_gid, "uid" if user.gid is None else "gid"
+        if user.gid is None and gid in declared:
+            yield Broken(
+                at=("users", position, key),
+                given=str(gid),
+                allowed=f"a number that no group has; {gid} is group {declared[gid]}'s",
+                todo=f"choose another uid, or write `gid: {gid}` if {declared[gid]} is the user's primary group",
+            )
+        elif gid in declared:
+            continue
+        elif user.name in config.groups:
+            yield Broken(
+                at=("groups", user.name),
+                given=user.name,
+                allowed="a name that no user has, since every user has a group of the same name",
+                todo=f"rename the group, or give {user.name} `gid: {config.groups[user.name]}`",
+            )
+        elif gid in owners and owners[gid].name != user.name and owners[gid].uid != user.uid:
+            yield Broken(
+                at=("users", position, key),
+                given=str(gid),
+                allowed=f"a gid of the user's own; {gid} is {owners[gid].name}'s",
+                todo=f"choose another number, or define a group with gid {gid} under `groups` if it is shared",
+            )
+        owners.setdefault(gid, user)
+
+
+def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Broken]:
+    """sshd lets nobody in whose shell is not there."""
+    if user.shell in LOGIN_SHELLS or programs_may_differ(config):
+        return
+    yield Broken(
+        at=("users", position, "shell"),
+        given=user.shell,
+        allowed=f"a shell that the machines have: {listing(LOGIN_SHELLS)}",
+        todo="write /bin/bash"
+        + (
+            ", or install it by a step of `image.provision`"
+            if config.platform == "gcp"
+            else "; ~/.bashrc can start others"
+        ),
+    )
+
+
+def _accounting(config: ClusterConfig, position: int, user: User, known: list[str]) -> Iterator[Broken]:
+    at = ("users", position)
+    default = people.default_account(config, user)
+    if default not in known:
+        yield Broken(
+            at=(*at, "account"),
+            given=user.account or "nothing",
+            allowed=f"an account that exists: {listing(known)}",
+            todo=suggest(default, known, f"define {default} under `accounting.accounts`")
+            if user.account
+            else f"name the account that {user.name}'s jobs are charged to",
+            missing=default,
+        )
+    yield from unknown((*at, "accounts"), user.accounts, known, "an account", "accounting.accounts")
+    qos = [people.NORMAL, *(one.name for one in config.accounting.qos)]
+    yield from unknown((*at, "qos"), user.qos, qos, "a QOS", "accounting.qos")

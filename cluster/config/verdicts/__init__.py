@@ -1,1 +1,0 @@
-"""Effects that depend on what a field was and what it becomes. Pure functions from an edit to its consequence."""

@@ -1,0 +1,1 @@
+"""What an edit of a stack file does to running jobs."""

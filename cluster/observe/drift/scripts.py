@@ -1,0 +1,36 @@
+"""The scripts that run before and after jobs: a lost one drains every node that is to run it."""
+
+from collections.abc import Iterator
+
+from cluster.observe.drift.difference import Difference
+from cluster.observe.drift.wanted import Wanted
+from cluster.observe.health import Sights
+
+TREE = "/opt/apps/adm/slurm"
+
+
+def scripts(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+    """Every file and link of the tree that is gone or another one; what others put there is theirs."""
+    found = seen.controller.part("scripts")
+    if found is None:
+        return
+    for path, said in wanted.scripts.items():
+        there = found.get(path)
+        if there is None:
+            kind = "script-missing"
+        elif (said and there != said) or there in ("changed", "not executable"):
+            kind = "script-changed"
+        else:
+            continue
+        yield Difference(
+            id=kind,
+            where=(seen.controller.name,),
+            what=f"{TREE}/{path}",
+            stack=_short(said) or "as it was staged",
+            there="no such file" if there is None else _short(there),
+        )
+
+
+def _short(text: str) -> str:
+    """A link as it is; of a hash enough to tell it by."""
+    return text if text.startswith("-> ") or len(text) != 64 else f"hash {text[:16]}"

@@ -1,0 +1,122 @@
+"""Daemons that do not run, do not answer, or have to be started again and again."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster.observe.health.finding import Finding
+from cluster.observe.health.journal import last_words
+from cluster.observe.observation import Sight, Sights
+
+RESTARTS = 3
+"""systemd counts since somebody last started a unit by hand: a few in months are history, a few in minutes are news."""
+LATELY = 600
+"""Seconds after a start in which it may still be one of many."""
+_ELSEWHERE = {"hpc-node"}
+"""Tries again by itself until the machine has joined: a set-up that failed, and told as such."""
+
+
+_TOLD = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
+"""Where they do not run, that is told, with how often they were started."""
+
+
+def controller(seen: Sights) -> Iterator[Finding]:
+    """slurmctld, slurmdbd and MariaDB, and slurmrestd where the stack has that."""
+    one = seen.controller
+    if not one.told:
+        return
+    slurmctld = _unit(one, "slurmctld")
+    if not _active(slurmctld) or not seen.slurmctld_answers:
+        said = one.error("slurm", "ping") or (seen.slurm("ping") or {}).get("said", "")
+        state = _words(slurmctld) if not _active(slurmctld) else f"runs, but does not answer: {said}"
+        yield _stopped(
+            seen, "slurmctld", slurmctld, f"slurmctld {state}. No job starts; jobs that run go on", "slurmctld.log"
+        )
+    waiting = (seen.slurm("statistics") or {}).get("waiting")
+    count = "" if waiting is None else f"; {waiting} record{'s' * (waiting != 1)} of jobs wait in slurmctld until then"
+    mariadb, slurmdbd = _unit(one, "mariadb"), _unit(one, "slurmdbd")
+    if not _active(mariadb):
+        text = f"MariaDB {_words(mariadb)}. Nothing is written to the accounting{count}"
+        yield _stopped(seen, "mariadb", mariadb, text, "")
+    answer = seen.slurm("database") or {}
+    if not _active(slurmdbd):
+        text = f"slurmdbd {_words(slurmdbd)}. Nothing is written to the accounting{count}"
+        yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
+    elif answer.get("up") is False and _active(mariadb):
+        text = f"slurmdbd runs, but does not answer: {_first(answer.get('said', ''))}{count}"
+        yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
+    slurmrestd = _unit(one, "slurmrestd")
+    if not _active(slurmrestd):
+        yield _stopped(
+            seen, "slurmrestd", slurmrestd, f"slurmrestd {_words(slurmrestd)}. Nobody gets an answer by REST", ""
+        )
+
+
+def _stopped(seen: Sights, name: str, unit: Mapping[str, Any], text: str, log: str) -> Finding:
+    look = f"/var/log/slurm/{log}" if log else f"journalctl -u {name}"
+    verb = "restart" if _active(unit) else "start"
+    return Finding(
+        id=f"{name}-down",
+        where=(seen.controller.name,),
+        what=text,
+        todo=f"./hpc ssh {seen.stack} controller -- systemctl {verb} {name}",
+        note=f"Its log on that machine: {look}",
+        since=None if _active(unit) else unit.get("since") or None,
+    )
+
+
+def munged(seen: Sights) -> Iterator[Finding]:
+    """munged, without which a machine can say nothing to another, on each machine."""
+    for one in seen.machines:
+        unit, check = _unit(one, "munge"), one.part("munge")
+        if not one.told or (_active(unit) and (check is None or check["works"])):
+            continue
+        state = _words(unit) if not _active(unit) else f"runs, but does not vouch: {_first(check.get('why', ''))}"
+        yield Finding(
+            id="munge-down",
+            where=(one.name,),
+            what=f"munged {state}. Nothing of Slurm's is believed there",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl restart munge",
+            since=None if _active(unit) else unit.get("since") or None,
+        )
+
+
+def restarting(seen: Sights) -> Iterator[Finding]:
+    """Daemons that end again and again, and that systemd starts each time."""
+    for one in seen.machines:
+        for name, unit in (one.part("daemons") or {}).items():
+            if unit["restarts"] < RESTARTS or name in _ELSEWHERE or (name in _TOLD and not _active(unit)):
+                continue
+            if unit["sub"] != "auto-restart" and one.facts["time"] - unit["started"] > LATELY:
+                continue
+            words = last_words(unit.get("journal") or ())
+            yield Finding(
+                id="daemon-restarting",
+                where=(one.name,),
+                what=f"{name} ends again and again: it was started {unit['restarts']} times by systemd, "
+                f"and is {unit['sub']} now{f'. Its last words: {words}' if words else ''}",
+                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u {name} -n 50",
+                since=unit["since"] or None,
+            )
+
+
+def _unit(one: Sight, name: str) -> Mapping[str, Any]:
+    return one.part("daemons", name) or {}
+
+
+def _active(unit: Mapping[str, Any]) -> bool:
+    # Without a word about it, nothing is claimed.
+    return unit.get("state", "active") in ("active", "reloading")
+
+
+def _words(unit: Mapping[str, Any]) -> str:
+    states = {"failed": "has failed", "activating": "is starting", "deactivating": "is stopping"}
+    text = states.get(unit["state"], f"does not run ({unit['state']})")
+    if unit.get("sub") == "auto-restart":
+        text = f"ends again and again (started {unit['restarts']} times)"
+    words = last_words(unit.get("journal") or ())
+    return f"{text}: {words}" if words and unit["state"] != "inactive" else text
+
+
+def _first(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no answer"

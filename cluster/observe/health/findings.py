@@ -1,0 +1,56 @@
+"""Everything that is wrong with a cluster: the worst first, and like things of many machines as one."""
+
+from collections.abc import Callable, Iterable
+
+from cluster.observe.health import config_version, daemons, disks, images, machines, munge, nodes, queue
+from cluster.observe.health.finding import Finding
+from cluster.observe.observation import Sights
+
+CHECKS: tuple[Callable[[Sights], Iterable[Finding]], ...] = (
+    machines.unreachable,
+    daemons.controller,
+    daemons.munged,
+    munge.keys,
+    munge.clocks,
+    machines.cut_off,
+    nodes.lost,
+    machines.board,
+    machines.not_set_up,
+    nodes.drained,
+    queue.held,
+    disks.missing,
+    disks.full,
+    daemons.restarting,
+    config_version.old,
+    images.old,
+)
+"""In the order in which their findings are told: what is behind others comes before them."""
+
+
+def findings(seen: Sights) -> list[Finding]:
+    """What is wrong; empty when all is well. A pure function."""
+    return _together([found for check in CHECKS for found in check(seen)])
+
+
+def _together(found: list[Finding]) -> list[Finding]:
+    """What is the same on many machines, told once, with the advice for the first of them."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for one in found:
+        alike = one.what.replace(one.where[0], "")
+        groups.setdefault((one.id, alike), []).append(one)
+    return [_one(group) for group in groups.values()]
+
+
+def _one(group: list[Finding]) -> Finding:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    times = [one.since for one in group if one.since is not None]
+    return Finding(
+        id=first.id,
+        where=tuple(name for one in group for name in one.where),
+        what=first.what,
+        todo=first.todo,
+        note=first.note,
+        since=min(times, default=None),
+    )

@@ -1,0 +1,100 @@
+"""Machines that do not answer, are not set up, or are cut off from their controller."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster.observe.health.finding import Finding
+from cluster.observe.health.journal import last_words
+from cluster.observe.observation import Sight, Sights
+
+
+def unreachable(seen: Sights) -> Iterator[Finding]:
+    """Controller and login machines that do not answer SSH; a node that does not is down, and told there."""
+    for one in seen.machines:
+        if one.reached or one.roles == ("node",):
+            continue
+        loss = (
+            "no job starts and nobody can ask for one; jobs that run go on"
+            if "controller" in one.roles
+            else "nobody can log in there"
+        )
+        kind = "controller machine" if "controller" in one.roles else "login machine"
+        yield Finding(
+            id="machine-unreachable",
+            where=(one.name,),
+            what=f"{kind} does not answer SSH ({one.why}): {loss}",
+            todo=f"./hpc up {seen.stack}",
+            note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
+        )
+
+
+def not_set_up(seen: Sights) -> Iterator[Finding]:
+    """Machines without the set-up, or with one that failed."""
+    for one in seen.machines:
+        if not one.reached:
+            continue
+        if not one.told:
+            yield Finding(
+                id="setup-missing",
+                where=(one.name,),
+                what=f"has no set-up that can tell how it is ({one.why})",
+                # `up` compares the stack with what it did last, and finds nothing to do where it was damaged since.
+                todo=f"./hpc up {seen.stack}" if one.old else f"./hpc drift {seen.stack} --mend",
+                note="" if one.old else "It brings the set-up again, and has the machine do its part.",
+            )
+        elif why := failure(one):
+            yield Finding(
+                id="setup-failed",
+                where=(one.name,),
+                what=f"its set-up failed: {why}",
+                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50",
+                note="It is tried again by itself, every few seconds.",
+                since=joining(one).get("since"),
+            )
+
+
+def board(seen: Sights) -> Iterator[Finding]:
+    """A board that can't be read: nodes follow no new orders, and what they report is lost."""
+    for one in seen.machines:
+        if why := one.part("board", "damaged"):
+            yield Finding(
+                id="board-damaged",
+                where=(one.name,),
+                what=f"the board, where machines learn what holds and tell what they did, is damaged: {why}",
+                todo=f"./hpc drift {seen.stack} --mend",
+                note="The controller writes it anew, and machines tell again.",
+            )
+
+
+def failure(one: Sight) -> str:
+    """Why the set-up of a machine failed at its last try; empty where it did not."""
+    report = one.part("board", "report") or {}
+    # A report of another boot tells nothing about this one.
+    if report.get("state") == "failed" and report.get("boot") == one.part("boot", "id"):
+        return str(report.get("message", "")).strip()
+    unit = joining(one)
+    if unit.get("state") == "failed" or unit.get("sub") == "auto-restart":
+        return last_words(unit.get("journal") or ()) or "its journal says nothing"
+    return ""
+
+
+def joining(one: Sight) -> Mapping[str, Any]:
+    """The unit by which a node sets itself up; empty on other machines."""
+    return one.part("daemons", "hpc-node") or {}
+
+
+def cut_off(seen: Sights) -> Iterator[Finding]:
+    """Machines that answer us but can't reach slurmctld, although it is up."""
+    for one in seen.machines:
+        way = one.part("controller") or {}
+        if way.get("reached") is not False or not seen.slurmctld_answers:
+            continue
+        port = f"{way['host']}:{way['port']}"
+        yield Finding(
+            id="network-cut",
+            where=(one.name,),
+            what=f"answers SSH from here, but cannot reach the controller ({port}: {way.get('why', '')}), where "
+            "slurmctld is up: the network between the two is cut",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- ping -c 3 {way['host']}",
+            note="Look at its network and at firewalls between the two.",
+        )

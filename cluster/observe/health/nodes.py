@@ -1,0 +1,121 @@
+"""Nodes that take no jobs: down, cut off, or drained."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster.observe.health import munge
+from cluster.observe.health.finding import Finding
+from cluster.observe.health.journal import last_words
+from cluster.observe.health.machines import failure, joining
+from cluster.observe.health.node import NodeView, view
+from cluster.observe.observation import Sight, Sights
+
+LOGS = "/var/log/slurm"
+
+
+def lost(seen: Sights) -> Iterator[Finding]:
+    """Nodes that do not answer us or slurmctld, each with the first cause that can be seen."""
+    known = seen.slurm("nodes")
+    strangers = munge.strangers(seen)
+    for one in seen.nodes:
+        said = view(one.name, known[one.name]) if known and one.name in known else None
+        if not one.reached:
+            if "controller" not in one.roles:
+                yield _dead(seen, one, said)
+        elif known is not None and said is None:
+            yield Finding(
+                id="node-down",
+                where=(one.name,),
+                what="is a machine of this stack, but slurmctld does not know it",
+                todo=f"./hpc drift {seen.stack}",
+            )
+        elif (unit := one.part("daemons", "slurmd")) and unit["state"] != "active":
+            # Where the set-up failed, that is what is wrong: slurmd starts after it.
+            if not failure(one):
+                yield _stopped(seen, one, said, unit)
+        elif said and said.silent and one.name in strangers:
+            continue  # told as what it comes from: another key, or another time
+        elif said and said.down and (one.part("controller") or {}).get("reached") is not False:
+            yield _silent(seen, said) if said.silent else _down(seen, said)
+
+
+def _dead(seen: Sights, one: Sight, said: NodeView | None) -> Finding:
+    noticed = f"slurmctld says {said.state}" if said else "slurmctld cannot be asked"
+    if said and not said.down:
+        noticed += ", it has not noticed yet"
+    return Finding(
+        id="node-down",
+        where=(one.name,),
+        what=f"does not answer SSH ({one.why}); {noticed}",
+        todo=f"./hpc up {seen.stack}",
+        note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
+        since=said.since if said and said.down else None,
+    )
+
+
+def _stopped(seen: Sights, one: Sight, said: NodeView | None, unit: Mapping[str, Any]) -> Finding:
+    words = last_words(unit.get("journal") or ())
+    noticed = f"; slurmctld says {said.state}" if said else ""
+    if joining(one).get("state") == "activating":
+        return Finding(
+            id="node-down",
+            where=(one.name,),
+            what=f"is joining the cluster; slurmd starts when its set-up is done{noticed}",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 20",
+            since=joining(one)["since"] or None,
+        )
+    return Finding(
+        id="node-down",
+        where=(one.name,),
+        what=f"slurmd does not run there ({unit['state']}){noticed}" + (f". Its last words: {words}" if words else ""),
+        todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl start slurmd",
+        since=unit["since"] or None,
+    )
+
+
+def _silent(seen: Sights, said: NodeView) -> Finding:
+    return Finding(
+        id="network-cut",
+        where=(said.name,),
+        what=f"answers SSH from here and its slurmd runs, but slurmctld says that it does not respond ({said.state}): "
+        "the way from the controller to its slurmd (port 6818) is cut, or slurmd hangs",
+        todo=f"./hpc ssh {seen.stack} {said.name} -- tail /var/log/slurm/slurmd.log",
+        note="If it hangs: systemctl restart slurmd there; jobs go on.",
+        since=said.since,
+    )
+
+
+def _down(seen: Sights, said: NodeView) -> Finding:
+    if "UNKNOWN" in said.states and not said.reason:
+        return Finding(
+            id="node-down",
+            where=(said.name,),
+            what="slurmctld has started anew and not heard of it yet",
+            todo=f"./hpc status {seen.stack}",
+            note="Ask again in half a minute.",
+        )
+    reason = f": {said.reason} (said by {said.by})" if said.reason else ", and gives no reason"
+    return Finding(
+        id="node-down",
+        where=(said.name,),
+        what=f"slurmctld says {said.state}{reason}",
+        todo=f"./hpc nodes {seen.stack} resume {said.name}",
+        note="Once the reason is gone.",
+        since=said.since,
+    )
+
+
+def drained(seen: Sights) -> Iterator[Finding]:
+    """Nodes that take no new jobs because somebody said so, or because a prolog failed there."""
+    for name, row in (seen.slurm("nodes") or {}).items():
+        said = view(name, row)
+        if not said.drained:
+            continue
+        what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
+        resume = todo = f"./hpc nodes {seen.stack} resume {name}"
+        note = "Once the reason is gone."
+        if kind := next((kind for kind in ("prolog", "epilog") if kind in said.reason.lower()), ""):
+            what += f". {'A prolog' if kind == 'prolog' else 'An epilog'} failed there, and {LOGS}/{kind}.log tells why"
+            todo = f"./hpc ssh {seen.stack} {name} -- tail {LOGS}/{kind}.log"
+            note = f"When that is mended: {resume}"
+        yield Finding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since)

@@ -1,0 +1,163 @@
+"""Nodes and jobs as slurmctld sees them, from `scontrol --oneliner show node` and `squeue`."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cluster.printable import one_line
+from cluster.slurm.hostlist import expand
+
+NODES = "scontrol --oneliner --all show node"
+_FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
+
+# Base states and flags of scontrol(1) in which a node does, or will do, what it is there for.
+FINE = {
+    "IDLE", "MIXED", "ALLOCATED", "PLANNED", "RESERVED", "MAINTENANCE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
+    "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN", "POWER_UP",
+}  # fmt: skip
+_WORDS = re.compile(r"(?:^| )(NodeName|State|BootTime|SlurmdStartTime)=(\S*)")
+# Reason runs on to the end of its line, or to what later releases put behind it.
+_REASON = re.compile(r" Reason=(.*?)(?: \[(\S+?)@(\S+?)\])?(?= Comment=| Extra=| InstanceId=| InstanceType=|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job that holds nodes."""
+
+    number: str
+    """As squeue shows it: 7, 7_2, 7+1."""
+    user: str
+    state: str
+    elapsed: str
+    left: str
+    """Until its time limit, [days-]hours:minutes:seconds or UNLIMITED."""
+    name: str
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether it still has something to lose; one that is completing is over."""
+        return self.state != "COMPLETING"
+
+    def __str__(self) -> str:
+        left = "no time limit" if self.left == "UNLIMITED" else f"{self.left} left"
+        return (
+            f"job {self.number} ({one_line(self.name)}) of {self.user}: {self.state.lower()} for {self.elapsed}, {left}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A node as slurmctld sees it."""
+
+    name: str
+    states: frozenset[str]
+    reason: str = ""
+    by: str = ""
+    since: str = ""
+    """When the reason was given, in the controller's local time."""
+    started: str = ""
+    """When its slurmd was started, as it said when it registered."""
+    jobs: tuple[Job, ...] = field(default=())
+
+    @property
+    def fine(self) -> bool:
+        """Whether it takes or runs jobs."""
+        return bool(self.states & {"IDLE", "MIXED", "ALLOCATED"}) and self.states <= FINE
+
+    @property
+    def drained(self) -> bool:
+        """Whether it takes no new jobs because somebody, or slurmctld, said so."""
+        return "DRAIN" in self.states
+
+    @property
+    def rebooting(self) -> bool:
+        """Whether slurmctld is to reboot it, or waits for it to have booted."""
+        return bool(self.states & {"REBOOT_REQUESTED", "REBOOT_ISSUED"})
+
+    @property
+    def held(self) -> bool:
+        """Whether RESUME means something to it."""
+        return bool(self.states & {"DRAIN", "DOWN", "FAIL"})
+
+    @property
+    def busy(self) -> tuple[Job, ...]:
+        """Its running jobs."""
+        return tuple(job for job in self.jobs if job.running)
+
+    @property
+    def word(self) -> str:
+        """Its state as sinfo(1) says it; `*` where it does not answer, `@` where a reboot is pending, `^` during it."""
+        states = self.states
+        if "REBOOT_ISSUED" in states:
+            return "reboot^"
+        if "DRAIN" in states:
+            word = "draining" if states & {"ALLOCATED", "MIXED", "COMPLETING"} else "drained"
+            word = f"down, {word}" if "DOWN" in states else word
+        else:
+            named = ("DOWN", "FAIL", "COMPLETING", "MIXED", "ALLOCATED", "IDLE")
+            word = next((name for name in named if name in states), "+".join(sorted(states))).lower()
+        return word + ("*" if "NOT_RESPONDING" in states else "") + ("@" if "REBOOT_REQUESTED" in states else "")
+
+
+def jobs_asked(mark: str) -> str:
+    """The line that asks for jobs that hold nodes, `mark` behind every field.
+
+    A job's name may hold anything, line ends and whole rows of other jobs among it: so the mark is one that nobody
+    could know who gave a name, drawn anew for every look. (Slurm of Debian 12 prints JSON of all jobs or of none, and
+    each release in another form.)
+    """
+    columns = "".join(f"{column}{mark}" for column in _FIELDS)
+    return f"squeue --noheader --all --states=running,completing,suspended,stopped --format='{columns}'"
+
+
+def parse_jobs(text: str, mark: str) -> list[Job]:
+    """What `jobs_asked` has squeue print."""
+    cells, width = text.split(mark)[:-1], len(_FIELDS)
+    found: list[Job] = []
+    for at in range(0, len(cells) - width + 1, width):
+        number, user, state, elapsed, left, nodes, name = cells[at : at + width]
+        found.append(
+            Job(
+                number=number.lstrip("\n"), user=user, state=state, elapsed=elapsed, left=left, name=name,
+                nodes=tuple(expand(nodes)),
+            )
+        )  # fmt: skip
+    return found
+
+
+def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
+    """What NODES prints, by name and in slurmctld's order, with the jobs on each."""
+    found: dict[str, Node] = {}
+    for line in text.split("\n"):
+        words = dict(_WORDS.findall(line))
+        if "NodeName" not in words:
+            continue
+        name = words["NodeName"]
+        reason = _REASON.search(line.rstrip())
+        # IDLE*+DRAIN: the star is slurmctld's mark for a node that does not answer; other marks have words as well.
+        states = words.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+")
+        found[name] = Node(
+            name=name,
+            states=frozenset(re.sub(r"[^A-Z_]", "", state) for state in states),
+            reason=reason[1].strip() if reason else "",
+            by=(reason[2] or "") if reason else "",
+            since=(reason[3] or "") if reason else "",
+            started=words.get("SlurmdStartTime", ""),
+            jobs=tuple(job for job in jobs if name in job.nodes),
+        )
+    return found
+
+
+def chosen(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:
+    """The nodes that host lists name, with or without the cluster's name in front, and the names that are of none."""
+    found: dict[str, Node] = {}
+    unknown: list[str] = []
+    for text in given:
+        for name in expand(text):
+            whole = next((full for full in (name, f"{cluster}-{name}") if full in nodes), None)
+            if whole:
+                found[whole] = nodes[whole]
+            elif name not in unknown:
+                unknown.append(name)
+    return list(found.values()), unknown

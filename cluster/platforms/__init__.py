@@ -1,0 +1,1 @@
+"""Platforms: where clusters can be made, and all that differs between them."""

@@ -1,0 +1,141 @@
+"""The address plan on Google Cloud.
+
+The system network is cut into sixteen equal parts:
+
+    part 0-7    the controller has the second address; all others go to nodes and builders, as they come
+    part 8      login machines
+    part 9      Lustre's management server, then its metadata servers
+    part 10-15  Lustre's object storage servers
+
+So a server or login machine more moves nobody. Google gives out addresses from a subnetwork's low end, as far as is
+known, though it does not promise to: so what grows by itself lies there, and what is fixed above. Fixed addresses are
+reserved before any machine is made.
+In a network that was there before the stack, Google chooses: others live there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cluster.platforms.gcp.filesystems.exascaler import servers
+from cluster.roster import machines, nodeset_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cluster.config.cluster import ClusterConfig
+
+PARTS = 16
+FIRST = 2
+"""Google keeps a subnetwork's first two addresses (network, gateway)..."""
+KEPT_AT_END = 2
+"""...and its last two (cloud.google.com/vpc/docs/subnets#unusable-ip-addresses-in-every-subnet)."""
+GPU_NETWORKS = 8
+"""Networks that the GPUs' part is cut into: a machine's NICs must all be in different ones."""
+
+LOGIN, METADATA, OBJECTS = 8, 9, 10
+"""First part of each kind of machine with a fixed address; nodes have all below the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Who has which addresses."""
+
+    system: str
+    """Range of the system subnetwork."""
+    gpu: tuple[str, ...] = ()
+    """Range of each GPU subnetwork, in the order of the NICs; empty where no node has GPU NICs."""
+    managed: str | None = None
+    """Range of what Google runs in a network peered by private service access: Managed Lustre, Filestore."""
+    filestore: str | None = None
+    """Range of a Filestore of a basic tier, which has a peering of its own."""
+    of: Mapping[str, str] = field(default_factory=dict)
+    """Fixed address of controller, login machines and Lustre servers, by name; empty in an existing network."""
+    dynamic: str = ""
+    """Where nodes' addresses come from: first and last."""
+
+
+def gpu_networks(config: ClusterConfig) -> int:
+    """How many GPU networks the nodes' machine types need: 8, or 0."""
+    return max(nodeset_type(config, section).nics for section in config.nodesets.values()) - 1
+
+
+def peered(config: ClusterConfig) -> bool:
+    """Whether something that the stack uses is reached by private service access."""
+    storage = config.storage
+    managed = storage.lustre is not None and storage.lustre.kind == "managed"
+    return managed or (storage.filestore is not None and storage.filestore.tier != "BASIC_SSD")
+
+
+def plan(config: ClusterConfig) -> Plan:
+    """Give each part of the cluster its addresses. `crowded` says what does not fit; here it would overlap."""
+    system = ipaddress.IPv4Network(config.network.cidr)
+    gpu = ipaddress.IPv4Network(config.network.gpu_cidr or "10.0.0.0/17")
+    services = ipaddress.IPv4Network(config.network.services_cidr or "10.128.0.0/20")
+    filestore = config.storage.filestore
+    direct = filestore is not None and filestore.tier == "BASIC_SSD"
+    fixed = {} if config.network.existing else dict(_fixed(config, system))
+    last_dynamic = _start(system, LOGIN) - 2
+    return Plan(
+        system=str(system),
+        gpu=tuple(map(str, gpu.subnets(prefixlen_diff=3)))[: gpu_networks(config)],
+        # The lower half, and the last eight addresses: the two can't meet.
+        managed=str(next(services.subnets())) if peered(config) else None,
+        filestore=f"{services.broadcast_address - 7}/29" if direct else None,
+        of=fixed,
+        dynamic=str(system) if config.network.existing else f"{system.network_address + FIRST + 1} - {last_dynamic}",
+    )
+
+
+def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
+    """Of each kind of machine: how many there are, and for how many the plan has addresses."""
+    system = ipaddress.IPv4Network(config.network.cidr)
+    part = system.num_addresses // PARTS
+    found = machines(config)
+    lustre = [server.kind for server in servers(config)]
+    # Among the nodes' addresses is the controller's, and the builder's for as long as that lives.
+    nodes = LOGIN * part - FIRST - 2
+    return {
+        "login machines": (sum(one.roles == ("login",) for one in found), part - 1),
+        "Lustre metadata servers": (lustre.count("mds"), part - 2),
+        "Lustre object storage servers": (lustre.count("oss"), (PARTS - OBJECTS) * part - 1 - KEPT_AT_END),
+        "nodes": (sum(one.roles == ("node",) for one in found), nodes),
+    }
+
+
+def crowded(config: ClusterConfig) -> list[str]:
+    """What the system network is too small for, in words; empty where all fits, and in an existing network."""
+    if config.network.existing:
+        return []
+    return [f"{wanted} {kind}, for {fits} addresses" for kind, (wanted, fits) in room(config).items() if wanted > fits]
+
+
+def table(plan: Plan) -> str:
+    """The plan as text, one range or address a line."""
+    rows = [("system network", plan.system, "")]
+    if plan.of:
+        gateway = ipaddress.IPv4Network(plan.system).network_address + 1
+        rows += [("  gateway", str(gateway), "Google's"), *(("  fixed", ip, name) for name, ip in plan.of.items())]
+    rows.append(("  as they come", plan.dynamic, "nodes, builder"))
+    rows += [(f"GPU network {index}", cidr, f"NIC {index + 1} of each GPU node") for index, cidr in enumerate(plan.gpu)]
+    rows += [("services", cidr, "run by Google") for cidr in (plan.managed, plan.filestore) if cidr]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    return "".join(f"{a:{widths[0]}}  {b:{widths[1]}}  {c}".rstrip() + "\n" for a, b, c in rows)
+
+
+def _fixed(config: ClusterConfig, system: ipaddress.IPv4Network) -> Iterable[tuple[str, str]]:
+    for machine in machines(config):
+        if "controller" in machine.roles:
+            yield machine.name, str(system.network_address + FIRST)
+        elif "login" in machine.roles:
+            yield machine.name, str(_start(system, LOGIN) + machine.index)
+    for server in servers(config):
+        at = {"mgs": _start(system, METADATA), "mds": _start(system, METADATA) + 1, "oss": _start(system, OBJECTS)}
+        yield server.name, str(at[server.kind] + server.index)
+
+
+def _start(system: ipaddress.IPv4Network, part: int) -> ipaddress.IPv4Address:
+    """A part's second address: one that ends in .0 is taken for a network's own by too many programs."""
+    return system.network_address + part * (system.num_addresses // PARTS) + 1

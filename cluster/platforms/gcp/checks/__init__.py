@@ -1,0 +1,1 @@
+"""Findings about a configuration that only Google Cloud can have."""

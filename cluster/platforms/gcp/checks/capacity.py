@@ -1,0 +1,106 @@
+"""Ways of asking for machines that a machine type, or what it has, does not allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster import roster
+from cluster.catalog import MACHINE_TYPES, MachineType
+from cluster.config.validators.settings import minutes
+from cluster.findings import Broken, Location, listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.capacity import Capacity
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.machines import Controller, Login
+
+NO_PLACEMENT = ("e2", "n1")
+"""Families without compact placement (cloud.google.com/compute/docs/instances/placement-policies-overview)."""
+CALENDAR = ("a3",)
+"""Families that calendar mode sells (cloud.google.com/compute/docs/instances/future-reservations-calendar-mode)."""
+MOST_FLEX_MINUTES = 7 * 24 * 60
+LEAST_FLEX_MINUTES = 10
+ATTACHED = {"t4": (1, 2, 4), "p4": (1, 2, 4), "p100": (1, 2, 4), "v100": (1, 2, 4, 8)}
+"""How many GPUs of a type one machine can have (cloud.google.com/compute/docs/gpus)."""
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of capacity that do not hold."""
+    if config.platform != "gcp":
+        return
+    for role, machine in (("controller", config.controller), ("login", config.login)):
+        yield from _alone(role, machine)
+    for name, section in config.nodesets.items():
+        counts = ATTACHED.get(section.gpus.type) if section.gpus else None
+        if section.gpus and counts and section.gpus.count not in counts:
+            yield Broken(
+                at=("nodesets", name, "gpus", "count"),
+                given=str(section.gpus.count),
+                allowed=f"of {section.gpus.type} in one machine: {listing(map(str, counts))}",
+                todo="take one of these, and more nodes if you need more",
+            )
+        if section.capacity and not section.on:
+            gpu = roster.nodeset_gpu(config, section) is not None
+            at = ("nodesets", name, "capacity")
+            yield from _refused(at, section.capacity, roster.nodeset_type(config, section), gpu=gpu)
+
+
+def _alone(role: str, machine: Controller | Login) -> Iterator[Broken]:
+    """Machines that compute nothing: no neighbours, no GPUs."""
+    way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
+    if machine.capacity and way and way.placement:
+        yield Broken(
+            at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
+            given=f"{{max_distance: {way.placement.max_distance}}}",
+            allowed="placement of nodesets, whose machines talk to each other",
+            todo="remove it here",
+        )
+    kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
+    if kind and kind.gpu:
+        yield Broken(
+            at=(role, "machine_type"),
+            given=kind.name,
+            allowed="a machine type without GPUs, e.g. c2-standard-8",
+            todo="take another, and make a nodeset of those with GPUs",
+        )
+
+
+def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Broken]:
+    if capacity.placement and kind.family in NO_PLACEMENT:
+        yield Broken(
+            at=(*at, capacity.way, "placement"),
+            given=f"{{max_distance: {capacity.placement.max_distance}}} on {kind.name}",
+            allowed=f"placement on machine families other than {listing(NO_PLACEMENT)}",
+            todo="remove it, or take another machine type, e.g. c2-standard-8",
+        )
+    if capacity.flex and not gpu:
+        yield Broken(
+            at=(*at, "flex"),
+            given=f"flex on {kind.name}",
+            allowed="flex start for machines with GPUs, e.g. a3-megagpu-8g",
+            todo="write `capacity: {on_demand: {}}`, or {spot: {}}",
+        )
+    if capacity.flex:
+        yield from _held(at, capacity.flex.max_run)
+    if capacity.calendar and kind.family not in CALENDAR:
+        yield Broken(
+            at=(*at, "calendar"),
+            given=f"{capacity.calendar} for {kind.name}",
+            allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
+            todo="write `capacity: {on_demand: {}}`, {spot: {}} or {reservation: NAME}",
+        )
+
+
+def _held(at: Location, max_run: str) -> Iterator[Broken]:
+    held = minutes(max_run)
+    if not LEAST_FLEX_MINUTES <= held <= MOST_FLEX_MINUTES:
+        yield Broken(
+            at=(*at, "flex", "max_run"),
+            given=max_run,
+            allowed='ten minutes to seven days, e.g. "7-00:00:00"',
+            todo="shorten it: flex start holds machines for a week at most"
+            if held > MOST_FLEX_MINUTES
+            else "lengthen it",
+        )

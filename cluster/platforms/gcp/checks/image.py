@@ -1,0 +1,62 @@
+"""The image of machines on Google Cloud: made in one way, from what belongs together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.checks.platform_fields import given, shown
+from cluster.findings import Broken
+from cluster.platforms.gcp.image.source import BAKED, bakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.cluster import ClusterConfig
+
+NOT_BUILDERS = ("n1", "n2")
+"""Families on which the open NVIDIA driver does not install without a GPU (cluster-toolkit, examples of A3 Mega)."""
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of the image that do not hold."""
+    if config.platform != "gcp" or "gcp" not in IMAGES[config.image.base].platforms:
+        return
+    image = config.image
+    if image.name:
+        for key in ("bake", "snapshot", "provision", "builder"):
+            value = given(image, key)
+            if value is None or (key == "bake" and value is False):
+                continue
+            yield Broken(
+                at=("image", key),
+                given=shown(value),
+                allowed=f"nothing beside image.name: {image.name} is used as it is",
+                todo=f"remove it, or remove `name` and let the stack bake an image with {key}",
+            )
+        return
+    if image.bake and image.base not in BAKED:
+        yield Broken(
+            at=("image", "bake"),
+            given=f"true, of {image.base}",
+            allowed=f"true of {' and '.join(BAKED)}; {image.base} has Slurm and drivers as packages",
+            todo="write `bake: false`: machines install them at their first boot",
+        )
+    if not bakes(config):
+        if (value := given(image, "builder")) is not None:
+            yield Broken(
+                at=("image", "builder"),
+                given=shown(value),
+                allowed="nothing where no image is made",
+                todo="remove it, or write `bake: true`",
+            )
+        return
+    builder = MACHINE_TYPES[image.builder.machine_type]
+    if builder.family in NOT_BUILDERS or builder.gpu or builder.platform != "gcp":
+        why = "that has no GPU and is not of an N series, where NVIDIA's open driver does not install"
+        yield Broken(
+            at=("image", "builder", "machine_type"),
+            given=builder.name,
+            allowed=f"a machine of gcp {why}, e.g. c2-standard-8",
+            todo="remove it for c2-standard-8",
+        )

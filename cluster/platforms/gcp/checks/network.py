@@ -1,0 +1,139 @@
+"""Networks on Google Cloud: apart from each other, large enough, and open to nobody by accident."""
+
+from __future__ import annotations
+
+import ipaddress
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from cluster import roster
+from cluster.checks import counts
+from cluster.findings import Broken, listing
+from cluster.platforms.gcp import address_plan
+from cluster.platforms.gcp.image.source import bakes, installs
+from cluster.platforms.registry import PLATFORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.cluster import ClusterConfig
+
+LARGEST_SERVICES = 22
+"""Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
+LARGEST_GPU = 26
+"""Prefix length: an eighth of it is a /29, the smallest subnetwork there is (cloud.google.com/vpc/docs/subnets)."""
+TAKEN = 4
+"""Addresses of each subnetwork that Google keeps (cloud.google.com/vpc/docs/subnets)."""
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of networks that do not hold."""
+    if config.platform != "gcp":
+        return
+    yield from _overlaps(config)
+    yield from _sizes(config)
+    yield from _public(config)
+    if not config.network.nat and not config.network.existing and (bakes(config) or installs(config)):
+        yield Broken(
+            at=("network", "nat"),
+            given="false",
+            allowed="true, where machines install packages: an image is baked, or each installs at its first boot",
+            todo="remove it, or name an image that is there already: `image: {name: ...}`",
+        )
+
+
+def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
+    """The networks that the stack uses, by their keys."""
+    network = config.network
+    filestore = config.storage.filestore is not None
+    used = {
+        "cidr": network.cidr,
+        "gpu_cidr": network.gpu_cidr if address_plan.gpu_networks(config) else None,
+        "services_cidr": network.services_cidr if address_plan.peered(config) or filestore else None,
+    }
+    return {key: ipaddress.IPv4Network(value) for key, value in used.items() if value}
+
+
+def _overlaps(config: ClusterConfig) -> Iterator[Broken]:
+    defaults = PLATFORMS["gcp"].defaults["network"]
+    purpose = {"cidr": "the machines'", "gpu_cidr": "the GPUs'", "services_cidr": "for what Google runs"}
+    for (one, left), (other, right) in combinations(_used(config).items(), 2):
+        if not left.overlaps(right):
+            continue
+        # What the file says is at fault before a default.
+        fault, against = (one, other) if str(right) == defaults[other] else (other, one)
+        networks = {one: left, other: right}
+        yield Broken(
+            at=("network", fault),
+            given=str(networks[fault]),
+            allowed=f"a network that overlaps no other; {networks[against]} is {purpose[against]} ({against})",
+            todo=f"choose another, e.g. the default {defaults[fault]}"
+            if not ipaddress.IPv4Network(defaults[fault]).overlaps(networks[against])
+            else "choose another private network",
+        )
+
+
+def _sizes(config: ClusterConfig) -> Iterator[Broken]:
+    network = config.network
+    for crowd in () if any(counts.broken(config)) else address_plan.crowded(config):
+        yield Broken(
+            at=("network", "cidr"),
+            given=f"{network.cidr}: {crowd}",
+            allowed="a network whose sixteen parts hold all machines (docs/gcp.md, Network), e.g. 172.16.0.0/20",
+            todo="widen it",
+        )
+    used = _used(config)
+    said = ipaddress.IPv4Network(network.gpu_cidr or "10.0.0.0/17")
+    if said.prefixlen > LARGEST_GPU:
+        yield Broken(
+            at=("network", "gpu_cidr"),
+            given=str(said),
+            allowed=f"a network of /{LARGEST_GPU} or larger, of which each of eight GPU networks gets a part",
+            todo="widen it, e.g. 10.0.0.0/17",
+        )
+    elif gpu := used.get("gpu_cidr"):
+        nodes = sum(
+            section.count for section in config.nodesets.values() if roster.nodeset_type(config, section).nics > 1
+        )
+        room = (gpu.num_addresses // address_plan.GPU_NETWORKS) - TAKEN
+        if room < nodes:
+            yield Broken(
+                at=("network", "gpu_cidr"),
+                given=str(gpu),
+                allowed=f"a network whose eighth holds {nodes} nodes and {TAKEN} addresses of Google's",
+                todo="widen it, e.g. 10.0.0.0/17",
+            )
+    services = used.get("services_cidr")
+    if services and services.prefixlen > LARGEST_SERVICES:
+        yield Broken(
+            at=("network", "services_cidr"),
+            given=str(services),
+            allowed=f"a network of /{LARGEST_SERVICES} or larger, e.g. 10.128.0.0/20",
+            todo="widen it",
+        )
+
+
+def _public(config: ClusterConfig) -> Iterator[Broken]:
+    login, admins = config.login, config.network.admin_cidrs
+    if login.public and not login.on and login.count == 0:
+        yield Broken(
+            at=("login", "public"),
+            given="true, with no login machine",
+            allowed="true with a login machine, or `on: controller`",
+            todo="raise login.count, or remove `public`: Identity-Aware Proxy reaches the controller",
+        )
+    elif login.public and not admins:
+        yield Broken(
+            at=("login", "public"),
+            given="true, and nobody in network.admin_cidrs",
+            allowed="true together with network.admin_cidrs, e.g. [203.0.113.7/32]",
+            todo="say who may reach it, or remove `public`: Identity-Aware Proxy needs no public address",
+            missing="admin_cidrs",
+        )
+    if admins and not login.public:
+        yield Broken(
+            at=("network", "admin_cidrs"),
+            given=listing(admins),
+            allowed="networks of those who log in at public addresses, which no machine has",
+            todo="remove them, or write `login: {public: true}`",
+        )

@@ -1,0 +1,1 @@
+"""File systems on Google Cloud: mounts, EXAScaler servers, sizes and bandwidth."""

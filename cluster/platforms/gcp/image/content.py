@@ -1,0 +1,70 @@
+"""What is in an image, as far as somebody chose it: the recipe's version and what the stack file asks for.
+
+This decides whether machines get another image. The text of our own steps is not part of it: a newer program would
+otherwise take every cluster down for a mended comment. What a version of the recipes contains does not change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from cluster.catalog.machines import MACHINE_TYPES
+from cluster.roster import nodeset_gpu, nodeset_type
+
+if TYPE_CHECKING:
+    from cluster.config.cluster import ClusterConfig
+    from cluster.platforms.gcp.image.program import Step
+
+CLOSED_ONLY = frozenset({"p4", "p100", "v100"})
+"""GPUs older than Turing, which NVIDIA's open kernel modules do not drive (their README)."""
+
+
+def lustre_kind(config: ClusterConfig) -> str:
+    """exascaler, managed or none."""
+    return config.storage.lustre.kind if config.storage.lustre else "none"
+
+
+def gpu_types(config: ClusterConfig) -> set[str]:
+    """Types of the GPUs that nodes have."""
+    return {gpu.type for section in config.nodesets.values() if (gpu := nodeset_gpu(config, section))}
+
+
+def tcpxo(config: ClusterConfig) -> bool:
+    """Whether there are nodes whose GPUs have network interfaces of their own."""
+    found = {nodeset_type(config, section).name for section in config.nodesets.values()}
+    return any(MACHINE_TYPES[name].nics > 1 for name in found)
+
+
+def local_ssds(config: ClusterConfig) -> bool:
+    """Whether there are nodes with local SSDs."""
+    return any(nodeset_type(config, section).local_ssds for section in config.nodesets.values())
+
+
+def parts(config: ClusterConfig) -> dict[str, str]:
+    """What only some stacks want in their image, by the stack's part that wants it; empty where none does."""
+    types = gpu_types(config)
+    return {
+        "gpus": ("closed" if CLOSED_ONLY & types else "open") if types else "",
+        "tcpxo": "yes" if tcpxo(config) else "",
+        "local_ssds": "yes" if local_ssds(config) else "",
+        "gcsfuse": "yes" if config.storage.buckets else "",
+    }
+
+
+def content(config: ClusterConfig, snapshot: str, own: list[Step]) -> dict[str, str]:
+    """All of it, by name: equal contents are one image, and a preview shows which of these another one comes from.
+
+    `snapshot` is the date of Ubuntu's archive, `own` are the stack's own steps.
+    """
+    found = {
+        "recipe": config.image.recipe,
+        "base": config.image.base,
+        "snapshot": snapshot,
+        "size_gb": str(config.image.builder.size_gb),
+        "lustre": lustre_kind(config),
+        "slurm": config.slurm_version,
+        **parts(config),
+        **{step.name: hashlib.sha256(step.text.encode()).hexdigest()[:16] for step in own},
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,153 @@
+"""The steps of scripts/image as one bash program that needs nothing beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.findings import ConfigError, Finding
+from cluster.slurm.script_tree import read_script
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cluster.config.cluster import ClusterConfig
+
+FOLDER = Path(__file__).parents[4] / "scripts" / "image"
+LARGEST = 256 * 1024
+"""Bytes of a value in an instance's metadata, which is how the builder gets the program."""
+ROOT = "/var/lib/hpc/install"
+"""On the machine: what was done, and `state`: `running NAME`, `done` or `failed NAME`."""
+LOG = "/var/log/hpc-install.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of the program."""
+
+    name: str
+    """Such as 30-slurm; what is told of it while it runs."""
+    text: str
+    hash: str
+    """Of what its text and the library do, and of the parameters that either names: a change in these runs it again."""
+
+
+def step(name: str, parameters: Mapping[str, str]) -> Step:
+    """The step of that name in scripts/image."""
+    text = _read(f"{name}.sh")
+    return _step(name, text, essence(text), parameters)
+
+
+def of_text(name: str, text: str, parameters: Mapping[str, str]) -> Step:
+    """A step with this text, which begins with #!. Every character counts: what it is written in is not known."""
+    return _step(name, text, text, parameters)
+
+
+def essence(text: str) -> str:
+    """A script of ours without its comments and blank lines, which change nothing that it does.
+
+    Lines of comment in the files that it writes go as well: they are comments there too.
+    """
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not re.match(r"\s*#(?!!)", line)) + "\n"
+
+
+def _step(name: str, text: str, counts: str, parameters: Mapping[str, str]) -> Step:
+    whole = hashlib.sha256()
+    library = _read("library.sh")
+    for part in (counts, essence(library)):
+        whole.update(part.encode() + b"\0")
+    named = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text + library))
+    for key in sorted(named & set(parameters)):
+        whole.update(f"{key}={parameters[key]}\0".encode())
+    return Step(name=name, text=text, hash=whole.hexdigest()[:16])
+
+
+def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]) -> list[Step]:
+    """The steps of the stack's own, `image.provision`, those in files read from `folder`.
+
+    Raises ConfigError with every file that is missing or is no script.
+    """
+    findings: list[Finding] = []
+    found: list[Step] = []
+    for index, one in enumerate(config.image.provision):
+        if one.url:
+            text = _fetching(one.url, one.sha256 or "")
+        elif one.text is not None:
+            text = one.text
+        else:
+            text = read_script(str(one.file), ("image", "provision", index, "file"), folder, findings)
+        found.append(of_text(f"70.{index:02d}-{one.name}", text, parameters))
+    if findings:
+        raise ConfigError(findings)
+    return found
+
+
+def program(cluster: str, steps: list[Step], parameters: Mapping[str, str], root: str = ROOT) -> str:
+    """The whole program: parameters, steps, and what runs them. What was done is kept in `root`."""
+    lines = [
+        "#!/bin/bash",
+        f"# Makes a machine of the cluster {cluster} ready for its set-up. Made from the stack: changes here are lost.",
+        "# It may be killed, and run again at any time: what was done well is not done again.",
+        "set -uo pipefail",
+        f"ROOT={root} HPC_LOG={LOG}",
+        "export HPC_LOG",
+        *(f"export {name}={shlex.quote(value)}" for name, value in parameters.items()),
+        "PLAN=(",
+        *(f"    '{step.name} {step.hash}'" for step in steps),
+        ")",
+        "",
+        "unpack() {",
+        *_written("library.sh", _read("library.sh"), "0600"),
+        *(line for step in steps for line in _written(step.name, step.text, "0700")),
+        "}",
+        "",
+    ]
+    return "\n".join(lines) + "\n" + _read("runner.sh")
+
+
+def check_size(text: str) -> None:
+    """Raises ConfigError for a program that is more than an instance's metadata can carry."""
+    size = len(text.encode())
+    if size > LARGEST:
+        raise ConfigError(
+            [
+                Finding(
+                    where="hpc:cluster.image.provision",
+                    given=f"steps that make a program of {size // 1024} KiB",
+                    allowed=f"at most {LARGEST // 1024} KiB in all, ours included",
+                    todo="give the large ones by url and sha256, or let them fetch what is so large",
+                )
+            ]
+        )
+
+
+def _fetching(url: str, sha256: str) -> str:
+    """A step that fetches the real one, and runs it only if it is what was named."""
+    return "\n".join(
+        (
+            "#!/bin/bash",
+            '. "$HPC_LIBRARY"',
+            f'fetch {shlex.quote(url)} {shlex.quote(sha256)} "$BUILD/own/{sha256}"',
+            f'chmod 0700 "$BUILD/own/{sha256}"',
+            f'exec "$BUILD/own/{sha256}"',
+            "",
+        )
+    )
+
+
+def _written(name: str, text: str, mode: str) -> list[str]:
+    """Lines of bash that write a file of the program's as a whole; its end is marked by a word that is not in it."""
+    end = f"END-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    path = f'"$ROOT/steps/{name}"'
+    return [f"cat >{path} <<'{end}'", *text.rstrip("\n").split("\n"), end, f"chmod {mode} {path}"]
+
+
+@cache
+def _read(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")

@@ -1,0 +1,179 @@
+"""What is installed on machines of Google Cloud: which steps of scripts/image, in which order, with which versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.catalog.recipes import RECIPES
+from cluster.findings import ConfigError, Finding
+from cluster.platforms.gcp.image.content import CLOSED_ONLY, gpu_types, local_ssds, lustre_kind, tcpxo
+from cluster.platforms.gcp.image.content import content as content_of
+from cluster.platforms.gcp.image.program import Step, check_size, own_steps, program, step
+from cluster.platforms.gcp.image.source import bakes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cluster.catalog.recipes import Download, Recipe, Source
+    from cluster.config.cluster import ClusterConfig
+
+PROJECT = Path(__file__).parents[4]
+TRIAL_ROOT = "/var/lib/hpc/trial"
+"""Where the trial of a finished image works, beside what the bake left."""
+
+
+def recipe(config: ClusterConfig) -> Recipe:
+    """The row of the catalog for this operating system and kind of Lustre.
+
+    Raises ConfigError where there is none, with what there is.
+    """
+    kind = lustre_kind(config)
+    version = config.image.recipe
+    found = RECIPES.get((version, config.image.base, kind))
+    if found is None:
+        others = sorted(base for of, base, lustre in RECIPES if (of, lustre) == (version, kind))
+        raise ConfigError(
+            [
+                Finding(
+                    where="hpc:cluster.image.base",
+                    given=config.image.base,
+                    allowed=f"an operating system with a client for {kind} Lustre: {', '.join(others) or 'none'}",
+                    todo=f"write `base: {others[0]}`, or remove storage.lustre" if others else "remove storage.lustre",
+                )
+            ]
+        )
+    return found
+
+
+def snapshot(config: ClusterConfig) -> str:
+    """Date of Ubuntu's archive that packages come from."""
+    return config.image.snapshot or recipe(config).snapshot
+
+
+def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
+    """What is done, in order; own steps named by a path are read from `folder`."""
+    row, types = recipe(config), gpu_types(config)
+    gpus, baked = bool(types), bakes(config)
+    chosen = {
+        "10-updates": True,
+        "12-kernel": bool(row.kernel),
+        "13-upgrade": True,
+        "14-tools": True,
+        "16-gvnic": row.gve is not None,
+        "18-nfs": True,
+        "20-nvidia": gpus and bool(row.driver.package),
+        "21-server-driver": gpus and not row.driver.package,
+        "22-containers": gpus and bool(row.container_toolkit),
+        "24-dcgm": gpus and bool(row.dcgm),
+        "26-dmabuf": tcpxo(config),
+        "28-aperture": tcpxo(config),
+        "30-slurm": bool(row.slurm),
+        "31-slurm-packages": not row.slurm,
+        "32-enroot": row.enroot is not None,
+        "34-pyxis": row.pyxis is not None,
+        "36-apptainer": row.apptainer is not None,
+        "40-lustre-client": row.client is not None,
+        "41-lustre-managed": row.lustre == "managed",
+        "44-gcsfuse": bool(config.storage.buckets),
+        "46-ops-agent": True,
+        "50-localssd": local_ssds(config),
+        "52-limits": True,
+        "54-network": tcpxo(config),
+        "56-hostname": row.enroot is not None,
+        "70-own": True,
+        "80-gcloud": True,
+        "90-smoke": True,
+        "92-image": True,
+        "94-start": not baked,
+        "95-clean-up": baked,
+    }
+    known = parameters(config)
+    found: list[Step] = []
+    for name, wanted in chosen.items():
+        if name == "70-own":
+            found += own_steps(config, folder, known)
+        elif wanted:
+            found.append(step(name, known))
+    return found
+
+
+def parameters(config: ClusterConfig) -> dict[str, str]:
+    """What the steps are told; a name that is missing or empty is not wanted."""
+    row, gpus = recipe(config), bool(gpu_types(config))
+    found = {"BAKE": "1" if bakes(config) else "0", "KERNEL": row.kernel, "LUSTRE": row.lustre, "RECIPE": row.version}
+    # The kernel is of the recipe's own date: a later state of the archive may lack it.
+    found |= {"SNAPSHOT": snapshot(config)}
+    found |= {"KERNEL_SNAPSHOT": row.snapshot} if row.kernel and found["SNAPSHOT"] != row.snapshot else {}
+    if gpus:
+        found |= {"DRIVER_BRANCH": row.driver.branch, "DRIVER_PACKAGE": row.driver.package, "DCGM": row.dcgm}
+        found |= {"CONTAINER_TOOLKIT": row.container_toolkit}
+        if row.driver.package:
+            flavour = "" if CLOSED_ONLY & gpu_types(config) else "-open"
+            found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
+    found |= {"TCPXO": "1"} if tcpxo(config) else {}
+    found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
+    sources: dict[str, Source | Download | None] = {
+        "GVE": row.gve,
+        "SLURM": row.slurm.get(config.slurm_version),
+        "ENROOT": row.enroot,
+        "PYXIS": row.pyxis,
+        "APPTAINER": row.apptainer,
+    }
+    sources["LUSTRE"] = row.client
+    for name, source in sources.items():
+        if source:
+            found |= {f"{name}_{key.upper()}": value for key, value in vars(source).items()}
+    return {name: value for name, value in sorted(found.items()) if value}
+
+
+def bake_script(config: ClusterConfig, folder: Path = PROJECT) -> str:
+    """The whole program, for a builder's start-up script or a machine's first boot; it may be run again at any time.
+
+    Raises ConfigError for a step of one's own that cannot be read.
+    """
+    text = program(config.name, steps(config, folder), parameters(config))
+    check_size(text)
+    return text
+
+
+def trial_script(config: ClusterConfig) -> str:
+    """A program for the first machine that boots the finished image: whether what was installed runs, or will."""
+    known = parameters(config)
+    return program(config.name, [step(name, known) for name in ("90-smoke", "91-boot")], known, TRIAL_ROOT)
+
+
+def content(config: ClusterConfig, folder: Path = PROJECT) -> dict[str, str]:
+    """What was chosen to be in the image; see cluster/platforms/gcp/image/content.py."""
+    return content_of(config, snapshot(config), own_steps(config, folder, {}))
+
+
+def digest(config: ClusterConfig, extra: Mapping[str, str] | None = None, folder: Path = PROJECT) -> str:
+    """12 hex digits of everything that goes into the image, so that an equal name is an equal image."""
+    whole = {
+        "steps": {step.name: step.hash for step in steps(config, folder)},
+        "parameters": parameters(config),
+        "image": recipe(config).image,
+        "content": content(config, folder),
+        "extra": dict(extra or {}),
+    }
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def versions(config: ClusterConfig) -> dict[str, str]:
+    """Labels that say what is in the image: recipe, date of Ubuntu's archive, kernel, driver, cuda, slurm, lustre."""
+    row, gpus = recipe(config), bool(gpu_types(config))
+    release = config.slurm_version
+    lustre = row.client.version if row.client else row.lustre
+    found = {
+        "recipe": row.version,
+        "snapshot": snapshot(config).lower(),
+        "kernel": row.kernel or "distribution",
+        "driver": row.driver.version if gpus else "none",
+        "cuda": row.cuda if gpus else "none",
+        "slurm": row.slurm[release].version if release in row.slurm else release,
+        "lustre": lustre,
+    }
+    return {name: value.replace(".", "-") for name, value in found.items()}

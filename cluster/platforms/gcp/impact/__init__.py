@@ -1,0 +1,1 @@
+"""What edits of fields that only Google Cloud has do to running jobs."""

@@ -1,0 +1,86 @@
+"""What people copy from a stack's outputs: commands to log in without `./hpc`, pages of the Cloud Console."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from cluster.platforms.gcp.iap import Instance
+from cluster.roster import controller_name, machines
+
+if TYPE_CHECKING:
+    from cluster.config.cluster import ClusterConfig
+    from cluster.config.gcp import GoogleCloud
+
+CONSOLE = "https://console.cloud.google.com"
+SOMEBODY = "USER"
+"""Where the stack has no user, and somebody else must be put in the place."""
+
+
+def ssh_commands(config: ClusterConfig, public: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A command line for each machine where somebody logs in, by its name.
+
+    On login machines as the first of the stack's users, with that person's own key. On a controller that is no login
+    machine, as root with the stack's key, which the command under `admin_key` fetches; nobody else gets in there.
+    `public` are the public addresses of those that have one. Not gcloud's own `compute ssh`, which would put a key
+    into the machine's metadata, where the stack has nothing of that kind.
+    """
+    addresses, key = public or {}, f"{config.name}.key"
+    user = config.users[0].name if config.users else SOMEBODY
+    found: dict[str, str] = {}
+    for spec in machines(config):
+        if spec.roles == ("node",):
+            continue
+        who = f"{user}@" if "login" in spec.roles else f"-i {key} root@"
+        found[spec.name] = _command(config, spec.name, who, addresses, key)
+    fetch = f"umask 077; pulumi stack output admin_key --show-secrets >{key}"
+    return {**found, "admin_key": f"({fetch})"}
+
+
+def console_links(config: ClusterConfig) -> dict[str, str]:
+    """Pages of the Cloud Console, by what they show. Some show the whole project: what is the cluster's has a name that
+    begins with the cluster's own."""
+    place = _place(config)
+    project = {"project": place.project}
+    controller = f"/compute/instancesDetail/zones/{place.zone}/instances/{controller_name(config)}"
+    logged = f'resource.type="gce_instance" labels."compute.googleapis.com/resource_name"=~"^{config.name}-"'
+    pages = {
+        "machines": _page("/compute/instances", project),
+        "controller": _page(controller, project),
+        "controller's console": _page(f"{controller}/console", {"port": "1", **project}),
+        "images": _page("/compute/images", project),
+        "disks": _page("/compute/disks", project),
+        "networks": _page("/networking/networks/list", project),
+        "logs": _page(f"/logs/query;query={quote(logged, safe='')}", project),
+    }
+    if config.storage.lustre and config.storage.lustre.kind == "managed":
+        pages["lustre"] = _page("/lustre/instances", project)
+    if config.storage.filestore:
+        pages["filestore"] = _page("/filestore/instances", project)
+    for bucket in config.storage.buckets:
+        pages[f"bucket {bucket.name}"] = _page(f"/storage/browser/{bucket.name}", project)
+    return pages
+
+
+def _command(config: ClusterConfig, name: str, who: str, public: Mapping[str, str], key: str) -> str:
+    if name in public:
+        return f"ssh {who}{public[name]}"
+    if public:
+        # Not -J: the machine in between would not be given the key that stands on the command line.
+        way = f"ssh -i {key} -W %h:%p root@{next(iter(public.values()))}"
+    else:
+        place = _place(config)
+        way = shlex.join(["gcloud", *Instance(name=name, project=place.project, zone=place.zone).piped()])
+    return f"ssh -o ProxyCommand={shlex.quote(way)} {who}{name}"
+
+
+def _page(path: str, query: Mapping[str, str]) -> str:
+    return f"{CONSOLE}{path}?{urlencode(query)}"
+
+
+def _place(config: ClusterConfig) -> GoogleCloud:
+    if config.gcp is None:
+        raise ValueError("a cluster on Google Cloud has a project and a zone")
+    return config.gcp

@@ -1,0 +1,106 @@
+"""Address blocks of the rehearsal: inside the network, apart from each other, large enough."""
+
+from __future__ import annotations
+
+import ipaddress
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from cluster.checks import counts
+from cluster.findings import Broken
+from cluster.platforms.local import address_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.config.cluster import ClusterConfig
+
+ROOM_BESIDE_LOGIN = 3
+"""Addresses of block 0 that are taken before the login machines: the network's own, gateway, controller."""
+
+
+def broken(config: ClusterConfig) -> Iterator[Broken]:
+    """Rules of the address plan that do not hold; other platforms give addresses themselves."""
+    if config.platform != "local":
+        return
+    whole = ipaddress.IPv4Network(config.network.cidr)
+    blocks: dict[str, ipaddress.IPv4Network] = {}
+    for name, section in config.nodesets.items():
+        if section.on:
+            continue
+        block = address_plan.block(config, name)
+        if block is None:
+            yield _no_block_left(config, name)
+        elif not block.subnet_of(whole):
+            yield Broken(
+                at=("nodesets", name, "addresses"),
+                given=str(block),
+                allowed=f"a block inside network.cidr {whole}, e.g. {list(whole.subnets(prefixlen_diff=3))[7]}",
+                todo="choose a block inside the cluster's network, or widen network.cidr",
+            )
+        else:
+            blocks[name] = block
+            if section.count > address_plan.capacity(block) and not any(counts.broken(config)):
+                yield _too_many(config, name, block)
+    yield from _overlaps(config, blocks)
+    yield from _logins(config, whole)
+
+
+def _no_block_left(config: ClusterConfig, name: str) -> Broken:
+    return Broken(
+        at=("nodesets", name),
+        given=f"nodeset number {list(config.nodesets).index(name) + 1}, without addresses",
+        allowed=f"{address_plan.BLOCKS - 1} nodesets with a block of their own, e.g. cpu, gpu, debug",
+        todo=f"give `addresses:` to {name}, a block inside {config.network.cidr} that no other nodeset uses",
+    )
+
+
+def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) -> Broken:
+    section = config.nodesets[name]
+    # The smallest block that holds the nodes and the two addresses that stay free; the network has eight of them.
+    prefix = 32 - (section.count + 1).bit_length()
+    if section.addresses:
+        wider = f"give `addresses:` a block of /{prefix}"
+    else:
+        start = config.network.cidr.split("/")[0]
+        network = ipaddress.IPv4Network((start, max(prefix - 3, 8)), strict=False)
+        wider = f"widen the network: `network: {{cidr: {network}}}`"
+    return Broken(
+        at=("nodesets", name, "count"),
+        given=str(section.count),
+        allowed=f"1 to {address_plan.capacity(block)}, as the nodeset's addresses are {block}",
+        todo=f"lower the count, or {wider}",
+    )
+
+
+def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -> Iterator[Broken]:
+    whole = ipaddress.IPv4Network(config.network.cidr)
+    first = next(iter(whole.subnets(prefixlen_diff=3)))
+    owned = [("", first), *blocks.items()]
+    for (one, left), (other, right) in combinations(owned, 2):
+        if not left.overlaps(right):
+            continue
+        # A block that the file names is at fault before one that follows from the order of the nodesets.
+        named = other if config.nodesets[other].addresses else one
+        against, block = (one, left) if named == other else (other, right)
+        yield Broken(
+            at=("nodesets", named, "addresses"),
+            given=str(blocks[named]),
+            allowed=f"a block that overlaps no other; {block} is {_owner(against)}",
+            todo=f"choose a free block inside {whole}",
+        )
+
+
+def _owner(nodeset: str) -> str:
+    return f"nodeset {nodeset}'s" if nodeset else "for the gateway, the controller and login machines"
+
+
+def _logins(config: ClusterConfig, whole: ipaddress.IPv4Network) -> Iterator[Broken]:
+    room = whole.num_addresses // address_plan.BLOCKS - ROOM_BESIDE_LOGIN - 1
+    if config.login.count > room:
+        yield Broken(
+            at=("login", "count"),
+            given=str(config.login.count),
+            allowed=f"0 to {room}: the first eighth of {whole} holds gateway, controller and login machines",
+            todo="lower the count, or widen network.cidr",
+        )

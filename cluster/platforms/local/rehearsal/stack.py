@@ -1,0 +1,194 @@
+"""A cloud's stack as the configuration of a local one: the same Slurm cluster, and nothing of the cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.catalog import IMAGES, SYSTEMS
+from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
+from cluster.catalog.programs import LOGIN_SHELLS, missing_interpreter
+from cluster.checks.scripts import places
+from cluster.config.cluster import ClusterConfig
+from cluster.config.scripts import Script
+from cluster.platforms.gcp.filesystems.mounts import targets
+from cluster.platforms.local.rehearsal import network
+
+AT_MOST = 4
+"""Nodes of each nodeset, unless told otherwise: enough for jobs on several nodes, few enough for a laptop."""
+BASE = "debian-13"
+"""What local machines run."""
+MAIL = "/var/mail"
+"""Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
+STAND_IN = "scripts/rehearsal/rxdm.sh"
+"""What stands for rxdm: its containers need GPUs, and a rehearsal has no way out to fetch them."""
+STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
+"""With rxdm's own script: a prolog before it, which gives nodes the programs that it calls, as far as it needs them."""
+_CLOUDS_OWN = ("version", "join_seconds")
+"""Of `slurm`: the release is what local machines run, and these boot in seconds."""
+_ABSENT = "#!/bin/sh\n# Stands for {what}, which a rehearsal can not have.\nexit 0\n"
+
+Section = dict[str, Any]
+
+
+def rehearsed(
+    config: ClusterConfig, *, nodes: int | None = None, cidr: str | None = None, real_prolog: bool = False
+) -> Section:
+    """The stack's rehearsal, as it would stand under `hpc:cluster` in a stack file.
+
+    `nodes` is the count of each nodeset, more than the stack's too; default: the stack's, up to AT_MOST. `cidr` is
+    the local network; default: the first of those that are large enough. `real_prolog` leaves rxdm's own script in
+    place, which a rehearsal can only take from a file.
+    """
+    given = config.model_dump(mode="json", exclude_unset=True)
+    counts = _counts(config, nodes)
+    cidr = cidr or next(network.candidates(room(config, nodes=nodes)), str(network.PRIVATE))
+    presents = {"presents_as": config.image.base} if config.image.base in SYSTEMS else {}
+    own = {key: given[key] for key in ("groups", "users", "accounting") if given.get(key) is not None}
+    return {
+        "platform": "local",
+        "name": config.name,
+        "network": {"cidr": cidr},
+        "storage": {"shared": shared(config), **_read_only(config)},
+        "image": {"base": BASE, **presents},
+        "controller": {"machine_type": config.controller.machine_type},
+        "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
+        "nodesets": _nodesets(given["nodesets"], counts, network.blocks(cidr, counts)),
+        "partitions": {name: _partition(config, name, one, counts) for name, one in given["partitions"].items()},
+        **_people(own),
+        "slurm": _slurm(given.get("slurm") or {}, real_prolog=real_prolog),
+        "deletion_protection": False,
+    }
+
+
+def _people(own: Section) -> Section:
+    """People with shells that local machines have: nobody could log in with another, and no image is made for it."""
+    users = [
+        {key: value for key, value in one.items() if key != "shell" or value in LOGIN_SHELLS}
+        for one in own.get("users", ())
+    ]
+    return own | ({"users": users} if users else {})
+
+
+def room(config: ClusterConfig, *, nodes: int | None = None) -> int:
+    """Longest prefix of a network that the rehearsal's machines fit into."""
+    return network.prefix(_counts(config, nodes), 0 if config.login.on else config.login.count)
+
+
+def shared(config: ClusterConfig) -> list[str]:
+    """Every directory that the stack's machines share, and the mailboxes."""
+    return list(dict.fromkeys([*targets(config), MAIL]))
+
+
+def _read_only(config: ClusterConfig) -> Section:
+    found = [bucket.mount for bucket in config.storage.buckets if bucket.read_only]
+    return {"read_only": found} if found else {}
+
+
+def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bool = False) -> list[str]:
+    """What a rehearsal has other than the stack does, beside Slurm's own files; a line for each."""
+    counts = _counts(config, nodes)
+    lines = [
+        f"nodeset {name}: {counts[name]} of {one.count} nodes"
+        if counts[name] < one.count
+        else f"nodeset {name}: {counts[name]} nodes, where the stack has {one.count}"
+        for name, one in config.nodesets.items()
+        if not one.on and counts[name] != one.count
+    ]
+    if config.slurm.rxdm:
+        lines.append(
+            f"rxdm: {STAND_INS['file']} stands for docker, gcloud, curl, modprobe and nvidia-smi, which it calls"
+            if real_prolog
+            else f"rxdm: {STAND_IN} stands for the prolog, whose containers need GPUs and a way out"
+        )
+    lines += [
+        f"script {name}: does nothing; a rehearsal has no way out to {url}"
+        for name, url in {script.name: script.url for script in _scripts(config) if script.url}.items()
+    ]
+    lines += [
+        f"script {name}: does nothing; it is {what}, which local machines lack"
+        for name, what in {script.name: _foreign(script.text) for script in _scripts(config)}.items()
+        if what
+    ]
+    return lines + [
+        f"user {user.name}: /bin/bash in place of {user.shell}, which local machines lack"
+        for user in config.users
+        if user.shell not in LOGIN_SHELLS
+    ]
+
+
+def _scripts(config: ClusterConfig) -> list[Script]:
+    return [script for _, script in places(config)]
+
+
+def _counts(config: ClusterConfig, nodes: int | None) -> dict[str, int]:
+    """Machines of each nodeset; none of one that is on the controller."""
+    return {
+        name: 0 if one.on else min(one.count, AT_MOST) if nodes is None else nodes
+        for name, one in config.nodesets.items()
+    }
+
+
+def _nodesets(given: Mapping[str, Section], counts: Mapping[str, int], blocks: Mapping[str, str]) -> dict[str, Section]:
+    found: dict[str, Section] = {}
+    for name, one in given.items():
+        section = _only(one, "on", "machine_type", "gpus", "features", "node_conf", "scripts")
+        if counts[name]:
+            section |= {"count": counts[name]} | ({"addresses": blocks[name]} if name in blocks else {})
+        found[name] = _scripted(_known(section, "node_conf", NODE))
+    return found
+
+
+def _partition(config: ClusterConfig, name: str, given: Section, counts: Mapping[str, int]) -> Section:
+    """A partition, whose jobs can have no more nodes than there are."""
+    section = _scripted(_known(given, "conf", PARTITION))
+    there = sum(counts[one] or 1 for one in set(config.partitions[name].nodesets))
+    for key in ("min_nodes", "max_nodes"):
+        if section.get(key) is not None:
+            section[key] = min(section[key], there)
+    return section
+
+
+def _slurm(given: Section, *, real_prolog: bool) -> Section:
+    section = _scripted(_known({key: value for key, value in given.items() if key not in _CLOUDS_OWN}, "extra", CONF))
+    if section.get("job_account_gather") == "cgroup":
+        # Which controllers machines may read depends on the host; /proc can be read on every one.
+        del section["job_account_gather"]
+    if section.get("rxdm") and real_prolog:
+        section["scripts"] = [STAND_INS, *(section.get("scripts") or [])]
+    elif section.get("rxdm"):
+        section["rxdm"] = {"partitions": section["rxdm"]["partitions"], "file": STAND_IN}
+    return section
+
+
+def _known(section: Section, key: str, table: Table) -> Section:
+    """The section without parameters that the local release of Slurm does not know."""
+    if not section.get(key):
+        return dict(section)
+    release = IMAGES[BASE].slurm_versions[0]
+    kept = {
+        name: value for name, value in section[key].items() if release in table.versions(table.canonical(name) or name)
+    }
+    return {**section, key: kept}
+
+
+def _scripted(section: Section) -> Section:
+    """The section with its scripts, where those that would be downloaded do nothing."""
+    if not section.get("scripts"):
+        return section
+    return {**section, "scripts": [_script(one) for one in section["scripts"]]}
+
+
+def _script(given: Section) -> Section:
+    what = given.get("url") or _foreign(given.get("text"))
+    return {**_only(given, "name", "on"), "text": _ABSENT.format(what=what)} if what else given
+
+
+def _foreign(text: str | None) -> str:
+    """What a script is, if local machines lack what it is written for; production's image may have it."""
+    missing = missing_interpreter(text) if text else None
+    return f"a script for {missing!a}" if missing else ""
+
+
+def _only(section: Mapping[str, Any], *keys: str) -> Section:
+    return {key: section[key] for key in keys if section.get(key) is not None}

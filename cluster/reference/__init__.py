@@ -1,0 +1,1 @@
+"""The JSON Schema of a stack file, and the reference page of its keys."""

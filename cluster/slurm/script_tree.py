@@ -1,0 +1,144 @@
+"""Which scripts slurmd runs on which nodes: the tree on the shared file system, as the configuration has it."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.catalog.prologs import RXDM_VERSIONS
+from cluster.checks.scripts import interpreter, places
+from cluster.config.cluster import ClusterConfig
+from cluster.config.scripts import Rxdm, Script
+from cluster.config.validators.scripts import RXDM, is_script
+from cluster.findings import Broken, ConfigError, Finding, Location
+from cluster.platforms.gcp.image.rxdm import of_driver as rxdm_of_driver
+
+LARGEST = 1024 * 1024
+"""Bytes of a script that travels to the controller with the stack's other facts."""
+
+_KINDS = ("prolog", "epilog")
+Source = Mapping[str, Any]
+"""Where a script comes from, as scripts/node/sources.py takes it: lines, or url and sha256."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """The tree of one cluster, as scripts/node/prologs.py takes it."""
+
+    scripts: Mapping[str, Source]
+    """By name."""
+    links: Mapping[str, str]
+    """Path in the tree to what it links to, seen from there; those of rxdm included."""
+    rxdm: Source | None
+    """Like a script's, always with sha256; it is judged and patched before it runs."""
+
+    @property
+    def rxdm_links(self) -> dict[str, str]:
+        """Those of the links that lead to rxdm."""
+        return {path: target for path, target in self.links.items() if target == f"../scripts/{RXDM}"}
+
+
+def has_scripts(config: ClusterConfig) -> bool:
+    """Whether anything runs before or after jobs; without it slurmd is not told to start anything."""
+    return config.slurm.rxdm is not None or any(places(config))
+
+
+def tree(config: ClusterConfig, folder: Path) -> Tree:
+    """The tree, with the files read that stand beside the project in `folder`.
+
+    Raises ConfigError with every file that is missing or is no script.
+    """
+    findings: list[Finding] = []
+    scripts = {script.name: _source(config, script, at, folder, findings) for at, script in places(config)}
+    rxdm = _rxdm(config, config.slurm.rxdm, folder, findings) if config.slurm.rxdm else None
+    if findings:
+        raise ConfigError(findings)
+    return Tree(scripts=scripts, links=links(config), rxdm=rxdm)
+
+
+def links(config: ClusterConfig) -> dict[str, str]:
+    """Path in the tree to what it links to, seen from there, for every place of every script."""
+    found: dict[str, str] = {}
+    for at, script in places(config):
+        for kind in script.on:
+            found[f"{_scope(at)}{kind}_slurmd.d/{script.name}.{kind}_slurmd"] = f"../scripts/{script.name}"
+    for partition in config.slurm.rxdm.partitions if config.slurm.rxdm else ():
+        for kind in _KINDS:
+            found[f"partition-{partition}-{kind}_slurmd.d/{RXDM}.{kind}_slurmd"] = f"../scripts/{RXDM}"
+    return dict(sorted(found.items()))
+
+
+def expected(config: ClusterConfig) -> dict[str, str]:
+    """What must be found in the tree, by path: `-> TARGET` of a link, SHA-256 of a script, empty for any content."""
+    if not has_scripts(config):
+        return {}
+    found = {"slurm_mux": "", "etc/slurm_mux.conf": "", "slurm_prolog": "-> slurm_mux", "slurm_epilog": "-> slurm_mux"}
+    found |= {path: f"-> {target}" for path, target in links(config).items()}
+    for _, script in places(config):
+        # What stands in a file beside the project may have changed since it was staged: that is for `up` to see.
+        text = "" if script.text is None else hashlib.sha256(script.text.encode()).hexdigest()
+        found[f"scripts/{script.name}"] = script.sha256 or text
+    return found | ({f"scripts/{RXDM}": ""} if config.slurm.rxdm else {})
+
+
+def verdicts() -> dict[str, str]:
+    """For each version of rxdm that is known, by its hash: ok, patch or refuse, as scripts/node/rxdm.py takes it."""
+    return {
+        sha256: "refuse" if not version.usable else "patch" if version.verdict == "needs-patch" else "ok"
+        for sha256, version in RXDM_VERSIONS.items()
+    }
+
+
+def _scope(at: Location) -> str:
+    """How the folder's name begins: ("partitions", "gpu", "scripts", 0) is `partition-gpu-`."""
+    return {"partitions": f"partition-{at[1]}-", "nodesets": f"nodeset-{at[1]}-"}.get(str(at[0]), "")
+
+
+def _source(config: ClusterConfig, script: Script, at: Location, folder: Path, findings: list[Finding]) -> Source:
+    if script.url:
+        return {"url": script.url, "sha256": script.sha256}
+    if script.text is not None:
+        text = script.text
+    else:
+        text = read_script(str(script.file), (*at, "file"), folder, findings)
+        if text and (wrong := interpreter(config, (*at, "file"), text)):
+            findings.append(wrong.finding(wrong.at))
+    # Split so that joining gives the very same text, whether its last line ends or not.
+    return {"lines": text.split("\n")}
+
+
+def _rxdm(config: ClusterConfig, rxdm: Rxdm, folder: Path, findings: list[Finding]) -> Source:
+    if rxdm.file:
+        text = read_script(rxdm.file, ("slurm", "rxdm", "file"), folder, findings)
+        return {"lines": text.split("\n"), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    chosen = rxdm_of_driver(config)
+    return {"url": rxdm.url or chosen.url, "sha256": rxdm.sha256 or chosen.sha256}
+
+
+def read_script(name: str, at: Location, folder: Path, findings: list[Finding]) -> str:
+    """The text of a script that stands beside the project in `folder`; what is wrong with it is added to `findings`."""
+    path = folder / name
+    try:
+        text = _text(path)
+    except OSError as error:
+        given = f"{name}: {error.strerror or error}"
+        todo = f"correct the path, or put the file there; paths begin at {folder} or at the root"
+    except UnicodeDecodeError:
+        given, todo = f"{name}, which is not text", "name a script; programs are installed on the image"
+    else:
+        if len(text.encode()) <= LARGEST and is_script(text):
+            return text
+        if is_script(text):
+            given, todo = f"{name}, which is larger", "let the script fetch what it is that is so large"
+        else:
+            first = text.split("\n", 1)[0].strip()[:60] or "empty"
+            given, todo = f"{name}, whose first line is {first!r}", "write #!/bin/bash or the like as the first line"
+    allowed = f"a path to a script of at most {LARGEST // 1024} KiB, with #! and its interpreter as first line"
+    findings.append(Broken(at=at, given=given, allowed=allowed, todo=todo).finding(at))
+    return ""
+
+
+def _text(path: Path) -> str:
+    with path.open(encoding="utf-8", newline="") as file:
+        return file.read(LARGEST + 1)

@@ -1,0 +1,1 @@
+"""How machines with private addresses are reached."""

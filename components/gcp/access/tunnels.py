@@ -1,0 +1,199 @@
+"""Tunnels through Identity-Aware Proxy that stay open while the program runs, and end with it."""
+
+import asyncio
+import atexit
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import pulumi
+
+from cluster.platforms.gcp import iap
+
+BOOT_SECONDS = 900.0
+"""For a machine to listen to SSH after it was made. A first boot takes one to three minutes."""
+_OPEN_SECONDS = 60.0
+"""For gcloud to listen or to say why not, once it was started."""
+_PAUSE_SECONDS = 5.0
+_KEEPER = Path(__file__).with_name("process_guard.py")
+
+_lock = threading.Lock()
+_tunnels: dict[int, "_Tunnel"] = {}
+
+
+async def opened(instance: iap.Instance, port: int) -> None:
+    """The same beside whatever else the program does. Raises RunError."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: Exception | None) -> None:
+        if done.done():
+            return
+        done.set_exception(error) if error else done.set_result(None)
+
+    def work() -> None:
+        error = None
+        try:
+            keep_open(instance, port)
+        except Exception as raised:  # noqa: BLE001 - raised again where it is waited for
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, error)
+
+    # A thread of no pool: Python would wait for a pool's at the program's end, and a boot may take minutes.
+    threading.Thread(target=work, daemon=True).start()
+    await done
+
+
+def keep_open(instance: iap.Instance, port: int, *, seconds: float = BOOT_SECONDS) -> None:
+    """Have a tunnel from a port of this host to a machine's SSH server, and open it again should it end.
+
+    Raises RunError, which the engine shows without a traceback, when there is none after `seconds`, or sooner where
+    waiting does not help.
+    """
+    with _lock:
+        if not _tunnels:
+            atexit.register(end_all)
+        tunnel = _tunnels.setdefault(port, _Tunnel(instance, port))
+    if tunnel.instance != instance:
+        raise pulumi.RunError(f"port {port} is for a tunnel to {tunnel.instance.name} and to {instance.name} at once")
+    tunnel.open(seconds)
+
+
+def end_all() -> None:
+    """End all tunnels of this program."""
+    with _lock:
+        ending = list(_tunnels.values())
+        _tunnels.clear()
+    for tunnel in ending:
+        tunnel.end()
+
+
+class _Tunnel:
+    """One tunnel: the gcloud that holds it, and what that said."""
+
+    def __init__(self, instance: iap.Instance, port: int) -> None:
+        self.instance, self._port = instance, port
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._watched = self._ended = False
+
+    def open(self, seconds: float) -> None:
+        """Open it, unless it is. Raises RunError."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._open(seconds)
+            if not self._watched:
+                self._watched = True
+                threading.Thread(target=self._watch, daemon=True).start()
+
+    def end(self) -> None:
+        """Close it."""
+        self._ended = True
+        if self._process:
+            _end(self._process)
+
+    def _open(self, seconds: float) -> None:
+        gcloud = shutil.which("gcloud")
+        if not gcloud:
+            raise pulumi.RunError(f"{self.instance.name}: {iap.missing()}")
+        _refuse_taken(self._port, self.instance)
+        limit = time.monotonic() + seconds
+        while True:
+            process = self._start(gcloud)
+            if self._listens(process):
+                return
+            said = self._said()
+            if self._ended or not iap.being_made(said) or time.monotonic() > limit:
+                _end(process)
+                raise pulumi.RunError(f"{self.instance.name}: {iap.explain(said, self.instance)}")
+            time.sleep(min(_PAUSE_SECONDS, max(0.0, limit - time.monotonic())))
+
+    def _start(self, gcloud: str) -> "subprocess.Popen[bytes]":
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - read when gcloud has ended
+        # Isolated: the folder of a script is the first that it imports from, and ours has modules of common names.
+        command = [sys.executable, "-I", str(_KEEPER), gcloud, *self.instance.listening(self._port)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
+            # A terminal's Ctrl-C lets running steps finish, which need their tunnel.
+            start_new_session=True,
+        )  # fmt: skip
+        return self._process
+
+    def _listens(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Whether gcloud listens; waits until it does, or has ended. It tries the way to the machine before."""
+        limit = time.monotonic() + _OPEN_SECONDS
+        while process.poll() is None and not self._ended:
+            if time.monotonic() > limit:
+                return False
+            if _answers(self._port):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def _said(self) -> str:
+        if self._log is None:
+            return ""
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+    def _watch(self) -> None:
+        """Open it again when gcloud ends while it is needed: the next try of a command then gets through."""
+        while self._process is not None:
+            self._process.wait()
+            if self._ended:
+                return
+            words = iap.last_error(self._said())
+            _say(f"{self.instance.name}: the tunnel to it ended and is opened again" + (f": {words}" if words else ""))
+            time.sleep(1)
+            with self._lock:
+                try:
+                    self._open(BOOT_SECONDS)
+                except pulumi.RunError as error:
+                    if not self._ended:
+                        _say(f"{error}\nCommands on {self.instance.name} can't be run any more.")
+                    return
+
+
+def _refuse_taken(port: int, instance: iap.Instance) -> None:
+    """Raise RunError if another program has the port: its connections would lead to who knows whom."""
+    with socket.socket() as probe:
+        # As gcloud does: what a tunnel of an earlier run left in TIME_WAIT is nobody's.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise pulumi.RunError(
+                f"{instance.name}: port {port} of this host, where the tunnel to it begins, is in use by another "
+                f"program ({error.strerror}). Is another run of this stack at work here? What has it: ss -ltnp "
+                f"'sport = :{port}'. End that program, or run from another host"
+            ) from None
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    return False
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Let the keeper end it, and wait until it has."""
+    if process.stdin:
+        with suppress(OSError):
+            process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+
+
+def _say(text: str) -> None:
+    """Tell it beside the run: the engine shows what a program writes to standard error."""
+    print(text, file=sys.stderr, flush=True)

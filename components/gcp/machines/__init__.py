@@ -1,0 +1,1 @@
+"""Machines on Google Cloud: controller, login, nodesets, and what they boot with."""

@@ -1,0 +1,124 @@
+"""Who the machines of a cluster are to Google Cloud, what they may do, and what they fetch as whom they are."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_tls as tls
+from pulumi_gcp import projects, serviceaccount
+
+from cluster.config import ClusterConfig
+from cluster.platforms.gcp.image.recipe import bake_script
+from cluster.platforms.gcp.image.source import bakes, installs
+from cluster.platforms.gcp.names import account_id, place
+from cluster.roster import MachineSpec, machines
+from components.gcp.machines.secrets import Secrets, SecretsArgs
+from components.gcp.machines.setup_archive import archive
+from components.gcp.machines.setup_bucket import SetupBucket, SetupBucketArgs, StoredObject
+from components.slurm.keys import ClusterKeys
+
+PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
+"""What every machine may do in the project: write its own logs and metrics. The controller makes no machines (the stack
+does), so it may not either."""
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+"""Access scopes of every machine. They are the older way to limit it; roles do, and a narrower scope would only hide
+what a role gives (cloud.google.com/compute/docs/access/service-accounts#scopes_best_practice)."""
+
+BUILDER = "builder"
+SETUP, INSTALL = "setup.json", "install.sh"
+"""Names of the stored files: the set-up, and what machines run at their first boot where nothing is baked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityArgs:
+    """Whose machines."""
+
+    config: ClusterConfig
+    keys: ClusterKeys
+    after: Sequence[pulumi.Resource] = ()
+    """What everything waits for: the services of Google Cloud that it uses."""
+
+
+class Identity(pulumi.ComponentResource):
+    """One service account for each role, with the least roles; the secrets and files that it can read."""
+
+    objects: dict[str, StoredObject]
+    """What machines fetch from the set-up bucket, by name: setup.json, and install.sh where nothing is baked."""
+
+    def __init__(self, name: str, args: IdentityArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:Identity", name, {}, opts)
+        self._name, self._config = name, args.config
+        self._accounts = {role: self._account(role, after=args.after) for role in roles(args.config)}
+        self._grants = {role: self._grant(role) for role in self._accounts}
+        members = {role: account.member for role, account in self._accounts.items() if role != BUILDER}
+        child = pulumi.ResourceOptions(parent=self)
+        self._secrets = Secrets(
+            f"{name}-secrets",
+            SecretsArgs(config=args.config, keys=args.keys, members=members, after=args.after),
+            opts=child,
+        )
+        bucket = SetupBucket(
+            f"{name}-setup",
+            SetupBucketArgs(config=args.config, files=_files(args.config), members=members, after=args.after),
+            opts=child,
+        )
+        self._bucket, self.objects = bucket, dict(bucket.objects)
+        self.register_outputs({"emails": {role: account.email for role, account in self._accounts.items()}})
+
+    def email(self, role: str) -> pulumi.Output[str]:
+        """Address of a role's service account; a machine's role is its first."""
+        return self._accounts[role].email
+
+    def version(self, path: str, spec: MachineSpec) -> pulumi.Output[str]:
+        """Resource name of the secret's version that a machine keeps at `path`."""
+        return self._secrets.versions(spec)[path]
+
+    def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
+        """All that a machine fetches from Secret Manager, by the path that it is kept at."""
+        return self._secrets.versions(spec)
+
+    def host_key(self, machine: str) -> tls.PrivateKey:
+        """SSH host key of the controller or a login machine, by its name."""
+        return self._secrets.host_keys[machine]
+
+    def ready(self, role: str) -> list[pulumi.Resource]:
+        """The grants that a machine of this role waits for: it could fetch nothing without."""
+        if role == BUILDER:
+            return [*self._grants[role]]
+        return [*self._grants[role], *self._secrets.readers(role), self._bucket.reader(role)]
+
+    def _account(self, role: str, *, after: Sequence[pulumi.Resource]) -> serviceaccount.Account:
+        return serviceaccount.Account(
+            f"{self._name}-{role}",
+            account_id=account_id(self._config, role),
+            display_name=f"{role} of the cluster {self._config.name}",
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
+
+    def _grant(self, role: str) -> list[pulumi.Resource]:
+        return [
+            projects.IAMMember(
+                f"{self._name}-{role}-{granted.rpartition('.')[2]}",
+                project=place(self._config).project,
+                role=granted,
+                member=self._accounts[role].member,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for granted in PROJECT_ROLES
+        ]
+
+
+def roles(config: ClusterConfig) -> list[str]:
+    """The roles that this cluster has machines of, the image's builder included; a machine's role is its first."""
+    found = list(dict.fromkeys(spec.roles[0] for spec in machines(config)))
+    return [*found, BUILDER] if bakes(config) else found
+
+
+def _files(config: ClusterConfig) -> dict[str, tuple[bytes, str]]:
+    """Content and SHA-256 of what machines fetch, by name."""
+    found = {SETUP: archive()}
+    if installs(config):
+        program = bake_script(config).encode()
+        found[INSTALL] = program, hashlib.sha256(program).hexdigest()
+    return found

@@ -1,0 +1,199 @@
+"""Nodes of one kind: a template, and one machine from it for each."""
+
+from collections.abc import Sequence
+
+import pulumi
+from pulumi_gcp import compute
+
+from cluster.config import ClusterConfig
+from cluster.config.machines import Nodeset as Section
+from cluster.platforms.gcp.accelerators import ACCELERATORS
+from cluster.platforms.gcp.capacity import Flex, OnDemand, Reserved, Scheduling, Spot, Way, of_nodes
+from cluster.platforms.gcp.disks import boot_disk
+from cluster.platforms.gcp.image.secure_boot import secure_boot
+from cluster.platforms.gcp.names import labels, place
+from cluster.roster import MachineSpec
+from components.gcp.flex.node import TYPE as FLEX
+from components.gcp.flex.node import FlexNode
+from components.gcp.machines.identity import SCOPES
+from components.gcp.machines.instance import NIC_TYPE, MachineArgs, affinity
+from components.machine import Machine
+
+
+class Nodeset(pulumi.ComponentResource):
+    """The machines of one nodeset. They configure themselves, and the program logs in to none of them.
+
+    What a machine is stands in the template: another one (type, disk, image, capacity) makes all of them anew, each
+    after it was drained. What it is told stands in its own metadata, which changes under a running machine.
+    """
+
+    machines: Sequence[Machine]
+
+    def __init__(
+        self,
+        name: str,
+        args: MachineArgs,
+        section: Section,
+        specs: Sequence[MachineSpec],
+        *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("hpc:gcp:Nodeset", name, {}, opts)
+        self._name, self._args = name, args
+        way, first = of_nodes(section.capacity), specs[0]
+        template = self._template(first, section, way)
+        # Said once for all of them: every value that is shared is one that a preview of 256 nodes does not work out
+        # 256 times. The template is what waits for networks and grants, and machines wait for it.
+        source = template.self_link
+        metadata = pulumi.Output.from_input(dict(args.metadata(first)))
+        marks, zone = labels(args.config, "node"), args.zone()
+        # Made by the node itself, and told on the cluster's board.
+        host_key = pulumi.Output.from_input("")
+        if isinstance(way, Flex):
+            where, endpoint = place(args.config), pulumi.Config("gcp").get("computeCustomEndpoint") or ""
+            child = pulumi.ResourceOptions(parent=self, depends_on=[template])
+            self.machines = [
+                _waited_for(
+                    spec,
+                    FlexNode(
+                        spec.name,
+                        project=where.project,
+                        zone=zone,
+                        cluster=args.config.name,
+                        template=source,
+                        labels=marks,
+                        metadata=metadata,
+                        endpoint=endpoint,
+                        opts=child,
+                    ),
+                    host_key,
+                )
+                for spec in specs
+            ]
+        else:
+            child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])
+            self.machines = [
+                _machine(
+                    spec,
+                    compute.InstanceFromTemplate(
+                        spec.name,
+                        name=spec.name,
+                        zone=zone,
+                        source_instance_template=source,
+                        metadata=metadata,
+                        labels=marks,
+                        # A spot node that was taken back is started by `pulumi up --refresh`.
+                        desired_status="RUNNING",
+                        opts=child,
+                    ),
+                    host_key,
+                )
+                for spec in specs
+            ]
+        self.register_outputs({"template": template.name, "nodes": len(specs)})
+
+    def _template(self, spec: MachineSpec, section: Section, way: Way) -> compute.InstanceTemplate:
+        args, config = self._args, self._args.config
+        disk_type, size = boot_disk(config, spec)
+        marks = labels(config, "node")
+        gpus = section.gpus
+        # No name: a template can't change, so the next one needs another name beside the old one's.
+        return compute.InstanceTemplate(
+            f"{self._name}-template",
+            description=f"hpc: nodeset {spec.nodeset} of {config.name}",
+            machine_type=spec.machine_type.name,
+            disks=[
+                compute.InstanceTemplateDiskArgs(
+                    boot=True,
+                    auto_delete=True,
+                    source_image=args.image,
+                    disk_type=disk_type,
+                    disk_size_gb=size,
+                    labels=marks,
+                )
+            ],
+            # Local SSDs come with the machine types that have some, and are not listed.
+            network_interfaces=self._nics(spec),
+            guest_accelerators=[
+                compute.InstanceTemplateGuestAcceleratorArgs(type=ACCELERATORS[gpus.type], count=gpus.count)
+            ]
+            if gpus
+            else None,
+            service_account=compute.InstanceTemplateServiceAccountArgs(
+                email=args.identity.email("node"), scopes=list(SCOPES)
+            ),
+            scheduling=_scheduling(way.scheduling(migrates=spec.gpu is None)),
+            reservation_affinity=affinity(way.scheduling(migrates=spec.gpu is None)),
+            resource_policies=self._placement(way),
+            shielded_instance_config=compute.InstanceTemplateShieldedInstanceConfigArgs(
+                enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
+            ),
+            labels=marks,
+            tags=args.tags(spec),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.waits(spec)),
+        )
+
+    def _nics(self, spec: MachineSpec) -> list[compute.InstanceTemplateNetworkInterfaceArgs]:
+        """The system network's, then one for each GPU network, in their order; none has a public address."""
+        gpu = [subnetwork for _, subnetwork in self._args.network.gpu[: spec.machine_type.nics - 1]]
+        return [
+            compute.InstanceTemplateNetworkInterfaceArgs(subnetwork=subnetwork, nic_type=NIC_TYPE)
+            for subnetwork in (self._args.network.system, *gpu)
+        ]
+
+    def _placement(self, way: Way) -> pulumi.Input[str] | None:
+        """A policy that keeps the nodes close to each other: the reservation's, or one of the stack's own."""
+        if isinstance(way, Reserved):
+            return policy_path(self._args.config, way.policy) if way.policy else None
+        if not isinstance(way, OnDemand | Spot) or way.max_distance is None:
+            return None
+        # No name, as with the template: one that is in use can't change.
+        return compute.ResourcePolicy(
+            f"{self._name}-placement",
+            region=place(self._args.config).region,
+            group_placement_policy=compute.ResourcePolicyGroupPlacementPolicyArgs(
+                collocation="COLLOCATED", max_distance=way.max_distance
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
+        ).self_link
+
+
+def policy_path(config: ClusterConfig, policy: str) -> str:
+    """A placement policy as a template takes it; one that is only named is in the stack's project and region."""
+    where = place(config)
+    return policy if "/" in policy else f"projects/{where.project}/regions/{where.region}/resourcePolicies/{policy}"
+
+
+def _scheduling(told: Scheduling) -> compute.InstanceTemplateSchedulingArgs:
+    return compute.InstanceTemplateSchedulingArgs(
+        provisioning_model=told.model,
+        preemptible=told.model == "SPOT",
+        on_host_maintenance=told.on_host_maintenance,
+        automatic_restart=told.automatic_restart,
+        instance_termination_action=told.end,
+        max_run_duration=compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=told.seconds)
+        if told.seconds is not None
+        else None,
+    )
+
+
+def _machine(spec: MachineSpec, made: compute.InstanceFromTemplate, host_key: pulumi.Output[str]) -> Machine:
+    return Machine(
+        spec=spec,
+        address=made.network_interfaces.apply(lambda nics: nics[0].network_ip or ""),
+        instance_id=made.instance_id,
+        boot_id=made.instance_id,
+        resource=made,
+        host_key=host_key,
+    )
+
+
+def _waited_for(spec: MachineSpec, made: FlexNode, host_key: pulumi.Output[str]) -> Machine:
+    return Machine(
+        spec=spec,
+        address=made.address,
+        instance_id=made.instance_id,
+        boot_id=made.instance_id,
+        resource=made,
+        host_key=host_key,
+    )

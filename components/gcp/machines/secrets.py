@@ -1,0 +1,117 @@
+"""A cluster's secrets in Secret Manager, each readable by the roles that need it and nobody else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_tls as tls
+from pulumi_gcp import secretmanager
+
+from cluster.config import ClusterConfig
+from cluster.platforms.gcp.names import labels
+from cluster.roster import MachineSpec, machines
+from components.gcp.machines.boot import HOST_KEY
+from components.slurm.keys import ClusterKeys
+from components.slurm.setup import DATABASE_PASSWORD, MUNGE_KEY
+
+"""Where a machine keeps what it read."""
+READER = "roles/secretmanager.secretAccessor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretsArgs:
+    """What to keep."""
+
+    config: ClusterConfig
+    keys: ClusterKeys
+    members: Mapping[str, pulumi.Input[str]]
+    """IAM member (serviceAccount:...) of each role."""
+    after: Sequence[pulumi.Resource] = ()
+    """What everything waits for: the services of Google Cloud that it uses."""
+
+
+class Secrets(pulumi.ComponentResource):
+    """The MUNGE_KEY key, the database's password, and SSH host keys of the machines that are set up over SSH.
+
+    Machines fetch them at boot, as the service account that they run with: nothing secret is in their metadata.
+    """
+
+    host_keys: Mapping[str, tls.PrivateKey]
+    """SSH host key of the controller and of each login machine, by name: known before the machine is, so that there is
+    no trust on first use."""
+
+    def __init__(self, name: str, args: SecretsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:Secrets", name, {}, opts)
+        self._name, self._args = name, args
+        self._readers: dict[str, list[pulumi.Resource]] = {role: [] for role in args.members}
+        cluster, keys = args.config.name, args.keys
+        known = [role for role in ("controller", "login", "node") if role in args.members]
+        shared = {
+            MUNGE_KEY: self._secret("munge", f"{cluster}-munge", keys.munge, roles=known),
+            DATABASE_PASSWORD: self._secret(
+                "database", f"{cluster}-database", keys.database_password, roles=["controller"]
+            ),
+        }
+        self.host_keys = {
+            spec.name: tls.PrivateKey(
+                f"{name}-{spec.name}", algorithm="ED25519", opts=pulumi.ResourceOptions(parent=self)
+            )
+            for spec in machines(args.config)
+            if spec.roles != ("node",)
+        }
+        self._shared = shared
+        self._own = {
+            spec.name: self._secret(
+                f"{spec.name}-host-key",
+                f"{spec.name}-host-key",
+                self.host_keys[spec.name].private_key_openssh,
+                roles=[spec.roles[0]],
+            )
+            for spec in machines(args.config)
+            if spec.name in self.host_keys
+        }
+        self.register_outputs({"host_keys": {name: key.public_key_openssh for name, key in self.host_keys.items()}})
+
+    def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
+        """What a machine fetches: resource name of each secret's version, by the path that it is kept at."""
+        found = {MUNGE_KEY: self._shared[MUNGE_KEY]}
+        if "controller" in spec.roles:
+            found[DATABASE_PASSWORD] = self._shared[DATABASE_PASSWORD]
+        if spec.name in self._own:
+            found[HOST_KEY] = self._own[spec.name]
+        return found
+
+    def readers(self, role: str) -> list[pulumi.Resource]:
+        """The grants that a machine of this role can't boot without."""
+        return self._readers[role]
+
+    def _secret(
+        self, name: str, secret_id: str, value: pulumi.Output[str], *, roles: Sequence[str]
+    ) -> pulumi.Output[str]:
+        config = self._args.config
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after))
+        secret = secretmanager.Secret(
+            f"{self._name}-{name}",
+            secret_id=secret_id,
+            labels=labels(config, roles[0]),
+            replication=secretmanager.SecretReplicationArgs(auto=secretmanager.SecretReplicationAutoArgs()),
+            opts=child,
+        )
+        version = secretmanager.SecretVersion(
+            f"{self._name}-{name}-version",
+            secret=secret.id,
+            # The line end is part of the MUNGE_KEY key: each machine hashes the file as a whole.
+            secret_data=pulumi.Output.secret(value).apply(lambda text: text.rstrip("\n") + "\n"),
+            opts=child,
+        )
+        for role in roles:
+            self._readers[role].append(
+                secretmanager.SecretIamMember(
+                    f"{self._name}-{name}-{role}",
+                    secret_id=secret.id,
+                    role=READER,
+                    member=self._args.members[role],
+                    opts=child,
+                )
+            )
+        return version.name

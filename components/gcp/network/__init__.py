@@ -1,0 +1,1 @@
+"""Networks on Google Cloud, with firewall, NAT and peering."""

@@ -1,0 +1,163 @@
+"""The networks of a cluster: one for all machines, eight for the GPUs of nodes that have GPU NICs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_gcp import compute
+
+from cluster.config import ClusterConfig
+from cluster.config.network import ExistingNetwork
+from cluster.platforms.gcp.address_plan import Plan, plan
+from cluster.platforms.gcp.filesystems.exascaler import servers
+from cluster.platforms.gcp.names import labels, place
+from cluster.roster import machines
+from components.gcp.network.firewall import firewalls, internal
+from components.gcp.network.nat import Nat, NatArgs
+from components.gcp.network.peering import Peering, PeeringArgs
+
+SYSTEM_MTU = 8244
+"""Bytes: what GPUDirect-TCPXO wants of a node's first NIC (Cluster Toolkit, a3-megagpu-8g blueprints)."""
+GPU_MTU = 8896
+"""Bytes: the largest that Google Cloud has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkArgs:
+    """What to make."""
+
+    config: ClusterConfig
+    after: Sequence[pulumi.Resource] = ()
+    """What has to be there before: the services that are used."""
+
+
+class Network(pulumi.ComponentResource):
+    """The networks, and who may talk to whom in them.
+
+    In place of the system network the stack file may name one that is there already; then only its firewall rules and
+    reserved addresses are made in it.
+    """
+
+    system: pulumi.Output[str]
+    """Path of the system subnetwork."""
+    system_network: pulumi.Output[str]
+    """Path of the system network: projects/PROJECT/global/networks/NAME."""
+    gpu: list[tuple[pulumi.Output[str], pulumi.Output[str]]]
+    """Network and subnetwork of each further NIC, in the NICs' order."""
+    addresses: Mapping[str, pulumi.Output[str]]
+    """Reserved address of the controller, each login machine and each Lustre server, by the machine's name."""
+    tag: str
+    """Network tag of every machine of the stack."""
+    login_tag: str
+    """Network tag, besides, of those that people log in to from outside."""
+    services: pulumi.Resource | None
+    """The peering with what Google runs for the stack; None where nothing needs it, or the network is not ours."""
+    ready: list[pulumi.Resource]
+    """What machines depend on: without it they can't reach anything, or take an address that another is to have."""
+
+    def __init__(self, name: str, args: NetworkArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:Network", name, {}, opts)
+        self._name, self._config, self._after = name, args.config, list(args.after)
+        config, ranges = args.config, plan(args.config)
+        self.tag, self.login_tag, self.services = config.name, f"{config.name}-login", None
+        self.ready = []
+        if config.network.existing:
+            self._existing(config.network.existing)
+        else:
+            self._own(ranges)
+        self.ready += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
+        self.gpu = [self._gpu(index, cidr) for index, cidr in enumerate(ranges.gpu)]
+        self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in fixed(config)}
+        self.register_outputs(
+            {
+                "system": self.system,
+                "system_network": self.system_network,
+                "gpu": [subnetwork for _, subnetwork in self.gpu],
+                "addresses": dict(self.addresses),
+            }
+        )
+
+    def _child(self) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self, depends_on=self._after)
+
+    def _existing(self, given: ExistingNetwork) -> None:
+        where = place(self._config)
+        network, subnetwork = given.network, given.subnetwork
+        if "/" not in network:
+            network = f"projects/{where.project}/global/networks/{network}"
+        if "/" not in subnetwork:
+            # A shared network's subnetworks are in its own project.
+            project = network.split("/")[1]
+            subnetwork = f"projects/{project}/regions/{where.region}/subnetworks/{subnetwork}"
+        self.system_network, self.system = pulumi.Output.from_input(network), pulumi.Output.from_input(subnetwork)
+
+    def _own(self, ranges: Plan) -> None:
+        network, subnetwork = self._vpc("system", ranges.system, mtu=SYSTEM_MTU, routing="GLOBAL")
+        self.system_network, self.system = network.id, subnetwork.id
+        self.ready.append(subnetwork)
+        if self._config.network.nat:
+            nat = Nat(
+                f"{self._name}-nat",
+                NatArgs(config=self._config, network=network.id, after=self._after),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            self.ready += nat.ready
+        if ranges.managed:
+            peering = Peering(
+                f"{self._name}-services",
+                PeeringArgs(config=self._config, network=network.id, cidr=ranges.managed),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            self.services = peering.connection
+
+    def _gpu(self, index: int, cidr: str) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        part = f"gpu-{index}"
+        network, subnetwork = self._vpc(part, cidr, mtu=GPU_MTU, routing="REGIONAL")
+        rule = internal(
+            f"{self._name}-{part}-fw", f"{self._config.name}-{part}-internal", network.id, cidr, opts=self._child()
+        )
+        self.ready += [subnetwork, rule]
+        return network.id, subnetwork.id
+
+    def _vpc(self, part: str, cidr: str, *, mtu: int, routing: str) -> tuple[compute.Network, compute.Subnetwork]:
+        config = self._config
+        network = compute.Network(
+            f"{self._name}-{part}",
+            name=f"{config.name}-{part}",
+            description=f"hpc: {part} network of {config.name}",
+            auto_create_subnetworks=False,
+            routing_mode=routing,
+            mtu=mtu,
+            opts=self._child(),
+        )
+        subnetwork = compute.Subnetwork(
+            f"{self._name}-{part}-subnet",
+            name=f"{config.name}-{part}-subnet",
+            region=place(config).region,
+            network=network.id,
+            ip_cidr_range=cidr,
+            private_ip_google_access=True,
+            opts=self._child(),
+        )
+        return network, subnetwork
+
+    def _address(self, machine: str, address: str | None) -> pulumi.Output[str]:
+        config = self._config
+        reserved = compute.Address(
+            f"{self._name}-{machine.removeprefix(config.name + '-')}-address",
+            name=f"{machine}-address",
+            address=address,
+            address_type="INTERNAL",
+            subnetwork=self.system,
+            region=place(config).region,
+            labels=labels(config, "network"),
+            opts=self._child(),
+        )
+        self.ready.append(reserved)
+        return reserved.address
+
+
+def fixed(config: ClusterConfig) -> tuple[str, ...]:
+    """Names of the machines that keep one address for as long as they are in the stack."""
+    people = [one.name for one in machines(config) if {"controller", "login"} & set(one.roles)]
+    return (*people, *(server.name for server in servers(config)))

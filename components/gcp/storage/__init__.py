@@ -1,0 +1,1 @@
+"""File systems on Google Cloud, one component for each kind."""

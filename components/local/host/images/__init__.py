@@ -1,0 +1,1 @@
+"""Base images: what they are made of, and the cache of them."""

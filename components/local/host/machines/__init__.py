@@ -1,0 +1,1 @@
+"""One machine on the host: its root, its control group, its process."""

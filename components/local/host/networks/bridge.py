@@ -1,0 +1,151 @@
+"""A stack's network on the host: a bridge with the gateway's address, and no way out.
+
+Which bridges are ours is written on them (the interface's alias), so that nothing else is ever changed or removed.
+"""
+
+import ipaddress
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from components.local.host.errors import HostError
+from components.local.host.networks import firewall
+from components.local.host.process import run
+
+_INTERFACES = Path("/sys/class/net")
+
+
+def exists(bridge: str) -> bool:
+    """Whether an interface of this name is there and up."""
+    try:
+        return bool(int((_INTERFACES / bridge / "flags").read_text(), 16) & 1)  # IFF_UP (linux/if.h)
+    except FileNotFoundError:
+        return False
+
+
+def cut(bridge: str, cable: str) -> bool:
+    """Whether the host's end of a machine's cable is not in the bridge, not up, or not connected at its other end."""
+    port = _INTERFACES / cable
+    try:
+        plugged = (port / "master").resolve().name == bridge and int((port / "flags").read_text(), 16) & 1
+        return not (plugged and (port / "carrier").read_text().strip() == "1")
+    except OSError:  # gone, or down: a carrier can't be asked for then
+        return True
+
+
+def plug(bridge: str, cable: str) -> None:
+    """Put the host's end of a machine's cable into the bridge again, and set it up."""
+    run(["ip", "link", "set", "dev", cable, "master", bridge, "up"])
+
+
+def alias(root: Path, stack: str) -> str:
+    """The mark on a stack's bridge."""
+    return f"{mark(root)}{stack}"
+
+
+def mark(root: Path) -> str:
+    """How the marks of all stacks under `root` begin."""
+    return f"hpc machines under {root}: "
+
+
+def ensure(bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface) -> None:
+    """Make the bridge, or give it the right address; HostError if another interface has the name."""
+    if not (_INTERFACES / bridge).exists():
+        run(["ip", "link", "add", "dev", bridge, "type", "bridge", "forward_delay", "0"])
+    elif _alias_of(bridge) != alias(root, stack) and not _is_half_made(bridge):
+        msg = f"network interface {bridge}: exists on this host and was not made for stack {stack}; remove or rename it"
+        raise HostError(msg)
+    run(["ip", "link", "set", "dev", bridge, "alias", alias(root, stack)])
+    # Machines speak IPv4 to each other; no router advertisement of a neighbour may give them a way out.
+    no_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{bridge}/disable_ipv6")
+    if no_ipv6.exists():
+        no_ipv6.write_text("1")
+    for given in _addresses(bridge):
+        if given != address:
+            run(["ip", "address", "del", str(given), "dev", bridge])
+    if address not in _addresses(bridge):
+        run(["ip", "address", "add", str(address), "dev", bridge])
+    firewall.let_through(bridge)
+    firewall.shield(bridge)
+    run(["ip", "link", "set", "dev", bridge, "up"])
+
+
+def remove(bridge: str, root: Path, stack: str) -> None:
+    """Remove the stack's bridge, if it is there and is the stack's, and the rules for it."""
+    if not (_INTERFACES / bridge).exists():
+        firewall.unshield(bridge)
+    if (_INTERFACES / bridge).exists() and _alias_of(bridge) == alias(root, stack):
+        firewall.forget(bridge)
+        firewall.unshield(bridge)
+        run(["ip", "link", "del", "dev", bridge])
+
+
+def remove_cable(interface: str) -> None:
+    """Remove the host's end of a machine's cable; the kernel does so itself a moment after the machine's end."""
+    if (_INTERFACES / interface).exists():
+        try:
+            run(["ip", "link", "del", "dev", interface])
+        except HostError:
+            if (_INTERFACES / interface).exists():
+                raise
+
+
+def ours(root: Path) -> list[str]:
+    """Bridges of any stack under `root`."""
+    return sorted(name for name in _names() if _alias_of(name).startswith(mark(root)))
+
+
+def taken_by(network: ipaddress.IPv4Network, *, but: str) -> str | None:
+    """Who on this host uses addresses of `network`, leaving out the interface `but`; None if nobody does."""
+    for interface, what, theirs in [*_own_networks(), *_routes()]:
+        if interface != but and theirs.overlaps(network):
+            return what
+    return None
+
+
+def _own_networks() -> Iterator[tuple[str, str, ipaddress.IPv4Network]]:
+    for interface in _ip("address"):
+        for found in interface.get("addr_info", []):
+            if found.get("family") == "inet":
+                address = ipaddress.IPv4Interface(f"{found['local']}/{found['prefixlen']}")
+                yield interface["ifname"], f"interface {interface['ifname']} ({address})", address.network
+
+
+def _routes() -> Iterator[tuple[str, str, ipaddress.IPv4Network]]:
+    for route in _ip("route"):
+        if route["dst"] != "default":
+            device = route.get("dev", "")
+            over = f"over {device}" if device else f"({route.get('type', 'without a device')})"
+            yield device, f"the route to {route['dst']} {over}", ipaddress.IPv4Network(route["dst"], strict=False)
+
+
+def _is_half_made(bridge: str) -> bool:
+    """A bare bridge without a mark: what a run leaves that is killed between making and marking it."""
+    ports = _INTERFACES / bridge / "brif"
+    return not _alias_of(bridge) and ports.is_dir() and not any(ports.iterdir()) and not _addresses(bridge)
+
+
+def _ip(what: str) -> list[dict[str, Any]]:
+    return json.loads(run(["ip", "-4", "-json", what, "show"]) or "[]")
+
+
+def _addresses(bridge: str) -> list[ipaddress.IPv4Interface]:
+    return [
+        ipaddress.IPv4Interface(f"{found['local']}/{found['prefixlen']}")
+        for interface in _ip("address")
+        if interface["ifname"] == bridge
+        for found in interface.get("addr_info", [])
+    ]
+
+
+def _names() -> Iterator[str]:
+    for path in _INTERFACES.iterdir():
+        yield path.name
+
+
+def _alias_of(interface: str) -> str:
+    try:
+        return (_INTERFACES / interface / "ifalias").read_text().strip()
+    except OSError:
+        return ""

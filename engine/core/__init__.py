@@ -1,0 +1,1 @@
+"""One run: registrations, steps, diffs, deletions."""

@@ -1,0 +1,52 @@
+"""The form that the CLI's own providers give to properties, where it tells nothing but must be there: what lacks it is
+shown as to be updated when the CLI comes to it, and states that an earlier version of ours wrote lack it."""
+
+from __future__ import annotations
+
+from engine.state.resource import Resource
+from engine.values import Props, Value, is_secret, secret
+
+_KEYS = ("password", "privateKey", "privateKeyPassword")
+"""What is secret inside a `connection` (provider/pkg/provider/remote/connection.go of pulumi-command)."""
+FRAMEWORKS = {("command", "1.2.1"): "1.2.0"}
+"""Providers built on pulumi-go-provider, by package and version, with what that framework says of its own version: the
+file .version of its v1.3.0, which provider/go.mod of pulumi-command 1.2.1 names, and what the CLI writes with it."""
+_INTERNAL, _FRAMEWORK = "__internal", "__pulumi-go-provider-version"
+
+
+def connection(value: Value) -> Value:
+    """A connection with its keys marked as secret once more inside of it, as pulumi-command's Check does."""
+    if is_secret(value):
+        return secret(connection(value["value"]))
+    if not isinstance(value, dict):
+        return value
+    marked = {key: secret(v) if key in _KEYS and v is not None else v for key, v in value.items()}
+    return {**marked, "proxy": connection(marked["proxy"])} if "proxy" in marked else marked
+
+
+def provider(package: str, version: str, settings: Props, was: Props) -> tuple[Props, Props]:
+    """Inputs and outputs of a default provider, which had the inputs `was`: what the CLI wrote stays, since it may have
+    run another build. (pkg/resource/deploy/providers/registry.go: `__internal` comes with a version, and is no output.)
+    """
+    if not version:
+        return settings, settings
+    framework = FRAMEWORKS.get((package, version))
+    notes: Props = {_FRAMEWORK: framework} if framework else {}
+    notes |= {key: value for key, value in was.items() if key.startswith("__") and key != _INTERNAL}
+    outputs = {**notes, **settings, "version": version}
+    return {_INTERNAL: was.get(_INTERNAL, {}), **outputs}, outputs
+
+
+def renewed(resource: Resource) -> bool:
+    """Bring a resource of a state into this form; whether that changed anything."""
+    before = resource.inputs, resource.outputs
+    if resource.type.startswith("command:remote:"):
+        resource.inputs, resource.outputs = (
+            {**props, "connection": connection(props["connection"])} if "connection" in props else props
+            for props in before
+        )
+    elif resource.is_provider and resource.name.startswith("default"):
+        given = {k: v for k, v in resource.inputs.items() if k != "version" and not k.startswith("__")}
+        package, version = resource.type.split(":")[2], resource.inputs.get("version", "")
+        resource.inputs, resource.outputs = provider(package, version, given, resource.inputs)
+    return before != (resource.inputs, resource.outputs)

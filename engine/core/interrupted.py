@@ -1,0 +1,87 @@
+"""What a run that was killed left of its steps: notes in the state (pending operations), and half-made resources.
+
+A note is a suspicion, and what the state holds is a fact. The CLI keeps notes of creations for ever, also after a later
+run made the resource, so that most of those that it leaves are stale.
+"""
+
+from __future__ import annotations
+
+from engine import values
+from engine.core.run import Run, Settle, explain
+from engine.providers.base import Context, Provider
+from engine.state.resource import Resource
+from engine.values import Props, plain
+
+
+def drop_stale(run: Run) -> None:
+    """Forget the notes that are not about what the state says now. To be called before anything else looks at them."""
+    state = run.state
+    held = [r for r in state.olds if r.custom and r.id and not r.delete and not r.pending_replacement]
+    for (urn, kind), note in list(state.pending.items()) if held else ():
+        mine = next((r for r in held if r.urn == urn or urn in r.aliases), None)
+        if kind == "creating":
+            stale = not _replaces(run, note, mine) if mine else any(_alike(note, r) for r in held)
+        else:
+            # One that is gone, or another that took its place since.
+            stale = mine is not None and (note.id, note.created) != (mine.id, mine.created)
+        if stale:
+            del state.pending[urn, kind]
+
+
+def _alike(note: Resource, held: Resource) -> bool:
+    """Whether both may be one thing, that has moved to another parent or to another name."""
+    if note.type != held.type:
+        return False
+    return note.name == held.name or values.same(_own(note.inputs), _own(held.inputs))
+
+
+def _replaces(run: Run, note: Resource, held: Resource) -> bool:
+    """Whether the note is of a creation that was to replace what the state still holds, and made another thing beside
+    it. Both engines give the new one the time when the old one was made, until it is there itself."""
+    if not note.created or note.created != held.created or values.same(_own(note.inputs), _own(held.inputs)):
+        return False
+    provider, ctx = run.providers.of(held.type), run.context(held)
+    try:
+        diff = provider.diff(ctx, held.id, plain(held.inputs), plain(held.outputs), plain(note.inputs))
+    except Exception:  # noqa: BLE001 - providers are other people's code
+        return False
+    return bool(diff.replaces) and not diff.delete_first
+
+
+def resumed(run: Run, new: Resource) -> str:
+    """The reason to tell with a creation that goes on where another was interrupted."""
+    return "its creation was interrupted" if (new.urn, "creating") in run.state.pending else ""
+
+
+def undo_unless_resumed(run: Run, new: Resource, inputs: Props | None) -> None:
+    """See to what an interrupted creation left. Creating it again with the same inputs takes it over, so nothing is to
+    be done then; otherwise (other inputs, or None for no creation at all) it must go first."""
+    left = run.state.pending.get((new.urn, "creating"))
+    if left is None:
+        return
+    if run.dry:
+        # Either way it is seen to here, and nothing to be told at the end of a preview.
+        del run.state.pending[new.urn, "creating"]
+    elif inputs is None or not values.same(_own(left.inputs), _own(inputs)):
+        undo(run, left)
+
+
+def undo(run: Run, left: Resource) -> None:
+    """Remove what an interrupted creation left. One that can't be finished has left nothing: that is the rule for
+    providers (see `Provider`)."""
+
+    held = frozenset(r.id for r in run.state.resources() if r.type == left.type and not r.delete)
+
+    def work(provider: Provider, ctx: Context) -> Settle:
+        try:
+            provider.abandon(ctx, plain(left.inputs), held)
+        except Exception as error:  # noqa: BLE001 - providers are other people's code
+            ctx.log("warning", f"its interrupted creation could not be finished ({explain(error)}): forgotten")
+        return lambda: None
+
+    run.step("delete", "creating", left, work)
+
+
+def _own(inputs: Props) -> Props:
+    # A dynamic provider's code may change between runs without changing what it made.
+    return {k: v for k, v in inputs.items() if k != "__provider"}

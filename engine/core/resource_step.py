@@ -1,0 +1,235 @@
+"""Custom resources: deciding what one needs, and doing it. The rules are the CLI's (pkg/resource/deploy)."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from dataclasses import replace
+
+from engine import urn as urns
+from engine import values
+from engine.core import property_paths
+from engine.core.diff import Diff, differences, marked
+from engine.core.goal import Goal
+from engine.core.interrupted import resumed, undo_unless_resumed
+from engine.core.run import Run, Settle, StepError, finished
+from engine.events import Change
+from engine.providers.base import Context, Provider
+from engine.state.resource import Resource, now
+from engine.values import Props, plain
+
+
+class Customs:
+    """The custom resources of one run: what was replaced, what had to go along with it."""
+
+    def __init__(self, run: Run, seen: dict[str, str]) -> None:
+        """`seen` holds the URNs that were registered so far, and grows."""
+        self._run, self._state, self._seen = run, run.state, seen
+        self._replaced: set[str] = set()
+        self._condemned: dict[str, threading.Event] = {}
+        self._found = run.state.olds
+        # The places, among what was found, of all that name a resource.
+        self._named_by: dict[str, list[int]] = {}
+        for place, old in enumerate(self._found):
+            for urn in {*old.needs(), *old.replace_with}:
+                self._named_by.setdefault(urn, []).append(place)
+
+    def condemned(self, urn: str) -> bool:
+        """Whether a resource had to go along with what it depends on, so that it must be made anew."""
+        return urn in self._condemned
+
+    def bring_about(self, goal: Goal, old: Resource | None, provider: Provider) -> Resource:
+        """Create, update, replace or leave a resource. Raises StepError, after telling of it; Interrupted; and
+        whatever a provider's check or diff raises."""
+        run, new, ctx = self._run, goal.new, self._run.context(goal.new)
+        if event := self._condemned.get(new.urn):
+            event.wait()
+            if new.urn in run.failed:
+                run.fail(new, "skip", "left alone: its old self could not be deleted")
+                raise StepError("skipped")
+        given = new.inputs
+        recreate = bool(
+            old and (old.pending_replacement or old.external or new.urn in self._condemned or not old.custom)
+        )
+        before = {} if old is None or recreate else old.inputs
+        if before and new.ignore_changes:
+            given, failed = property_paths.keep_old(given, before, new.ignore_changes)
+            if failed:
+                run.log("info", f"ignore_changes: {', '.join(failed)}: was added or removed, not ignored", new.urn)
+        inputs = self._check(provider, ctx, before, given)
+        if old is None:
+            run.plan(new, "create", reason=resumed(run, new))
+            undo_unless_resumed(run, new, inputs)
+            return self._create(new, None, inputs, "create")
+        changes = differences(old.inputs, inputs)
+        if recreate:
+            run.plan(new, "replace", changes, "recreated along with what it depends on")
+            undo_unless_resumed(run, new, inputs)
+            self._replaced.add(new.urn)
+            return self._create(new, old, inputs, "replace")
+        diff, reason = self._verdict(goal, old, provider, inputs)
+        changes = marked(changes, diff.replaces, new.replace_on_changes if diff.changes is None else [])
+        if diff.replaces or any(change.replaces for change in changes):
+            # A replacement keeps nothing of the old inputs, neither defaults nor what was to be ignored.
+            inputs = self._check(provider, ctx, {}, new.inputs)
+            undo_unless_resumed(run, new, inputs)
+            changes = changes or tuple(Change(key, "update", replaces=True) for key in diff.replaces)
+            run.plan(new, "replace", changes, reason)
+            return self._replace(goal, old, inputs, diff)
+        undo_unless_resumed(run, new, None)
+        if diff.changes or (diff.changes is None and changes) or old.init_errors:
+            run.plan(new, "update", changes, reason or ("" if changes else "what is there differs"))
+            return self._update(new, old, inputs)
+        run.plan(new, "same")
+        done = replace(new, id=old.id, inputs=inputs, outputs=old.outputs, modified=old.modified)
+        done.outputs |= {k: values.secret(done.outputs[k]) for k in new.additional_secret_outputs if k in done.outputs}
+        self._state.put(done, old)
+        return done
+
+    @staticmethod
+    def _check(provider: Provider, ctx: Context, olds: Props, news: Props) -> Props:
+        return values.keep_secrets(provider.check(ctx, plain(olds), plain(news)), news)
+
+    def _verdict(self, goal: Goal, old: Resource, provider: Provider, inputs: Props) -> tuple[Diff, str]:
+        """What is to become of a resource, and why if that is not plain from its inputs."""
+        new = goal.new
+        if self._run.scope.replaces(new.urn):
+            # The provider is not asked, as by the CLI: whether the old one goes first is the program's word alone.
+            return Diff(changes=True, replaces=("id",)), "its replacement was asked for"
+        for cause, urn in (*(("replaceWith", u) for u in new.replace_with), ("deletedWith", new.deleted_with)):
+            if urn in self._replaced:
+                return Diff(changes=True, replaces=(cause,)), f"replaced with {urns.name_of(urn)}"
+        was, trigger = old.replacement_trigger, new.replacement_trigger
+        unclear = values.contains_unknown(was) or values.contains_unknown(trigger)
+        if unclear or (was is not None and trigger is not None and not values.same(was, trigger)):
+            return Diff(changes=True, replaces=("replacementTrigger",)), "its replacement trigger changed"
+        if self._half_deleted(old):
+            return Diff(changes=True, replaces=("id",)), "its deletion was interrupted"
+        diff = self._diff(old, provider, inputs)
+        if (old.urn, "updating") in self._state.pending and not (diff.changes or diff.replaces):
+            return replace(diff, changes=True), "its update was interrupted"
+        return diff, ""
+
+    def _half_deleted(self, old: Resource) -> bool:
+        pending = self._state.pending.get((old.urn, "deleting"))
+        return pending is not None and not pending.delete
+
+    def _diff(self, old: Resource, provider: Provider, inputs: Props) -> Diff:
+        ctx = self._run.context(old)
+        return provider.diff(ctx, old.id, plain(old.inputs), plain(old.outputs), plain(inputs))
+
+    def _create(
+        self, new: Resource, old: Resource | None, inputs: Props, op: str, *, keep: Resource | None = None
+    ) -> Resource:
+        """Create. `old` goes from the state in the same moment, `keep` is marked as to be deleted later."""
+
+        def take(done: Resource) -> None:
+            self._state.put(done, old)
+            if keep:
+                self._state.mark(keep, delete=True)
+
+        made = [replace(new, inputs=inputs, outputs=inputs)]
+        if self._run.dry:
+            take(made[0])
+            return made[0]
+
+        def work(provider: Provider, ctx: Context) -> Settle:
+            id_, outputs = provider.create(ctx, plain(inputs))
+            made[0] = replace(finished(new, id_, outputs, inputs), created=now(), modified=now())
+            return lambda: take(made[0])
+
+        self._run.step(op, "creating", replace(new, inputs=inputs), work)
+        return made[0]
+
+    def _update(self, new: Resource, old: Resource, inputs: Props) -> Resource:
+        made = [replace(new, id=old.id, inputs=inputs, outputs=inputs)]
+        if self._run.dry:
+            self._state.put(made[0], old)
+            return made[0]
+
+        def work(provider: Provider, ctx: Context) -> Settle:
+            outputs = provider.update(ctx, old.id, plain(old.inputs), plain(old.outputs), plain(inputs))
+            made[0] = replace(finished(new, old.id, outputs, inputs), modified=now())
+            return lambda: self._state.put(made[0], old)
+
+        self._run.step("update", "updating", replace(new, id=old.id, inputs=inputs), work)
+        return made[0]
+
+    def _replace(self, goal: Goal, old: Resource, inputs: Props, diff: Diff) -> Resource:
+        new = goal.new
+        if new.protect and old.protect:
+            self._run.fail(new, "replace", "it is protected and would be replaced: unprotect it first (protect=False)")
+            raise StepError("protected")
+        first = diff.delete_first if goal.delete_first is None else goal.delete_first
+        if not first and not self._half_deleted(old):
+            self._replaced.add(new.urn)
+            return self._create(new, None, inputs, "replace", keep=old)
+        doomed = self._dependents(old)
+        self._replaced.add(new.urn)
+        try:
+            for resource in (*reversed(doomed), old):
+                self._delete_first(resource, new)
+        except StepError:
+            self._run.failed.update(resource.urn for resource in doomed)
+            raise
+        finally:
+            for resource in doomed:
+                self._condemned[resource.urn].set()
+        return self._create(new, old, inputs, "replace")
+
+    # -- delete before replace ---------------------------------------------------------------------------------
+
+    def _dependents(self, root: Resource) -> list[Resource]:
+        """Old resources that can't outlive `root` or will be replaced with it; each after what it depends on. They
+        are marked as condemned: if the program registers them again, they are made anew."""
+        replaced, doomed = {root.urn}, []
+        with self._run.lock:
+            # Who might fall are those that name one that does, in the state's order: each after what it depends on.
+            found = set(self._named_by.get(root.urn, ()))
+            left = sorted(found)
+            while left:
+                old = self._found[heapq.heappop(left)]
+                if old.delete or old.urn in self._seen or not old.custom or old.external or old is root:
+                    continue
+                if self._state.waits(old) and self._falls(old, replaced):
+                    replaced.add(old.urn)
+                    doomed.append(old)
+                    self._condemned.setdefault(old.urn, threading.Event())
+                    for place in self._named_by.get(old.urn, ()):
+                        if place not in found:
+                            found.add(place)
+                            heapq.heappush(left, place)
+        return doomed
+
+    def _falls(self, old: Resource, replaced: set[str]) -> bool:
+        if (
+            old.provider.rsplit("::", 1)[0] in replaced
+            or old.deleted_with in replaced
+            or {*old.replace_with} & replaced
+        ):
+            return True
+        touched = [key for key, wanted in old.property_dependencies.items() if replaced & {*wanted}]
+        if not touched:
+            return False
+        inputs = {**old.inputs, **{key: values.UNKNOWN for key in touched if key in old.inputs}}
+        diff = self._diff(old, self._run.providers.of(old.type), inputs)
+        patterns = old.replace_on_changes if diff.changes is None else []
+        return any(c.replaces for c in marked(differences(old.inputs, inputs), diff.replaces, patterns))
+
+    def _delete_first(self, old: Resource, because: Resource) -> None:
+        if old.pending_replacement:
+            return
+        if old.protect and old.urn != because.urn:
+            self._run.fail(
+                old, "delete", f"it is protected and would be replaced with {because.name}: unprotect it first"
+            )
+            raise StepError("protected")
+        if self._run.dry:
+            return
+
+        def work(provider: Provider, ctx: Context) -> Settle:
+            if not old.retain_on_delete and old.deleted_with not in self._replaced | self._condemned.keys():
+                provider.delete(ctx, old.id, plain(old.inputs), plain(old.outputs))
+            return lambda: self._state.mark(old, pending_replacement=True)
+
+        self._run.step("delete-replaced", "deleting", old, work)

@@ -1,0 +1,213 @@
+"""One run over a stack: what its parts share, and how a step is done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from engine import values
+from engine.core.scope import Scope
+from engine.errors import EngineError, Interrupted, NotRunnable
+from engine.events import Change, Event, Kind, Log, Planned, Result, StepDone, StepFailed, StepStarted
+from engine.project import Project, StackConfig
+from engine.providers import Providers
+from engine.providers.base import Context, Provider
+from engine.state.resource import Resource
+from engine.state.state import State
+from engine.values import Props, Value
+
+Settle: TypeAlias = Callable[[], None]
+"""What a finished step changes in the state."""
+
+PARALLEL = 32  # steps at a time: most of them wait for other machines
+
+
+class StepError(EngineError):
+    """A step failed, and that has been told."""
+
+
+@dataclass(kw_only=True)
+class Run:
+    """State, providers and events of one run. Its methods may be called from any thread."""
+
+    kind: Kind
+    project: Project
+    stack: str
+    config: StackConfig
+    state: State
+    on_event: Callable[[Event], None]
+    parallel: int | None
+    dry: bool
+    scope: Scope = field(default_factory=Scope)
+
+    def __post_init__(self) -> None:
+        self.providers = Providers(self.project.root, dict(self.config.values), self.project.name)
+        self.lock = threading.RLock()
+        self.failed: set[str] = set()
+        self.foreign: set[str] = set()
+        self._began = time.monotonic()
+        self._planned: dict[str, Planned] = {}
+        self._failures: list[StepFailed] = []
+        self.places = self.parallel or PARALLEL
+        self._slots = threading.BoundedSemaphore(self.places)
+        self._idle = threading.Condition()
+        self._running = 0
+        self._stopping = self._ended = False
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> None:
+        """Hand an event on, one at a time."""
+        with self.lock:
+            self.on_event(event)
+
+    def log(self, severity: str, message: str, urn: str | None = None, *, ephemeral: bool = False) -> None:
+        self.emit(Log(severity, message, urn, ephemeral))
+
+    def plan(self, resource: Resource, op: str, changes: tuple[Change, ...] = (), reason: str = "") -> None:
+        """Tell what is to be done with a resource."""
+        shown = resource.inputs if self.dry and op == "create" else {}
+        inputs = {key: values.show(value) for key, value in shown.items() if key != "__provider"}
+        planned = Planned(resource.urn, resource.type, resource.name, resource.parent, op, changes, reason, inputs)
+        with self.lock:
+            self._planned[resource.urn] = planned
+            self.emit(planned)
+
+    def fail(self, resource: Resource, op: str, message: str) -> None:
+        """Tell of a failure; whatever needs the resource is left alone from now on."""
+        with self.lock:
+            self.failed.add(resource.urn)
+            event = StepFailed(resource.urn, op, self._masked(message, resource))
+            self._failures += [event] if op != "skip" else []
+            self.emit(event)
+
+    def result(self, outputs: Props) -> Result:
+        """How it all ended."""
+        counts: dict[str, int] = {}
+        for planned in self._planned.values():
+            counts[planned.op] = counts.get(planned.op, 0) + 1
+        changes = tuple(p for p in self._planned.values() if p.op != "same")
+        words = [f"{n} {op}" for op, n in counts.items() if op != "same"] or ["nothing to do"]
+        words += [f"{len(self._failures)} failed"] if self._failures else []
+        words += ["interrupted"] if self._stopping else []
+        ok = not (self._failures or self._stopping)
+        seconds = time.monotonic() - self._began
+        failures, foreign = tuple(self._failures), tuple(sorted(self.foreign))
+        return Result(
+            self.kind, ok, counts, changes, failures, outputs, seconds, ", ".join(words), foreign, self._stopping
+        )
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user asked to stop."""
+        return self._stopping
+
+    def end(self) -> None:
+        """Begin no further step: the program has failed."""
+        self._ended = True
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing has gone wrong so far."""
+        return not (self._stopping or self._ended or self.failed)
+
+    def step(self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], Settle]) -> None:
+        """Do one step: note it in the state, let the provider work, take in the change that `work` returns.
+        Raises StepError (after telling of it), Interrupted."""
+        with self.slot():
+            self.emit(StepStarted(resource.urn, op))
+            provider = self.providers.of(resource.type)
+            trivial = provider.trivial(pending, resource.inputs)
+            if not trivial:
+                self.state.begin(pending, resource)
+            began = time.monotonic()
+            try:
+                change = work(provider, self.context(resource, op))
+            except Exception as error:
+                self.state.settle(pending, resource)
+                self.fail(resource, op, explain(error))
+                raise StepError(str(error)) from error
+            self.state.settle(pending, resource, change, saved=not trivial)
+            self.emit(StepDone(resource.urn, op, time.monotonic() - began))
+
+    def context(self, resource: Resource, op: str = "") -> Context:
+        """What a provider may know of the resource."""
+        timeout = resource.custom_timeouts.get({"replace": "create", "delete-replaced": "delete"}.get(op, op))
+
+        def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
+            self.log(severity, self._masked(message, resource), resource.urn, ephemeral=ephemeral)
+
+        return Context(resource.urn, resource.type, resource.name, log, timeout, lambda: self._stopping)
+
+    def _masked(self, message: str, resource: Resource) -> str:
+        return values.mask(message, self.providers.of(resource.type).hidden(resource.inputs))
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """One of the places for steps that run at a time. Raises Interrupted."""
+        with self._slots:
+            with self._idle:
+                if self._stopping or self._ended:
+                    raise Interrupted("interrupted")
+                self._running += 1
+            try:
+                yield
+            finally:
+                with self._idle:
+                    self._running -= 1
+                    self._idle.notify_all()
+
+    def refuse(self, token: str) -> None:
+        """Meet a type or function whose provider is not embedded. Raises NotRunnable unless this is a preview."""
+        self.foreign.add(token)
+        if not self.dry:
+            raise NotRunnable([token], self.stack, self.kind)
+
+    def wait_idle(self) -> None:
+        """Wait for the steps that are running."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._running)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """While inside: a first Ctrl-C begins no new step and lets the running ones finish, a second one raises
+        KeyboardInterrupt at once. (Only the main thread can have it so; elsewhere signals are left alone.)"""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_signal: int, _frame: Value) -> None:
+            if self._stopping:
+                raise KeyboardInterrupt
+            self._stopping = True
+            self.log(
+                "warning", "Stopping: what has begun is finished, nothing new is begun. Ctrl-C again stops at once."
+            )
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def finished(new: Resource, id_: str, outputs: Props, inputs: Props) -> Resource:
+    """The resource with what its provider returned, secrets marked again."""
+    outputs = values.keep_secrets(outputs, inputs)
+    outputs |= {k: values.secret(outputs[k]) for k in new.additional_secret_outputs if k in outputs}
+    return replace(new, id=id_, inputs=inputs, outputs=outputs)
+
+
+def explain(error: BaseException) -> str:
+    """An exception's own words, or its name if it has none."""
+    text = str(error).strip()
+    known = isinstance(error, (EngineError, RuntimeError)) or type(error) is Exception
+    return text if text and known else f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,165 @@
+"""What happened to a state since its file was written, so that a step of thousands does not write them all.
+
+A file beside the state's, STACK.json.journal: a line that tells of which state it goes on, then a line for each write.
+It is folded into the state's file now and then and at the end of each run, so that only a run that was killed leaves
+one (with its lock, which keeps the Pulumi CLI away until somebody says otherwise). Whoever reads the state reads the
+journal too. Resources go by numbers: their places in the file, and whatever comes after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from engine.state.resource import Resource
+from engine.values import Value
+
+
+def beside(file: Path) -> Path:
+    """Where the journal of a state file lies. (The CLI takes names that end otherwise than .json for no stacks.)"""
+    return file.with_name(file.name + ".journal")
+
+
+def digest(text: str) -> str:
+    """What a journal knows its state's file by."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Journal:
+    """The journal that a run writes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = beside(file)
+        self._out: int | None = None
+        self.size = 0
+
+    def begin(self, of: str, salt: str, done: int) -> None:
+        """Begin anew, after the state whose digest is `of`: the run has dealt with the first `done` of its resources.
+        Raises OSError."""
+        self.close()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        self._out, self.size = os.open(self._file, flags, 0o600), 0
+        self.append({"of": of, "salt": salt, "done": done})
+
+    def resume(self) -> None:
+        """Go on with the one that is there, whatever its last line is like. Raises OSError."""
+        self._out = os.open(self._file, os.O_WRONLY | os.O_APPEND)
+        os.write(self._out, b"\n")
+
+    @property
+    def begun(self) -> bool:
+        return self._out is not None
+
+    def append(self, entry: Value) -> None:
+        """Write an entry, on disk when this returns. Raises OSError."""
+        if self._out is None:
+            return
+        line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        written = 0
+        while written < len(line):
+            written += os.write(self._out, line[written:])
+        os.fsync(self._out)
+        self.size += len(line)
+
+    def close(self) -> None:
+        if self._out is not None:
+            os.close(self._out)
+            self._out = None
+
+    def remove(self) -> None:
+        """All of it is in the state's file now."""
+        self.close()
+        self._file.unlink(missing_ok=True)
+
+
+def entries(file: Path) -> list[Value]:
+    """The whole lines of a state's journal; none if there is no journal. One that a kill cut off was not relied on, and
+    nothing of weight follows it."""
+    try:
+        lines = beside(file).read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    found: list[Value] = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def replayed(file: Path, text: str, deployment: dict[str, Value]) -> dict[str, Value] | None:
+    """A deployment, read from `text`, with what its journal says happened since; None if that is nothing.
+
+    If somebody else wrote the state meanwhile, what the journal knows of and the state does not is noted as
+    being created: the next run takes it over, or removes it."""
+    header, *rest = entries(file) or [None]
+    if not isinstance(header, dict):
+        return None
+    at = digest(text)
+    folded = [i for i, entry in enumerate(rest) if isinstance(entry, dict) and entry.get("folded") == at]
+    if folded:
+        return None
+    ops = [op for entry in rest if isinstance(entry, list) for op in entry]
+    if header.get("of") != at:
+        return _salvaged(header, deployment, ops)
+    return _applied(header.get("done") or 0, deployment, ops) if ops else None
+
+
+def set_aside(file: Path) -> None:
+    """Move a journal out of the way of a state that it is not about."""
+    if beside(file).exists():
+        beside(file).replace(file.with_name(f"{file.name}.journal-{time.time_ns()}"))
+
+
+def _applied(done: int, deployment: dict[str, Value], ops: list[Value]) -> dict[str, Value]:
+    rows = deployment.get("resources") or []
+    news: dict[int, Value] = dict(enumerate(rows[:done]))
+    olds: dict[int, Value] = dict(enumerate(rows[done:], done))
+    pending = {_key(op["type"], op["resource"]): op for op in deployment.get("pending_operations") or []}
+    renamed: dict[str, str] = {}
+    for what, *args in ops:
+        if what == "put":
+            number, row, instead, was = args
+            olds.pop(instead, None)
+            news[number] = row
+            renamed |= {was: row["urn"]} if was != row["urn"] else {}
+        elif what == "keep" and args[0] in olds:
+            news[args[0]] = olds.pop(args[0])
+        elif what == "drop":
+            olds.pop(args[0], None)
+            news.pop(args[0], None)
+        elif what == "row":
+            place = news if args[0] in news else olds
+            if args[0] in place:
+                place[args[0]] = args[1]
+        elif what == "begin":
+            pending[args[0], args[1]["urn"]] = {"resource": args[1], "type": args[0]}
+        elif what == "end":
+            pending.pop((args[0], args[1]), None)
+    left = [Resource.from_json(row).renamed(renamed).to_json() if renamed else row for row in olds.values()]
+    return {**deployment, "resources": [*news.values(), *left], "pending_operations": list(pending.values())}
+
+
+def _salvaged(header: dict[str, Value], deployment: dict[str, Value], ops: list[Value]) -> dict[str, Value] | None:
+    kept = ((deployment.get("secrets_providers") or {}).get("state") or {}).get("salt")
+    if header.get("salt") != kept:
+        return None
+    known = {row["urn"] for row in deployment.get("resources") or []}
+    there: dict[Value, Value] = {}
+    for what, *args in ops:
+        if what == "put" or (what == "begin" and args[0] == "creating"):
+            there[args[0] if what == "put" else args[1]["urn"]] = args[1]
+        elif what in ("drop", "end"):
+            there.pop(args[0] if what == "drop" else args[1], None)
+    made = [row for row in there.values() if row.get("custom") and row["urn"] not in known]
+    pending = {_key("creating", row): {"resource": row, "type": "creating"} for row in made}
+    pending |= {_key(op["type"], op["resource"]): op for op in deployment.get("pending_operations") or []}
+    return {**deployment, "pending_operations": list(pending.values())} if made else None
+
+
+def _key(kind: str, row: dict[str, Value]) -> tuple[str, str]:
+    return kind, row["urn"]

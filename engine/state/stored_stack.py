@@ -1,0 +1,135 @@
+"""What is kept of a stack, as far as no program is needed to deal with it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine import urn as urns
+from engine.errors import EngineError
+from engine.project import Project, salt_of
+from engine.state import checkpoint, journal
+from engine.state.crypter import Passphrase
+from engine.state.lock import Holder, Locks
+from engine.state.secrets import reveal
+from engine.state.state import State
+from engine.values import Value
+
+
+class Kept:
+    """The state of one stack, its copies, history and locks."""
+
+    def __init__(self, project: Project, name: str, config_file: Path, folder: Path, passphrase: Passphrase) -> None:
+        """`folder` is the backend's: `.pulumi`."""
+        self.name, self._project, self._config_file = name, project, config_file
+        self._folder, self._passphrase = folder, passphrase
+        self.file = state_file(folder, project.name, name)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a run that is dead left a journal, which the file alone does not tell of."""
+        return journal.beside(self.file).exists() and not any(one.alive() for one in self._locks().holders())
+
+    def hand_over(self) -> None:
+        """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
+        take away what a dead run of ours left behind, and give a state that an earlier version of ours wrote the form
+        that the CLI expects. Raises StackLocked, WrongPassphrase, StateDamaged."""
+        secrets = checkpoint.read(self.file).get("secrets_providers") or {}
+        if secrets.get("type", "passphrase") != "passphrase":
+            return  # the CLI's own affair
+        salt = salt_of(self._config_file)
+        if not self.file.exists() and not salt:
+            return
+        with self._locks().hold():
+            loaded = State(self.file, self.name, self._project.name, self._passphrase, salt)
+            if loaded.salted:
+                loaded.unlock()
+            loaded.load()
+            loaded.fold()
+            if loaded.renewed:
+                loaded.save(finished=True)
+
+    def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
+        """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no
+        such stack, WrongPassphrase, StateDamaged."""
+        row = self._existing()
+        if not show_secrets:
+            return outputs_in(row.get("resources") or [])
+        loaded = State(self.file, self.name, self._project.name, self._passphrase)
+        return outputs_in(row.get("resources") or [], loaded.crypter.decrypt)
+
+    def export_state(self) -> dict[str, Value]:
+        """The state, as `pulumi stack export` shows it; secrets stay encrypted."""
+        return {"version": 3, "deployment": self._existing()}
+
+    def import_state(self, document: dict[str, Value]) -> None:
+        """Put a state in place of the stack's, as `pulumi stack import` does: an export or, other than there, a copy
+        of a state file. One in its place that can't be read is set aside. Raises EngineError."""
+        document = document if isinstance(document, dict) else {}
+        copied = document.get("checkpoint")
+        deployment = copied.get("latest") if isinstance(copied, dict) else document.get("deployment")
+        if not isinstance(deployment, dict) or document.get("version") != 3:
+            raise EngineError("import: no deployment of version 3, as `pulumi stack export` writes it")
+        prefix = f"urn:pulumi:{self.name}::{self._project.name}::"
+        rows = deployment.get("resources") or []
+        if not isinstance(rows, list) or not all(isinstance(r, dict) and r.get("urn") and r.get("type") for r in rows):
+            raise EngineError("import: `resources` is no list of resources, each with its urn and type")
+        strangers = [r["urn"] for r in rows if not r["urn"].startswith(prefix)]
+        if strangers:
+            raise EngineError(f"import: {strangers[0]} is not of stack {self.name} of project {self._project.name}")
+        # An export may be of long ago; what a copy of ours says was under way is for the next run to see to.
+        kept = {k: v for k, v in deployment.items() if copied or k != "pending_operations"}
+        with self._locks().hold():
+            checkpoint.set_aside(self.file)
+            checkpoint.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
+
+    def edit(self, change: Callable[[list[dict[str, Value]]], list[dict[str, Value]]]) -> None:
+        """Put what `change` makes of the state's resources in their place, secrets encrypted on both sides. Raises
+        EngineError, StackLocked, StateDamaged, and what `change` raises."""
+        with self._locks().hold():
+            deployment = self._existing()
+            rows = change(deployment.get("resources") or [])
+            name = f"organization/{self._project.name}/{self.name}"
+            checkpoint.write_state(self.file, name, {**deployment, "resources": rows})
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLocked."""
+        with self._locks().hold():
+            yield
+
+    def forget(self) -> None:
+        """Remove all that is kept of a stack that has no resources: state, copies, history. Raises EngineError,
+        StackLocked."""
+        with self._locks().hold():
+            if self.file.exists() and checkpoint.read(self.file).get("resources"):
+                raise EngineError(f"stack {self.name} still has resources: destroy it first")
+            for file in (self.file, self.file.with_name(self.file.name + ".bak"), journal.beside(self.file)):
+                file.unlink(missing_ok=True)
+            for kept in ("history", "backups"):
+                shutil.rmtree(self._folder / kept / self._project.name / self.name, ignore_errors=True)
+
+    def unlock(self) -> list[Holder]:
+        """Remove the stack's locks, whoever holds them; who that was."""
+        return self._locks().break_all()
+
+    def _existing(self) -> dict[str, Value]:
+        if not self.file.exists():
+            raise EngineError(f"there is no stack {self.name}: {self.file} does not exist. `up` makes it")
+        return checkpoint.read(self.file)
+
+    def _locks(self) -> Locks:
+        return Locks(self._folder / "locks" / "organization" / self._project.name / self.name, self.name)
+
+
+def state_file(folder: Path, project: str, stack: str) -> Path:
+    """Where a backend keeps the state of a stack."""
+    return folder / "stacks" / project / f"{stack}.json"
+
+
+def outputs_in(rows: list[dict[str, Value]], decrypt: Callable[[str], str] | None = None) -> dict[str, Value]:
+    """The outputs of a stack whose resources these are, secrets opened with `decrypt` or shown as "[secret]"."""
+    outputs = next((r.get("outputs") or {} for r in rows if r.get("type") == urns.STACK_TYPE), {})
+    return reveal(outputs, decrypt)
