@@ -6,15 +6,11 @@ from dataclasses import dataclass, field
 
 from cluster.printable import one_line
 from cluster.slurm.hostlist import expand
+from cluster.slurm.node_states import InStates, parse
 
 NODES = "scontrol --oneliner --all show node"
 _FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
 
-# Base states and flags of scontrol(1) in which a node does, or will do, what it is there for.
-FINE = {
-    "IDLE", "MIXED", "ALLOCATED", "PLANNED", "RESERVED", "MAINTENANCE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
-    "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN", "POWER_UP",
-}  # fmt: skip
 _WORDS = re.compile(r"(?:^| )(NodeName|State|BootTime|SlurmdStartTime)=(\S*)")
 # Reason runs on to the end of its line, or to what later releases put behind it.
 _REASON = re.compile(r" Reason=(.*?)(?: \[(\S+?)@(\S+?)\])?(?= Comment=| Extra=| InstanceId=| InstanceType=|$)")
@@ -47,7 +43,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class Node(InStates):
     """A node as slurmctld sees it."""
 
     name: str
@@ -61,43 +57,9 @@ class Node:
     jobs: tuple[Job, ...] = field(default=())
 
     @property
-    def fine(self) -> bool:
-        """Whether it takes or runs jobs."""
-        return bool(self.states & {"IDLE", "MIXED", "ALLOCATED"}) and self.states <= FINE
-
-    @property
-    def drained(self) -> bool:
-        """Whether it takes no new jobs because somebody, or slurmctld, said so."""
-        return "DRAIN" in self.states
-
-    @property
-    def rebooting(self) -> bool:
-        """Whether slurmctld is to reboot it, or waits for it to have booted."""
-        return bool(self.states & {"REBOOT_REQUESTED", "REBOOT_ISSUED"})
-
-    @property
-    def held(self) -> bool:
-        """Whether RESUME means something to it."""
-        return bool(self.states & {"DRAIN", "DOWN", "FAIL"})
-
-    @property
     def busy(self) -> tuple[Job, ...]:
         """Its running jobs."""
         return tuple(job for job in self.jobs if job.running)
-
-    @property
-    def word(self) -> str:
-        """Its state as sinfo(1) says it; `*` where it does not answer, `@` where a reboot is pending, `^` during it."""
-        states = self.states
-        if "REBOOT_ISSUED" in states:
-            return "reboot^"
-        if "DRAIN" in states:
-            word = "draining" if states & {"ALLOCATED", "MIXED", "COMPLETING"} else "drained"
-            word = f"down, {word}" if "DOWN" in states else word
-        else:
-            named = ("DOWN", "FAIL", "COMPLETING", "MIXED", "ALLOCATED", "IDLE")
-            word = next((name for name in named if name in states), "+".join(sorted(states))).lower()
-        return word + ("*" if "NOT_RESPONDING" in states else "") + ("@" if "REBOOT_REQUESTED" in states else "")
 
 
 def jobs_asked(mark: str) -> str:
@@ -135,11 +97,9 @@ def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
             continue
         name = words["NodeName"]
         reason = _REASON.search(line.rstrip())
-        # IDLE*+DRAIN: the star is slurmctld's mark for a node that does not answer; other marks have words as well.
-        states = words.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+")
         found[name] = Node(
             name=name,
-            states=frozenset(re.sub(r"[^A-Z_]", "", state) for state in states),
+            states=parse(words.get("State", "UNKNOWN")),
             reason=reason[1].strip() if reason else "",
             by=(reason[2] or "") if reason else "",
             since=(reason[3] or "") if reason else "",
