@@ -25,7 +25,7 @@ from cluster.config.types import (
     RegularId,
 )
 from cluster.config.users import User
-from cluster.platforms.registry import with_defaults
+from cluster.platforms.defaults import with_defaults
 
 
 class ClusterConfig(Section):

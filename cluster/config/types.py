@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSch
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
 from cluster.config.validators import choices, google, keys, names, places, scripts, settings
-from cluster.platforms.registry import built
+from cluster.platforms.defaults import built
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]

@@ -14,7 +14,7 @@ from cluster.findings import ROOT, ConfigError, Finding, listing, nearest, show
 from cluster.load.explain import explain
 from cluster.load.partial import salvage
 from cluster.load.provider_config import place
-from cluster.platforms.registry import PLATFORMS, built
+from cluster.platforms.defaults import PLATFORMS, built
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.catalog import IMAGES, MACHINE_TYPES, Gpu, machine_type
 from cluster.catalog.parameters import VERSIONS
-from cluster.platforms.registry import PLATFORMS
+from cluster.platforms.defaults import PLATFORMS
 
 
 @pytest.mark.parametrize("row", MACHINE_TYPES.values(), ids=lambda row: row.name)

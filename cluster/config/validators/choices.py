@@ -3,7 +3,7 @@
 from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.catalog.recipes import VERSIONS
 from cluster.findings import Refused, listing, suggest
-from cluster.platforms.registry import PLATFORMS, built
+from cluster.platforms.defaults import PLATFORMS, built
 
 
 def platform(value: str) -> str:

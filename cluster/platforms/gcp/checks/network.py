@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from cluster import roster
 from cluster.checks import counts
 from cluster.findings import Broken, listing
+from cluster.platforms.defaults import PLATFORMS
 from cluster.platforms.gcp import address_plan
 from cluster.platforms.gcp.image.source import bakes, installs
-from cluster.platforms.registry import PLATFORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,91 @@
+"""The seam: all that the rest of the program asks a platform about."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from cluster.checks.warning import Warned
+from cluster.config.cluster import ClusterConfig
+from cluster.config.section import Section
+from cluster.findings import Broken
+from cluster.impact.impact import Consequence
+
+Rule = Callable[[Any], Consequence]
+"""From an edit of a field to its impact."""
+
+
+class Capability(str, Enum):
+    """What a command needs of the platform; a platform without it makes the command fail by this name."""
+
+    SSH = "ssh"
+    """Log in to machines, and run commands on them."""
+    CONSOLE = "console"
+    """Read what a machine writes to its console."""
+    REBOOT = "reboot"
+    """Restart nodes once their jobs have ended."""
+    MEND = "mend"
+    """Have machines take on again what they should have."""
+    UPDATE = "update"
+    """Install security updates, or roll out a new image."""
+    BACKUP = "backup"
+    """Copy the accounting database and Slurm's state."""
+    HEALTH = "health"
+    """Check daemons, disks and keys on the machines."""
+    STATUS = "status"
+    NODES = "nodes"
+    """List, drain and resume nodes."""
+    DRIFT = "drift"
+    """Compare machines with what the stack made."""
+    LOGS = "logs"
+    USAGE = "usage"
+    REHEARSE = "rehearse"
+    """Be brought up on local machines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmDifferences:
+    """How Slurm's files differ on a platform from those of real machines."""
+
+    bind_tasks: bool = True
+    """Whether tasks are bound to cores (task/affinity)."""
+    confine_cores: bool = True
+    """Whether jobs are confined to their cores (ConstrainCores)."""
+    config_overrides: bool = False
+    """Whether slurmd accepts nodes that have less than slurm.conf says (SlurmdParameters=config_overrides)."""
+    account_gather: str = "cgroup"
+    """Default of JobAcctGatherType: cgroup or linux."""
+
+
+def _none(_: ClusterConfig) -> Sequence[Any]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """One place where clusters can be made."""
+
+    name: str
+    """As under `hpc:cluster.platform`."""
+    title: str
+    """As users read it: Google Cloud."""
+    defaults: Mapping[str, Any]
+    """Values of `hpc:cluster` where the stack file has none."""
+    machine_types: Mapping[str, str]
+    """Default machine type of each role: controller, login, node."""
+    sections: Mapping[str, type[Section]] = field(default_factory=dict)
+    """Sections of its own, by their key of `hpc:cluster`."""
+    fields: Mapping[type[Section], frozenset[str]] = field(default_factory=dict)
+    """Of the fields that not all platforms have, those that this one honours. A field that another platform lists and
+    this one does not is refused."""
+    capabilities: frozenset[Capability] = frozenset()
+    slurm: SlurmDifferences = SlurmDifferences()
+    checks: Callable[[ClusterConfig], Iterable[Broken]] = _none
+    """Errors of a configuration that only this platform can have."""
+    warnings: Callable[[ClusterConfig], Iterable[Warned]] = _none
+    impacts: Mapping[str, Consequence | Rule] = field(default_factory=dict)
+    """What an edit does, by pattern of the field, as in cluster.impact.table."""
+    summary: Callable[[ClusterConfig], Sequence[str]] = _none
+    """Lines below a preview."""
+    deploy: str
+    """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there."""

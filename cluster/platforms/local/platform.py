@@ -1,0 +1,32 @@
+"""The platform `local`: systemd-nspawn machines on this host, the rehearsal."""
+
+from collections.abc import Iterator
+
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Nodeset
+from cluster.config.storage import Storage
+from cluster.findings import Broken
+from cluster.platforms.base import Capability, Platform, SlurmDifferences
+from cluster.platforms.defaults import PLATFORMS
+from cluster.platforms.local.checks import network, shared
+
+
+def _checks(config: ClusterConfig) -> Iterator[Broken]:
+    yield from network.broken(config)
+    yield from shared.broken(config)
+
+
+PLATFORM = Platform(
+    name="local",
+    title="local machines",
+    defaults=PLATFORMS["local"].defaults,
+    machine_types=PLATFORMS["local"].machine_types,
+    fields={
+        Storage: frozenset({"shared", "read_only"}),
+        Nodeset: frozenset({"addresses"}),
+    },
+    capabilities=frozenset(Capability) - {Capability.REHEARSE},
+    slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),
+    checks=_checks,
+    deploy="components.local.deploy",
+)
