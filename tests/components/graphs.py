@@ -1,32 +1,108 @@
-"""Everything that a program registered, as a text that can be reviewed."""
+"""The resources that a program registered, as a listing that can be reviewed."""
 
+import hashlib
 import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tests.harness import Recording
+from tests.harness import Recording, Registered
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gcp"
+PLAIN = re.compile(r"[\w./@*+:-]+( [\w./@*+:-]+)*")
+"""Text that needs no quotes."""
 
 
-def graph(recording: Recording) -> str:
-    """Every resource with its inputs, what it waits for, and whether it is protected, as JSON."""
-    names = {one.urn: one.name for one in recording.resources}
-    rows = {
-        f"{one.type.rpartition('/')[0] or one.type} {one.name}": {
-            "parent": names.get(one.parent, ""),
-            **({"protect": True} if one.request.protect else {}),
-            **({"ignore_changes": sorted(one.request.ignoreChanges)} if one.request.ignoreChanges else {}),
-            **(
-                {"after": sorted(urn.rpartition("::")[2] for urn in one.request.dependencies)}
-                if one.request.dependencies
-                else {}
-            ),
-            "inputs": one.inputs,
-        }
-        for one in recording.resources
-        if one.custom
-    }
-    return json.dumps(dict(sorted(rows.items())), indent=1, sort_keys=True) + "\n"
+def graph(recording: Recording, only: Callable[[Registered], bool] = lambda _: True) -> str:
+    """Every custom resource that `only` chooses: its type, name, parent, options, dependencies and all its inputs.
+
+    Dependencies that follow from another one are left out. A resource that is like the one above but for numbers has
+    one line, with the inputs that differ. A text of several lines is shown by its hash.
+    """
+    implied = _Dependencies(recording)
+    chosen = [one for one in recording.resources if one.custom and only(one)]
+    lines: list[str] = []
+    above, shape = {}, ""
+    for one in sorted(chosen, key=lambda one: (one.type, _without_numbers(one.name), _numbers(one.name))):
+        options = [f"{key}={_flow(value)}" for key, value in _options(one, implied)]
+        was, shape = shape, _shape(one, options)
+        if shape == was:
+            changed = {key: value for key, value in one.inputs.items() if value != above[key]}
+            lines += _wrapped(f"{one.name}: as above with", [f"{key}={_flow(changed[key])}" for key in sorted(changed)])
+        else:
+            inputs = [f"{key}={_flow(one.inputs[key])}" for key in sorted(one.inputs)]
+            lines += [*_wrapped(f"{one.name} ({one.type})", options), *_wrapped("  ", inputs)]
+        above = one.inputs
+    return "\n".join(lines) + "\n"
+
+
+class _Dependencies:
+    """What each resource waits for, without what follows from the rest."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._direct = {one.urn: set(one.request.dependencies) for one in recording.resources}
+        self._all = cache(self._closure)
+
+    def __call__(self, one: Registered) -> list[str]:
+        direct = self._direct[one.urn]
+        implied = {urn for other in direct for urn in self._all(other)}
+        return sorted(urn.rpartition("::")[2] for urn in direct - implied)
+
+    def _closure(self, urn: str) -> frozenset[str]:
+        direct = self._direct.get(urn, set())
+        return frozenset(direct.union(*(self._all(other) for other in direct)))
+
+
+def _options(one: Registered, dependencies: _Dependencies) -> Iterator[tuple[str, Any]]:
+    yield "parent", one.parent.rpartition("::")[2]
+    if one.request.protect:
+        yield "protect", True
+    if one.request.ignoreChanges:
+        yield "ignore_changes", sorted(one.request.ignoreChanges)
+    if after := dependencies(one):
+        yield "after", after
+
+
+def _flow(value: Any) -> str:
+    """A value on one line, in YAML's flow style."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if value.count("\n") > 1:
+        return f"<{value.count(chr(10))} lines, sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]}>"
+    return (
+        value if PLAIN.fullmatch(value) and not value.isdigit() else f"'{value}'" if '"' in value else json.dumps(value)
+    )
+
+
+def _wrapped(first: str, words: list[str]) -> list[str]:
+    text = "  ".join([first, *words])
+    return textwrap.wrap(text, 118, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
+
+
+def _shape(one: Registered, options: list[str]) -> str:
+    """What resources have in common that differ in their number, in numbers of their inputs, and in nothing else."""
+    own = _numbers(one.name)
+    relative = re.sub(
+        r"\d+", lambda found: f"#{own.index(int(found[0]))}" if int(found[0]) in own else found[0], str(options)
+    )
+    return (
+        f"{one.type} {_without_numbers(one.name)} {relative} {_without_numbers(json.dumps(one.inputs, sort_keys=True))}"
+    )
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
 
 
 def hold(name: str, text: str, *, update: bool) -> None:

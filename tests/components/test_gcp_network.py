@@ -209,7 +209,7 @@ class TestExisting:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_of_it_was_reviewed(shape, update_golden):
-    hold(f"network-{shape}.json", graph(shaped(shape)), update=update_golden)
+    hold(f"network-{shape}.txt", graph(shaped(shape)), update=update_golden)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

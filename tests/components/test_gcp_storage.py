@@ -140,7 +140,9 @@ def test_nothing_is_made_before_the_network(kind):
 
 @pytest.mark.parametrize("kind", STORAGES)
 def test_all_of_it_was_reviewed(kind, update_golden):
-    hold(f"storage-{kind}.json", graph(own(made(kind))), update=update_golden)
+    # Networks have files of their own.
+    text = graph(made(kind), lambda one: not one.name.startswith("cloud-network-"))
+    hold(f"storage-{kind}.txt", text, update=update_golden)
 
 
 def test_gpu_nodes_and_lustre_go_together():

@@ -1,6 +1,7 @@
 """A cluster as its user has it: a stack file, and the ./hpc command."""
 
 import copy
+import ipaddress
 import json
 import os
 import subprocess
@@ -155,12 +156,11 @@ def eventually(test: Callable[[], bool], *, seconds: float, what: str) -> None:
 
 
 def free(name: str) -> str:
-    """A network that nobody on this host uses, another one for each name."""
-    import ipaddress  # noqa: PLC0415
-
+    """A network that nobody on this host uses, another one for each name and each process of a parallel run."""
     start = sum(name.encode()) + os.getpid()
-    for n in range(200):
-        network = ipaddress.IPv4Network(f"10.{100 + (start + n) % 90}.0.0/22")
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for n in range(90):
+        network = ipaddress.IPv4Network(f"10.{100 + (start + n) % 90}.{4 * worker}.0/22")
         if bridge.taken_by(network, but="") is None:
             return str(network)
     raise AssertionError("every network of 10.100 to 10.189 is in use on this host")

@@ -88,3 +88,12 @@ def one(pair: tuple[Cluster, Cluster]) -> Cluster:
 def nothing_left(e2e_root: Path) -> Callable[[str], list[str]]:
     """What is on this host of a cluster."""
     return lambda name: [line for line in stacks.leftovers(e2e_root) if name in line]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In parallel runs (`--dist loadgroup`), tests that share a cluster stay in one process."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here:
+            shares_pair = "pair" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("pair" if shares_pair else item.path.stem))
