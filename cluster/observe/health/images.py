@@ -28,7 +28,7 @@ def old(seen: Sights) -> Iterator[Finding]:
                 what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
-                "machines are made anew from it, nodes as their jobs end (docs/gcp.md, Security updates).",
+                "machines are recreated from it, nodes as their jobs end (docs/gcp/how-to.md).",
                 since=since,
             )
 

@@ -103,7 +103,8 @@ def told(config: ClusterConfig) -> list[str]:
         )
     lines += [
         f"whoever runs it needs: {', '.join(roles(config))}",
-        f"organisation policies that would refuse it (docs/gcp.md), where in force: {', '.join(policies(config))}",
+        "organisation policies that would refuse it (docs/gcp/reference.md), where in force: "
+        + ", ".join(policies(config)),
     ]
     return [*lines, *table(plan(config)).splitlines()]
 

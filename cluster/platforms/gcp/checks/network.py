@@ -79,7 +79,7 @@ def _sizes(config: ClusterConfig) -> Iterator[Broken]:
         yield Broken(
             at=("network", "cidr"),
             given=f"{network.cidr}: {crowd}",
-            allowed="a network whose sixteen parts hold all machines (docs/gcp.md, Network), e.g. 172.16.0.0/20",
+            allowed="a network whose sixteen parts hold all machines (docs/gcp/reference.md), e.g. 172.16.0.0/20",
             todo="widen it",
         )
     used = _used(config)

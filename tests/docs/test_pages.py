@@ -1,0 +1,146 @@
+"""What the pages of docs and README.md say can be followed: links resolve, paths exist, commands parse."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = "bench|cli|cluster|components|docs|engine|scripts|tests"
+
+PATH = re.compile(rf"(?<![\w./-])((?:{FOLDERS})/[\w.*/-]*\w|Pulumi\.[\w-]+\.yaml|requirements[\w-]*\.txt)(?![\w*])")
+LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+NOT_OURS = {
+    "scripts/our-tools.sh",
+    "scripts/gpu-check.sh",
+    "scripts/NAME",
+    "scripts/rxdm.staged",
+    "scripts/rxdm.orig",
+    "scripts/rxdm.json",
+    "Pulumi.STACK.yaml",
+}
+"""Paths that a reader's own project or a machine has, not this one."""
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, by the rule that GitHub follows."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@each_page
+def test_links_resolve(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@each_page
+def test_paths_exist(page: Path) -> None:
+    missing = [
+        path
+        for path in dict.fromkeys(PATH.findall(page.read_text()))
+        if path not in NOT_OURS and not any(ROOT.glob(path.rstrip("/")))
+    ]
+    assert not missing
+
+
+def command_lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Every `./hpc` command that a page shows, and whether it is complete: those of code blocks are; those in the text
+    may leave out arguments."""
+    for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            shown = line.strip().removeprefix("$ ")
+            if language in ("console", "sh") and shown.startswith("./hpc "):
+                yield shown, True
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for code in re.findall(r"`(\./hpc[^`]+)`", prose):
+        yield " ".join(code.replace("\\|", "|").split()), False
+
+
+def alternatives(line: str) -> Iterator[list[str]]:
+    """A synopsis such as `./hpc preview|up STACK [--yes]` as the command lines it stands for, optional parts given."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="><;&")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in lexer:
+        if set(word) <= set("><;&") or word == "|":
+            break
+        words.append(word)
+    if "--" not in words:
+        words = [word.strip("[]") for word in words if word.strip("[]") != "..."]
+        words = [word.removesuffix("...") for word in words]
+    choices = [[]]
+    for word in words[1:]:
+        among = word.split("|") if "|" in word and "--" not in choices[0] and not word.startswith("**") else [word]
+        choices = [[*line, one] for line in choices for one in among]
+    return iter(choices)
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line as `./hpc` does, without running it. Raises TyperException."""
+    command = typer.main.get_command(app)
+    parent, name = None, "./hpc"
+    while isinstance(command, TyperGroup):
+        parent = typer.Context(command, info_name=name, parent=parent)
+        if not words:
+            return  # the help of a group
+        found = command.get_command(parent, words[0])
+        if found is None:
+            raise typer.TyperException(f"{name} has no command {words[0]}")
+        name, command, words = words[0], found, words[1:]
+    if words:
+        command.make_context(name, list(words), parent=parent)
+
+
+@each_page
+def test_commands_parse(page: Path) -> None:
+    wrong = []
+    for line, complete in dict.fromkeys(command_lines(page.read_text())):
+        for words in alternatives(line):
+            try:
+                parse(words)
+            except typer.TyperException as error:
+                if complete or not str(error).startswith("Missing parameter"):
+                    wrong.append(f"{line}: {error}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("line", ["./hpc upp dev", "./hpc up dev --no-such", "./hpc nodes|nods dev"])
+def test_commands_that_do_not_exist_are_found(line: str) -> None:
+    *_, last = alternatives(line)
+    with pytest.raises(typer.TyperException):
+        parse(last)
+
+
+def test_every_command_of_readme_exists_and_every_command_is_there() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    context = typer.Context(group)
+    shown = {words[0] for line, _ in command_lines((ROOT / "README.md").read_text()) for words in alternatives(line)}
+    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    listed = {name for name, command in commands.items() if command and not command.hidden}
+    assert listed - shown <= {"schema", "version", "stacks", "install-pulumi"}
+
+
+def test_each_limitation_says_what_would_settle_it() -> None:
+    text = (ROOT / "docs" / "limitations.md").read_text()
+    items = re.split(r"^- ", text, flags=re.MULTILINE)[1:]
+    assert len(items) > 40
+    assert [item.splitlines()[0] for item in items if "To settle it:" not in " ".join(item.split())] == []
