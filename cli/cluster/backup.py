@@ -19,7 +19,7 @@ from cluster.observe.backup import Backup, BackupError, read
 from components.slurm import setup
 
 UPLOADED = "/var/lib/hpc/accounting"
-"""Where the controller takes backups from; see scripts/node/restore.py."""
+"""Where the controller takes backups from; see scripts/node/accounting/restore.py."""
 _UNKNOWN_PHASE = 2
 _CHUNK = 1 << 20
 

@@ -10,7 +10,7 @@ from cli.cluster import cluster
 from cluster.observe.health import Sight, Sights
 
 SECONDS = 8.0
-"""For one machine to tell. It bounds itself to half of that (scripts/node/look.py); the rest is the way there."""
+"""For one machine to tell. It bounds itself to half of that (scripts/node/collect.py); the rest is the way there."""
 EACH = 0.2
 """Seconds of two cores that one machine of a rehearsal takes to tell: many on one host wait for each other."""
 LOOK = "python3 /usr/local/lib/hpc/node look"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 """Parameters of a NodeName line that running jobs are tied to: slurmctld ends those whose node has others when it
-starts (job_resources.c, valid_job_resources), so the set-up empties the node first (scripts/node/drain.py)."""
+starts (job_resources.c, valid_job_resources), so the set-up empties the node first (scripts/node/jobs/drain.py)."""
 
 
 @among(Effect.RESTART, Effect.DRAIN)

@@ -1,7 +1,7 @@
 """Each field of the configuration, and what changing it does to running jobs.
 
-The table speaks before an `up`; on the machine, the text of the rendered files decides (scripts/node/changes.py). A
-test holds the two together, and the table to the models.
+The table speaks before an `up`; on the machine, the text of the rendered files decides
+(scripts/node/slurm/config_changes.py). A test holds the two together, and the table to the models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Backups of the accounting database, as scripts/node/dump.py writes them: whether one is whole, and whose it is."""
+"""Backups of the accounting database (scripts/node/accounting/backup.py): whether one is complete, and whose it is."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""One machine as it was seen: its facts as `scripts/node/look.py` tells them, or why there are none."""
+"""One machine as it was seen: its facts as `scripts/node/collect.py` tells them, or why there are none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

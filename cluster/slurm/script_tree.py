@@ -19,12 +19,12 @@ LARGEST = 1024 * 1024
 
 _KINDS = ("prolog", "epilog")
 Source = Mapping[str, Any]
-"""Where a script comes from, as scripts/node/sources.py takes it: lines, or url and sha256."""
+"""Where a script comes from, as scripts/node/jobs/script_sources.py takes it: lines, or url and sha256."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """The tree of one cluster, as scripts/node/prologs.py takes it."""
+    """The tree of one cluster, as scripts/node/jobs/prologs.py takes it."""
 
     scripts: Mapping[str, Source]
     """By name."""
@@ -83,7 +83,7 @@ def expected(config: ClusterConfig) -> dict[str, str]:
 
 
 def verdicts() -> dict[str, str]:
-    """For each version of rxdm that is known, by its hash: ok, patch or refuse, as scripts/node/rxdm.py takes it."""
+    """For each known version of rxdm, by its hash: ok, patch or refuse, as scripts/node/jobs/rxdm.py takes it."""
     return {
         sha256: "refuse" if not version.usable else "patch" if version.verdict == "needs-patch" else "ok"
         for sha256, version in RXDM_VERSIONS.items()

@@ -142,7 +142,7 @@ class GcpPlatform(pulumi.ComponentResource):
 
 
 def state(config: ClusterConfig) -> Mapping[str, Any]:
-    """What the controller keeps on the disk that outlives it, as scripts/node/state.py takes it."""
+    """What the controller keeps on the disk that outlives it, as scripts/node/system/state_disk.py takes it."""
     return {
         "source": STATE_DISK,
         "fs_type": "ext4",
@@ -152,7 +152,7 @@ def state(config: ClusterConfig) -> Mapping[str, Any]:
 
 
 def exported(config: ClusterConfig) -> Mapping[str, Any]:
-    """What the controller shares by NFS, as scripts/node/exports.py takes it."""
+    """What the controller shares by NFS, as scripts/node/system/nfs_exports.py takes it."""
     return {"paths": list(exports(config)), "network": config.network.cidr}
 
 

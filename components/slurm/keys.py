@@ -20,7 +20,7 @@ class ClusterKeys(pulumi.ComponentResource):
     munge: pulumi.Output[str]
     """The MUNGE key as text: 64 letters and digits, which are 381 random bits (munged takes 32 to 1,024 bytes)."""
     munge_fingerprint: pulumi.Output[str]
-    """By which machines tell one MUNGE key from another, and no secret: see scripts/node/munge.py."""
+    """By which machines tell one MUNGE key from another, and no secret: see scripts/node/system/munge.py."""
     database_password: pulumi.Output[str]
     tokens: pulumi.Output[str] | None = None
     """What tokens for slurmrestd are signed with (HS256, 381 random bits), in clusters that have that."""

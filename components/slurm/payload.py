@@ -15,11 +15,11 @@ from cluster.slurm import paths, render, render_slurmdbd
 from components.slurm import setup
 
 Json = dict[str, Any]
-PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurmctld.py puts the password in its place
+PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 
 
 def users(config: ClusterConfig) -> list[Json]:
-    """The Unix users, as scripts/node/users.py takes them."""
+    """The Unix users, as scripts/node/system/users.py takes them."""
     return [
         {
             "name": user.name,
@@ -34,7 +34,7 @@ def users(config: ClusterConfig) -> list[Json]:
 
 
 def groups(config: ClusterConfig) -> list[Json]:
-    """The Unix groups, as scripts/node/users.py takes them."""
+    """The Unix groups, as scripts/node/system/users.py takes them."""
     return [{"name": group.name, "gid": group.gid} for group in unix_groups(config)]
 
 
@@ -55,7 +55,7 @@ def configure(
 ) -> str:
     """Standard input of `configure` on the controller or a login machine.
 
-    `state` and `exports` are the controller's, as scripts/node/state.py and exports.py take them.
+    `state` and `exports` are the controller's, as scripts/node/system/state_disk.py and exports.py take them.
     """
     payload: Json = {
         "cluster": config.name,

@@ -13,19 +13,24 @@ MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password
 TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
 """Where it looks for the cluster's secrets (munge.py, database.py, rest.py), whoever brings them."""
 
-# Takes {name: [lines]} from standard input into a folder, and away from it what is no longer part of the set-up.
+# Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of an earlier
+# version, what Python has compiled of them, empty folders. A run that was killed is completed by the next.
 _UNPACK = """
-import json, pathlib, sys
+import contextlib, json, os, pathlib, sys
 files = json.load(sys.stdin)
 folder = pathlib.Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
 for name, lines in files.items():
-    part = folder / ("." + name)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name("." + path.name)
     part.write_text("\\n".join(lines) + "\\n")
-    part.replace(folder / name)
-for path in folder.iterdir():
-    if path.is_file() and path.name not in files:
-        path.unlink()
+    part.replace(path)
+for parent, folders, names in os.walk(str(folder), topdown=False):
+    for path in [pathlib.Path(parent, name) for name in names]:
+        if str(path.relative_to(folder)) not in files:
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(parent)
 """
 # Takes {path: text} from standard input; nobody but root may read any of it, also while it is written.
 _KEEP = """
@@ -47,8 +52,13 @@ UNPACK = f"python3 -c {shlex.quote(_UNPACK)} {TARGET}"
 
 @cache
 def files() -> dict[str, str]:
-    """Name and text of every file of the set-up, sorted by name."""
-    return {path.name: path.read_text() for path in sorted(FOLDER.iterdir()) if path.is_file()}
+    """Text of every file of the set-up, by its path in the folder.
+
+    Its folders are no packages: an earlier version, which has modules of the same names and removes no folders, runs
+    after it too.
+    """
+    paths = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return {name: (FOLDER / name).read_text() for name in sorted(str(path.relative_to(FOLDER)) for path in paths)}
 
 
 @cache

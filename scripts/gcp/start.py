@@ -9,6 +9,7 @@ before the machine joins and every minute; its exit code 10 says that something 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -193,15 +194,18 @@ def install(machine: Machine, cloud: Cloud, program: dict[str, str]) -> None:
 
 
 def set_up(machine: Machine, cloud: Cloud, wanted: dict[str, str]) -> None:
-    """The files of the set-up, {name: [lines]}, and none beside them; then the units that run it."""
+    """The files of the set-up, {path: [lines]}, and nothing else; then the units that run it."""
     folder, known = LIB / "node", KEPT / "setup"
     if not (folder.is_dir() and _holds(known, wanted["sha256"].encode())):
         files: dict[str, Any] = json.loads(cloud.fetch("the set-up", wanted))
         for name, lines in files.items():
             machine.write(folder / name, "\n".join(lines) + "\n")
-        for path in folder.iterdir():
-            if path.is_file() and path.name not in files:
-                path.unlink()
+        for parent, _, names in os.walk(str(folder), topdown=False):
+            for path in [Path(parent, name) for name in names]:
+                if str(path.relative_to(folder)) not in files:
+                    path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not empty
+                Path(parent).rmdir()
         machine.write(known, wanted["sha256"])
     for unit in UNITS:
         machine.write(SYSTEMD / unit, (folder / unit).read_bytes())

@@ -27,72 +27,60 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-import accounting
-import adopt
-import attempts
-import board
-import changes
-import compute
-import database
-import drain
-import dump
-import exports
-import guarded
-import installed
-import joined
-import login
-import look
-import lua
-import mounts
-import mpi
-import munge
-import prologs
-import ready
-import rest
-import restore
-import rxdm
-import slurmctld
-import spank
-import state
-import users
-from system import SetupError, explain, printable, run, say, service, write
+import collect
+from accounting import accounts, backup, mariadb, restore
+from jobs import drain, probe, prologs, rxdm
+from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
+from system import (
+    cluster_state,
+    installation,
+    login,
+    mounts,
+    munge,
+    nfs_exports,
+    phase_state,
+    protected_files,
+    state_disk,
+    users,
+)
+from system.host import SetupError, explain, printable, run, say, service, write
 
 NODE = Path("/etc/hpc/node.json")
 
 
 def configure(payload: dict[str, Any]) -> None:
     """Controller and login machines, alone or in one, and nodes that share a machine with either."""
-    installed.wait_for()
+    installation.wait_for()
     roles = payload["roles"]
     controls = "controller" in roles
     shared = {mount["target"] for mount in payload["mounts"]}
     if controls:
         drain.refuse_busy(users.leaving(payload["users"]))
-        state.keep(payload.get("state"))
+        state_disk.keep(payload.get("state"))
         slurmctld.prepare()
-        database.configure()  # only asked for: it comes up while the rest is done
+        mariadb.configure()  # only asked for: it comes up while the rest is done
     mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
     if controls:
-        exports.share(payload.get("exports"))
+        nfs_exports.share(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
     admit(users="login" in roles)
-    guarded.hold()
+    protected_files.hold()
     munge.start()
-    mpi.link_pmix()
-    spank.drop_empty_include()
+    pmix.link_pmix()
+    plugstack.drop_empty_include()
     if controls:
         control(payload)
     else:
         slurmctld.disable()
-    orders = board.orders(controller=payload["conf_server"].partition(":")[0])
+    orders = cluster_state.orders(controller=payload["conf_server"].partition(":")[0])
     if "login" in roles:
         login.welcome()
         login.bound()
         if not controls:
             login.configure()
     if "node" in roles:
-        compute.start(payload["conf_server"], orders["slurmd"], at_boot=True)
-    board.report("configured", orders["digest"])
+        slurmd.start(payload["conf_server"], orders["slurmd"], at_boot=True)
+    cluster_state.report("configured", orders["digest"])
 
 
 def control(payload: dict[str, Any]) -> None:
@@ -100,11 +88,11 @@ def control(payload: dict[str, Any]) -> None:
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
     slurmctld.refuse_other_name(payload["cluster"])
-    if text := files.get(lua.NAME):
-        lua.check(text)
+    if text := files.get(job_submit.NAME):
+        job_submit.check(text)
     drain.make_way(slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"])
     if payload.get("slurmrestd"):
-        rest.keep_key()
+        slurmrestd.keep_key()
     with slurmctld.or_back(files):
         slurmctld.write_files(files)
         slurmctld.accounting_daemon(dbd)
@@ -112,12 +100,12 @@ def control(payload: dict[str, Any]) -> None:
         slurmctld.register_qos(payload["qos"])
         slurmctld.controller_daemon(files)
     if payload.get("slurmrestd"):
-        rest.start()
+        slurmrestd.start()
     else:
-        rest.undo()
+        slurmrestd.undo()
     orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt") if name in payload}
     orders["munge"] = munge.fingerprint(munge.KEY.read_bytes())
-    board.publish({**orders, "slurmd": changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
+    cluster_state.publish({**orders, "slurmd": config_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
 
 def boot() -> None:
@@ -127,56 +115,56 @@ def boot() -> None:
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
         if not login.SSHD.exists():
             admit(users=False)
-        guarded.hold()
-        mpi.link_pmix()
-        orders = board.orders()
+        protected_files.hold()
+        pmix.link_pmix()
+        orders = cluster_state.orders()
         munge.start(orders.get("munge", ""))
         let_in(jobs=orders.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(orders["users"], orders["groups"], with_homes="/home" not in shared)
         slurmctld.disable()
-        compute.start(node["conf_server"], orders["slurmd"], at_boot=False)
+        slurmd.start(node["conf_server"], orders["slurmd"], at_boot=False)
     except SetupError as error:
         # Told on the board if that is reachable; the journal has it in any case.
-        if board.BOARD.is_dir():
-            board.report("failed", "", str(error))
+        if cluster_state.BOARD.is_dir():
+            cluster_state.report("failed", "", str(error))
         raise
     # What the watcher compares with: the orders this machine follows now.
     write("/etc/hpc/orders.json", json.dumps(orders, indent=1) + "\n")
     # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
     service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)
-    board.report("configured", orders["digest"])
+    cluster_state.report("configured", orders["digest"])
 
 
 def settle(_: dict[str, Any]) -> None:
     """After an `up` that ended well: take back what is left here of one that did not, and whose edit was taken back."""
-    for phase in attempts.unfinished():
-        told = attempts.last(phase)
+    for phase in phase_state.unfinished():
+        told = phase_state.last(phase)
         if told is not None:
             say(f"{phase}: the last one did not end well; again as the one before it")
             perform(phase, told)
         elif phase in UNDOES.values():
             perform(next(undo for undo, done in UNDOES.items() if done == phase), {})
         if told is None:
-            attempts.forget(phase)
+            phase_state.forget(phase)
     if conf := slurmctld.applied().get("slurm.conf", ""):
         drain.settle(conf)
 
 
 def perform(phase: str, payload: dict[str, Any]) -> None:
     """Run a phase as `payload` says, and remember how that ended; a failure is told to machines that wait for us."""
-    waited_for = phase in attempts.PHASES and not board.ORDERS.exists()
+    waited_for = phase in phase_state.PHASES and not cluster_state.ORDERS.exists()
     if waited_for:
-        board.withdraw()
+        cluster_state.withdraw()
     try:
-        with attempts.attempt(phase, payload):
+        with phase_state.attempt(phase, payload):
             PHASES[phase](payload)
     except (SetupError, OSError) as error:
         if waited_for:
-            board.tell_failure(f"{phase}: {error}")
+            cluster_state.tell_failure(f"{phase}: {error}")
         raise
     if phase in UNDOES:
-        attempts.forget(UNDOES[phase])
+        phase_state.forget(UNDOES[phase])
 
 
 def admit(*, users: bool) -> None:
@@ -189,21 +177,21 @@ def admit(*, users: bool) -> None:
 def let_in(*, jobs: bool) -> None:
     """Users on a node: where the stack says so, those who have a job there. At no time without the module's word."""
     if jobs:
-        adopt.keep(wanted=True)
+        pam_slurm_adopt.keep(wanted=True)
         admit(users=True)
     else:
         admit(users=False)
-        adopt.keep(wanted=False)
+        pam_slurm_adopt.keep(wanted=False)
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "configure": configure,
-    "accounting": accounting.converge,
-    "nodes": lambda payload: joined.wait_for(payload["nodes"], seconds=payload["seconds"]),
-    "ready": lambda payload: ready.prove(payload["probes"]),
+    "accounting": accounts.converge,
+    "nodes": lambda payload: join.wait_for(payload["nodes"], seconds=payload["seconds"]),
+    "ready": lambda payload: probe.prove(payload["probes"]),
     "leave": lambda payload: drain.leave(payload["node"]),
     "settle": settle,
-    "backup": lambda _: dump.write_backup(sys.stdout.buffer),
+    "backup": lambda _: backup.write_backup(sys.stdout.buffer),
     "restore": restore.restore,
     "prologs": prologs.stage,
     "rxdm": rxdm.converge,
@@ -237,10 +225,10 @@ def main(arguments: list[str]) -> int:
         return 1
     phase = arguments[0]
     if phase == "look":
-        look.show()
+        collect.show()
         return 0
     if phase == "host-keys":
-        print(json.dumps(board.host_keys()))
+        print(json.dumps(cluster_state.host_keys()))
         return 0
     try:
         alone(phase)

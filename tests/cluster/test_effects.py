@@ -5,8 +5,8 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import changes
 import pytest
+from slurm import config_changes
 
 from cluster.catalog.parameters import RECONFIGURED
 from cluster.config import ClusterConfig
@@ -86,14 +86,16 @@ def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[
     found = {edit.pattern: consequence(edit) for edit in edits(before, after)}
     assert found[pattern].effect is effect, found[pattern].reason
     told = worst(effects(before, after, "lab"))
-    need = changes.need(*(render(one, plan(one).of if one.platform == "local" else None) for one in (before, after)))
+    need = config_changes.need(
+        *(render(one, plan(one).of if one.platform == "local" else None) for one in (before, after))
+    )
     if "scripts" in pattern:
         # Only the first or the last script of a place changes slurm.conf, which names the one that runs them all.
         assert Effect(need.value).harm <= told.harm
     elif told.harm <= Effect.RESTART.harm:
         assert need.value == told.value
     if told is Effect.DRAIN and pattern != "partitions.*":
-        assert need is changes.Need.RESTART
+        assert need is config_changes.Need.RESTART
 
 
 def test_only_the_first_qos_that_preempts_restarts_slurmctld():
@@ -104,7 +106,7 @@ def test_only_the_first_qos_that_preempts_restarts_slurmctld():
 
 
 def test_parameters_that_follow_a_reconfigure_are_the_machines():
-    assert RECONFIGURED == changes.FOLLOWS_RECONFIGURE
+    assert RECONFIGURED == config_changes.FOLLOWS_RECONFIGURE
 
 
 def test_no_edit_has_no_effect():

@@ -5,7 +5,7 @@ import hashlib
 import json
 from pathlib import Path
 
-import dump
+import accounting.backup
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ def test_a_whole_one_says_whose_it_is(file: Path):
 
 
 def test_what_the_controller_writes_is_what_is_read_here():
-    assert (dump.FIRST.encode(), dump.LAST.encode()) == (FIRST, LAST)
+    assert (accounting.backup.FIRST.encode(), accounting.backup.LAST.encode()) == (FIRST, LAST)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,12 +13,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "node"))
 
-import compute  # noqa: E402 - the set-up's own folder, as on a node
-import logfiles  # noqa: E402
-import munge  # noqa: E402
-import slurmctld  # noqa: E402
-import spank  # noqa: E402
-import system  # noqa: E402
+from slurm import log_files, plugstack, slurmctld, slurmd  # noqa: E402 - the set-up's own folder, as on a node
+from system import host, munge  # noqa: E402
 
 AROUND = """
 grep Cpus_allowed_list /proc/self/status
@@ -61,22 +57,22 @@ def look(name: str, *command: str) -> None:
 def begin() -> None:
     """The daemons, by the steps of the nodes' set-up; without slurmdbd."""
     # Slurm looks for the addresses of a machine that has one besides loopback's own (AI_ADDRCONFIG).
-    system.run("ip", "address", "add", "10.0.0.1/32", "dev", "lo")
+    host.run("ip", "address", "add", "10.0.0.1/32", "dev", "lo")
     # Devices that open, in the place of GPUs: the kernel's own, of which jobs need none (full, kmsg).
     for number, minor in enumerate((7, 11)):
         os.mknod(f"/dev/nvidia{number}", 0o20666, os.makedev(1, minor))
     files = {path.name: path.read_text() for path in (HERE / "slurm").iterdir()}
-    spank.drop_empty_include()
+    plugstack.drop_empty_include()
     munge.start()
     slurmctld.prepare()
-    logfiles.keep()
-    system.folder(slurmctld.STATE, mode=0o700, owner="slurm")
+    log_files.keep()
+    host.folder(slurmctld.STATE, mode=0o700, owner="slurm")
     slurmctld.write_files(files)
-    system.service("slurmctld", settings="")
+    host.service("slurmctld", settings="")
     slurmctld.answer()
-    compute.start("vm-controller:6817", "", at_boot=False)
-    system.wait(
-        "the node", lambda: system.run("sinfo", "--noheader", "--format=%t").strip() == "idle", seconds=120,
+    slurmd.start("vm-controller:6817", "", at_boot=False)
+    host.wait(
+        "the node", lambda: host.run("sinfo", "--noheader", "--format=%t").strip() == "idle", seconds=120,
         unit="slurmd",
     )  # fmt: skip
 
@@ -90,9 +86,9 @@ def main() -> None:
             look(name, "srun", "--quiet", "--immediate=60", *job)
         look("left", "pgrep", "--exact", "--full", "--count", "sleep 9876")
         states = ("squeue", "--noheader", "--states=all", "--sort=i", "--format=%T")
-        system.wait("the end of all jobs", lambda: "COMPLETING" not in system.run(*states), seconds=60)
+        host.wait("the end of all jobs", lambda: "COMPLETING" not in host.run(*states), seconds=60)
         look("states", *states)
-    except system.SetupError as error:
+    except host.SetupError as error:
         tell("failed", 1, str(error))
     # Told last: what comes before is whole then.
     look("logs", "tail", "--lines=20", "/var/log/slurm/slurmctld.log", "/var/log/slurm/slurmd.log")

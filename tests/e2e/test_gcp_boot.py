@@ -134,7 +134,9 @@ class TestNews:
         member.tell(setup=other)
         code, said = member.refresh()
         assert (code, "is not what the stack put there, and is not used" in said) == (1, True)
-        assert member.inside("ls -p /usr/local/lib/hpc/node | grep -vc /") == str(len(json.loads(archive()[0])))
+        assert member.inside("find /usr/local/lib/hpc/node -type f ! -name '*.pyc' | wc -l") == str(
+            len(json.loads(archive()[0]))
+        )
 
     def test_another_server_at_that_address_is_not_believed(self, member: CloudNode):
         member.fake.flavor = None
@@ -157,8 +159,8 @@ class TestNews:
         server = member.node["mounts"][0]["source"].partition("@")[0]
         nowhere = {"source": f"{server}@tcp:/nowhere", "target": "/data", "fs_type": "lustre", "options": "_netdev"}
         files = json.loads(archive()[0])
-        at = next(n for n, line in enumerate(files["mounts.py"]) if "seconds: float = 120" in line)
-        files["mounts.py"][at] = files["mounts.py"][at].replace("120", "1")
+        at = next(n for n, line in enumerate(files["system/mounts.py"]) if "seconds: float = 120" in line)
+        files["system/mounts.py"][at] = files["system/mounts.py"][at].replace("120", "1")
         node = {**member.node, "mounts": [*member.node["mounts"], nowhere]}
         member.tell(setup=member.store("setup.json", json.dumps(files).encode()), node=node)
         member.again()

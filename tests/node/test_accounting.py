@@ -2,7 +2,7 @@
 
 import itertools
 
-import accounting
+from accounting import accounts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +32,7 @@ FULL = {
 
 
 def test_an_empty_database_gets_everything_in_order():
-    assert accounting.plan(DESIRED, accounting.NOTHING, EMPTY) == [
+    assert accounts.plan(DESIRED, accounts.NOTHING, EMPTY) == [
         ["add", "qos", "urgent", "Priority=100", "MaxWall=01:00:00"],
         ["add", "account", "science", "parent=root", "description=Everybody", "organization=lab"],
         ["add", "account", "research", "parent=science", "description=r", "organization=science", "fairshare=3"],
@@ -50,12 +50,12 @@ def test_an_empty_database_gets_everything_in_order():
 
 
 def test_a_right_database_is_left_alone():
-    assert accounting.plan(DESIRED, DESIRED, FULL) == []
+    assert accounts.plan(DESIRED, DESIRED, FULL) == []
 
 
 def test_what_somebody_else_made_is_never_taken_away():
     found = {**FULL, "users": {*FULL["users"], ("carol", "theirs")}, "accounts": {*FULL["accounts"], "theirs"}}
-    assert accounting.plan(DESIRED, DESIRED, found) == []
+    assert accounts.plan(DESIRED, DESIRED, found) == []
 
 
 def test_a_user_who_moves_gets_the_new_account_before_losing_the_old_one():
@@ -66,7 +66,7 @@ def test_a_user_who_moves_gets_the_new_account_before_losing_the_old_one():
             {**DESIRED["users"][1], "default_account": "research", "accounts": ["research"]},
         ],
     }
-    assert accounting.plan(new, DESIRED, FULL) == [
+    assert accounts.plan(new, DESIRED, FULL) == [
         ["add", "user", "name=bob", "account=research"],
         ["modify", "user", "where", "name=bob", "set", "defaultaccount=research"],
         ["delete", "user", "name=bob", "account=science"],
@@ -74,8 +74,8 @@ def test_a_user_who_moves_gets_the_new_account_before_losing_the_old_one():
 
 
 def test_what_the_stack_no_longer_names_goes_users_first_and_parents_last():
-    nothing = {"cluster": "dev", **accounting.NOTHING}
-    assert accounting.plan(nothing, DESIRED, FULL) == [
+    nothing = {"cluster": "dev", **accounts.NOTHING}
+    assert accounts.plan(nothing, DESIRED, FULL) == [
         ["delete", "user", "name=alice"],
         ["delete", "user", "name=bob"],
         ["delete", "account", "name=research"],
@@ -86,7 +86,7 @@ def test_what_the_stack_no_longer_names_goes_users_first_and_parents_last():
 
 def test_a_limit_that_is_dropped_goes_back_to_none():
     new = {**DESIRED, "qos": [{"name": "urgent", "Priority": "100"}]}
-    assert accounting.plan(new, DESIRED, FULL) == [
+    assert accounts.plan(new, DESIRED, FULL) == [
         ["modify", "qos", "where", "name=urgent", "set", "Priority=100", "MaxWall=-1"]
     ]
 
@@ -112,13 +112,13 @@ def closed(world):
 @given(WORLDS.map(closed), WORLDS.map(closed))
 def test_any_edit_leads_from_the_old_state_to_the_new_one(old, new):
     database = {"accounts": {"root"}, "qos": {"normal"}, "users": set()}
-    for world, before in ((old, accounting.NOTHING), (new, old)):
-        for command in accounting.plan(world, before, database):
+    for world, before in ((old, accounts.NOTHING), (new, old)):
+        for command in accounts.plan(world, before, database):
             obey(database, command)
         assert database["accounts"] == {"root"} | {row["name"] for row in world["accounts"]}
         assert database["qos"] == {"normal"} | {row["name"] for row in world["qos"]}
         assert database["users"] == {(row["name"], row["default_account"]) for row in world["users"]}
-        assert accounting.plan(world, world, database) == []
+        assert accounts.plan(world, world, database) == []
 
 
 def obey(database, command):
@@ -147,11 +147,11 @@ def obey(database, command):
 def test_many_new_users_with_the_same_rights_are_one_command():
     users = [{"name": f"u{i}", "default_account": "a", "accounts": ["a"], "qos": []} for i in range(200)]
     world = {"cluster": "dev", "accounts": [], "qos": [], "users": users}
-    assert len(accounting.plan(world, accounting.NOTHING, EMPTY)) == 1
+    assert len(accounts.plan(world, accounts.NOTHING, EMPTY)) == 1
 
 
 def test_a_qos_that_is_taken_back_leaves_slurms_own():
     new = {**DESIRED, "users": [{**DESIRED["users"][0], "qos": []}, DESIRED["users"][1]]}
-    assert accounting.plan(new, DESIRED, FULL) == [
+    assert accounts.plan(new, DESIRED, FULL) == [
         ["modify", "user", "where", "name=alice", "set", "defaultaccount=research", "qos=normal", "defaultqos=-1"]
     ]

@@ -4,9 +4,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-import attempts
 import pytest
-from system import SetupError
+from system import phase_state
+from system.host import SetupError
 
 PROGRAM = Path(__file__).parents[2] / "scripts/node/__main__.py"
 
@@ -14,8 +14,8 @@ PROGRAM = Path(__file__).parents[2] / "scripts/node/__main__.py"
 @pytest.fixture
 def phases(tmp_path, monkeypatch):
     """The set-up's program with phases that only note what they were told; told to fail, they do half and fail."""
-    monkeypatch.setattr(attempts, "FOLDER", tmp_path)
-    monkeypatch.setattr(attempts, "write", lambda path, text, **_: path.write_text(text))
+    monkeypatch.setattr(phase_state, "FOLDER", tmp_path)
+    monkeypatch.setattr(phase_state, "write", lambda path, text, **_: path.write_text(text))
     spec = importlib.util.spec_from_file_location("hpc_node_program", PROGRAM)
     assert spec
     assert spec.loader
@@ -31,7 +31,10 @@ def phases(tmp_path, monkeypatch):
 
         return run
 
-    program.PHASES = {**program.PHASES, **{name: phase(name) for name in (*attempts.PHASES, "no-prologs", "no-rxdm")}}
+    program.PHASES = {
+        **program.PHASES,
+        **{name: phase(name) for name in (*phase_state.PHASES, "no-prologs", "no-rxdm")},
+    }
     monkeypatch.setattr(program.slurmctld, "applied", dict)
     program.done = done
     return program
@@ -83,7 +86,7 @@ def test_what_never_ended_well_is_undone_where_that_can_be(phases):
     fail(phases, "accounting")
     phases.settle({})
     assert phases.done[2:] == [("no-prologs", {})]
-    assert attempts.unfinished() == []
+    assert phase_state.unfinished() == []
 
 
 def test_what_was_undone_is_not_done_again(phases):
@@ -100,4 +103,4 @@ def test_a_record_that_cannot_be_read_is_none(phases, tmp_path):
     (tmp_path / "configure.json").write_text('{"cut o')
     phases.settle({})
     assert phases.done[-1] == ("configure", "bad")
-    assert attempts.unfinished() == []
+    assert phase_state.unfinished() == []

@@ -3,9 +3,8 @@ end (tests/e2e/test_day_two.py); here is what it is asked for."""
 
 import re
 
-import carry
-import jobnumbers
-from carry import close, go_on_from, make_way, pick, resources, translate
+from accounting import job_ids, merge_jobs
+from accounting.merge_jobs import close, go_on_from, make_way, pick, resources, translate
 
 ROWS = "3,5"
 
@@ -20,7 +19,7 @@ def test_rows_of_jobs_that_go_on_are_picked_and_those_that_slurmctld_remembers()
 def test_every_table_that_names_a_row_follows_when_it_moves():
     statements = make_way("dev", "live", "fresh", ROWS)
     moved = {match[1] for text in statements if (match := re.match(r"UPDATE fresh\.`dev_(\w+)`", text))}
-    assert moved == set(carry.PARTS)
+    assert moved == set(merge_jobs.PARTS)
 
 
 def test_only_records_of_jobs_that_nobody_knows_are_closed():
@@ -35,7 +34,7 @@ def test_numbers_of_accounts_and_qos_are_translated_for_carried_rows_only():
 
 def test_no_row_number_is_given_twice():
     assert go_on_from("fresh.`t`", 12) == "ALTER TABLE fresh.`t` AUTO_INCREMENT = 12;"
-    assert str(carry.MARGIN) in go_on_from("fresh.`t`", 0)
+    assert str(merge_jobs.MARGIN) in go_on_from("fresh.`t`", 0)
 
 
 def test_resources_keep_their_amounts_under_other_numbers():
@@ -45,14 +44,14 @@ def test_resources_keep_their_amounts_under_other_numbers():
 
 class TestNumbersOfJobs:
     def test_the_next_one_is_read(self):
-        assert jobnumbers.next_number("MpiParams  = (null)\nNEXT_JOB_ID             = 42\n") == 42
-        assert jobnumbers.next_number("") == 0
+        assert job_ids.next_number("MpiParams  = (null)\nNEXT_JOB_ID             = 42\n") == 42
+        assert job_ids.next_number("") == 0
 
     def test_slurm_conf_is_itself_again_afterwards(self):
         conf = "ClusterName=dev\nNodeName=n\n"
-        changed = jobnumbers.with_first(conf, 39)
+        changed = job_ids.with_first(conf, 39)
         assert changed.endswith("\nFirstJobId=39\n")
-        assert jobnumbers.without_first(changed) == conf
+        assert job_ids.without_first(changed) == conf
         # Also after a run that was cut off.
-        assert jobnumbers.with_first(changed, 40).count("FirstJobId") == 1
-        assert jobnumbers.without_first(conf) == conf
+        assert job_ids.with_first(changed, 40).count("FirstJobId") == 1
+        assert job_ids.without_first(conf) == conf

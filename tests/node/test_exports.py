@@ -1,10 +1,10 @@
 """Folders are shared with the cluster's network alone, and the server is told only what is new to it."""
 
-import exports
 import pytest
-from system import SetupError
+from system import nfs_exports
+from system.host import SetupError
 
-SHARED: exports.Exports = {"paths": ["/home", "/opt/apps"], "network": "10.0.0.0/20"}
+SHARED: nfs_exports.Exports = {"paths": ["/home", "/opt/apps"], "network": "10.0.0.0/20"}
 
 
 @pytest.fixture
@@ -12,34 +12,34 @@ def machine(tmp_path, monkeypatch):
     """A machine of which systemd and the NFS server are left out; what was asked of them."""
     asked: list[str] = []
     for name in ("EXPORTS", "APPLIED", "SERVER", "NEEDS"):
-        monkeypatch.setattr(exports, name, tmp_path / name.lower())
+        monkeypatch.setattr(nfs_exports, name, tmp_path / name.lower())
 
     def write(path, text, **_):
         changed = not path.exists() or path.read_text() != text
         path.write_text(text)
         return changed
 
-    monkeypatch.setattr(exports, "write", write)
-    monkeypatch.setattr(exports, "service", lambda name, **_: asked.append(name))
-    monkeypatch.setattr(exports, "run", lambda *command: asked.append(" ".join(command)) or "")
-    monkeypatch.setattr(exports.shutil, "which", lambda *_, **__: "/usr/sbin/exportfs")
+    monkeypatch.setattr(nfs_exports, "write", write)
+    monkeypatch.setattr(nfs_exports, "service", lambda name, **_: asked.append(name))
+    monkeypatch.setattr(nfs_exports, "run", lambda *command: asked.append(" ".join(command)) or "")
+    monkeypatch.setattr(nfs_exports.shutil, "which", lambda *_, **__: "/usr/sbin/exportfs")
     return asked
 
 
 def test_to_the_clusters_network_alone(machine):
-    exports.share(SHARED)
-    assert exports.EXPORTS.read_text() == (
+    nfs_exports.share(SHARED)
+    assert nfs_exports.EXPORTS.read_text() == (
         "/home 10.0.0.0/20(rw,sync,no_subtree_check,no_root_squash,mountpoint)\n"
         "/opt/apps 10.0.0.0/20(rw,sync,no_subtree_check,no_root_squash,mountpoint)\n"
     )
-    assert "RequiresMountsFor=/home /opt/apps" in exports.NEEDS.read_text()
+    assert "RequiresMountsFor=/home /opt/apps" in nfs_exports.NEEDS.read_text()
     assert machine == ["systemctl daemon-reload", "nfs-server", "exportfs -r -a"]
 
 
 def test_a_second_run_tells_the_server_nothing(machine):
-    exports.share(SHARED)
+    nfs_exports.share(SHARED)
     del machine[:]
-    exports.share(SHARED)
+    nfs_exports.share(SHARED)
     assert machine == ["nfs-server"]
 
 
@@ -50,23 +50,23 @@ def test_one_that_was_killed_in_between_is_made_good(machine, monkeypatch):
         return ""
 
     with monkeypatch.context() as patch:
-        patch.setattr(exports, "run", killed)
+        patch.setattr(nfs_exports, "run", killed)
         with pytest.raises(KeyboardInterrupt):
-            exports.share(SHARED)
-    exports.share(SHARED)
+            nfs_exports.share(SHARED)
+    nfs_exports.share(SHARED)
     assert machine[-1] == "exportfs -r -a"
 
 
 def test_what_is_no_longer_shared_is_taken_back(machine):
-    exports.share(SHARED)
-    exports.share(None)
-    assert exports.EXPORTS.read_text() == ""
+    nfs_exports.share(SHARED)
+    nfs_exports.share(None)
+    assert nfs_exports.EXPORTS.read_text() == ""
     assert machine[-1] == "exportfs -r -a"
 
 
 def test_a_machine_that_shares_nothing_needs_no_server(machine, monkeypatch):
-    monkeypatch.setattr(exports.shutil, "which", lambda *_, **__: None)
-    exports.share(None)
+    monkeypatch.setattr(nfs_exports.shutil, "which", lambda *_, **__: None)
+    nfs_exports.share(None)
     assert machine == []
     with pytest.raises(SetupError, match="install the package nfs-kernel-server"):
-        exports.share(SHARED)
+        nfs_exports.share(SHARED)

@@ -4,12 +4,12 @@ import errno
 import os
 import pwd
 
-import database
-import mpi
 import pytest
-import system
-from login import admit
-from mounts import Mount, fstab_lines
+from accounting import mariadb
+from slurm import pmix
+from system import host
+from system.login import admit
+from system.mounts import Mount, fstab_lines
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -17,22 +17,22 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 class TestWrite:
     def test_says_whether_it_changed_anything(self, tmp_path):
         path = tmp_path / "a" / "file"
-        assert system.write(path, "x\n", owner=ME)
+        assert host.write(path, "x\n", owner=ME)
         before = path.stat().st_ino
-        assert not system.write(path, "x\n", owner=ME)
+        assert not host.write(path, "x\n", owner=ME)
         assert path.stat().st_ino == before
-        assert system.write(path, "x\n", mode=0o600, owner=ME)
+        assert host.write(path, "x\n", mode=0o600, owner=ME)
         assert path.stat().st_mode & 0o777 == 0o600
 
     def test_leaves_no_other_file_behind(self, tmp_path):
-        system.write(tmp_path / "file", b"\x00", owner=ME)
-        system.write(tmp_path / "file", b"\x01", owner=ME)
+        host.write(tmp_path / "file", b"\x00", owner=ME)
+        host.write(tmp_path / "file", b"\x01", owner=ME)
         assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
     def test_replaces_a_link_by_a_file_and_leaves_its_target(self, tmp_path):
         (tmp_path / "target").write_text("kept")
         (tmp_path / "file").symlink_to("target")
-        system.write(tmp_path / "file", "new", owner=ME)
+        host.write(tmp_path / "file", "new", owner=ME)
         assert (tmp_path / "target").read_text() == "kept"
         assert (tmp_path / "file").read_text() == "new"
 
@@ -40,42 +40,42 @@ class TestWrite:
 class TestLink:
     def test_is_made_moved_and_left_alone(self, tmp_path):
         path = tmp_path / "link"
-        assert system.link(path, "one")
-        assert not system.link(path, "one")
-        assert system.link(path, "two")
+        assert host.link(path, "one")
+        assert not host.link(path, "one")
+        assert host.link(path, "two")
         assert str(path.readlink()) == "two"
 
 
 class TestRun:
     def test_a_failure_carries_the_command_and_the_end_of_its_output(self):
-        with pytest.raises(system.SetupError, match=r"`sh -c .*` failed with exit code 3:\nsaid why"):
-            system.run("sh", "-c", "echo said why >&2; exit 3")
+        with pytest.raises(host.SetupError, match=r"`sh -c .*` failed with exit code 3:\nsaid why"):
+            host.run("sh", "-c", "echo said why >&2; exit 3")
 
     def test_a_missing_program_is_said_plainly(self):
-        with pytest.raises(system.SetupError, match="`no-such-program` is not installed"):
-            system.run("no-such-program")
+        with pytest.raises(host.SetupError, match="`no-such-program` is not installed"):
+            host.run("no-such-program")
 
     def test_it_never_waits_for_ever(self):
-        with pytest.raises(system.SetupError, match="did not end within 0 s"):
-            system.run("sleep", "5", timeout=0.05)
+        with pytest.raises(host.SetupError, match="did not end within 0 s"):
+            host.run("sleep", "5", timeout=0.05)
 
 
 class TestWait:
     def test_names_what_did_not_come_and_where_to_look(self):
-        with pytest.raises(system.SetupError, match="the moon did not come within 0 s; look up"):
-            system.wait("the moon", lambda: False, seconds=0.05, interval=0.01, hint="look up")
+        with pytest.raises(host.SetupError, match="the moon did not come within 0 s; look up"):
+            host.wait("the moon", lambda: False, seconds=0.05, interval=0.01, hint="look up")
 
 
 class TestDatabase:
     def test_the_buffer_pool_fits_the_machine(self):
-        assert "innodb_buffer_pool_size = 4096M" in database.settings(64 << 30)
-        assert "innodb_buffer_pool_size = 512M" in database.settings(4 << 30)
-        assert "innodb_buffer_pool_size = 2048M" in database.settings(16 << 30)
-        assert "innodb_buffer_pool_size = 512M" in database.settings(1 << 30)
+        assert "innodb_buffer_pool_size = 4096M" in mariadb.settings(64 << 30)
+        assert "innodb_buffer_pool_size = 512M" in mariadb.settings(4 << 30)
+        assert "innodb_buffer_pool_size = 2048M" in mariadb.settings(16 << 30)
+        assert "innodb_buffer_pool_size = 512M" in mariadb.settings(1 << 30)
 
     def test_a_password_that_could_end_a_statement_is_refused(self):
-        with pytest.raises(system.SetupError, match="letters and digits"):
-            database.statements("x'; DROP DATABASE slurm_acct_db; --")
+        with pytest.raises(host.SetupError, match="letters and digits"):
+            mariadb.statements("x'; DROP DATABASE slurm_acct_db; --")
 
 
 class TestText:
@@ -93,8 +93,8 @@ class TestPmix:
         lib = tmp_path / "x86_64-linux-gnu" / "pmix2" / "lib"
         lib.mkdir(parents=True)
         (lib / "libpmix.so.2").write_text("the library")
-        assert mpi.link_pmix(tmp_path)
-        assert not mpi.link_pmix(tmp_path)
+        assert pmix.link_pmix(tmp_path)
+        assert not pmix.link_pmix(tmp_path)
         assert (lib / "libpmix.so").read_text() == "the library"
 
 
@@ -103,12 +103,12 @@ class TestFileSystemsThatCannotBeWritten:
         def refuse(*_: object, **__: object) -> None:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "slurm.conf"))
 
-        monkeypatch.setattr(system.tempfile, "mkstemp", refuse)
+        monkeypatch.setattr(host.tempfile, "mkstemp", refuse)
         with pytest.raises(OSError, match="Read-only") as caught:
-            system.write(tmp_path / "slurm.conf", "")
-        assert system.explain(caught.value).startswith(
+            host.write(tmp_path / "slurm.conf", "")
+        assert host.explain(caught.value).startswith(
             f"{tmp_path}/slurm.conf: Read-only file system; mount its file system for writing"
         )
 
     def test_other_errors_are_faults_of_ours(self):
-        assert system.explain(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == ""
+        assert host.explain(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == ""

@@ -1,6 +1,6 @@
 """A job is taken for dead exactly when a machine of its own has booted since it began."""
 
-from ghosts import Job, ghosts
+from jobs.lost_jobs import Job, ghosts
 
 BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T03:04:07"
 

@@ -4,8 +4,8 @@ import os
 import pwd
 import subprocess
 
-import guarded
 import pytest
+from system import protected_files
 
 from cluster.observe.drift.secrets import key_id
 
@@ -20,23 +20,23 @@ def keys(tmp_path, monkeypatch):
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@here", "-f", str(tmp_path / name)],
             check=True,
         )
-    monkeypatch.setattr(guarded, "ROOT_KEYS", (tmp_path / "authorized_keys", tmp_path / "authorized_keys2"))
+    monkeypatch.setattr(protected_files, "ROOT_KEYS", (tmp_path / "authorized_keys", tmp_path / "authorized_keys2"))
     return tmp_path
 
 
 class TestKeys:
     def test_both_ends_know_a_key_by_the_same_word(self, keys, monkeypatch):
         blob = (keys / "one.pub").read_text().split()[1]
-        monkeypatch.setattr(guarded.joined, "CLUSTER_KEY", keys / "one")
-        assert guarded.cluster_key() == key_id((keys / "one").read_text()) == guarded.key_id(blob)
-        monkeypatch.setattr(guarded.joined, "CLUSTER_KEY", keys / "none")
-        assert guarded.cluster_key() == ""
+        monkeypatch.setattr(protected_files.join, "CLUSTER_KEY", keys / "one")
+        assert protected_files.cluster_key() == key_id((keys / "one").read_text()) == protected_files.key_id(blob)
+        monkeypatch.setattr(protected_files.join, "CLUSTER_KEY", keys / "none")
+        assert protected_files.cluster_key() == ""
 
     def test_every_key_that_lets_root_in_is_told(self, keys):
         one, two = ((keys / f"{name}.pub").read_text() for name in ("one", "two"))
         (keys / "authorized_keys").write_text(f"# a comment\n\n{one}nonsense\nssh-ed25519\n")
         (keys / "authorized_keys2").write_text(f'from="10.0.0.1",command="echo a b" {two}#{one}')
-        assert guarded.root_keys() == {
+        assert protected_files.root_keys() == {
             key_id((keys / "one").read_text()): "one@here",
             key_id((keys / "two").read_text()): "two@here",
         }
@@ -47,21 +47,21 @@ class TestModes:
     def table(self, tmp_path, monkeypatch):
         (tmp_path / "key").write_text("secret")
         (tmp_path / "key").chmod(0o600)
-        monkeypatch.setattr(guarded, "MODES", {tmp_path / "key": (0o600, ME), tmp_path / "none": (0o600, ME)})
+        monkeypatch.setattr(protected_files, "MODES", {tmp_path / "key": (0o600, ME), tmp_path / "none": (0o600, ME)})
 
     def test_what_is_right_or_not_there_is_not_told(self):
-        assert guarded.modes() == {}
+        assert protected_files.modes() == {}
 
     def test_what_others_can_read_is(self, tmp_path):
         (tmp_path / "key").chmod(0o644)
-        assert guarded.modes() == {str(tmp_path / "key"): {"wanted": f"0600 {ME}", "there": f"0644 {ME}"}}
+        assert protected_files.modes() == {str(tmp_path / "key"): {"wanted": f"0600 {ME}", "there": f"0644 {ME}"}}
 
     def test_what_is_there_gets_its_own_back(self, tmp_path):
         (tmp_path / "key").chmod(0o644)
-        guarded.hold()
-        assert guarded.modes() == {}
+        protected_files.hold()
+        assert protected_files.modes() == {}
 
     def test_a_link_in_its_place_is(self, tmp_path):
         (tmp_path / "key").rename(tmp_path / "moved")
         (tmp_path / "key").symlink_to("moved")
-        assert guarded.modes()[str(tmp_path / "key")]["there"] == "a link to moved"
+        assert protected_files.modes()[str(tmp_path / "key")]["there"] == "a link to moved"

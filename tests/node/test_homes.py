@@ -8,10 +8,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import authorized
-import homes
 import pytest
-from textblock import BEGIN, END
+from system import authorized_keys, homes
+from system.text_block import BEGIN, END
 
 ALICE, KEY = 61001, "ssh-ed25519 AAAA alice@laptop"
 OURS = f"{BEGIN}\n{KEY}\n{END}\n"
@@ -219,7 +218,7 @@ class TestMischief:
 
 
 def test_a_look_reads_no_further_than_the_file(alice: Path, place: Path):
-    assert authorized.text(str(alice)) == OURS
+    assert authorized_keys.text(str(alice)) == OURS
     as_alice(f"ln -sf {place}/secret .ssh/authorized_keys", alice)
-    with pytest.raises(authorized.StrangeError, match="is a symbolic link"):
-        authorized.text(str(alice))
+    with pytest.raises(authorized_keys.StrangeError, match="is a symbolic link"):
+        authorized_keys.text(str(alice))

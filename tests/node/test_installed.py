@@ -4,21 +4,21 @@ import subprocess
 import time
 from pathlib import Path
 
-import installed
 import pytest
-from system import SetupError
+from system import installation
+from system.host import SetupError
 
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """State, log and start-up state of a machine made of a folder."""
     for name in ("STATE", "LOG", "BOOT"):
-        monkeypatch.setattr(installed, name, tmp_path / name.lower())
+        monkeypatch.setattr(installation, name, tmp_path / name.lower())
     return tmp_path
 
 
 def test_a_machine_from_an_image_is_not_waited_for(machine):
-    installed.wait_for(seconds=0)
+    installation.wait_for(seconds=0)
 
 
 def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
@@ -27,9 +27,9 @@ def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
     def pause(_: float) -> None:
         (machine / "state").write_text(next(words) + "\n")
 
-    monkeypatch.setattr(installed.time, "sleep", pause)
+    monkeypatch.setattr(installation.time, "sleep", pause)
     pause(0)
-    installed.wait_for(seconds=60)
+    installation.wait_for(seconds=60)
     assert capsys.readouterr().out.splitlines() == [
         "the machine is being installed: 10-a",
         "the machine is being installed: 20-b",
@@ -40,7 +40,7 @@ def test_a_step_that_failed_is_named_with_the_end_of_the_log(machine):
     (machine / "state").write_text("failed 20-b\n")
     (machine / "log").write_text("".join(f"line {n}\n" for n in range(50)))
     with pytest.raises(SetupError, match="failed to install 20-b") as told:
-        installed.wait_for()
+        installation.wait_for()
     assert str(told.value).endswith("line 49")
     assert "line 29\n" not in str(told.value)
 
@@ -49,7 +49,7 @@ def test_one_that_cannot_even_begin_says_why(machine, capsys):
     (machine / "state").write_text("running boot\n")
     (machine / "boot").write_text("failed: no key\n")
     with pytest.raises(SetupError, match="still at `boot` after 0 s"):
-        installed.wait_for(seconds=0, interval=0.01)
+        installation.wait_for(seconds=0, interval=0.01)
     assert "its start-up script says: failed: no key" in capsys.readouterr().out
 
 
@@ -57,8 +57,8 @@ class TestImage:
     def test_it_is_what_the_bake_wrote(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         step = (Path(__file__).parents[2] / "scripts/image/92-image.sh").read_text()
         (tmp_path / "library").write_text(f'. "{Path(__file__).parents[2]}/scripts/image/library.sh"\n')
-        monkeypatch.setattr(installed, "IMAGE", tmp_path / "image.json")
-        step = step.replace("/etc/hpc/image.json", str(installed.IMAGE))
+        monkeypatch.setattr(installation, "IMAGE", tmp_path / "image.json")
+        step = step.replace("/etc/hpc/image.json", str(installation.IMAGE))
         env = {
             "HPC_LIBRARY": str(tmp_path / "library"),
             "BAKE": "1",
@@ -66,16 +66,16 @@ class TestImage:
             "SNAPSHOT": "20261101T000000Z",
         }
         subprocess.run(["bash", "-c", step], check=True, env=env, capture_output=True)
-        found = installed.image()
+        found = installation.image()
         assert time.time() - found.pop("made") < 60
         assert found == {"recipe": "2026-11", "snapshot": "20261101T000000Z", "baked": 1}
-        before = installed.IMAGE.read_bytes()
+        before = installation.IMAGE.read_bytes()
         subprocess.run(["bash", "-c", step], check=True, env={**env, "SNAPSHOT": "x"}, capture_output=True)
-        assert installed.IMAGE.read_bytes() == before
+        assert installation.IMAGE.read_bytes() == before
 
     def test_of_an_image_from_before_it_is_when_it_was_made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(installed, "IMAGE", tmp_path / "image.json")
-        monkeypatch.setattr(installed, "STATE", tmp_path / "state")
-        assert installed.image() == {}
-        installed.STATE.write_text("done\n")
-        assert installed.image() == {"made": int(installed.STATE.stat().st_mtime), "baked": 1}
+        monkeypatch.setattr(installation, "IMAGE", tmp_path / "image.json")
+        monkeypatch.setattr(installation, "STATE", tmp_path / "state")
+        assert installation.image() == {}
+        installation.STATE.write_text("done\n")
+        assert installation.image() == {"made": int(installation.STATE.stat().st_mtime), "baked": 1}

@@ -2,9 +2,9 @@
 
 import json
 
-import board
-import joined
 import pytest
+from slurm import join
+from system import cluster_state
 
 CONFIGURED = {"state": "configured", "digest": "new", "message": "", "boot": "b"}
 SCONTROL = (
@@ -16,7 +16,7 @@ SCONTROL = (
 
 class TestParse:
     def test_reads_states_and_reason(self):
-        assert joined.parse(SCONTROL) == {
+        assert join.parse(SCONTROL) == {
             "dev-cpu-0": {"states": {"IDLE"}, "reason": ""},
             "dev-cpu-1": {"states": {"DOWN", "NOT_RESPONDING", "DRAIN"}, "reason": "Not responding = dead"},
         }
@@ -27,8 +27,8 @@ class TestMissing:
         "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN", "ALLOCATED+DRAIN", "ALLOCATED+COMPLETING"]
     )
     def test_a_working_or_deliberately_drained_node_is_there(self, state):
-        found = joined.parse(f"NodeName=n State={state}")
-        assert joined.missing(["n"], found, {"n": CONFIGURED}, "new") == {}
+        found = join.parse(f"NodeName=n State={state}")
+        assert join.missing(["n"], found, {"n": CONFIGURED}, "new") == {}
 
     @pytest.mark.parametrize(
         ("state", "report", "why"),
@@ -45,18 +45,18 @@ class TestMissing:
         ],
     )
     def test_any_other_is_not_and_it_says_why(self, state, report, why):
-        found = joined.parse(f"NodeName=n State={state}")
-        assert joined.missing(["n"], found, {"n": report} if report else {}, "new") == {"n": why}
+        found = join.parse(f"NodeName=n State={state}")
+        assert join.missing(["n"], found, {"n": report} if report else {}, "new") == {"n": why}
 
     def test_one_with_another_munge_key_is_waited_for(self):
-        found = joined.parse("NodeName=n State=IDLE")
-        why = joined.missing(["n"], found, {"n": {**CONFIGURED, "munge": "old"}}, "new", key="now")
+        found = join.parse("NodeName=n State=IDLE")
+        why = join.missing(["n"], found, {"n": {**CONFIGURED, "munge": "old"}}, "new", key="now")
         assert why == {"n": "it runs with another MUNGE key than the controller, and changes to it when it gets it"}
         for report in ({**CONFIGURED, "munge": "now"}, CONFIGURED):
-            assert joined.missing(["n"], found, {"n": report}, "new", key="now") == {}
+            assert join.missing(["n"], found, {"n": report}, "new", key="now") == {}
 
     def test_a_node_that_slurmctld_does_not_know(self):
-        assert joined.missing(["n"], {}, {}, "new") == {"n": "slurmctld does not know it"}
+        assert join.missing(["n"], {}, {}, "new") == {"n": "slurmctld does not know it"}
 
 
 class TestHostKeys:
@@ -64,38 +64,38 @@ class TestHostKeys:
     def told(self, tmp_path, monkeypatch):
         """A board of the test's own, and an `ssh` that shows what it was given to know the machine by."""
         for name, path in (("BOARD", tmp_path), ("REPORTS", tmp_path / "nodes"), ("HOST_KEY", tmp_path / "key.pub")):
-            monkeypatch.setattr(board, name, path)
+            monkeypatch.setattr(cluster_state, name, path)
         key = tmp_path / "cluster"
         key.write_text("")
-        monkeypatch.setattr(joined, "CLUSTER_KEY", key)
-        monkeypatch.setattr(board, "boot_id", lambda: "b")
+        monkeypatch.setattr(join, "CLUSTER_KEY", key)
+        monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")
         tool = tmp_path / "bin/ssh"
         tool.parent.mkdir()
         tool.write_text('#!/bin/sh\nfor word; do case $word in UserKnownHostsFile=*) cat "${word#*=}" ;; esac; done\n')
         tool.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
-        monkeypatch.setattr(board.socket, "gethostname", lambda: "dev-cpu-0")
+        monkeypatch.setattr(cluster_state.socket, "gethostname", lambda: "dev-cpu-0")
         return tmp_path
 
     def test_a_node_tells_its_own_without_the_comment(self, told):
         (told / "key.pub").write_text("ssh-ed25519 AAAA root@dev-cpu-0\n")
-        board.report("configured", "new")
-        assert board.host_keys() == {"dev-cpu-0": "ssh-ed25519 AAAA"}
+        cluster_state.report("configured", "new")
+        assert cluster_state.host_keys() == {"dev-cpu-0": "ssh-ed25519 AAAA"}
 
     def test_one_that_has_none_yet_and_an_older_report_tell_none(self, told):
-        board.report("configured", "new")
+        cluster_state.report("configured", "new")
         (told / "nodes/dev-cpu-1.json").write_text(json.dumps(CONFIGURED))
-        assert board.host_keys() == {}
+        assert cluster_state.host_keys() == {}
 
     @pytest.mark.parametrize(("pinned", "known"), [("", "ssh-ed25519 TOLD"), ("ssh-ed25519 MINE", "ssh-ed25519 MINE")])
     def test_the_logs_of_a_node_are_fetched_by_the_pinned_key_or_else_the_one_it_told(self, told, pinned, known):
         (told / "key.pub").write_text("ssh-ed25519 TOLD\n")
-        board.report("failed", "", "no key")
-        assert joined.tail({"name": "dev-cpu-0", "address": "10.0.0.9", "host_key": pinned}) == f"10.0.0.9 {known}"
+        cluster_state.report("failed", "", "no key")
+        assert join.tail({"name": "dev-cpu-0", "address": "10.0.0.9", "host_key": pinned}) == f"10.0.0.9 {known}"
 
     def test_a_machine_without_ssh_says_so(self, told, monkeypatch):
         monkeypatch.setenv("PATH", str(told))
-        assert "there is no ssh" in joined.tail({"name": "dev-cpu-0", "address": "a", "host_key": "ssh-ed25519 MINE"})
+        assert "there is no ssh" in join.tail({"name": "dev-cpu-0", "address": "a", "host_key": "ssh-ed25519 MINE"})
 
     def test_without_any_key_nobody_logs_in(self, told):
-        assert "its host key is not known" in joined.tail({"name": "dev-cpu-0", "address": "a", "host_key": ""})
+        assert "its host key is not known" in join.tail({"name": "dev-cpu-0", "address": "a", "host_key": ""})

@@ -6,19 +6,14 @@ import shutil
 import time
 from pathlib import Path
 
-import board
-import daemons
-import database
-import ledger
-import look
+import collect
 import pytest
-import scheduler
-import scontrol
-import slurmctld
-import storage
+from accounting import mariadb, sacctmgr
 from hypothesis import given
 from hypothesis import strategies as st
-from system import SetupError
+from slurm import scheduler, scontrol, slurmctld
+from system import cluster_state, disk_usage, units
+from system.host import SetupError
 
 
 def fails() -> None:
@@ -39,19 +34,19 @@ class TestParts:
             return os.read(others[0], 1).decode()
 
         parts = {"one": lambda: answered(ours, theirs), "other": lambda: answered(theirs, ours), "disks /": lambda: 1}
-        found = look.side_by_side({**parts, "disks /home": lambda: [2]}, seconds=30)
+        found = collect.side_by_side({**parts, "disks /home": lambda: [2]}, seconds=30)
         for end in (*ours, *theirs):
             os.close(end)
         assert found == {"one": "x", "other": "x", "disks": {"/": 1, "/home": [2]}}
 
     def test_one_that_hangs_costs_itself_only(self):
         began = time.monotonic()
-        found = look.side_by_side({"hung": lambda: time.sleep(60), "well": lambda: "x" * 200_000}, seconds=0.5)
+        found = collect.side_by_side({"hung": lambda: time.sleep(60), "well": lambda: "x" * 200_000}, seconds=0.5)
         assert time.monotonic() - began < 2
         assert found == {"hung": {"error": "no answer within 0 s"}, "well": "x" * 200_000}
 
     def test_one_that_fails_says_why(self):
-        found = look.side_by_side(
+        found = collect.side_by_side(
             {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "absent": lambda: {}["x"]}, seconds=5
         )
         assert found["fails"] == {"error": "munged is not there"}
@@ -60,11 +55,11 @@ class TestParts:
         assert "x" in found["absent"]["error"]
 
     def test_nothing_a_part_prints_reaches_the_document(self, capfd: pytest.CaptureFixture[str]):
-        look.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=5)
+        collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=5)
         assert capfd.readouterr().out == ""
 
     def test_the_document_is_one_line_of_json_on_any_machine(self, capfd: pytest.CaptureFixture[str]):
-        look.show()
+        collect.show()
         found = json.loads(capfd.readouterr().out)
         assert abs(found["time"] - time.time()) < 30
         assert {"boot", "board", "munge", "daemons", "files", "unix", "disks"} <= set(found)
@@ -76,7 +71,7 @@ class TestSecrets:
 
     @pytest.fixture(autouse=True)
     def password(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(database, "PASSWORD", tmp_path / "password")
+        monkeypatch.setattr(mariadb, "PASSWORD", tmp_path / "password")
         monkeypatch.setattr(slurmctld, "ETC", tmp_path / "etc")
         monkeypatch.setattr(slurmctld, "APPLIED", tmp_path / "applied.json")
         (tmp_path / "password").write_text("s3cret\n")
@@ -85,7 +80,7 @@ class TestSecrets:
     @pytest.mark.parametrize(("given", "shown"), [("s3cret", slurmctld.PASSWORD_MARK), ("guess", "@another-password@")])
     def test_the_database_password_stays_where_it_is(self, given: str, shown: str):
         (slurmctld.ETC / "slurmdbd.conf").write_text(self.CONF.format(given))
-        found = look._files(controls=True)
+        found = collect._files(controls=True)
         assert found["texts"]["slurmdbd.conf"] == self.CONF.format(shown)
         assert given not in json.dumps(found)
         assert "slurmdbd.conf" not in found["etc"], "not even its hash: a password is short"
@@ -100,7 +95,7 @@ def test_units_as_systemd_shows_them():
         "Result=success\nNRestarts=0\nId=mariadb.service\nLoadState=not-found\nActiveState=inactive\nSubState=dead\n"
         "StateChangeTimestampMonotonic=0\nActiveEnterTimestampMonotonic=0\n"
     )
-    found = daemons.parse(text, now=1000.0, monotonic=100.0)
+    found = units.parse(text, now=1000.0, monotonic=100.0)
     assert found["munge"] == {
         "state": "active", "sub": "running", "result": "success", "restarts": 0, "since": 990.0, "started": 990.0
     }  # fmt: skip
@@ -109,9 +104,9 @@ def test_units_as_systemd_shows_them():
 
 
 def test_a_machine_with_two_roles_has_the_daemons_of_both():
-    assert daemons.of(["controller", "node"]) == ["munge", "mariadb", "slurmdbd", "slurmctld", "ssh", "slurmd"]
-    assert daemons.of([]) == ["munge", "ssh"], "one whose set-up has not ended"
-    assert daemons.of(["node"]) == ["munge", "slurmd", "ssh", "hpc-node", "hpc-watch"]
+    assert units.of(["controller", "node"]) == ["munge", "mariadb", "slurmdbd", "slurmctld", "ssh", "slurmd"]
+    assert units.of([]) == ["munge", "ssh"], "one whose set-up has not ended"
+    assert units.of(["node"]) == ["munge", "slurmd", "ssh", "hpc-node", "hpc-watch"]
 
 
 def test_rows_of_scontrol_keep_what_a_person_typed():
@@ -154,8 +149,8 @@ def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
     fstab.write_text(
         "/dev/vda / ext4 x 0 0\n# hpc: begin\na@tcp:/h /home lustre d 0 0\nb /my\\040data nfs d 0 0\n# hpc: end\n"
     )
-    assert storage.mounts(fstab) == ["/home", "/my data"]
-    assert storage.shared("/my data") == {"mounted": False, "shared": True}
+    assert disk_usage.mounts(fstab) == ["/home", "/my data"]
+    assert disk_usage.shared("/my data") == {"mounted": False, "shared": True}
 
 
 @pytest.mark.parametrize(
@@ -166,15 +161,15 @@ def test_a_file_system_refuses_writes_unless_it_is_meant_to(
 ):
     fstab = tmp_path / "fstab"
     fstab.write_text(f"# hpc: begin\nbucket / gcsfuse {options} 0 0\n# hpc: end\n")
-    monkeypatch.setattr(storage, "usage", lambda _path: {"read_only": True})
-    assert storage.shared("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
+    monkeypatch.setattr(disk_usage, "usage", lambda _path: {"read_only": True})
+    assert disk_usage.shared("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
 
 
 def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ledger, "listens", lambda _port: False)
+    monkeypatch.setattr(sacctmgr, "listens", lambda _port: False)
     monkeypatch.setattr(scheduler, "listens", lambda _port: False)
     with pytest.raises(SetupError, match="slurmdbd's port 6819"):
-        ledger.qos()
+        sacctmgr.qos()
     with pytest.raises(SetupError, match="slurmctld's port 6817"):
         scheduler.nodes()
     assert scheduler.database() == {"up": False, "said": "nothing listens on port 6819"}
@@ -185,17 +180,19 @@ class TestBoard:
     def written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A board as a controller leaves it, which this machine is."""
         for name, path in (("BOARD", "b"), ("ORDERS", "b/o"), ("CLIENT", "b/etc"), ("REPORTS", "b/nodes")):
-            monkeypatch.setattr(board, name, tmp_path / path)
+            monkeypatch.setattr(cluster_state, name, tmp_path / path)
         for name in ("write", "folder"):
-            monkeypatch.setattr(board, name, {"write": put, "folder": lambda path: path.mkdir(exist_ok=True)}[name])
-        monkeypatch.setattr(board.trusted, "hold", lambda _: None)
+            monkeypatch.setattr(
+                cluster_state, name, {"write": put, "folder": lambda path: path.mkdir(exist_ok=True)}[name]
+            )
+        monkeypatch.setattr(cluster_state.root_only, "hold", lambda _: None)
         monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": "ClusterName=x\n"})
-        board.publish({"users": ["alice"], "setup": "v"}, {"slurm.conf": "ClusterName=x\n"})
-        monkeypatch.setattr(board, "boot_id", lambda: "b")
-        board.report("configured", "d")
+        cluster_state.publish({"users": ["alice"], "setup": "v"}, {"slurm.conf": "ClusterName=x\n"})
+        monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")
+        cluster_state.report("configured", "d")
 
     def test_one_that_is_as_it_was_written(self):
-        found = look._board(controls=True)
+        found = collect._board(controls=True)
         assert (found["damaged"], found["newest"]["setup"], found["report"]["state"]) == ("", "v", "configured")
 
     @pytest.mark.parametrize(
@@ -209,23 +206,23 @@ class TestBoard:
     )
     def test_one_that_is_not(self, tmp_path: Path, file: str, text: str):
         (tmp_path / file).write_text(text)
-        assert "is not what the controller wrote" in look._board(controls=True)["damaged"]
+        assert "is not what the controller wrote" in collect._board(controls=True)["damaged"]
         (tmp_path / file).unlink()
-        assert look._board(controls=True)["damaged"]
+        assert collect._board(controls=True)["damaged"]
 
     def test_a_report_that_cannot_be_read(self):
-        next(board.REPORTS.iterdir()).write_text("nonsense")
-        assert "can't be read" in look._board(controls=True)["damaged"]
-        assert board.reports() == {}
+        next(cluster_state.REPORTS.iterdir()).write_text("nonsense")
+        assert "can't be read" in collect._board(controls=True)["damaged"]
+        assert cluster_state.reports() == {}
 
     def test_a_file_in_its_place_gives_way(self, tmp_path: Path):
         shutil.rmtree(tmp_path / "b")
         (tmp_path / "b").write_text("x")
-        assert "is empty" in look._board(controls=True)["damaged"]
+        assert "is empty" in collect._board(controls=True)["damaged"]
         with pytest.raises(SetupError, match="is empty"):
-            look._board(controls=False)
-        board.publish({"users": []}, {"slurm.conf": "ClusterName=x\n"})
-        assert look._board(controls=True)["damaged"] == ""
+            collect._board(controls=False)
+        cluster_state.publish({"users": []}, {"slurm.conf": "ClusterName=x\n"})
+        assert collect._board(controls=True)["damaged"] == ""
 
 
 def put(path: Path, text: str) -> bool:

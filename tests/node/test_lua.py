@@ -3,9 +3,9 @@
 import ctypes.util
 from pathlib import Path
 
-import lua
 import pytest
-from system import SetupError
+from slurm import job_submit
+from system.host import SetupError
 
 GOOD = "function slurm_job_submit(job, parts, uid)\n  return slurm.SUCCESS\nend\n"
 LIBRARIES = [name for release in ("5.1", "5.2", "5.3", "5.4") if (name := ctypes.util.find_library(f"lua{release}"))]
@@ -21,17 +21,17 @@ def with_plugin(root: Path, library: str) -> Path:
 
 def test_a_machine_without_the_plugin_says_so(tmp_path: Path):
     with pytest.raises(SetupError, match=r"no job_submit_lua\.so"):
-        lua.check(GOOD, tmp_path)
+        job_submit.check(GOOD, tmp_path)
 
 
 def test_where_the_library_is_not_there_slurmctld_is_left_to_tell(tmp_path: Path):
-    lua.check("no lua", with_plugin(tmp_path, "liblua0.0.so.0"))
+    job_submit.check("no lua", with_plugin(tmp_path, "liblua0.0.so.0"))
 
 
 @pytest.mark.skipif(not LIBRARIES, reason="this machine has no Lua; the clusters of tests/e2e have")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_grammar_is_told_with_its_line(tmp_path: Path, library: str):
     root = with_plugin(tmp_path, library)
-    lua.check(GOOD, root)
+    job_submit.check(GOOD, root)
     with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit.lua:2: "):
-        lua.check(GOOD.replace("return slurm", "retur slurm"), root)
+        job_submit.check(GOOD.replace("return slurm", "retur slurm"), root)

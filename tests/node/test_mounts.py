@@ -2,10 +2,10 @@
 
 import socket
 
-import mounts
 import pytest
-from mounts import Mount
-from system import SetupError
+from system import mounts
+from system.host import SetupError
+from system.mounts import Mount
 
 
 def mount(source: str, kind: str = "lustre") -> Mount:

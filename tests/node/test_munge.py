@@ -1,8 +1,7 @@
 """munged runs with the key that was delivered, whatever somebody put in its place in between."""
 
-import munge
 import pytest
-import system
+from system import host, munge
 
 from components.slurm import keys
 
@@ -14,7 +13,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(munge, "say", lambda _: None)
     monkeypatch.setattr(munge, "DELIVERED", tmp_path / "delivered")
     monkeypatch.setattr(munge, "KEY", tmp_path / "munge.key")
-    monkeypatch.setattr(system, "STARTED", tmp_path / "started")
+    monkeypatch.setattr(host, "STARTED", tmp_path / "started")
     monkeypatch.setattr(munge, "folder", lambda *_, **__: False)
     monkeypatch.setattr(munge, "write", lambda path, key, **_: path.write_bytes(key))
     monkeypatch.setattr(munge, "run", lambda *_, **__: "")
@@ -25,10 +24,10 @@ def machine(tmp_path, monkeypatch):
             began.append(f"{command[1]} {command[-1]}")
         return command[1] in ("is-enabled", "is-active")
 
-    monkeypatch.setattr(system, "succeeds", systemd)
-    monkeypatch.setattr(system, "run", lambda *command, **_: systemd(*command) and "")
+    monkeypatch.setattr(host, "succeeds", systemd)
+    monkeypatch.setattr(host, "run", lambda *command, **_: systemd(*command) and "")
     monkeypatch.setattr(
-        system, "write", lambda path, text, **_: (path.parent.mkdir(exist_ok=True), path.write_text(text))
+        host, "write", lambda path, text, **_: (path.parent.mkdir(exist_ok=True), path.write_text(text))
     )
     return began
 
@@ -70,10 +69,10 @@ def test_what_does_not_vouch_after_that_either_is_told(machine, monkeypatch):
     munge.start()
 
     def refuse(*_: str, **__: object) -> str:
-        raise system.SetupError("`unmunge` failed")
+        raise host.SetupError("`unmunge` failed")
 
     monkeypatch.setattr(munge, "run", refuse)
-    with pytest.raises(system.SetupError, match="unmunge"):
+    with pytest.raises(host.SetupError, match="unmunge"):
         munge.start()
 
 

@@ -1,10 +1,10 @@
 """The rxdm prolog is judged by its text, wherever in it the check stands, and patching changes that check only."""
 
-import predicate
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from predicate import DEBIAN, OK, PATCH, PATCHED, UNKNOWN, judge, patch, proven, unpatch
+from jobs import os_check
+from jobs.os_check import DEBIAN, OK, PATCH, PATCHED, UNKNOWN, judge, patch, proven, unpatch
 
 from tests.cluster.stacks import ROOT
 
@@ -124,7 +124,7 @@ def test_systems_are_what_these_systems_say():
     """Against the catalog's own fields of Ubuntu, which machines of a rehearsal present."""
     from cluster.catalog import SYSTEMS  # noqa: PLC0415 - scripts/node itself must not know of it
 
-    release, text = predicate.SYSTEMS["Ubuntu 22.04"]
+    release, text = os_check.SYSTEMS["Ubuntu 22.04"]
     ubuntu = SYSTEMS["ubuntu-2204"]
     assert release == ubuntu["VERSION_ID"]
     assert all(line.partition("=")[2].strip('"') == ubuntu[line.partition("=")[0]] for line in text.splitlines())

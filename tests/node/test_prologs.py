@@ -2,15 +2,12 @@
 
 import os
 
-import mounts
-import prologs
 import pytest
-import rxdm
-import trial
-import trusted
-from predicate import DEBIAN
-from sources import digest
-from system import SetupError
+from jobs import prologs, rxdm, rxdm_trial
+from jobs.os_check import DEBIAN
+from jobs.script_sources import digest
+from system import mounts, root_only
+from system.host import SetupError
 
 RXDM = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
 
@@ -18,10 +15,10 @@ RXDM = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path / "adm" / "slurm")
-    monkeypatch.setattr(trusted, "SHARED", tmp_path)
+    monkeypatch.setattr(root_only, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     monkeypatch.setattr(mounts, "mount_all", lambda _: False)
-    monkeypatch.setattr(trial, "wrong", lambda _: "")
+    monkeypatch.setattr(rxdm_trial, "wrong", lambda _: "")
     return tmp_path / "adm" / "slurm"
 
 

@@ -4,16 +4,11 @@ import hashlib
 import json
 import os
 
-import installed
-import mounts
-import prologs
 import pytest
-import rxdm
-import state
-import trial
-import trusted
-from predicate import DEBIAN, PATCHED
-from system import SetupError
+from jobs import prologs, rxdm, rxdm_trial
+from jobs.os_check import DEBIAN, PATCHED
+from system import installation, mounts, root_only, state_disk
+from system.host import SetupError
 
 ORIGINAL = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
 GOOD = ORIGINAL.replace(DEBIAN, PATCHED)
@@ -33,9 +28,9 @@ def sha(text: str) -> str:
 @pytest.fixture(autouse=True)
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path)
-    monkeypatch.setattr(trusted, "SHARED", tmp_path)
+    monkeypatch.setattr(root_only, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
-    monkeypatch.setattr(trial, "wrong", lambda _: "")  # tried in test_trial.py, which needs root
+    monkeypatch.setattr(rxdm_trial, "wrong", lambda _: "")  # tried in test_trial.py, which needs root
     (tmp_path / "scripts").mkdir()
     return tmp_path
 
@@ -121,7 +116,7 @@ class TestVerdicts:
         assert not (tree / "scripts/rxdm").exists()
 
     def test_one_that_does_not_do_its_work_when_tried_is_refused(self, tree, monkeypatch):
-        monkeypatch.setattr(trial, "wrong", lambda text: "it writes no profile" if text == GOOD else "")
+        monkeypatch.setattr(rxdm_trial, "wrong", lambda text: "it writes no profile" if text == GOOD else "")
         stage(tree, ORIGINAL)
         with pytest.raises(SetupError, match="it writes no profile"):
             converge()
@@ -193,8 +188,8 @@ class TestVersionsThatFollowEachOther:
 
     @pytest.fixture
     def stack(self, monkeypatch):
-        monkeypatch.setattr(installed, "wait_for", lambda: None)
-        monkeypatch.setattr(state, "keep", lambda _: None)
+        monkeypatch.setattr(installation, "wait_for", lambda: None)
+        monkeypatch.setattr(state_disk, "keep", lambda _: None)
         monkeypatch.setattr(mounts, "mount_all", lambda _: None)
         return Stack()
 

@@ -1,7 +1,7 @@
 """A unit is enabled exactly where systemd is to start it by itself at a boot."""
 
 import pytest
-import system
+from system import host
 
 
 @pytest.mark.parametrize(
@@ -15,11 +15,11 @@ import system
 )
 def test_enabled_as_wanted(now, wanted, asked, tmp_path, monkeypatch):
     seen: list[tuple[str, str]] = []
-    monkeypatch.setattr(system, "STARTED", tmp_path)
-    monkeypatch.setattr(system, "write", lambda *_, **__: True)
-    monkeypatch.setattr(system, "succeeds", lambda *command, **_: command[1] == "is-enabled" and now)
-    monkeypatch.setattr(system, "run", lambda *command, **_: seen.append((command[1], command[-1])) or "inactive\n")
-    assert system.service("slurmd", settings="", enabled=wanted)
+    monkeypatch.setattr(host, "STARTED", tmp_path)
+    monkeypatch.setattr(host, "write", lambda *_, **__: True)
+    monkeypatch.setattr(host, "succeeds", lambda *command, **_: command[1] == "is-enabled" and now)
+    monkeypatch.setattr(host, "run", lambda *command, **_: seen.append((command[1], command[-1])) or "inactive\n")
+    assert host.service("slurmd", settings="", enabled=wanted)
     assert [one for one in seen if one[0] != "is-active"] == [*asked, ("start", "slurmd")]
 
 
@@ -32,9 +32,9 @@ def test_one_that_systemd_is_just_starting_is_started_with_what_is_there_now(sta
         done.append(command[1])
         return f"{state}\n"
 
-    monkeypatch.setattr(system, "STARTED", tmp_path)
-    monkeypatch.setattr(system, "write", lambda *_, **__: True)
-    monkeypatch.setattr(system, "succeeds", lambda *command, **_: command[1] == "is-enabled")
-    monkeypatch.setattr(system, "run", run)
-    system.service("munge", settings="key")
+    monkeypatch.setattr(host, "STARTED", tmp_path)
+    monkeypatch.setattr(host, "write", lambda *_, **__: True)
+    monkeypatch.setattr(host, "succeeds", lambda *command, **_: command[1] == "is-enabled")
+    monkeypatch.setattr(host, "run", run)
+    host.service("munge", settings="key")
     assert done == ["is-active", verb]

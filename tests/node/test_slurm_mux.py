@@ -12,12 +12,12 @@ from tests.cluster.stacks import ROOT
 
 
 class Tree:
-    """A tree as scripts/node/prologs.py makes it, with scripts that say their name and exit as told."""
+    """A tree as scripts/node/jobs/prologs.py makes it, with scripts that say their name and exit as told."""
 
     def __init__(self, path) -> None:
         self.path = path
         self.logs = path / "logs"
-        shutil.copy(ROOT / "scripts/node/slurm_mux.sh", path / "slurm_mux")
+        shutil.copy(ROOT / "scripts/node/jobs/slurm_mux.sh", path / "slurm_mux")
         (path / "slurm_mux").chmod(0o755)
         for name in ("slurm_prolog", "slurm_epilog"):
             (path / name).symlink_to("slurm_mux")

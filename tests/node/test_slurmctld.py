@@ -2,10 +2,10 @@
 
 import json
 
-import database
 import pytest
-import slurmctld
-from system import SetupError
+from accounting import mariadb
+from slurm import slurmctld
+from system.host import SetupError
 
 from cluster.slurm import digest
 from components.slurm.payload import PASSWORD_MARK, slurm_files
@@ -18,7 +18,7 @@ def controller(tmp_path, monkeypatch):
     files = slurm_files(cluster(), {})
     for name in ("ETC", "APPLIED"):
         monkeypatch.setattr(slurmctld, name, tmp_path / name.lower())
-    monkeypatch.setattr(database, "PASSWORD", tmp_path / "password")
+    monkeypatch.setattr(mariadb, "PASSWORD", tmp_path / "password")
     (tmp_path / "password").write_text("s3cret\n")
     slurmctld.ETC.mkdir()
     for name, text in files.items():
@@ -109,6 +109,6 @@ class TestBack:
 
 def test_a_damaged_record_is_what_the_set_up_was_told_last(controller, monkeypatch):
     told = {"files": {"slurm.conf": ["ClusterName=dev"], "slurmdbd.conf": ["DbdHost=x"]}}
-    monkeypatch.setattr(slurmctld.attempts, "last", lambda _: told)
+    monkeypatch.setattr(slurmctld.phase_state, "last", lambda _: told)
     slurmctld.APPLIED.write_text('{"slurm.conf": "Clus')
     assert slurmctld.applied() == {"slurm.conf": "ClusterName=dev\n"}

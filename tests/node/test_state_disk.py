@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import state
-from system import SetupError
+from system import state_disk
+from system.host import SetupError
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def kind(disk: Path) -> str:
 
 class TestPrepare:
     def test_an_empty_disk_gets_a_file_system_once(self, disk, capsys):
-        state.prepare(str(disk))
+        state_disk.prepare(str(disk))
         assert kind(disk) == "ext4"
         before = disk.read_bytes()
-        state.prepare(str(disk))
+        state_disk.prepare(str(disk))
         assert disk.read_bytes() == before
         assert capsys.readouterr().out.splitlines() == [f"made an ext4 file system on {disk}"]
 
@@ -38,7 +38,7 @@ class TestPrepare:
         subprocess.run([*make, str(disk)], check=True, capture_output=True)
         before = disk.read_bytes()
         with pytest.raises(SetupError, match=r"holds (ext3|swap), not an ext4 file system of ours, and is left alone"):
-            state.prepare(str(disk))
+            state_disk.prepare(str(disk))
         assert disk.read_bytes() == before
 
     def test_partitions_stay(self, disk):
@@ -47,27 +47,29 @@ class TestPrepare:
         with disk.open("r+b") as file:
             file.write(bytes(446) + entry + bytes(48) + b"\x55\xaa")
         with pytest.raises(SetupError, match="holds dos partitions"):
-            state.prepare(str(disk))
+            state_disk.prepare(str(disk))
 
     def test_a_disk_that_is_not_attached_is_told(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(state, "wait", lambda what, *_, **__: (_ for _ in ()).throw(SetupError(what)))
+        monkeypatch.setattr(state_disk, "wait", lambda what, *_, **__: (_ for _ in ()).throw(SetupError(what)))
         with pytest.raises(SetupError, match="the state disk /dev/none"):
-            state.prepare("/dev/none")
+            state_disk.prepare("/dev/none")
 
 
 @pytest.mark.parametrize(("blocks", "told"), [((100, 100), []), ((100, 300), ["grown"])])
 def test_it_grows_with_its_disk(monkeypatch, capsys, blocks, told):
     sizes = iter(blocks)
-    monkeypatch.setattr(state.os, "statvfs", lambda _: SimpleNamespace(f_blocks=next(sizes)))
+    monkeypatch.setattr(state_disk.os, "statvfs", lambda _: SimpleNamespace(f_blocks=next(sizes)))
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(state, "run", lambda *command, **_: asked.append(command))
-    state.grow("/dev/x")
+    monkeypatch.setattr(state_disk, "run", lambda *command, **_: asked.append(command))
+    state_disk.grow("/dev/x")
     assert asked == [("resize2fs", "/dev/x")]
     assert [word for word in ("grown",) if word in capsys.readouterr().out] == told
 
 
 def test_the_machine_boots_without_it_and_its_folders_wait_for_it():
-    told = state.lines({"source": "/dev/x", "fs_type": "ext4", "options": "defaults", "folders": ["/var/lib/mysql"]})
+    told = state_disk.lines(
+        {"source": "/dev/x", "fs_type": "ext4", "options": "defaults", "folders": ["/var/lib/mysql"]}
+    )
     assert told == [
         "/dev/x /srv/state ext4 defaults,nofail 0 2",
         "/srv/state/var-lib-mysql /var/lib/mysql none bind,nofail 0 0",
@@ -76,10 +78,12 @@ def test_the_machine_boots_without_it_and_its_folders_wait_for_it():
 
 
 def test_folders_of_a_file_system_in_the_network_come_with_it():
-    told = state.lines({"source": "1.2.3.4@tcp:/s", "fs_type": "lustre", "options": "_netdev", "folders": ["/home"]})
+    told = state_disk.lines(
+        {"source": "1.2.3.4@tcp:/s", "fs_type": "lustre", "options": "_netdev", "folders": ["/home"]}
+    )
     assert told[1] == "/srv/state/home /home none bind,nofail,_netdev 0 0"
 
 
 def test_nothing_happens_without_one(tmp_path):
-    state.keep(None, fstab=tmp_path / "fstab")
+    state_disk.keep(None, fstab=tmp_path / "fstab")
     assert list(tmp_path.iterdir()) == []

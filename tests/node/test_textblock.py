@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from textblock import BEGIN, END, with_block
+from system.text_block import BEGIN, END, with_block
 
 LINE = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=20).filter(
     lambda s: s not in {BEGIN, END, "# another: begin", "# another: end"}

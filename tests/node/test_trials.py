@@ -1,7 +1,7 @@
 """What the proof of a partition tries: a job where one can run, else no more than can be known."""
 
 import pytest
-import ready
+from jobs import probe
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ import ready
     ],
 )
 def test_a_job_is_tried_where_a_node_is_free(states: list[str], trial: str) -> None:
-    assert ready._trial(states) is ready.Trial[trial]
+    assert probe._trial(states) is probe.Trial[trial]

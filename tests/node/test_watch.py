@@ -5,8 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
-import munge
 import pytest
+from system import munge
 
 WATCH = Path(__file__).parents[2] / "scripts" / "node" / "watch.sh"
 JOIN, ANEW = "restart hpc-node.service", "try-restart slurmd.service"

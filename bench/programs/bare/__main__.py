@@ -30,7 +30,7 @@ class Machine(Resource):
 
 
 config = pulumi.Config()
-files = {path.name: path.read_text() for path in sorted(SETUP.iterdir()) if path.is_file()}
+files = {path.name: path.read_text() for path in sorted(SETUP.rglob("*")) if path.is_file() and path.suffix != ".pyc"}
 machines = [Machine(f"machine-{number}", files) for number in range(config.require_int("machines"))]
 connection = remote.ConnectionArgs(host="10.0.0.1", user="root", private_key=pulumi.Output.secret("none"))
 for number in range(config.require_int("commands")):

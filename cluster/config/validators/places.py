@@ -12,7 +12,7 @@ are emptied at boot; our own set-up is in /usr/local/lib/hpc, slurmd's spool in 
 _SITES_OWN = ("/var/mail", "/var/local")
 """What it gives to sites below these."""
 _OURS = ("/opt/apps/adm", "/srv/shared", "/srv/state")
-"""Scripts and board of the cluster (scripts/node/board.py, prologs.py), folders of the rehearsal, the state disk."""
+"""Cluster state and scripts (cluster_state.py, prologs.py), folders of the rehearsal and of the state disk."""
 
 
 def private_network(value: str) -> str:

@@ -60,5 +60,5 @@ def _copy(wanted: Wanted, machine: str, found: dict[str, str], what: str, names:
 
 
 def short_hash(text: str) -> str:
-    """As scripts/node/look.py tells a file's."""
+    """As scripts/node/collect.py tells a file's."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

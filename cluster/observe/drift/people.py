@@ -55,7 +55,7 @@ def keys(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
 
 
 def digest(lines: list[str]) -> str:
-    """As scripts/node/people.py tells it."""
+    """As scripts/node/system/user_facts.py tells it."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -35,7 +35,7 @@ def guarded(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
 
 
 def key_id(private: str) -> str:
-    """The hash of a private key's public half, as scripts/node/guarded.py tells it; empty for what is no such key.
+    """The hash of a private key's public half, as scripts/node/system/protected_files.py has it; empty for other texts.
 
     The key in OpenSSH's format (its PROTOCOL.key): cipher, kdf and its options, the number of keys, and the public one.
     """

@@ -12,10 +12,10 @@ class Wanted:
     files: Mapping[str, str]
     """Slurm's files on the controller by name; slurmdbd.conf with a mark in place of its password."""
     users: Sequence[Mapping[str, Any]]
-    """Unix users, as scripts/node/users.py takes them."""
+    """Unix users, as scripts/node/system/users.py takes them."""
     groups: Sequence[Mapping[str, Any]]
     accounting: Mapping[str, Any]
-    """As scripts/node/accounting.py takes it."""
+    """As scripts/node/accounting/accounts.py takes it."""
     scripts: Mapping[str, str] = field(default_factory=dict)
     """What must be in the tree of prologs and epilogs, as cluster.slurm.script_tree.expected gives it."""
     root_keys: Sequence[str] = ()

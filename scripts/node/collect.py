@@ -1,0 +1,280 @@
+"""What can be seen on this machine, as one JSON document: facts for `./hpc status` and `./hpc drift`, and no verdict.
+
+Nothing is changed and no lock is taken, so that it answers beside a set-up that runs. Every part is read by a process
+of its own with a deadline: a hung file system or a daemon that does not answer costs that part, which then says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from accounting import mariadb, sacctmgr
+from jobs import prologs
+from slurm import scheduler, slurmctld
+from system import cluster_state, disk_usage, installation, munge, protected_files, units, user_facts
+from system.host import SetupError, kept, run
+
+SECONDS = 4.0  # for all parts together: they are read side by side
+CONNECT_SECONDS = 2
+CACHE = Path("/var/spool/slurmd/conf-cache")  # what slurmd fetched from slurmctld (slurmd(8), --conf-server)
+SECRET = {"slurmdbd.conf"}
+Part = Callable[[], Any]
+
+
+def show() -> None:
+    """Print the document. Keys: see `parts`; a part that can't be read is {"error": why}."""
+    began = time.time()
+    mine = roles()
+    found = {"name": socket.gethostname(), "roles": mine, "time": began, **side_by_side(parts(mine), seconds=SECONDS)}
+    found["seconds"] = round(time.time() - began, 3)
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+
+
+def roles() -> list[str]:
+    """What this machine is, by what its set-up left here."""
+    marks = {
+        "controller": mariadb.PASSWORD,
+        "login": Path("/etc/profile.d/hpc.sh"),
+        "node": Path("/etc/hpc/node.json"),
+    }
+    found = [role for role, mark in marks.items() if _exists(mark)]
+    return found if "node" in found or not _exists(Path("/etc/hpc/started/slurmd")) else [*found, "node"]
+
+
+def parts(mine: list[str]) -> dict[str, Part]:
+    """The parts of the document, by name; names with a blank are gathered under their first word."""
+    controls = "controller" in mine
+    found: dict[str, Part] = {
+        "boot": _boot,
+        "board": lambda: _board(controls=controls),
+        "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
+        "setup": _setup,
+        "versions": _versions,
+        "image": installation.image,
+        "munge": munge.check,
+        "daemons": lambda: units.states(units.of(mine)),
+        "files": lambda: _files(controls=controls),
+        "unix": user_facts.seen,
+        "keys": user_facts.keys,
+        "guarded": protected_files.seen,
+        **{f"disks {path}": (lambda path=path: disk_usage.usage(path)) for path in disk_usage.local(mine)},
+        **{f"disks {path}": (lambda path=path: disk_usage.shared(path)) for path in disk_usage.mounts()},
+    }
+    if not controls:
+        found["controller"] = _controller
+    else:
+        found["scripts"] = prologs.seen
+        found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
+        found |= {f"accounting {name}": part for name, part in sacctmgr.PARTS.items()}
+    return found
+
+
+def side_by_side(wanted: dict[str, Part], *, seconds: float) -> dict[str, Any]:
+    """What each part returns, or {"error": why}; after `seconds`, whoever has not answered is left behind.
+
+    Processes, not threads: one that waits for a dead file server can't be ended, and would keep this one from ending.
+    """
+    found: dict[str, Any] = {}
+    with selectors.DefaultSelector() as waiting:
+        started = {}
+        for name, part in wanted.items():
+            pid, pipe = _fork(part)
+            started[name] = (pid, pipe, bytearray())
+            waiting.register(pipe, selectors.EVENT_READ, name)
+        end = time.monotonic() + seconds
+        while waiting.get_map() and (left := end - time.monotonic()) > 0:
+            for key, _ in waiting.select(left):
+                if data := os.read(key.fd, 1 << 16):
+                    started[key.data][2].extend(data)
+                else:
+                    waiting.unregister(key.fd)
+        late = {key.data for key in waiting.get_map().values()}
+    for name, (pid, pipe, data) in started.items():
+        os.close(pipe)
+        group, _, key = name.partition(" ")
+        place = found.setdefault(group, {}) if key else found
+        place[key or name] = _value(data) if name not in late else {"error": f"no answer within {seconds:.0f} s"}
+        if name in late:
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG if name in late else 0)
+    return found
+
+
+def _fork(part: Part) -> tuple[int, int]:
+    """Start a part; its process id, and the pipe that its JSON comes through."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return pid, reading
+    # Whoever hangs must not hold the connection of the one who asked.
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    os.environ["TZ"] = "UTC"  # Slurm prints local times and does not say of which zone
+    try:
+        text = json.dumps(part())
+    except (SetupError, OSError, ValueError, KeyError) as error:
+        text = json.dumps({"error": str(error)})
+    except BaseException as error:  # noqa: BLE001 - this process ends here, and must never return into the caller
+        text = json.dumps({"error": f"{type(error).__name__}: {error}"})
+    with os.fdopen(writing, "w") as pipe:
+        pipe.write(text)
+    os._exit(0)
+
+
+def _value(data: bytearray) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return json.loads(data.decode())
+    except ValueError:
+        return {"error": "its reader was ended"}
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _json(path: str | Path) -> dict[str, Any]:
+    path = Path(path)
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _boot() -> dict[str, Any]:
+    mark = Path("/run/hpc/boot-id")
+    started = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]  # field 22: when PID 1 began, in ticks
+    uptime = float(Path("/proc/uptime").read_text().split()[0]) - int(started) / os.sysconf("SC_CLK_TCK")
+    return {"id": mark.read_text() if mark.exists() else "", "uptime": round(uptime, 1)}
+
+
+def _board(*, controls: bool) -> dict[str, Any]:
+    """The newest orders, what this machine reported, and what is wrong with the board itself, if anything."""
+    orders, wrong = kept(cluster_state.ORDERS, None), ""
+    orders = orders if isinstance(orders, dict) else None
+    mine = kept(cluster_state.REPORTS / f"{socket.gethostname()}.json", None)
+    told = {name: value for name, value in (orders or {}).items() if name != "digest"}
+    published = cluster_state.CLIENT / "slurm.conf"
+    if not (_exists(cluster_state.ORDERS) or mine):
+        # Elsewhere it may be that the file system is not mounted, which is told as such.
+        if not controls:
+            raise SetupError(f"{cluster_state.BOARD} is empty")
+        wrong = f"{cluster_state.BOARD} is empty"
+    elif not orders or orders.get("digest") != cluster_state.digest(told):
+        wrong = f"{cluster_state.ORDERS} is not what the controller wrote"
+    elif mine is None and _exists(cluster_state.REPORTS / f"{socket.gethostname()}.json"):
+        wrong = "what this machine reported can't be read"
+    elif controls and _hash(published.read_bytes() if _exists(published) else b"") != _applied():
+        wrong = f"{published} is not what the controller wrote"
+    newest = {name: (orders or {}).get(name, "") for name in ("digest", "setup", "slurmd")}
+    return {"newest": newest, "report": mine or {}, "damaged": wrong}
+
+
+def _applied() -> str:
+    return _hash(slurmctld.applied().get("slurm.conf", "").encode())
+
+
+def _setup() -> str:
+    """A hash of the set-up's files here, made as components/slurm/setup.py makes it."""
+    whole, here = hashlib.sha256(), Path(__file__).parent
+    paths = [path for path in here.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    for name in sorted(str(path.relative_to(here)) for path in paths):
+        text = (here / name).read_text()
+        whole.update(f"{name}\0{len(text)}\0{text}".encode())
+    return whole.hexdigest()[:16]
+
+
+def _versions() -> dict[str, str]:
+    """Slurm, MUNGE, MariaDB where it is, and the system."""
+    os_release = dict(
+        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
+    )  # fmt: skip
+    found = {
+        "os": os_release.get("PRETTY_NAME", "").strip('"'),
+        "kernel": platform.release(),
+        "slurm": _slurm(),
+        "munge": run("munge", "--version").split()[0],
+    }
+    if _exists(Path("/usr/sbin/mariadbd")):
+        found["mariadb"] = run("mariadbd", "--version").partition("Ver ")[2].split("-")[0]
+    return found
+
+
+def _slurm() -> str:
+    """The version, from a daemon where there is one: commands look for slurm.conf first, and wait for it."""
+    program = next((name for name in ("slurmctld", "slurmd") if shutil.which(name)), "scontrol")
+    return run(program, "-V", timeout=2).split()[-1]
+
+
+def _files(*, controls: bool) -> dict[str, Any]:
+    """Slurm's files: hashes of those in /etc/slurm, of those that slurmd fetched, of those that slurmctld took.
+
+    On the controller their texts as well, with a mark in place of the database's password.
+    """
+    found: dict[str, Any] = {"etc": _hashes(slurmctld.ETC), "cache": _hashes(CACHE)}
+    if not controls:
+        return found
+    applied = slurmctld.applied()
+    found["applied"] = {name: _hash(text.encode()) for name, text in applied.items()}
+    texts = {name: (slurmctld.ETC / name) for name in [*applied, *SECRET]}
+    found["texts"] = {name: _without_password(path.read_text()) for name, path in texts.items() if path.exists()}
+    return found
+
+
+def _without_password(text: str) -> str:
+    """The text with a mark for the password that was delivered, and another one for any that is not it."""
+    ours = mariadb.PASSWORD.read_text().strip()
+    lines = []
+    for line in text.removesuffix("\n").split("\n"):
+        name, equals, value = line.partition("=")
+        if name.strip().lower() == "storagepass":
+            value = slurmctld.PASSWORD_MARK if value.strip() == ours else "@another-password@"
+        lines.append(f"{name}{equals}{value}")
+    return "\n".join(lines) + "\n"
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    if not folder.is_dir():
+        return {}
+    # A password is short: not even a hash of it leaves the machine.
+    return {p.name: _hash(p.read_bytes()) for p in sorted(folder.iterdir()) if p.is_file() and p.name not in SECRET}
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _controller() -> dict[str, Any]:
+    """Whether slurmctld's port can be reached from here, which is what slurmd and every command needs."""
+    host, _, port = _conf_server().partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        return {"host": host, "port": int(port), "reached": False, "why": str(error)}
+    return {"host": host, "port": int(port), "reached": True}
+
+
+def _conf_server() -> str:
+    """host:port of slurmctld, from what a node was made with, or from what the controller published."""
+    server = _json("/etc/hpc/node.json").get("conf_server", "")
+    if server:
+        return server
+    for line in (cluster_state.CLIENT / "slurm.conf").read_text().split("\n"):
+        if line.startswith("SlurmctldHost="):
+            name, _, address = line.partition("=")[2].strip().rstrip(")").partition("(")
+            return f"{address or name}:{slurmctld.SLURMCTLD_PORT}"
+    raise SetupError("neither node.json nor the published slurm.conf names the controller")

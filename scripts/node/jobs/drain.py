@@ -1,0 +1,216 @@
+"""What leaves the cluster is emptied first: no new jobs start there, and those that run finish.
+
+A node that leaves, or whose sockets, cores or GPUs change, is drained before slurm.conf says so (`configure`); one
+whose machine is made anew, before that goes (`leave`). Who and why stands in the node's reason, so that exactly what
+was drained here is resumed: when the node is back, or when the edit was taken back. Killed or at its limit, the wait is
+taken up again by the next `up`.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jobs.queue import ENDED, Job, everywhere, left
+from slurm import join, slurm_conf
+from system.host import SetupError, kept, run, say, succeeds, wait, write
+
+PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
+PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
+DEFAULT_SECONDS = 3600
+WANTED = Path("/run/hpc/setup-wanted")  # made anew by an `up` that finds another one's set-up at work
+REPEAT_SECONDS = 60  # how often a wait says that it still waits for the same jobs
+
+
+def make_way(old: str, new: str, *, seconds: float) -> None:
+    """Empty what the slurm.conf `new` takes away or reshapes of the one slurmctld runs with, `old`; bring back what was
+    drained for an edit that was taken back.
+
+    Raises SetupError after `seconds`, naming the jobs; then nothing is changed but that nothing new starts there.
+    """
+    write(PATIENCE, f"{seconds:.0f}\n", quiet=True)
+    had, has = slurm_conf.partitions(old), slurm_conf.partitions(new)
+    why, parts = leaving(old, new), had - has
+    if not (why or parts):
+        # Where slurmctld does not answer, the new files may be what it needs.
+        if old and succeeds("scontrol", "ping"):
+            take_back(set(slurm_conf.nodes(new)), had, (join.LEAVES,))
+        return
+    _answer()
+    take_back(set(slurm_conf.nodes(new)) - set(why), had & has, (join.LEAVES,))
+    _close(parts)
+    for reason in sorted(set(why.values())):
+        _drain([name for name in why if why[name] == reason], reason)
+    _wait(set(why), parts, seconds)
+
+
+def leave(name: str) -> None:
+    """Empty one node whose machine goes, and set it down, so that its next machine has to register first.
+
+    A node that slurm.conf does not have any more was emptied before. Raises SetupError at the stack's limit.
+    """
+    _answer()
+    if name not in join.states():
+        return
+    _drain([name], join.REMADE)
+    _wait({name}, set(), float(PATIENCE.read_text()) if PATIENCE.exists() else DEFAULT_SECONDS)
+    if join.states().get(name, {}).get("reason") in join.OURS:
+        run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={join.REMADE}")
+
+
+def refuse_busy(users: set[str]) -> None:
+    """Nothing, unless a user who leaves has jobs: sacctmgr would refuse, and nodes could not remove the account.
+
+    Raises SetupError naming the jobs, before anything is changed.
+    """
+    if not users or not succeeds("scontrol", "ping"):
+        return
+    busy = [job for job in everywhere() if job.user in users and job.state not in ENDED]
+    if busy:
+        names = ",".join(sorted({job.user for job in busy}))
+        raise SetupError(
+            "\n".join(
+                [
+                    f"{names} leaves the cluster and has jobs:",
+                    *(f"  {job}" for job in busy),
+                    "Nothing was changed.",
+                    f"  to end them:      scancel --user={names} (on the controller), then `up`",
+                    "  to let them be:   put the user back, and take the user away when they have ended",
+                ]
+            )
+        )
+
+
+def settle(conf: str) -> None:
+    """After an `up` that brought everything in order: resume whatever an earlier, unfinished one had drained."""
+    take_back(set(slurm_conf.nodes(conf)), slurm_conf.partitions(conf), join.OURS)
+
+
+def leaving(old: str, new: str) -> dict[str, str]:
+    """The nodes to be emptied before `new` takes the place of `old`, each with the reason. A pure function."""
+    was, now = slurm_conf.nodes(old), slurm_conf.nodes(new)
+    return {
+        name: join.LEAVES if name not in now else join.RESHAPED for name, shape in was.items() if now.get(name) != shape
+    }
+
+
+def take_back(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
+    """Resume those of the nodes that were drained here for one of the reasons, and open partitions closed here."""
+    found = join.states()
+    join.resume(sorted(n for n in nodes if n in found and found[n]["reason"] in reasons and _drained(found[n])))
+    closed = _closed()
+    for name in sorted(closed & partitions):
+        run("scontrol", "update", f"PartitionName={name}", "State=UP")
+        say(f"partition {name} takes jobs again")
+    if closed:
+        # What is not there any more has left: of that name, another one may come.
+        write(PARTITIONS, "[]\n", quiet=True)
+
+
+def _closed() -> set[str]:
+    """Names of partitions that were closed here."""
+    return set(kept(PARTITIONS, []))
+
+
+def _drained(state: join.State) -> bool:
+    return bool(state["states"] & {"DRAIN", "DOWN"})
+
+
+def _answer() -> None:
+    """slurmctld must say who is there. One that was stopped is started; with the files that it had."""
+    if not succeeds("scontrol", "ping"):
+        run("systemctl", "start", "slurmctld")
+        wait(
+            "slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld",
+            hint="something leaves, and only slurmctld knows which jobs are there: put it back to mend slurmctld first",
+        )  # fmt: skip
+
+
+def _drain(names: list[str], reason: str) -> None:
+    """Let nothing new start on nodes; one that somebody has drained already keeps their reason."""
+    found = join.states()
+    for name in names:
+        if name in found and "DRAIN" not in found[name]["states"]:
+            run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+            say(f"drained {name} ({reason})")
+
+
+def _close(partitions: set[str]) -> None:
+    """Let nothing new be submitted to partitions; remembered before, so that a kill in between is harmless."""
+    if partitions:
+        write(PARTITIONS, json.dumps(sorted(_closed() | partitions)) + "\n", quiet=True)
+    for name in sorted(partitions):
+        run("scontrol", "update", f"PartitionName={name}", "State=DRAIN")
+        say(f"partition {name} takes no new jobs")
+
+
+def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
+    """Wait until no job is left there, telling which. Raises SetupError after `seconds`."""
+    end, again, began = time.monotonic() + seconds, 0.0, time.time()
+    told: set[str] = set()
+    listened = _listener()
+    while True:
+        jobs = left(everywhere(), nodes, partitions)
+        if not jobs:
+            _refuse_resumed(nodes)
+            return
+        now = time.monotonic()
+        if now > end:
+            raise SetupError(lament(jobs, nodes, partitions, seconds))
+        if {job.number for job in jobs} != told or now > again:
+            told, again = {job.number for job in jobs}, now + REPEAT_SECONDS
+            say(f"waiting for {_count(len(jobs), 'job')}, {_span(end - now)} at most: {_some(jobs)}")
+        if not listened() or (WANTED.exists() and WANTED.stat().st_mtime > began):
+            # Whoever started this is gone, or the next `up` is here, perhaps with the edit taken back.
+            raise SetupError("interrupted: what is drained stays so, and the next `up` goes on waiting")
+        time.sleep(0.5 if seconds - (end - now) < 20 else 2)
+
+
+def _refuse_resumed(nodes: set[str]) -> None:
+    """Jobs may have begun on a node that somebody resumed meanwhile."""
+    found = join.states()
+    resumed = sorted(name for name in nodes if name in found and "DRAIN" not in found[name]["states"])
+    if resumed:
+        raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")
+
+
+def lament(jobs: list[Job], nodes: set[str], partitions: set[str], seconds: float) -> str:
+    """The error at the end of the wait: which jobs, what holds now, and every way on."""
+    resume = [f"scontrol update NodeName={','.join(sorted(nodes))} State=RESUME"] if nodes else []
+    resume += [f"scontrol update PartitionName={name} State=UP" for name in sorted(partitions)]
+    what = [f"node {name}" for name in sorted(nodes)] + [f"partition {name}" for name in sorted(partitions)]
+    return "\n".join(
+        [
+            f"{', '.join(what)}: jobs are still there after {seconds:.0f} s (slurm.drain_seconds), and would end:",
+            *(f"  {job}" for job in jobs),
+            "Nothing was changed, and no new job starts there.",
+            "  to go on waiting: run `up` again",
+            f"  to end them:      scancel {' '.join(job.number for job in jobs)} (on the controller), then `up`",
+            "  to let them be:   put the old value back, then ./hpc up; or, on the controller:",
+            *(f"                    {line}" for line in resume),
+        ]
+    )
+
+
+def _some(jobs: list[Job]) -> str:
+    shown = "; ".join(map(str, jobs[:5]))
+    return shown + (f"; and {len(jobs) - 5} more" if len(jobs) > 5 else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _listener() -> Callable[[], bool]:
+    """A function that tells whether anybody still reads what is said: the connection ends with who started this."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return lambda: not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

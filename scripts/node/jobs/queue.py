@@ -1,0 +1,59 @@
+"""Jobs, as squeue tells of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm import slurm_conf
+from system.host import run
+
+ENDED = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT",
+}  # fmt: skip
+# Of these, squeue may still name the nodes of their last run (job_state_string of src/common; %T of squeue(1)). A state
+# that is not known here counts as one that holds its nodes.
+WAITING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as squeue shows it: times in Slurm's own notation."""
+
+    number: str
+    user: str
+    elapsed: str
+    limit: str
+    state: str
+    partitions: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The nodes that it holds now."""
+        return () if self.state in ENDED | WAITING else self.nodes
+
+    def __str__(self) -> str:
+        where = f"on {','.join(self.held)}, {self.elapsed} of {self.limit}" if self.held else "waiting"
+        return f"job {self.number} of {self.user} {where}"
+
+
+def everywhere() -> list[Job]:
+    """Every job that slurmctld knows, ended ones too."""
+    return parse(run("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N"))
+
+
+def left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
+    """Those that hold one of the nodes, or run or wait in one of the partitions. A pure function."""
+    return [
+        job for job in jobs if job.state not in ENDED and (set(job.held) & nodes or set(job.partitions) & partitions)
+    ]
+
+
+def parse(text: str) -> list[Job]:
+    """squeue's lines, as asked for above. A pure function."""
+    rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
+    return [
+        Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(slurm_conf.expand(hosts)))
+        for number, user, elapsed, limit, state, parts, hosts in rows
+    ]

@@ -1,0 +1,244 @@
+"""The controller's daemons: slurmdbd, then slurmctld, with the files rendered for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accounting import mariadb
+from slurm import config_changes, log_files, slurm_conf
+from system import phase_state
+from system.host import (
+    SetupError,
+    folder,
+    forget,
+    journal,
+    link,
+    listens,
+    restarts,
+    run,
+    say,
+    service,
+    stop_service,
+    succeeds,
+    wait,
+    write,
+)
+
+ETC = Path("/etc/slurm")
+SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
+STATE = Path("/var/spool/slurmctld")
+APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
+HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
+LOG = Path("/var/log/slurm/slurmctld.log")
+TRIES = 3  # starts by systemd after ours: what ends as often as that, at once, does so for ever
+PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
+DROP_INS = {
+    # A killed daemon comes back by itself, however often; and after a reboot none starts before what it talks to.
+    unit: (
+        "# Written by the cluster's set-up.\n"
+        f"[Unit]\nAfter={after}\nStartLimitIntervalSec=0\n"
+        f"[Service]\nRestart=on-failure\nRestartSec=2\n{more}"
+    )
+    for unit, after, more in (
+        ("mariadb", "network.target", ""),
+        # Without it all is well, only slower.
+        (
+            "slurmdbd",
+            "mariadb.service munge.service systemd-tmpfiles-setup.service",
+            f"ExecStartPre=-+/bin/sh {Path(__file__).parents[1] / 'quick_acks.sh'}\n",
+        ),
+        ("slurmctld", "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service", ""),
+    )
+}
+
+
+def prepare() -> None:
+    """What the daemons do not make themselves: folders, log rotation, and coming back after a failure."""
+    written = [write(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text) for unit, text in DROP_INS.items()]
+    if any(written):
+        run("systemctl", "daemon-reload")
+    log_files.keep()
+    folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
+    # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.
+    for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):
+        if Path(old).is_dir() and not Path(old).is_symlink() and not any(Path(old).iterdir()):
+            link(old, str(ETC))
+
+
+def applied() -> dict[str, str]:
+    """The files that slurmctld runs with, by name; none before its first start."""
+    try:
+        return json.loads(APPLIED.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        # Damaged: as it was told when its set-up last ended well.
+        told = phase_state.last("configure") or {"files": {}}
+        return {n: "\n".join(lines) + "\n" for n, lines in told["files"].items() if n != "slurmdbd.conf"}
+
+
+def refuse_other_name(name: str) -> None:
+    """Slurm's state, the database and every host name carry the cluster's name. Raises SetupError for another one."""
+    runs = slurm_conf.cluster(applied().get("slurm.conf", ""))
+    if runs and runs != name:
+        raise SetupError(
+            f"this controller runs cluster {runs}, the stack says {name}. A cluster can't be renamed: put the name "
+            f"back, or destroy {runs} and bring up {name}"
+        )
+
+
+def write_files(files: dict[str, str]) -> None:
+    """Slurm's files, for the daemons and for every command on this machine."""
+    for name, text in files.items():
+        write(ETC / name, text)
+
+
+def accounting_daemon(conf: str) -> None:
+    """slurmdbd.conf (0600: it holds the password) and the daemon. slurm.conf must be there: sacctmgr reads it."""
+    text = conf.replace(PASSWORD_MARK, mariadb.PASSWORD.read_text().strip())
+    write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
+    mariadb.prepare()
+    service("slurmdbd", settings=text)
+    # Also where nothing was to be done: after a boot it runs for seconds before it listens.
+    wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
+
+
+def register_cluster(name: str) -> None:
+    """Make the cluster known to slurmdbd before slurmctld first speaks to it: else the cluster ids will not match."""
+    if name not in run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster").split():
+        run("sacctmgr", "--immediate", "add", "cluster", name)
+        say(f"registered cluster {name}")
+
+
+def register_qos(names: list[str]) -> None:
+    """Make QOS that partitions name known to slurmdbd: slurmctld does not start with one that it can't find there.
+
+    Their limits come with the rest of the accounting, once slurmctld runs.
+    """
+    if not names:
+        return
+    known = run("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name").split()
+    for name in names:
+        if name not in known:
+            run("sacctmgr", "--immediate", "add", "qos", name)
+            say(f"registered QOS {name}")
+
+
+def controller_daemon(files: dict[str, str]) -> None:
+    """Have slurmctld run with `files`, by the mildest means: nothing, reconfigure, or a restart. Jobs survive each.
+
+    What it runs with is remembered after it took it, so that a killed set-up is made good by the next. Raises
+    SetupError when slurmctld does not answer afterwards.
+    """
+    folder(STATE, mode=0o700, owner="slurm")
+    old = applied()
+    need = config_changes.need(old, files)
+    running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
+    if need is config_changes.Need.RESTART or not running:
+        _begin(files)
+    answer()
+    if running and need is not config_changes.Need.NOTHING:
+        # After a restart too: slurmctld hands out new files to the nodes only when told to.
+        run("scontrol", "reconfigure")
+        say("slurmctld: reconfigured")
+        answer()
+    for name in set(old) - set(files):
+        (ETC / name).unlink(missing_ok=True)
+        say(f"removed {ETC / name}")
+    write(APPLIED, json.dumps(files), quiet=True)
+    write(HASH, digest() + "\n", quiet=True)
+
+
+def answer() -> None:
+    """Wait until slurmctld answers. Raises SetupError with its last words when it does not, or ends again and again."""
+
+    def lives(there: Callable[[], bool]) -> bool:
+        if there():
+            return True
+        if restarts("slurmctld") >= TRIES:
+            raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or journal('slurmctld')}")
+        return False
+
+    wait("slurmctld", lambda: lives(lambda: listens(SLURMCTLD_PORT)), seconds=60, interval=0.2, unit="slurmctld")
+    wait(
+        "slurmctld's answer", lambda: lives(lambda: succeeds("scontrol", "ping")), seconds=60, interval=0.2,
+        unit="slurmctld",
+    )  # fmt: skip
+
+
+def _begin(files: dict[str, str]) -> None:
+    """(Re)start slurmctld. Newer releases tell systemd when they are up: the start of one that ends fails by itself."""
+    try:
+        service("slurmctld", settings=json.dumps(files, sort_keys=True))
+    except SetupError as error:
+        raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or error}") from None
+
+
+def _complaints() -> str:
+    """The last errors in slurmctld's log: the journal only says that it has ended."""
+    lines = LOG.read_text(errors="replace").splitlines()[-50:] if LOG.exists() else []
+    return "\n".join([line for line in lines if "fatal:" in line or "error:" in line][-5:])
+
+
+@contextmanager
+def or_back(files: dict[str, str]) -> Generator[None]:
+    """Have the daemons run with the files that they ran with before, where they do not come up with `files`.
+
+    Nothing is put back where there were none, or no others. Raises SetupError, with the reason and what was done.
+    """
+    old = applied()
+    dbd = (ETC / "slurmdbd.conf").read_text() if old and (ETC / "slurmdbd.conf").exists() else ""
+    try:
+        yield
+    except SetupError as error:
+        now = (ETC / "slurmdbd.conf").read_text() if dbd else ""
+        if not dbd or (config_changes.need(old, files) is config_changes.Need.NOTHING and dbd == now):
+            raise
+        try:
+            _back(old, dbd, gone=set(files) - set(old))
+        except SetupError as worse:
+            raise SetupError(
+                f"{error}\nWith the files that it ran with before it does not come up either: {worse}"
+            ) from None
+        raise SetupError(
+            f"{error}\nThe edit did not take effect: Slurm's files are again those from before it, and slurmctld runs "
+            "with them. Correct the stack file, or take the edit back, and run `up`"
+        ) from None
+
+
+def _back(old: dict[str, str], dbd: str, *, gone: set[str]) -> None:
+    for name in gone:
+        (ETC / name).unlink(missing_ok=True)
+    write_files(old)
+    write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
+    service("slurmdbd", settings=dbd)
+    wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
+    # It may run still, with some of the new files taken in, or be about to be started again by systemd.
+    forget("slurmctld")
+    _begin(old)
+    answer()
+    run("scontrol", "reconfigure")
+
+
+def digest() -> str:
+    """SHA-256 of Slurm's files as they lie here: the stack's output `config_hash`, as long as nobody changes them.
+
+    Names and contents, each after its length, as cluster/slurm has it; the password counts as its mark.
+    """
+    texts = {name: (ETC / name).read_text() for name in (*applied(), "slurmdbd.conf")}
+    texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace(mariadb.PASSWORD.read_text().strip(), PASSWORD_MARK)
+    total = hashlib.sha256()
+    for name in sorted(texts):
+        for part in (name.encode(), texts[name].encode()):
+            total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest()
+
+
+def disable() -> None:
+    """A machine without the controller role runs none of this."""
+    for unit in ("slurmctld", "slurmdbd", "mariadb"):
+        stop_service(unit)

@@ -1,0 +1,64 @@
+"""Wait for a machine's first boot, where that installs what no image brought."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from system.host import SetupError, say
+
+STATE = Path("/var/lib/hpc/install/state")  # running NAME, failed NAME, done
+LOG = Path("/var/log/hpc-install.log")
+BOOT = Path("/var/lib/hpc/boot/state")  # of the start-up script: running, failed: WHY, done
+LOG_LINES = 20
+IMAGE = Path("/etc/hpc/image.json")  # what scripts/image/92-image.sh writes
+
+
+def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
+    """Wait until everything is installed, saying which step is at work; nothing on a machine that installs nothing.
+
+    Raises SetupError with the end of the log for a step that failed, and after `seconds`.
+    """
+    end = time.monotonic() + seconds
+    told = ""
+    while True:
+        word, _, step = _read(STATE).partition(" ")
+        if word in ("", "done"):
+            return
+        if word == "failed":
+            raise SetupError(
+                f"this machine's first boot failed to install {step}. Log in, mend it, and start it again with "
+                f"`systemctl restart hpc-install`; {LOG} ends:\n{tail()}"
+            )
+        words = f"the machine is being installed: {step}"
+        if _read(BOOT).startswith("failed"):
+            words += f"; its start-up script says: {_read(BOOT)}"
+        if words != told:
+            told = words
+            say(words)
+        if time.monotonic() > end:
+            raise SetupError(
+                f"this machine's first boot is still at `{step}` after {seconds:.0f} s; {LOG} ends:\n{tail()}"
+            )
+        time.sleep(interval)
+
+
+def image() -> dict[str, Any]:
+    """What this machine's software is of: recipe, snapshot (of Ubuntu's archive), made (seconds), baked. Of an image
+    from before that was written, when it was made; nothing of a machine that was not made from any."""
+    if IMAGE.exists():
+        found: dict[str, Any] = json.loads(IMAGE.read_text())
+        return found
+    return {"made": int(STATE.stat().st_mtime), "baked": 1} if _read(STATE) == "done" else {}
+
+
+def tail() -> str:
+    """The last lines of the log."""
+    lines = LOG.read_text(errors="replace").splitlines() if LOG.exists() else ["(there is none)"]
+    return "\n".join(lines[-LOG_LINES:])
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""

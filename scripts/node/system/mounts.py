@@ -1,0 +1,120 @@
+"""The machine's file systems: lines in /etc/fstab, marked as ours, and mounted.
+
+fstab rather than a mount of our own: the machine mounts them again at every boot, and an operator finds them where they
+are looked for.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from pathlib import Path
+from typing import TypedDict
+
+from system.host import SetupError, run, say, succeeds, wait, write
+from system.text_block import with_block
+
+HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
+"""Kinds of file systems that need a program of their own, /sbin/mount.KIND, and the package that has it."""
+CONTROLLER_SECONDS = 900  # it shares folders when it is set up, which begins at the same time
+PORTS = {"nfs": 2049, "lustre": 988}
+
+
+class Mount(TypedDict):
+    """One file system: what `mount -t fs_type -o options source target` takes."""
+
+    source: str
+    target: str
+    fs_type: str
+    options: str
+
+
+def mount_all(
+    mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds: float = 120, controller: str = ""
+) -> bool:
+    """Have every mount in fstab and mounted; True when anything had to change.
+
+    A server that is not there yet is waited for, up to `seconds` each; the `controller` (HOST:PORT) for as long as its
+    own set-up may take. Raises SetupError for one that does not come, with the mount's own message and what can be seen
+    of the server from here, and for a kind of file system that this machine can't mount.
+    """
+    refuse_unknown(mounts)
+    changed = write(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
+    if changed:
+        run("systemctl", "daemon-reload")
+    # Minimal images leave this target off, and with it every network file system at the next boot.
+    if mounts and not succeeds("systemctl", "is-enabled", "--quiet", "remote-fs.target"):
+        run("systemctl", "enable", "--quiet", "remote-fs.target")
+    # A parent before what lies inside it: /opt before /opt/apps.
+    for mount in sorted(mounts, key=lambda m: m["target"].count("/")):
+        target = mount["target"]
+        if mounted(target):
+            continue
+        Path(target).mkdir(parents=True, exist_ok=True)
+        if not mount_one(target):
+            try:
+                theirs = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
+                if theirs:
+                    say(f"waiting for the controller to share {target}")
+                patience = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
+                wait(f"the mount of {target}", lambda t=target: mount_one(t), seconds=patience, interval=1)
+            except SetupError:
+                try:
+                    run("mount", target)  # once more, for its own words
+                except SetupError as error:
+                    raise SetupError(f"{error}{seen(mount)}") from None
+        say(f"mounted {mount['source']} on {target}")
+        changed = True
+    return changed
+
+
+def mount_one(target: str) -> bool:
+    """Whether fstab's line for `target` is mounted now.
+
+    Who mounts it is all one: the machine may be booting, and where systemd was first the kernel refuses us.
+    """
+    return succeeds("mount", target) or mounted(target)
+
+
+def mounted(target: str) -> bool:
+    """Whether something is mounted there, also a folder of the same disk; asks no server that may be gone."""
+    point = target.replace(" ", "\\040")  # as proc(5) writes it
+    return any(line.split()[4] == point for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def fstab_lines(mounts: list[Mount]) -> list[str]:
+    """The fstab lines of `mounts`; a blank in a path is written as fstab(5) wants it."""
+    return [
+        " ".join(
+            field.replace(" ", "\\040")
+            for field in (m["source"], m["target"], m["fs_type"], m["options"] or "defaults")
+        )
+        + " 0 0"
+        for m in mounts
+    ]
+
+
+def refuse_unknown(mounts: list[Mount]) -> None:
+    """Raises SetupError where a mount needs a program that is not installed, which no waiting would bring."""
+    for kind in {m["fs_type"] for m in mounts} & set(HELPERS):
+        if not shutil.which(f"mount.{kind}", path="/sbin:/usr/sbin:/bin:/usr/bin"):
+            targets = ", ".join(sorted(m["target"] for m in mounts if m["fs_type"] == kind))
+            raise SetupError(
+                f"{targets} can't be mounted: this machine has no mount.{kind}; install the package {HELPERS[kind]}, "
+                "or make the machine with an image that has it"
+            )
+
+
+def seen(mount: Mount) -> str:
+    """What can be seen of a mount's server from this machine, as a line to add; nothing where it has none."""
+    port = PORTS.get(mount["fs_type"])
+    host = re.split("[@:]", mount["source"])[0]
+    if port is None or not host:
+        return ""
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError as error:
+        why = "does not answer" if isinstance(error, socket.timeout) else f"can't be reached ({error})"
+        return f"\n{host}:{port} {why}: is the server up, the address right, and a firewall or peering in the way?"
+    return f"\n{host}:{port} answers: the server is up, but does not give {mount['source']} to this machine"

@@ -1,0 +1,81 @@
+"""MUNGE: the key that makes a machine a member, and the daemon that vouches with it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+from system.host import SetupError, folder, forget, run, say, service, write
+
+DELIVERED = Path("/etc/hpc/munge.key")  # put here by the platform's own secret channel, root only
+KEY = Path("/etc/munge/munge.key")
+
+
+def start(ordered: str | None = None) -> bool:
+    """Install the delivered key, 0400 and munge's own, and have munged run with it; True when it was (re)started.
+
+    `ordered` is the fingerprint of the key that the controller runs with, as it orders: a node keeps the key that it
+    has until the controller has changed to the one that was delivered, so that both change within seconds. Empty, from
+    a controller whose set-up is older: it has not changed.
+
+    One that runs, and does not vouch, is started anew. Raises SetupError when no key was delivered, or when munged does
+    not accept its own credential after that either.
+    """
+    if not DELIVERED.exists():
+        raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
+    key = DELIVERED.read_bytes()
+    if ordered is not None and KEY.exists() and fingerprint(key) != ordered:
+        had = KEY.read_bytes()
+        if had != key and ordered in ("", fingerprint(had)):
+            say("the controller has not changed to the MUNGE key that was delivered: kept the one before")
+            key = had
+    folder(KEY.parent, mode=0o700, owner="munge")
+    if not KEY.exists() or KEY.read_bytes() != key:
+        # Whoever put another key there may have started munged with it; forgotten first, lest a kill comes between.
+        forget("munge")
+    write(KEY, key, mode=0o400, owner="munge")
+    # munged refuses to log into a folder that others can write to, and takes no key from one.
+    folder("/var/log/munge", mode=0o700, owner="munge")
+    started = service("munge", settings=key.hex())
+    if not started and not vouches():
+        say("munged runs, and does not vouch: starting it anew")
+        forget("munge")
+        started = service("munge", settings=key.hex())
+    if started:
+        run("unmunge", stdin=run("munge", "--no-input"))
+    return started
+
+
+def vouches() -> bool:
+    """Whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
+    try:
+        run("unmunge", stdin=run("munge", "--no-input", timeout=10), timeout=10)
+    except SetupError:
+        return False
+    return True
+
+
+def fingerprint(key: bytes) -> str:
+    """By which one key is told from another; components/slurm/keys.py has the same."""
+    return hashlib.sha256(key).hexdigest()[:12]
+
+
+def check() -> dict[str, Any]:
+    """Whether munged vouches and accepts; a short hash of its key, since one with another key is a stranger to all.
+
+    `ahead`: by how many whole seconds munged's clock differs from this machine's.
+    """
+    found: dict[str, Any] = {"works": False, "key": "", "delivered": ""}
+    for name, file in (("key", KEY), ("delivered", DELIVERED)):
+        if file.exists():
+            found[name] = fingerprint(file.read_bytes())
+    try:
+        said = run("unmunge", stdin=run("munge", "--no-input", timeout=2), timeout=2)
+    except SetupError as error:
+        return {**found, "why": str(error)}
+    encoded = next((line for line in said.splitlines() if line.startswith("ENCODE_TIME:")), "")
+    ahead = int(encoded.rpartition("(")[2].rstrip(")")) - time.time() if encoded else 0.0
+    # MUNGE counts whole seconds, and this line comes a moment after its own.
+    return {**found, "works": True, "ahead": round(ahead) if abs(ahead) > 2 else 0}

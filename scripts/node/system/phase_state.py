@@ -1,0 +1,56 @@
+"""What each phase was last told, and whether it came to its end: so that an edit that failed can be taken back.
+
+Who runs the stack keeps what a command was told when it last ended well. Where an edit fails and is taken back, both
+are the same again and no step is left to do, but the machine has half of the edit. Here is what it has to do again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from system.host import kept, write
+
+FOLDER = Path("/etc/hpc/phases")
+PHASES = ("prologs", "rxdm", "configure", "accounting")
+"""Those that make the machine as they are told, in the order of an `up`."""
+
+
+@contextmanager
+def attempt(phase: str, payload: Any) -> Generator[None]:  # noqa: ANN401 - any JSON value
+    """Note that `phase` has begun; and, where nothing is raised inside, that it ended well, and what it was told."""
+    if phase not in PHASES:
+        yield
+        return
+    write(_begun(phase), "", mode=0o600, quiet=True)
+    yield
+    # Root's alone: a stack's own scripts may hold anything.
+    write(_told(phase), json.dumps(payload), mode=0o600, quiet=True)
+    _begun(phase).unlink(missing_ok=True)
+
+
+def unfinished() -> list[str]:
+    """The phases that have begun since they last ended well."""
+    return [phase for phase in PHASES if _begun(phase).exists()]
+
+
+def last(phase: str) -> Any:  # noqa: ANN401 - any JSON value
+    """What `phase` was told when it last ended well; None if it never has, or if that can't be read any more."""
+    return kept(_told(phase), None)
+
+
+def forget(phase: str) -> None:
+    """The work of `phase` was undone, or there is nothing to go back to."""
+    for path in (_told(phase), _begun(phase)):
+        path.unlink(missing_ok=True)
+
+
+def _told(phase: str) -> Path:
+    return FOLDER / f"{phase}.json"
+
+
+def _begun(phase: str) -> Path:
+    return FOLDER / f"{phase}.begun"

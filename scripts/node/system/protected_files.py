@@ -1,0 +1,105 @@
+"""Who may read secrets here, and who may log in: facts of the machine, and what the set-up makes of them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import pwd
+import stat
+from pathlib import Path
+from typing import Any
+
+from accounting import mariadb
+from slurm import join, slurmctld, slurmrestd
+
+from system import munge
+from system.host import own, say
+
+ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
+# Mode and owner that the set-up gives; what is not there is told elsewhere.
+MODES = {
+    munge.KEY: (0o400, "munge"),
+    munge.KEY.parent: (0o700, "munge"),
+    munge.DELIVERED: (0o600, "root"),
+    mariadb.PASSWORD: (0o600, "root"),
+    slurmrestd.KEY: (0o600, "slurm"),
+    slurmrestd.DELIVERED: (0o600, "root"),
+    join.CLUSTER_KEY: (0o600, "root"),
+    slurmctld.ETC / "slurmdbd.conf": (0o600, "slurm"),
+    slurmctld.STATE: (0o700, "slurm"),
+    Path("/etc/ssh/sshd_config.d/hpc.conf"): (0o644, "root"),
+}
+
+
+def modes() -> dict[str, dict[str, str]]:
+    """Files with another mode or owner than the set-up gives: `wanted` and `there`, as "0400 munge"."""
+    found = {}
+    for path, (mode, owner) in MODES.items():
+        try:
+            there = path.lstat()
+        except OSError:
+            continue
+        if stat.S_ISLNK(there.st_mode):
+            found[str(path)] = {"wanted": f"{mode:04o} {owner}", "there": f"a link to {path.readlink()}"}
+        elif (stat.S_IMODE(there.st_mode), _name(there.st_uid)) != (mode, owner):
+            said = f"{stat.S_IMODE(there.st_mode):04o} {_name(there.st_uid)}"
+            found[str(path)] = {"wanted": f"{mode:04o} {owner}", "there": said}
+    return found
+
+
+def hold() -> None:
+    """Give back to what is there the mode and owner that the set-up gives; where a hand has put a link, nothing."""
+    for path, (mode, owner) in MODES.items():
+        if str(path) in modes() and not path.is_symlink() and own(path, mode=mode, owner=owner):
+            say(f"{path}: {owner}'s alone again ({mode:04o})" if not mode & 0o077 else f"{path}: {owner}'s again")
+
+
+def root_keys() -> dict[str, str]:
+    """Who may log in as root: for each key a hash of it, with its comment."""
+    found = {}
+    for path in ROOT_KEYS:
+        for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+            words = line.split()
+            # Options may stand before the type, and hold blanks.
+            place = next((n for n, word in enumerate(words) if word.startswith(("ssh-", "ecdsa-", "sk-"))), None)
+            if place is not None and not line.startswith("#") and len(words) > place + 1:
+                found[key_id(words[place + 1])] = " ".join(words[place + 2 :]) or path.name
+    return found
+
+
+def cluster_key() -> str:
+    """The hash of the controller's own key to the nodes; empty on machines that have none."""
+    if not join.CLUSTER_KEY.exists():
+        return ""
+    lines = join.CLUSTER_KEY.read_text().splitlines()[1:-1]
+    rest = base64.b64decode("".join(lines))[len("openssh-key-v1\0") :]
+    # PROTOCOL.key of OpenSSH: cipher, kdf, its options, the number of keys, and the public one, in clear.
+    for _ in range(3):
+        rest = _field(rest)[1]
+    return key_id(base64.b64encode(_field(rest[4:])[0]).decode())
+
+
+def key_id(blob: str) -> str:
+    """A short hash of a public key in base64, as authorized_keys has it."""
+    return hashlib.sha256(blob.encode()).hexdigest()[:16]
+
+
+def seen() -> dict[str, Any]:
+    """All of it."""
+    return {
+        "modes": modes(),
+        "root": root_keys(),
+        "cluster_key": cluster_key(),
+    }
+
+
+def _field(data: bytes) -> tuple[bytes, bytes]:
+    size = int.from_bytes(data[:4], "big")
+    return data[4 : 4 + size], data[4 + size :]
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,155 @@
+"""The controller's state disk: what outlives the controller's machine.
+
+One file system, mounted at /srv/state, with a folder for each place that is kept there: Slurm's state, the accounting
+database, users' files. They are bound to where everybody looks for them, by fstab, and the daemons are told to need
+them: a controller without its state starts none, rather than one that knows of no job.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TypedDict
+
+from system.host import SetupError, folder, run, say, succeeds, wait, write
+from system.mounts import mount_one, mounted
+from system.text_block import with_block
+
+PLACE = Path("/srv/state")
+OURS = "/var/lib/hpc/controller"  # what the set-up remembers of the database: always kept with it
+MARK = "hpc state"
+OWNERS = {  # of what is not root's and for everybody to see: user, mode where it has to be made
+    "/var/spool/slurmctld": ("slurm", 0o700),
+    "/var/spool/slurmdbd": ("slurm", 0o700),
+    "/var/lib/mysql": ("mysql", 0o755),
+}
+NEEDED_BY = {
+    "/var/spool/slurmctld": ("slurmctld",),
+    "/var/spool/slurmdbd": ("slurmdbd",),
+    "/var/lib/mysql": ("mariadb",),
+}
+
+
+class State(TypedDict):
+    """Where it comes from, as in fstab, and which folders are kept on it."""
+
+    source: str
+    fs_type: str
+    options: str
+    folders: list[str]
+
+
+def keep(state: State | None, *, fstab: Path = Path("/etc/fstab")) -> None:
+    """Have the folders of `state` on it, mounted, and the daemons wait for them; nothing where there is no such disk.
+
+    The first time, what a folder holds already goes along. Raises SetupError for a disk that is not there, and for one
+    that holds something else.
+    """
+    if not state:
+        return
+    disk = state["fs_type"] == "ext4"
+    if disk:
+        prepare(state["source"])
+    written = [write(fstab, with_block(fstab.read_text() if fstab.exists() else "", lines(state), mark=MARK))]
+    for path in folders(state):
+        for unit in NEEDED_BY.get(path, ()):
+            drop_in = f"/etc/systemd/system/{unit}.service.d/hpc-state.conf"
+            text = f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={path}\n"
+            written.append(write(drop_in, text))
+    if any(written):
+        run("systemctl", "daemon-reload")
+    if not mounted(str(PLACE)):
+        PLACE.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mount(PLACE)
+        say(f"mounted {state['source']} on {PLACE}")
+    if disk:
+        grow(state["source"])
+    for path in folders(state):
+        bind(Path(path))
+
+
+def prepare(device: str) -> None:
+    """Have ext4 on a disk that is empty. Raises SetupError where anything else is on it: that stays."""
+    wait(
+        f"the state disk {device}", Path(device).exists, seconds=60, interval=0.5,
+        hint="is the disk attached to this machine, under that device name?",
+    )  # fmt: skip
+    # Looks at the disk itself, not at what udev remembers; 2 is its word for a disk on which it finds nothing at all.
+    found = run("blkid", "--probe", "--output", "export", device, accept=(0, 2))
+    kind = dict(line.split("=", 1) for line in found.splitlines() if "=" in line)
+    if kind.get("TYPE") == "ext4":
+        return
+    if found.strip():
+        what = kind.get("TYPE") or kind.get("PTTYPE", "something") + " partitions"
+        raise SetupError(
+            f"the state disk {device} holds {what}, not an ext4 file system of ours, and is left alone: attach the "
+            f"right disk, or, if nothing on it is needed, empty this one with `wipefs --all {device}`"
+        )
+    run("mkfs.ext4", "-q", "-F", "-L", "hpc-state", "-m", "0", device, timeout=600)
+    say(f"made an ext4 file system on {device}")
+
+
+def folders(state: State) -> list[str]:
+    """Every folder that is kept."""
+    return [*state["folders"], OURS]
+
+
+def grow(device: str) -> None:
+    """Have the file system as large as its disk, which may have grown since."""
+    before = os.statvfs(PLACE).f_blocks
+    run("resize2fs", device, timeout=600)
+    if os.statvfs(PLACE).f_blocks > before:
+        say(f"{device}: the file system has grown to the disk's size")
+
+
+def lines(state: State) -> list[str]:
+    """The lines of fstab. The machine boots without the disk, so that one can log in and mend it; daemons do not."""
+    remote = ",_netdev" if "_netdev" in state["options"].split(",") else ""
+    checked = 2 if state["fs_type"] == "ext4" else 0
+    own = f"{state['source']} {PLACE} {state['fs_type']} {state['options']},nofail 0 {checked}"
+    return [own, *(f"{place(path)} {path} none bind,nofail{remote} 0 0" for path in map(Path, folders(state)))]
+
+
+def place(path: Path) -> Path:
+    """Where a folder lies on the disk: /var/lib/mysql is var-lib-mysql."""
+    return PLACE / str(path).strip("/").replace("/", "-")
+
+
+def bind(path: Path) -> None:
+    """Have a folder on the disk in the place of the machine's own."""
+    there = place(path)
+    owner, mode = OWNERS.get(str(path), ("root", 0o755))
+    if not mounted(str(path)):
+        for unit in NEEDED_BY.get(str(path), ()):
+            if succeeds("systemctl", "is-active", "--quiet", unit):
+                run("systemctl", "stop", unit)
+        if not there.exists():
+            take_over(path, there, owner=owner, mode=mode)
+    if there.owner() != owner:
+        # Another image numbers its daemons' users otherwise.
+        run("chown", "--recursive", f"{owner}:{owner}", str(there), timeout=3600)
+        say(f"{there}: everything is {owner}'s")
+    if not mounted(str(path)):
+        path.mkdir(parents=True, exist_ok=True)
+        mount(path)
+        say(f"mounted {there} on {path}")
+
+
+def mount(path: Path) -> None:
+    """Mount what fstab says of `path`. Raises SetupError with the command's own words."""
+    if not mount_one(str(path)):
+        run("mount", str(path))  # once more, for its own words
+
+
+def take_over(path: Path, there: Path, *, owner: str, mode: int) -> None:
+    """Put on the disk what the machine has in a folder. Whole or not at all: a copy that was cut off is made anew."""
+    half = there.with_name(f".{there.name}.half")
+    if half.exists():
+        shutil.rmtree(half)
+    if path.is_dir() and any(path.iterdir()):
+        run("cp", "--archive", str(path), str(half), timeout=3600)
+        say(f"{path}: what was there is kept on the state disk")
+    else:
+        folder(half, mode=mode, owner=owner)
+    half.replace(there)
