@@ -24,9 +24,8 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from system.host import SetupError, run
-
 from accounting import accounts
+from system.host import SetupError, run
 
 DATABASE = "slurm_acct_db"
 FIRST = "-- hpc accounting backup 1\n"

@@ -15,9 +15,8 @@ import calendar
 import time
 from collections.abc import Iterator
 
-from system.host import SetupError, run
-
 from accounting.backup import query, tables
+from system.host import SetupError, run
 
 PARTS = ("job_table", "step_table", "suspend_table")
 CANCELLED = 4  # JOB_CANCELLED in slurm.h

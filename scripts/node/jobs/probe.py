@@ -9,9 +9,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypedDict
 
-from system.host import SetupError, run, say
-
 from jobs.rxdm_trial import DEVICES, PROFILE
+from system.host import SetupError, run, say
 
 PATIENCE = 120  # seconds for one job that has an idle node to run on
 SETTLING = 15  # seconds for slurmctld to take its nodes in, where none is idle

@@ -17,10 +17,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobs.script_sources import file_digest, obtain
 from system import installation, mounts, root_only, state_disk
 from system.host import SetupError, folder, link, say, write
-
-from jobs.script_sources import file_digest, obtain
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,11 +13,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from system.host import SetupError, say, write
-
 from jobs import prologs, rxdm_trial
 from jobs.os_check import OK, PATCH, judge, patch, proven, unpatch
 from jobs.script_sources import digest, file_digest
+from system.host import SetupError, say, write
 
 REFUSE = "refuse"
 

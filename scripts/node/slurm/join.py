@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from jobs import lost_jobs
+from slurm.scontrol import rows
 from system import cluster_state
 from system.host import SetupError, run, say, succeeds, wait
-
-from slurm.scontrol import rows
 
 CLUSTER_KEY = Path("/root/.ssh/hpc_cluster")
 # Base states of sinfo(1) in which a node takes or runs jobs. MIXED and ALLOCATED: an `up` beside running jobs.

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jobs.queue import WAITING
-from system.host import SetupError, listens, run
-
 from slurm import slurmctld
 from slurm.scontrol import rows
+from system.host import SetupError, listens, run
 
 SECONDS = 3
 JOBS = 50  # as many are told one by one; the others are counted

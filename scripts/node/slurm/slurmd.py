@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from system.host import folder, run, service, write
-
 from slurm import log_files
+from system.host import folder, run, service, write
 
 DROP_IN = """\
 # Written by the cluster's set-up.

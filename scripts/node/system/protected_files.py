@@ -11,7 +11,6 @@ from typing import Any
 
 from accounting import mariadb
 from slurm import join, slurmctld, slurmrestd
-
 from system import munge
 from system.host import own, say
 
