@@ -1,7 +1,6 @@
-"""Disk types of Compute Engine: what each can be, what it gives, and which machines take it."""
+"""Disk types of Compute Engine: what each can be, and what it gives."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +21,12 @@ class DiskType:
     mbps: tuple[int, int] | None = None
     """Least and most MB/s that can be provisioned; None where they follow from the size."""
     bootable: bool = True
-    families: Mapping[str, int] = field(default_factory=dict)
-    """Machine families that take it, each with the least vCPUs that it needs for that."""
     source: str
 
 
 _DOCS = "cloud.google.com/compute/docs/disks"
-_OLD = {"c2": 1, "e2": 1, "n1": 1, "n2": 1}
 
-# Limits of one machine are in cluster/catalog/bandwidth.py. Sizes and rates: the tables of the page named with each.
+# Machines that take them: families.py; limits of one machine: bandwidth.py. Sizes and rates: the page named with each.
 _ROWS = (
     DiskType(
         name="pd-standard",
@@ -39,7 +35,6 @@ _ROWS = (
         mbps_per_gb=0.12,
         read_mbps=1200,
         write_mbps=400,
-        families=_OLD,
         source=f"{_DOCS}/performance",
     ),
     DiskType(
@@ -49,7 +44,6 @@ _ROWS = (
         mbps_per_gb=0.28,
         read_mbps=1200,
         write_mbps=1200,
-        families={**_OLD, "a3": 1},
         source=f"{_DOCS}/performance",
     ),
     DiskType(
@@ -59,7 +53,6 @@ _ROWS = (
         mbps_per_gb=0.48,
         read_mbps=1200,
         write_mbps=1200,
-        families={**_OLD, "a3": 1},
         source=f"{_DOCS}/performance",
     ),
     DiskType(
@@ -70,7 +63,6 @@ _ROWS = (
         write_mbps=3000,
         iops=(10_000, 120_000),
         bootable=False,
-        families={"n2": 64},
         source=f"{_DOCS}/extreme-persistent-disk",
     ),
     DiskType(
@@ -81,7 +73,6 @@ _ROWS = (
         write_mbps=2400,
         iops=(3000, 160_000),
         mbps=(140, 2400),
-        families={"a3": 1},
         source=f"{_DOCS}/hd-types/hyperdisk-balanced",
     ),
     DiskType(
@@ -92,7 +83,6 @@ _ROWS = (
         write_mbps=5000,
         iops=(2, 350_000),
         bootable=False,
-        families={"a3": 1, "n2": 80},
         source=f"{_DOCS}/hd-types/hyperdisk-extreme",
     ),
     DiskType(
@@ -103,7 +93,6 @@ _ROWS = (
         write_mbps=600,
         mbps=(10, 600),
         bootable=False,
-        families={"a3": 1, "n2": 4},
         source=f"{_DOCS}/hd-types/hyperdisk-throughput",
     ),
 )

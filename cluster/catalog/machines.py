@@ -4,7 +4,11 @@ Slurm drains a node that reports less than slurm.conf claims, so memory is state
 report (`free -m`), not as what is paid for.
 """
 
+import math
 from dataclasses import dataclass
+
+from cluster.catalog.bandwidth import limit
+from cluster.catalog.families import Family, family_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +22,10 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineType:
-    """One row of the catalog."""
+    """One row of the catalog: a size of a family, which says the rest."""
 
     name: str
-    platform: str
+    family: Family
     sockets: int
     cores_per_socket: int
     threads_per_core: int
@@ -29,11 +33,6 @@ class MachineType:
     real_memory: int
     """MiB that Slurm may hand out: RealMemory in slurm.conf."""
     gpu: Gpu | None = None
-    attachable_gpus: tuple[str, ...] = ()
-    """GPU types that a nodeset may attach to this machine type with `gpus:`."""
-    nics: int = 1
-    local_ssds: int = 0
-    """Local NVMe disks of 375 GiB that come with the machine."""
     source: str
 
     @property
@@ -42,9 +41,18 @@ class MachineType:
         return self.sockets * self.cores_per_socket * self.threads_per_core
 
     @property
-    def family(self) -> str:
-        """First part of the name, such as n2: machines of a family take the same disks."""
-        return self.name.partition("-")[0]
+    def platform(self) -> str:
+        """Platform that has it."""
+        return self.family.platform
+
+    @property
+    def egress_mbps(self) -> int:
+        """MB/s that it sends at most."""
+        return limit(self.family.egress, self.cpus)
+
+    def takes(self, disk_type: str) -> bool:
+        """Whether a disk of that type can be attached."""
+        return self.cpus >= self.family.disks.get(disk_type, math.inf)
 
 
 GCP_DOCS = "cloud.google.com/compute/docs"
@@ -61,45 +69,34 @@ def gcp_real_memory(memory_mib: int) -> int:
 
 
 def _gcp(
-    name: str,
-    topology: tuple[int, int, int],
-    memory_mib: int,
-    *,
-    gpu: Gpu | None = None,
-    attachable: tuple[str, ...] = (),
-    nics: int = 1,
-    local_ssds: int = 0,
-    source: str,
+    name: str, topology: tuple[int, int, int], memory_mib: int, *, gpu: Gpu | None = None, source: str
 ) -> MachineType:
     sockets, cores, threads = topology
     return MachineType(
         name=name,
-        platform="gcp",
+        family=family_of(name),
         sockets=sockets,
         cores_per_socket=cores,
         threads_per_core=threads,
         memory_mib=memory_mib,
         real_memory=gcp_real_memory(memory_mib),
         gpu=gpu,
-        attachable_gpus=attachable,
-        nics=nics,
-        local_ssds=local_ssds,
         source=f"{GCP_DOCS}/{source}",
     )
 
 
 def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) -> MachineType:
+    family = family_of(name)
     return MachineType(
         name=name,
-        platform="local",
+        family=family,
         sockets=1,
         cores_per_socket=cores,
         threads_per_core=1,
         memory_mib=memory_mib,
         real_memory=memory_mib,
         gpu=gpu,
-        attachable_gpus=("standin",),
-        source="ours: a claim that Slurm schedules by; the host's memory and cores are shared by all its machines",
+        source=family.source,
     )
 
 
@@ -116,8 +113,6 @@ _ROWS = (
         (2, 52, 2),
         1872 * 1024,
         gpu=Gpu(type="h100", count=8),
-        nics=9,  # one for the system network, eight for the GPUs
-        local_ssds=16,
         source="accelerator-optimized-machines#a3-mega-vms",
     ),
     _gcp("c2-standard-4", (1, 2, 2), 16 * 1024, source="compute-optimized-machines#c2_machine_types"),
@@ -141,15 +136,35 @@ _ROWS = (
         "n1-standard-1",
         (1, 1, 1),
         3840,
-        attachable=("t4", "v100", "p4", "p100"),
         source="general-purpose-machines#n1-standard",
     ),
     _gcp(
         "n1-standard-4",
         (1, 2, 2),
         15 * 1024,
-        attachable=("t4", "v100", "p4", "p100"),
         source="general-purpose-machines#n1-standard",
+    ),
+    # Known for what they are, though no cluster on Google Cloud can have them yet (cluster/platforms/gcp/fabric.py).
+    _gcp(
+        "a3-highgpu-8g",
+        (2, 52, 2),
+        1872 * 1024,
+        gpu=Gpu(type="h100", count=8),
+        source="accelerator-optimized-machines#a3-high-vms",
+    ),
+    _gcp(
+        "a3-ultragpu-8g",
+        (2, 56, 2),
+        2952 * 1024,
+        gpu=Gpu(type="h200", count=8),
+        source="accelerator-optimized-machines#a3-ultra-vms",
+    ),
+    _gcp(
+        "a4-highgpu-8g",
+        (2, 56, 2),
+        3968 * 1024,
+        gpu=Gpu(type="b200", count=8),
+        source="accelerator-optimized-machines#a4-vms",
     ),
 )
 

@@ -10,8 +10,6 @@ from typing import Literal
 Verdict = Literal["known-good", "needs-patch", "without-check"]
 Exports = Literal["checked", "always", "never"]
 
-A3_MEGA = "a3-megagpu-8g"
-"""The machine type that the prolog is for; on any other it ends at once."""
 HOST = "https://raw.githubusercontent.com"
 PATH = "tools/prologs-epilogs/receive-data-path-manager-mega"
 IMAGES = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo"

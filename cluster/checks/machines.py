@@ -74,7 +74,7 @@ def _types(config: ClusterConfig) -> Iterator[Broken]:
         # A rehearsal may claim to be any machine; a cloud has only its own.
         if name is None or config.platform in ("local", MACHINE_TYPES[name].platform):
             continue
-        fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == config.platform]
+        fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == config.platform and one.family.usable]
         yield Broken(
             at=at,
             given=name,
@@ -96,12 +96,12 @@ def _gpus(config: ClusterConfig) -> Iterator[Broken]:
                 allowed=f"no gpus on {kind.name}, which comes with {kind.gpu.count} x {kind.gpu.type}",
                 todo="remove `gpus`",
             )
-        elif section.gpus.type not in kind.attachable_gpus:
-            takers = [one.name for one in MACHINE_TYPES.values() if section.gpus.type in one.attachable_gpus]
+        elif section.gpus.type not in kind.family.gpus:
+            takers = [one.name for one in MACHINE_TYPES.values() if section.gpus.type in one.family.gpus]
             yield Broken(
                 at=(*at, "type"),
                 given=section.gpus.type,
-                allowed=f"on {kind.name}: {listing(kind.attachable_gpus)}",
+                allowed=f"on {kind.name}: {listing(kind.family.gpus)}",
                 todo=f"use a machine type that takes it: {listing(takers)}" if takers else "use another GPU type",
             )
 

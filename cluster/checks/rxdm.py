@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.catalog.prologs import A3_MEGA
+from cluster.catalog.families import Fabric
 from cluster.checks.warning import Warned
 from cluster.findings import listing
+from cluster.roster import nodeset_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,8 @@ def warned(config: ClusterConfig) -> Iterator[Warned]:
 
 def _partitions(config: ClusterConfig, runs: tuple[str, ...]) -> Iterator[Warned]:
     for name, partition in config.partitions.items():
-        mega = [one for one in partition.nodesets if config.nodesets[one].machine_type == A3_MEGA]
+        kinds = {one: nodeset_type(config, config.nodesets[one]) for one in partition.nodesets}
+        mega = [one for one, kind in kinds.items() if kind.family.fabric is Fabric.TCPXO]
         if mega and name not in runs:
             yield Warned(
                 at=("slurm", "rxdm"),

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.families import Fabric
 from cluster.catalog.parameters import CONF
 from cluster.catalog.programs import INTERPRETERS, missing_interpreter
-from cluster.catalog.prologs import A3_MEGA, RXDM_VERSIONS
+from cluster.catalog.prologs import RXDM_VERSIONS
 from cluster.checks.partitions import unknown
 from cluster.findings import Broken, Location, listing, show
+from cluster.roster import nodeset_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cluster.config.cluster import ClusterConfig
     from cluster.config.scripts import Script
+
+
+_TCPXO = tuple(one.name for one in MACHINE_TYPES.values() if one.family.fabric is Fabric.TCPXO)
 
 
 def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
@@ -53,12 +59,12 @@ def _strange_nodes(config: ClusterConfig, partitions: tuple[str, ...]) -> Iterat
     """On other machines the prolog does nothing, which fails jobs on two or more nodes; a rehearsal has a stand-in."""
     for at, name in enumerate(partitions if config.platform == "gcp" else ()):
         nodesets = config.partitions[name].nodesets if name in config.partitions else ()
-        given = {one: config.nodesets[one].machine_type for one in nodesets if one in config.nodesets}
-        if others := {one: kind for one, kind in given.items() if kind != A3_MEGA}:
+        given = {one: nodeset_type(config, config.nodesets[one]) for one in nodesets if one in config.nodesets}
+        if others := {one: kind.name for one, kind in given.items() if kind.family.fabric is not Fabric.TCPXO}:
             yield Broken(
                 at=("slurm", "rxdm", "partitions", at),
                 given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
-                allowed=f"partitions of {A3_MEGA} alone",
+                allowed=f"partitions of {listing(_TCPXO)} alone",
                 todo="give the other nodesets a partition of their own",
             )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
-from cluster.catalog.bandwidth import disks_mbps, egress_mbps
+from cluster.catalog.bandwidth import disks_mbps
 from cluster.config.lustre import Lustre, Oss, Targets
 from cluster.platforms.gcp.filesystems.bandwidth import Expected, expected, server_mbps
 
@@ -52,13 +52,12 @@ def test_the_least_of_disks_machine_and_network_decides(machine_type, targets, r
 def test_every_machine_of_google_has_limits_and_a_disk_that_it_can_boot_from():
     for kind in MACHINE_TYPES.values():
         if kind.platform == "gcp":
-            assert egress_mbps(kind.family, kind.cpus) > 0
+            assert kind.egress_mbps > 0
             assert disks_mbps("pd-ssd", kind.cpus) > 0
-            assert any(kind.cpus >= row.families.get(kind.family, 10**6) for row in DISK_TYPES.values() if row.bootable)
+            assert any(kind.takes(row.name) for row in DISK_TYPES.values() if row.bootable)
 
 
 def test_every_disk_type_is_taken_by_some_machine():
-    families = {(kind.family, kind.cpus) for kind in MACHINE_TYPES.values()}
     for row in DISK_TYPES.values():
-        assert any(cpus >= row.families.get(family, 10**6) for family, cpus in families), row.name
+        assert any(kind.takes(row.name) for kind in MACHINE_TYPES.values()), row.name
         assert row.smallest_gb < row.largest_gb

@@ -2,9 +2,13 @@
 
 import pytest
 
-from cluster.catalog import IMAGES, MACHINE_TYPES, Gpu, machine_type
+from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, machine_type
+from cluster.catalog.families import FAMILIES, Fabric, family_of
+from cluster.catalog.gpus import ACCELERATORS
 from cluster.catalog.parameters import VERSIONS
 from cluster.platforms.defaults import PLATFORMS
+from cluster.platforms.gcp.fabric import gpu_networks, tcpxo
+from tests.clouds import unchecked
 
 
 @pytest.mark.parametrize("row", MACHINE_TYPES.values(), ids=lambda row: row.name)
@@ -21,14 +25,45 @@ class TestMachineTypes:
         assert row.cpus == row.sockets * row.cores_per_socket * row.threads_per_core > 0
 
     def test_takes_gpus_or_has_its_own(self, row):
-        assert not (row.gpu and row.attachable_gpus) or row.platform == "local"
+        assert not (row.gpu and row.family.gpus) or row.platform == "local"
 
 
 def test_a3_mega_is_as_published():
     row = machine_type("a3-megagpu-8g")
-    assert (row.cpus, row.sockets, row.nics, row.local_ssds) == (208, 2, 9, 16)
+    assert (row.cpus, row.sockets, row.family.local_ssds) == (208, 2, 16)
+    assert (row.family.fabric, row.family.gpu_nics, row.family.other_nics) == (Fabric.TCPXO, 8, 1)
     assert row.gpu == Gpu(type="h100", count=8)
     assert row.real_memory == 1_860_368
+
+
+@pytest.mark.parametrize("row", FAMILIES.values(), ids=lambda row: row.name)
+class TestFamilies:
+    def test_names_its_source(self, row):
+        assert row.source
+
+    def test_has_a_machine_type(self, row):
+        assert any(kind.family is row for kind in MACHINE_TYPES.values())
+
+    def test_has_nics_for_a_fabric_or_neither(self, row):
+        assert (row.fabric is not Fabric.NONE) == bool(row.gpu_nics) == bool(row.gpu_mtu)
+
+    def test_takes_disks_and_gpus_that_there_are(self, row):
+        assert set(row.disks) <= set(DISK_TYPES)
+        assert set(row.gpus) <= {*ACCELERATORS, "standin"}
+
+
+def test_the_longest_name_of_a_family_decides():
+    assert family_of("a3-megagpu-8g").fabric is Fabric.TCPXO
+    assert family_of("a3-ultragpu-8g").fabric is Fabric.RDMA
+    with pytest.raises(KeyError):
+        family_of("a3-othergpu-8g")
+
+
+def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
+    names = ("a3-megagpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g")
+    found = {name: unchecked(nodesets={"gpu": {"machine_type": name}}) for name in names}
+    assert {name for name, config in found.items() if tcpxo(config)} == {"a3-megagpu-8g"}
+    assert {gpu_networks(config) for config in found.values()} == {8}
 
 
 def test_real_memory_stays_below_what_free_was_seen_to_show():

@@ -6,7 +6,9 @@ import pytest
 
 from cluster.checks import rxdm
 from cluster.checks.warnings import warnings
-from tests.clouds import A3, EXASCALER, MANAGED, google
+from cluster.load.parse import parse
+from cluster.platforms.gcp.checks import location
+from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.cluster.stacks import STACKS, cluster, config
 
 MEGA: dict[str, Any] = {
@@ -37,6 +39,34 @@ class TestExascaler:
         assert told(storage={"lustre": MANAGED}) == {}
         assert warnings(config("a3mega-managed")) == []
         assert [".".join(map(str, one.at)) for one in warnings(config("a3mega"))] == ["storage.lustre.kind"]
+
+
+class TestZones:
+    @staticmethod
+    def warned(zone: str, **changes: Any) -> list[str]:
+        return list(map(str, location.warned(parse({**settings(**changes), "gcp:zone": zone}))))
+
+    def test_one_that_is_not_known_to_have_the_machines(self):
+        (one,) = self.warned("us-west4-b", **MEGA)
+        assert one.startswith(
+            "gcp:zone: us-west4-b is not known to have a3-megagpu-8g; zones that have it: us-central1-a, "
+        )
+        assert one.endswith(
+            " To do: take one of these, unless `gcloud compute machine-types list --filter zone:us-west4-b` shows "
+            "a3-megagpu-8g."
+        )
+
+    def test_one_that_is_not_known_to_have_the_gpus(self):
+        nodesets = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
+        (one,) = self.warned("us-central1-d", nodesets=nodesets)
+        assert "not known to have t4; zones that have it: us-central1-a" in one
+        assert "accelerator-types list --filter zone:us-central1-d" in one
+
+    def test_machines_that_nobody_looked_up(self):
+        assert self.warned("europe-west12-a") == []
+
+    def test_one_that_has_them(self):
+        assert self.warned("us-west4-a", **MEGA) == []
 
 
 class TestRxdm:

@@ -19,8 +19,9 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cluster.platforms.gcp.fabric import gpu_networks
 from cluster.platforms.gcp.filesystems.exascaler import servers
-from cluster.roster import machines, nodeset_type
+from cluster.roster import machines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,11 +56,6 @@ class Plan:
     """Fixed address of controller, login machines and Lustre servers, by name; empty in an existing network."""
     dynamic: str = ""
     """Where nodes' addresses come from: first and last."""
-
-
-def gpu_networks(config: ClusterConfig) -> int:
-    """How many GPU networks the nodes' machine types need: 8, or 0."""
-    return max(nodeset_type(config, section).nics for section in config.nodesets.values()) - 1
 
 
 def peered(config: ClusterConfig) -> bool:

@@ -17,11 +17,12 @@ from cluster.platforms.gcp.impact.table import TABLE
 
 
 def _checks(config: ClusterConfig) -> Iterator[Broken]:
-    for rules in (location, network, storage, image, disks, capacity):
+    for rules in (network, storage, image, disks, capacity):
         yield from rules.broken(config)
 
 
 def _warnings(config: ClusterConfig) -> Iterator[Warned]:
+    yield from location.warned(config)
     yield from driver.warned(config)
     yield from exascaler.warned(config)
 

@@ -76,8 +76,8 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
     for spec in machines(config):
         kind, size = boot_disk(config, spec)
         found[kind] += size
-        if spec.machine_type.local_ssds:
-            found["local SSD"] += spec.machine_type.local_ssds * LOCAL_SSD_GB
+        if spec.machine_type.family.local_ssds:
+            found["local SSD"] += spec.machine_type.family.local_ssds * LOCAL_SSD_GB
     kind, size = state_disk(config)
     found[kind] += size
     for server in servers(config):

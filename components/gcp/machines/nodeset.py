@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_gcp import compute
 
+from cluster.catalog.gpus import ACCELERATORS
 from cluster.config import ClusterConfig
 from cluster.config.machines import Nodeset as Section
-from cluster.platforms.gcp.accelerators import ACCELERATORS
 from cluster.platforms.gcp.capacity import Flex, OnDemand, Reserved, Scheduling, Spot, Way, of_nodes
 from cluster.platforms.gcp.disks import boot_disk
 from cluster.platforms.gcp.image.secure_boot import secure_boot
@@ -115,7 +115,7 @@ class Nodeset(pulumi.ComponentResource):
             # Local SSDs come with the machine types that have some, and are not listed.
             network_interfaces=self._nics(spec),
             guest_accelerators=[
-                compute.InstanceTemplateGuestAcceleratorArgs(type=ACCELERATORS[gpus.type], count=gpus.count)
+                compute.InstanceTemplateGuestAcceleratorArgs(type=ACCELERATORS[gpus.type].name, count=gpus.count)
             ]
             if gpus
             else None,
@@ -135,7 +135,7 @@ class Nodeset(pulumi.ComponentResource):
 
     def _nics(self, spec: MachineSpec) -> list[compute.InstanceTemplateNetworkInterfaceArgs]:
         """The system network's, then one for each GPU network, in their order; none has a public address."""
-        gpu = [subnetwork for _, subnetwork in self._args.network.gpu[: spec.machine_type.nics - 1]]
+        gpu = [subnetwork for _, subnetwork in self._args.network.gpu[: spec.machine_type.family.gpu_nics]]
         return [
             compute.InstanceTemplateNetworkInterfaceArgs(subnetwork=subnetwork, nic_type=NIC_TYPE)
             for subnetwork in (self._args.network.system, *gpu)

@@ -9,6 +9,7 @@ from pulumi_gcp import compute
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
 from cluster.platforms.gcp.address_plan import Plan, plan
+from cluster.platforms.gcp.fabric import gpu_mtu
 from cluster.platforms.gcp.filesystems.exascaler import servers
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import machines
@@ -18,8 +19,6 @@ from components.gcp.network.peering import Peering, PeeringArgs
 
 SYSTEM_MTU = 8244
 """Bytes: what GPUDirect-TCPXO wants of a node's first NIC (Cluster Toolkit, a3-megagpu-8g blueprints)."""
-GPU_MTU = 8896
-"""Bytes: the largest that Google Cloud has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +111,16 @@ class Network(pulumi.ComponentResource):
 
     def _gpu(self, index: int, cidr: str) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
         part = f"gpu-{index}"
-        network, subnetwork = self._vpc(part, cidr, mtu=GPU_MTU, routing="REGIONAL")
+        network, subnetwork = self._vpc(part, cidr, mtu=gpu_mtu(self._config), routing="REGIONAL")
         rule = internal(
             f"{self._name}-{part}-fw", f"{self._config.name}-{part}-internal", network.id, cidr, opts=self._child()
         )
         self.ready += [subnetwork, rule]
         return network.id, subnetwork.id
 
-    def _vpc(self, part: str, cidr: str, *, mtu: int, routing: str) -> tuple[compute.Network, compute.Subnetwork]:
+    def _vpc(
+        self, part: str, cidr: str, *, mtu: int | None, routing: str
+    ) -> tuple[compute.Network, compute.Subnetwork]:
         config = self._config
         network = compute.Network(
             f"{self._name}-{part}",

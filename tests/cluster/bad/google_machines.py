@@ -31,6 +31,16 @@ DISKS = {
         "pd-balanced",
         "pd-ssd",
     ),
+    **{
+        f"GPUs connected by {fabric}": (
+            {"nodesets": {"gpu": {"machine_type": name}}},
+            "nodesets.gpu.machine_type",
+            f"{name}, whose GPUs are connected by {fabric}",
+            "machine types with GPUs whose network this version sets up: a3-megagpu-8g",
+            "write a3-megagpu-8g",
+        )
+        for name, fabric in (("a3-highgpu-8g", "GPUDirect-TCPX"), ("a4-highgpu-8g", "GPUDirect RDMA"))
+    },
     "a disk that A3 does not take": (
         a3(disk={"type": "pd-standard"}),
         "nodesets.a3.disk.type",

@@ -30,23 +30,6 @@ PLACE = {
     ),
     "a project number": ({"gcp:project": 123456789012}, "gcp:project", "123456789012", "text", "write it so"),
     "a zone that is a region": ({"gcp:zone": "us-central1"}, "gcp:zone", "us-central1", "us-central1-a", "letter"),
-    "a zone without A3 Mega": (
-        {"gcp:zone": "us-west4-b", "nodesets": {"a3": A3}},
-        "gcp:zone",
-        "us-west4-b",
-        "a zone that has a3-megagpu-8g: us-central1-a, us-central1-b",
-        "cluster/catalog/zones.py",
-    ),
-    "a zone without T4": (
-        {
-            "gcp:zone": "us-central1-d",
-            "nodesets": {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}},
-        },
-        "gcp:zone",
-        "us-central1-d",
-        "a zone that has t4: us-central1-a",
-        "accelerator-types list --filter zone:us-central1-d",
-    ),
     "a region that is not the zone's": (
         {"gcp:region": "europe-west4"},
         "gcp:region",

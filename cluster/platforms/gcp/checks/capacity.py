@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from cluster import roster
 from cluster.catalog import MACHINE_TYPES, MachineType
+from cluster.catalog.families import FAMILIES
+from cluster.catalog.gpus import ACCELERATORS
 from cluster.config.validators.settings import minutes
 from cluster.findings import Broken, Location, listing
 
@@ -16,14 +18,9 @@ if TYPE_CHECKING:
     from cluster.config.cluster import ClusterConfig
     from cluster.config.machines import Controller, Login
 
-NO_PLACEMENT = ("e2", "n1")
-"""Families without compact placement (cloud.google.com/compute/docs/instances/placement-policies-overview)."""
-CALENDAR = ("a3",)
-"""Families that calendar mode sells (cloud.google.com/compute/docs/instances/future-reservations-calendar-mode)."""
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10
-ATTACHED = {"t4": (1, 2, 4), "p4": (1, 2, 4), "p100": (1, 2, 4), "v100": (1, 2, 4, 8)}
-"""How many GPUs of a type one machine can have (cloud.google.com/compute/docs/gpus)."""
+_NO_PLACEMENT = [one.name for one in FAMILIES.values() if one.platform == "gcp" and not one.compact_placement]
 
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:
@@ -33,18 +30,32 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     for role, machine in (("controller", config.controller), ("login", config.login)):
         yield from _alone(role, machine)
     for name, section in config.nodesets.items():
-        counts = ATTACHED.get(section.gpus.type) if section.gpus else None
-        if section.gpus and counts and section.gpus.count not in counts:
+        kind = roster.nodeset_type(config, section)
+        if not kind.family.usable:
+            yield _fabric(name, kind)
+        row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
+        if section.gpus and row and section.gpus.count not in row.counts:
             yield Broken(
                 at=("nodesets", name, "gpus", "count"),
                 given=str(section.gpus.count),
-                allowed=f"of {section.gpus.type} in one machine: {listing(map(str, counts))}",
+                allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
                 todo="take one of these, and more nodes if you need more",
             )
         if section.capacity and not section.on:
             gpu = roster.nodeset_gpu(config, section) is not None
             at = ("nodesets", name, "capacity")
-            yield from _refused(at, section.capacity, roster.nodeset_type(config, section), gpu=gpu)
+            yield from _refused(at, section.capacity, kind, gpu=gpu)
+
+
+def _fabric(nodeset: str, kind: MachineType) -> Broken:
+    """A machine type whose GPUs would have no network between machines."""
+    usable = [one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.usable]
+    return Broken(
+        at=("nodesets", nodeset, "machine_type"),
+        given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.value}",
+        allowed=f"machine types with GPUs whose network this version sets up: {listing(usable)}",
+        todo=f"write {usable[0]}; `./hpc rehearse` runs this cluster's Slurm as it is",
+    )
 
 
 def _alone(role: str, machine: Controller | Login) -> Iterator[Broken]:
@@ -68,11 +79,11 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Broken]:
 
 
 def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Broken]:
-    if capacity.placement and kind.family in NO_PLACEMENT:
+    if capacity.placement and not kind.family.compact_placement:
         yield Broken(
             at=(*at, capacity.way, "placement"),
             given=f"{{max_distance: {capacity.placement.max_distance}}} on {kind.name}",
-            allowed=f"placement on machine families other than {listing(NO_PLACEMENT)}",
+            allowed=f"placement on machine families other than {listing(_NO_PLACEMENT)}",
             todo="remove it, or take another machine type, e.g. c2-standard-8",
         )
     if capacity.flex and not gpu:
@@ -84,7 +95,7 @@ def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) 
         )
     if capacity.flex:
         yield from _held(at, capacity.flex.max_run)
-    if capacity.calendar and kind.family not in CALENDAR:
+    if capacity.calendar and not kind.family.calendar:
         yield Broken(
             at=(*at, "calendar"),
             given=f"{capacity.calendar} for {kind.name}",

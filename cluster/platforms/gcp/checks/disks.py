@@ -27,7 +27,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     for at, disk, role, machine_type in _boots(config):
         name, size = disks.boot(disk, role)
         kind = MACHINE_TYPES[machine_type]
-        if kind.platform == "gcp":
+        if kind.platform == "gcp" and kind.family.usable:
             yield from _type(at, DISK_TYPES[name], kind, boot=True)
             yield from _boot_size(config, at, DISK_TYPES[name], size)
     name, size = disks.state_disk(config)
@@ -50,9 +50,9 @@ def _boots(config: ClusterConfig) -> Iterator[tuple[Location, Disk, str, str]]:
 
 
 def _type(at: Location, row: DiskType, kind: MachineType, *, boot: bool = False) -> Iterator[Broken]:
-    takes = [one.name for one in DISK_TYPES.values() if _taken(one, kind) and (one.bootable or not boot)]
+    takes = [one.name for one in DISK_TYPES.values() if kind.takes(one.name) and (one.bootable or not boot)]
     if row.name not in takes:
-        least = row.families.get(kind.family)
+        least = kind.family.disks.get(row.name)
         more = f" ({row.name} needs {least} vCPUs)" if least and least > kind.cpus else ""
         yield Broken(
             at=(*at, "type"),
@@ -60,11 +60,6 @@ def _type(at: Location, row: DiskType, kind: MachineType, *, boot: bool = False)
             allowed=f"on {kind.name}{' to boot from' if boot else ''}: {listing(takes)}{more}",
             todo="take one of these, or another machine type",
         )
-
-
-def _taken(row: DiskType, kind: MachineType) -> bool:
-    least = row.families.get(kind.family)
-    return least is not None and kind.cpus >= least
 
 
 def _boot_size(config: ClusterConfig, at: Location, row: DiskType, size: int) -> Iterator[Broken]:

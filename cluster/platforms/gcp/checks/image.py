@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from cluster.config.cluster import ClusterConfig
 
-NOT_BUILDERS = ("n1", "n2")
-"""Families on which the open NVIDIA driver does not install without a GPU (cluster-toolkit, examples of A3 Mega)."""
-
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of the image that do not hold."""
@@ -52,7 +49,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
         return
     builder = MACHINE_TYPES[image.builder.machine_type]
-    if builder.family in NOT_BUILDERS or builder.gpu or builder.platform != "gcp":
+    if not builder.family.builds_images or builder.gpu or builder.platform != "gcp":
         why = "that has no GPU and is not of an N series, where NVIDIA's open driver does not install"
         yield Broken(
             at=("image", "builder", "machine_type"),

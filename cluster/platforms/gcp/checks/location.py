@@ -1,50 +1,41 @@
-"""Where on Google Cloud: the zone has the GPUs."""
+"""Where on Google Cloud: zones that are not known to have the machines. Google adds zones, so it is only a warning."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
-
-from cluster.catalog.zones import ZONES
-from cluster.findings import Broken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
-
-_SEEN = "`gcloud compute {kind} list --filter zone:{zone}`"
+from cluster import roster
+from cluster.catalog.gpus import ACCELERATORS
+from cluster.checks.warning import Warned
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import listing
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
-    """Machine types and GPUs that are not to be had in the zone."""
+def warned(config: ClusterConfig) -> Iterator[Warned]:
+    """Machine types and GPUs of nodes that the catalog does not know in the zone."""
     if config.gcp is None:
         return
     zone = config.gcp.zone
-    for name, kind in _wanted(config).items():
-        if name not in ZONES or zone in ZONES[name]:
+    for name, (kind, zones) in _wanted(config).items():
+        if not zones or zone in zones:
             continue
-        yield Broken(
+        yield Warned(
             at=("gcp", "zone"),
-            given=zone,
-            allowed=f"a zone that has {name}: {_zones(name, zone)}",
-            todo=f"take one of these; if {_SEEN.format(kind=kind, zone=zone)} shows {name}, add the zone to "
-            "cluster/catalog/zones.py",
+            what=f"{zone} is not known to have {name}; zones that have it: {_zones(zones, zone)}",
+            todo=f"take one of these, unless `gcloud compute {kind} list --filter zone:{zone}` shows {name}",
         )
 
 
-def _wanted(config: ClusterConfig) -> dict[str, str]:
-    """Machine types and attached GPUs, with the list of Google's that has them."""
-    wanted: dict[str, str] = {}
+def _wanted(config: ClusterConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Machine types and attached GPUs: which of Google's lists has them, and their known zones."""
+    wanted: dict[str, tuple[str, tuple[str, ...]]] = {}
     for section in config.nodesets.values():
-        wanted[section.machine_type or config.controller.machine_type] = "machine-types"
-        if section.gpus:
-            wanted[section.gpus.type] = "accelerator-types"
+        kind = roster.nodeset_type(config, section)
+        wanted[kind.name] = ("machine-types", kind.family.zones)
+        if section.gpus and (row := ACCELERATORS.get(section.gpus.type)):
+            wanted[row.type] = ("accelerator-types", row.zones)
     return wanted
 
 
-def _zones(name: str, zone: str) -> str:
-    """The zones of a type; of many, those that are in the same part of the world."""
+def _zones(zones: tuple[str, ...], zone: str) -> str:
+    """Zones in one line, those in the same part of the world first."""
     part = zone.partition("-")[0]
-    near = [one for one in ZONES[name] if one.startswith(f"{part}-")]
-    far = [one for one in ZONES[name] if one not in near]
-    return ", ".join([*near, *far])
+    return listing(sorted(zones, key=lambda one: not one.startswith(f"{part}-")))

@@ -11,6 +11,7 @@ from cluster.checks import counts
 from cluster.findings import Broken, listing
 from cluster.platforms.defaults import PLATFORMS
 from cluster.platforms.gcp import address_plan
+from cluster.platforms.gcp.fabric import gpu_networks
 from cluster.platforms.gcp.image.source import bakes, installs
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
     filestore = config.storage.filestore is not None
     used = {
         "cidr": network.cidr,
-        "gpu_cidr": network.gpu_cidr if address_plan.gpu_networks(config) else None,
+        "gpu_cidr": network.gpu_cidr if gpu_networks(config) else None,
         "services_cidr": network.services_cidr if address_plan.peered(config) or filestore else None,
     }
     return {key: ipaddress.IPv4Network(value) for key, value in used.items() if value}
@@ -93,7 +94,9 @@ def _sizes(config: ClusterConfig) -> Iterator[Broken]:
         )
     elif gpu := used.get("gpu_cidr"):
         nodes = sum(
-            section.count for section in config.nodesets.values() if roster.nodeset_type(config, section).nics > 1
+            section.count
+            for section in config.nodesets.values()
+            if roster.nodeset_type(config, section).family.gpu_nics
         )
         room = (gpu.num_addresses // address_plan.GPU_NETWORKS) - TAKEN
         if room < nodes:

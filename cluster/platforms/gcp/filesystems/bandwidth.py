@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
-from cluster.catalog.bandwidth import DISK_WRITES, WRITE_OVERHEAD, disks_mbps, egress_mbps
+from cluster.catalog.bandwidth import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
 
 if TYPE_CHECKING:
     from cluster.config.lustre import Lustre, Targets
@@ -50,7 +50,7 @@ def server_mbps(machine_type: str, targets: Targets) -> tuple[int, int]:
     provisioned = targets.mbps or (disk.mbps[0] if disk.mbps else None)
     each = provisioned or (targets.size_gb * disk.mbps_per_gb if disk.mbps_per_gb else disk.read_mbps)
     machine = disks_mbps(disk.name, kind.cpus)
-    network = egress_mbps(kind.family, kind.cpus)
+    network = kind.egress_mbps
     read = min(min(each, disk.read_mbps) * targets.count, machine, network)
     write = min(min(each, disk.write_mbps) * targets.count, machine, network * DISK_WRITES / WRITE_OVERHEAD)
     return int(read), int(write)

@@ -97,7 +97,7 @@ def gcsfuse_options(bucket: Bucket, spec: MachineSpec) -> str:
         options += ["kernel_list_cache_ttl_secs=60"]
     else:
         options += ["rw", "dir_mode=777", "file_mode=777", "metadata_cache_ttl_secs=60"]
-    if bucket.cache and spec.machine_type.local_ssds and node:
+    if bucket.cache and spec.machine_type.family.local_ssds and node:
         options += [
             f"x-systemd.requires={LOCAL_SSDS_UNIT}",
             f"cache_dir={LOCAL_SSDS}/gcsfuse/{bucket.name}",

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from cluster.catalog.machines import MACHINE_TYPES
+from cluster.catalog.gpus import ACCELERATORS
+from cluster.platforms.gcp.fabric import tcpxo
 from cluster.roster import nodeset_gpu, nodeset_type
 
 if TYPE_CHECKING:
     from cluster.config.cluster import ClusterConfig
     from cluster.platforms.gcp.image.program import Step
-
-CLOSED_ONLY = frozenset({"p4", "p100", "v100"})
-"""GPUs older than Turing, which NVIDIA's open kernel modules do not drive (their README)."""
 
 
 def lustre_kind(config: ClusterConfig) -> str:
@@ -30,22 +28,20 @@ def gpu_types(config: ClusterConfig) -> set[str]:
     return {gpu.type for section in config.nodesets.values() if (gpu := nodeset_gpu(config, section))}
 
 
-def tcpxo(config: ClusterConfig) -> bool:
-    """Whether there are nodes whose GPUs have network interfaces of their own."""
-    found = {nodeset_type(config, section).name for section in config.nodesets.values()}
-    return any(MACHINE_TYPES[name].nics > 1 for name in found)
+def open_driver(config: ClusterConfig) -> bool:
+    """Whether NVIDIA's open kernel modules support all GPUs that nodes have."""
+    return all(ACCELERATORS[one].open_driver for one in gpu_types(config) if one in ACCELERATORS)
 
 
 def local_ssds(config: ClusterConfig) -> bool:
     """Whether there are nodes with local SSDs."""
-    return any(nodeset_type(config, section).local_ssds for section in config.nodesets.values())
+    return any(nodeset_type(config, section).family.local_ssds for section in config.nodesets.values())
 
 
 def parts(config: ClusterConfig) -> dict[str, str]:
     """What only some stacks want in their image, by the stack's part that wants it; empty where none does."""
-    types = gpu_types(config)
     return {
-        "gpus": ("closed" if CLOSED_ONLY & types else "open") if types else "",
+        "gpus": ("open" if open_driver(config) else "closed") if gpu_types(config) else "",
         "tcpxo": "yes" if tcpxo(config) else "",
         "local_ssds": "yes" if local_ssds(config) else "",
         "gcsfuse": "yes" if config.storage.buckets else "",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from cluster.catalog.recipes import RECIPES
 from cluster.findings import ConfigError, Finding
-from cluster.platforms.gcp.image.content import CLOSED_ONLY, gpu_types, local_ssds, lustre_kind, tcpxo
+from cluster.platforms.gcp.fabric import tcpxo
 from cluster.platforms.gcp.image.content import content as content_of
+from cluster.platforms.gcp.image.content import gpu_types, local_ssds, lustre_kind, open_driver
 from cluster.platforms.gcp.image.program import Step, check_size, own_steps, program, step
 from cluster.platforms.gcp.image.source import bakes
 
@@ -111,7 +112,7 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
         found |= {"DRIVER_BRANCH": row.driver.branch, "DRIVER_PACKAGE": row.driver.package, "DCGM": row.dcgm}
         found |= {"CONTAINER_TOOLKIT": row.container_toolkit}
         if row.driver.package:
-            flavour = "" if CLOSED_ONLY & gpu_types(config) else "-open"
+            flavour = "-open" if open_driver(config) else ""
             found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
     found |= {"TCPXO": "1"} if tcpxo(config) else {}
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}

@@ -1,0 +1,179 @@
+"""Families of machine types: what all types of a family have in common, whatever their size.
+
+A family is what a name begins with, up to its size: `n2` of n2-standard-8, `a3-megagpu` of a3-megagpu-8g, since the A3
+machines differ in everything but their CPUs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from cluster.catalog import zones
+from cluster.catalog.bandwidth import GBIT, Limit
+
+
+class Fabric(str, Enum):
+    """How GPUs of different machines reach each other's memory."""
+
+    NONE = "none"
+    """By the machine's own NIC, through the kernel."""
+    TCPX = "GPUDirect-TCPX"
+    TCPXO = "GPUDirect-TCPXO"
+    RDMA = "GPUDirect RDMA"
+    """RDMA over Converged Ethernet, on ConnectX NICs."""
+
+
+SET_UP = frozenset({Fabric.NONE, Fabric.TCPXO})
+"""Fabrics that this program sets up. Machines with another are refused: their GPUs would have no network."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Family:
+    """One row of the catalog; compared by identity."""
+
+    name: str
+    platform: str = "gcp"
+    fabric: Fabric = Fabric.NONE
+    gpu_nics: int = 0
+    """NICs for the fabric alone."""
+    gpu_mtu: int | None = None
+    """Bytes: MTU of the networks of these NICs."""
+    other_nics: int = 1
+    """NICs for everything else."""
+    local_ssds: int = 0
+    """Local NVMe disks of 375 GiB that come with each machine."""
+    gpus: tuple[str, ...] = ()
+    """GPU types that a nodeset may attach with `gpus:`."""
+    zones: tuple[str, ...] = ()
+    """Zones that have it; empty where nobody has looked them up."""
+    disks: Mapping[str, int] = field(default_factory=dict)
+    """Disk types that it takes, each with the least vCPUs that a machine needs for that."""
+    egress: tuple[Limit, ...] = ()
+    """MB/s that a machine sends at most."""
+    compact_placement: bool = True
+    """Whether a placement policy can keep its machines close to each other."""
+    calendar: bool = False
+    """Whether future reservations in calendar mode have it."""
+    builds_images: bool = True
+    """Whether NVIDIA's open driver installs on it without a GPU, as it must where an image is baked."""
+    source: str
+
+    @property
+    def usable(self) -> bool:
+        """Whether clusters can have nodes of it; a rehearsal may have any."""
+        return self.fabric in SET_UP
+
+
+_DOCS = "cloud.google.com/compute/docs"
+_ACCELERATED = f"{_DOCS}/accelerator-optimized-machines, {_DOCS}/gpus/gpu-network-bandwidth"
+_PERSISTENT = {"pd-standard": 1, "pd-balanced": 1, "pd-ssd": 1}
+_A3_DISKS = {
+    "pd-balanced": 1,
+    "pd-ssd": 1,
+    "hyperdisk-balanced": 1,
+    "hyperdisk-extreme": 1,
+    "hyperdisk-throughput": 1,
+}
+_HYPERDISKS = {"hyperdisk-balanced": 1, "hyperdisk-extreme": 1}
+"""A3 Ultra and A4 take no persistent disks."""
+
+# Egress: default tier, not Tier_1. Placement: instances/placement-policies-overview. Calendar mode: instances/
+# future-reservations-calendar-mode.
+_ROWS = (
+    Family(
+        name="local",
+        platform="local",
+        gpus=("standin",),
+        source="ours: claims that Slurm schedules by; the host's memory and cores are shared by all its machines",
+    ),
+    Family(
+        name="a3-highgpu",
+        fabric=Fabric.TCPX,
+        gpu_nics=4,
+        gpu_mtu=8244,
+        local_ssds=16,
+        disks=_A3_DISKS,
+        egress=(Limit(cpus=1, mbps=200 * GBIT),),
+        calendar=True,
+        source=_ACCELERATED,
+    ),
+    Family(
+        name="a3-megagpu",
+        fabric=Fabric.TCPXO,
+        gpu_nics=8,
+        gpu_mtu=8896,  # the largest that Google Cloud has; TCPXO needs 8244 at least (Cluster Toolkit's blueprints)
+        local_ssds=16,
+        zones=zones.A3_MEGA,
+        disks=_A3_DISKS,
+        egress=(Limit(cpus=1, mbps=200 * GBIT),),
+        calendar=True,
+        source=_ACCELERATED,
+    ),
+    Family(
+        name="a3-ultragpu",
+        fabric=Fabric.RDMA,
+        gpu_nics=8,
+        gpu_mtu=8896,
+        other_nics=2,
+        local_ssds=32,
+        disks=_HYPERDISKS,
+        egress=(Limit(cpus=1, mbps=400 * GBIT),),
+        calendar=True,
+        source=_ACCELERATED,
+    ),
+    Family(
+        name="a4-highgpu",
+        fabric=Fabric.RDMA,
+        gpu_nics=8,
+        gpu_mtu=8896,
+        other_nics=2,
+        local_ssds=32,
+        disks=_HYPERDISKS,
+        egress=(Limit(cpus=1, mbps=400 * GBIT),),
+        calendar=True,
+        source=_ACCELERATED,
+    ),
+    Family(
+        name="c2",
+        disks=_PERSISTENT,
+        egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),
+        source=f"{_DOCS}/compute-optimized-machines",
+    ),
+    Family(
+        name="e2",
+        disks=_PERSISTENT,
+        egress=(Limit(cpus=1, mbps=4 * GBIT), Limit(cpus=4, mbps=8 * GBIT), Limit(cpus=8, mbps=16 * GBIT)),
+        compact_placement=False,
+        source=f"{_DOCS}/general-purpose-machines",
+    ),
+    # The open driver does not install on N machines: cluster-toolkit, examples of A3 Mega.
+    Family(
+        name="n1",
+        gpus=("t4", "v100", "p4", "p100"),
+        disks=_PERSISTENT,
+        egress=(
+            Limit(cpus=1, mbps=2 * GBIT),
+            Limit(cpus=2, mbps=10 * GBIT),
+            Limit(cpus=8, mbps=16 * GBIT),
+            Limit(cpus=16, mbps=32 * GBIT),
+        ),
+        compact_placement=False,
+        builds_images=False,
+        source=f"{_DOCS}/general-purpose-machines",
+    ),
+    Family(
+        name="n2",
+        disks={**_PERSISTENT, "pd-extreme": 64, "hyperdisk-extreme": 80, "hyperdisk-throughput": 4},
+        egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),
+        builds_images=False,
+        source=f"{_DOCS}/general-purpose-machines",
+    ),
+)
+
+FAMILIES: dict[str, Family] = {row.name: row for row in _ROWS}
+
+
+def family_of(machine_type: str) -> Family:
+    """The family of a machine type, by the longest name that the type's begins with. Raises KeyError without one."""
+    found = [name for name in FAMILIES if machine_type.startswith(f"{name}-")]
+    return FAMILIES[max(found, key=len)] if found else FAMILIES[machine_type]
