@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from components.local.deploy import GPU_MAJOR
 from components.local.host import stacks
 from components.local.host.images.image import ensure_image
 from components.local.host.images.recipe import recipe
@@ -20,7 +21,6 @@ from components.local.host.machines.design import Design
 from components.local.host.machines.limits import allow_watches
 from components.local.host.networks import network
 from components.local.host.paths import images_root
-from components.local.platform import GPU_MAJOR
 
 BASE = "debian-12"
 """What both sides of a comparison run."""

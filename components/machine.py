@@ -104,13 +104,26 @@ class Machine:
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What the stack's outputs say of it: enough to log in."""
-        row = {"address": self.address, "roles": list(self.spec.roles), "host_key": self.host_key}
+        """Its row of the stack's output `machines`."""
         if self.reach is None:
-            return row
+            return self._row
         if self.reach.via is None:
-            return {**row, "address": self.reach.host, "internal": self.address}
-        return {**row, "via": self.reach.via()}
+            return {**self._row, "address": self.reach.host, "internal": self.address}
+        return {**self._row, "via": self.reach.via()}
+
+    @property
+    def target(self) -> Mapping[str, Any]:
+        """Its row of the stack's output `targets`: how it is reached."""
+        via = self.reach.via() if self.reach and self.reach.via else {}
+        if "iap" in via:
+            return {**self._row, "method": "iap", **via["iap"]}
+        if "jump" in via:
+            return {**self._row, "method": "ssh", "jump": via["jump"]["name"]}
+        return {**self.summary, "method": "ssh"}
+
+    @property
+    def _row(self) -> dict[str, Any]:
+        return {"address": self.address, "roles": list(self.spec.roles), "host_key": self.host_key}
 
 
 def _proxy(reach: Reach, private_key: pulumi.Input[str]) -> remote.ProxyConnectionArgs | None:

@@ -13,6 +13,7 @@ from cluster.roster import MachineSpec
 from cluster.slurm import digest
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import Tree, has_scripts
+from components.deploy import config_text
 from components.machine import Machine
 from components.slurm import payload, prologs, setup
 from components.slurm.keys import ClusterKeys
@@ -50,10 +51,7 @@ class SlurmCluster(pulumi.ComponentResource):
     munge_key: pulumi.Output[str]
     """Fingerprint of the MUNGE key that the cluster runs with."""
     config: pulumi.Output[str]
-    """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with.
-
-    As JSON text: a mapping would lose its order on the way into the state, and addresses follow the order of nodesets.
-    """
+    """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
     place: dict[str, Any]
     """What machines were told of the place that they are in: `mounts` of each that is set up over SSH, `state` and
     `exports` of the controller. Who tells them again (`drift --mend`) needs it, and could not work it out."""
@@ -82,8 +80,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.munge_key = pulumi.Output.all(ready.id, args.keys.munge_fingerprint).apply(lambda both: both[1])
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
-        nowhere = {"gcp"} if args.config.gcp is None else set[str]()
-        self.config = ready.id.apply(lambda _: args.config.model_dump_json(exclude_unset=True, exclude=nowhere))
+        self.config = ready.id.apply(lambda _: config_text(args.config))
         self.place = {
             "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
             "state": args.state,

@@ -30,7 +30,7 @@ from cluster.platforms.local.rehearsal.differences import lines
 from cluster.roster import machines
 from cluster.slurm import render
 from cluster.slurm.accounting import desired
-from components.local.platform import mounts
+from components.local.deploy import mounts
 from components.slurm import payload
 from tests.cluster import stacks
 from tests.cluster.told import told

@@ -20,7 +20,7 @@ from cluster.config import ClusterConfig
 from cluster.impact.impact import Effect
 from cluster.impact.table import FieldChange, effects, worst
 from cluster.load.parse import parse
-from components.gcp.platform import GcpPlatform, GcpPlatformArgs
+from components.gcp.deploy import GcpPlatform, GcpPlatformArgs
 from components.slurm.keys import ClusterKeys
 from tests.cluster import samples_google as google
 from tests.cluster import stacks

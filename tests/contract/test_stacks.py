@@ -261,7 +261,10 @@ class TestOutputs:
     """What the command line reads; it has nothing else to find the machines by."""
 
     def test_they_are_these(self, seen):
-        every = {"admin_key", "cluster", "config", "config_hash", "login", "machines", "munge_key", "place", "users"}
+        every = {
+            "admin_key", "cluster", "config", "config_hash", "login", "machines", "munge_key", "place", "platform",
+            "targets", "users",
+        }  # fmt: skip
         own = {"local": set(), "gcp": {"addresses", "console", "image", "nodes", "ssh", "storage"}}
         assert set(seen.recording.outputs) == every | own[seen.config.platform]
 

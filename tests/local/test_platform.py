@@ -8,8 +8,8 @@ import pytest
 
 from cluster.load.parse import parse
 from cluster.roster import MachineSpec, machines
+from components.local.deploy import LocalPlatform, LocalPlatformArgs, devices, folder_name
 from components.local.host.paths import checked_name
-from components.local.platform import LocalPlatform, LocalPlatformArgs, devices, folder_name
 from components.machine import Boot, BootFile
 from tests.harness import Recording, deploy
 

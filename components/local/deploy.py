@@ -8,10 +8,14 @@ from typing import Any
 
 import pulumi
 
+from cluster.catalog import SYSTEMS
 from cluster.config import ClusterConfig
 from cluster.platforms.local.address_plan import AddressPlan, plan
-from cluster.roster import MachineSpec, machines
+from cluster.roster import MachineSpec, controller_name, machines
 from cluster.slurm import paths
+from cluster.slurm.script_tree import Tree
+from components import machines as on_machines
+from components.deploy import Deployment
 from components.local.host.errors import HostError
 from components.local.host.images.recipe import recipe
 from components.local.host.owner import state_id
@@ -21,6 +25,8 @@ from components.local.machine import LocalMachine
 from components.local.network import Network
 from components.local.shared import SharedFolder
 from components.machine import Boot, Machine
+from components.slurm.boot import boot_files
+from components.slurm.keys import ClusterKeys
 
 GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-guide/devices.txt): no driver answers
 MAIL_GID = 8  # group `mail` (Debian's base-passwd)
@@ -30,6 +36,26 @@ STATE_FOLDER = "hpc--state"
 """The folder that stands for the controller's state disk; a name that no directory's has, see `folder_name`."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
+
+
+def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
+    """Deploy a cluster on machines of this host."""
+    return on_machines.deploy(config, scripts, _make)
+
+
+def _make(config: ClusterConfig, keys: ClusterKeys) -> on_machines.Machines:
+    made = LocalPlatform(
+        config.name,
+        LocalPlatformArgs(
+            config=config,
+            admin_key=keys.admin.public_key_openssh,
+            boot=boot_files(keys, mounts=mounts(config), controller=controller_name(config)),
+            os_release=SYSTEMS[config.image.presents_as] if config.image.presents_as else {},
+        ),
+    )
+    return on_machines.Machines(
+        machines=made.machines, mounts=lambda _: made.mounts, addresses=made.addresses, state=state(config)
+    )
 
 
 def _no_files(_: MachineSpec) -> Boot:

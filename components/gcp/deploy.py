@@ -14,6 +14,9 @@ from cluster.platforms.gcp.filesystems.ready import probe
 from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.roster import MachineSpec, node_names
 from cluster.slurm import hostlist, paths
+from cluster.slurm.script_tree import Tree
+from components import machines as on_machines
+from components.deploy import Deployment
 from components.gcp.access.access import Access
 from components.gcp.image import Image, ImageArgs
 from components.gcp.machines.boot import STATE_DISK, BootArgs, metadata
@@ -25,6 +28,23 @@ from components.gcp.services import Services, ServicesArgs
 from components.gcp.storage.filesystems import Storage, StorageArgs
 from components.machine import Machine
 from components.slurm.keys import ClusterKeys
+
+
+def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
+    """Deploy a cluster on machines of Google Cloud."""
+    return on_machines.deploy(config, scripts, _make)
+
+
+def _make(config: ClusterConfig, keys: ClusterKeys) -> on_machines.Machines:
+    made = GcpPlatform(config.name, GcpPlatformArgs(config=config, keys=keys))
+    return on_machines.Machines(
+        machines=made.machines,
+        mounts=made.mounts,
+        state=state(config),
+        exports=exported(config),
+        ready=made.ready,
+        outputs=made.outputs,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,59 @@
+"""Deploy a cluster on its platform, and say what came of it in the stack's outputs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import pulumi
+
+from cluster.config import ClusterConfig
+from cluster.platforms import registry
+from cluster.slurm.script_tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What a platform made, as commands need it."""
+
+    login: pulumi.Input[str]
+    """The target that users log in to."""
+    targets: Mapping[str, Mapping[str, Any]]
+    """How each target is reached, by name. `method` says by which driver of cli/access, `roles` what it does
+    (controller, login, node). The rest is for the driver:
+
+    - ssh: `address`, `host_key`, and `port` if it is not 22. `jump` names the target that is its jump host.
+    - iap: `address`, `host_key`; `instance`, `project` and `zone` on Google Cloud.
+    """
+    config: pulumi.Input[str]
+    """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with.
+
+    As JSON text: a mapping would lose its order on the way into the state, and addresses follow the order of nodesets.
+    """
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """What the stack exports beside."""
+
+
+def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
+    """Deploy a cluster. A platform's modules are imported for its own stacks only."""
+    return import_module(registry.get(config.platform).deploy).deploy(config, scripts)
+
+
+def export(config: ClusterConfig, deployment: Deployment) -> None:
+    """Export what commands read from the state."""
+    outputs = {
+        "cluster": config.name,
+        "platform": config.platform,
+        "users": [user.name for user in config.users],
+        "login": deployment.login,
+        "targets": deployment.targets,
+        "config": deployment.config,
+        **deployment.outputs,
+    }
+    for name, value in outputs.items():
+        pulumi.export(name, value)
+
+
+def config_text(config: ClusterConfig) -> str:
+    """What the stack file says, as text for the output `config`."""
+    return config.model_dump_json(exclude_unset=True, exclude={"gcp"} if config.gcp is None else None)
