@@ -8,16 +8,9 @@ It knows nothing of what the program is about, prints nothing, and imports the S
 
 from engine import events
 from engine.core.scope import Scope
-from engine.errors import (
-    EngineError,
-    NotRunnable,
-    ProgramError,
-    StackLocked,
-    StateDamaged,
-    UpdateFailed,
-    WrongPassphrase,
-)
-from engine.events import Result
+from engine.errors import EngineError, NotRunnable, StateDamaged, WrongPassphrase
+from engine.events import ProgramError, Result, UpdateFailed
+from engine.state.lock import StackLocked
 from engine.workspace import Stack, Workspace
 
 __all__ = [

@@ -2,44 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from engine.events import Result
-    from engine.state.lock import Holder
+from pathlib import Path
 
 
 class EngineError(Exception):
     """Base of all errors of the engine; its text says where, what is wrong and what to do."""
-
-
-class ProgramError(EngineError):
-    """The program could not be run to its end. `result` tells what was done before (None if nothing was)."""
-
-    def __init__(self, message: str, result: Result | None = None) -> None:
-        super().__init__(message)
-        self.result = result
-
-
-class UpdateFailed(EngineError):  # noqa: N818 - says what happened
-    """Raised by `Result.check()` if a step failed or the run was interrupted."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(result.summary)
-        self.result = result
-
-
-class StackLocked(EngineError):  # noqa: N818 - says what happened
-    """Another run holds the stack. `holder` says who."""
-
-    def __init__(self, stack: str, holder: Holder) -> None:
-        super().__init__(
-            f"stack {stack} is in use: {holder}.\n"
-            f"Wait for that run to end. If it is gone for good, unlock the stack (this removes {holder.file})."
-        )
-        self.stack, self.holder = stack, holder
 
 
 class WrongPassphrase(EngineError):  # noqa: N818 - says what happened

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from engine.errors import UpdateFailed
+from engine.errors import EngineError
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
 SECRET = "[secret]"  # noqa: S105 - what is shown instead of one
@@ -110,6 +110,22 @@ class Result:
         if not self.ok:
             raise UpdateFailed(self)
         return self
+
+
+class UpdateFailed(EngineError):  # noqa: N818 - says what happened
+    """Raised by `Result.check()` if a step failed or the run was interrupted."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.summary)
+        self.result = result
+
+
+class ProgramError(EngineError):
+    """The program could not be run to its end. `result` is what was done before (None if nothing was)."""
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from engine import urn as urns
-from engine.core.scope import Included, Scope
-from engine.errors import EngineError, Interrupted, NotRunnable, ProgramError
-from engine.events import Event, Finished, Kind, Result, Started
-from engine.project import Project, salt_of
-from engine.state import checkpoint, crypter
+from engine.core.scope import Scope
+from engine.errors import EngineError
+from engine.events import Event, Kind, Result
+from engine.project import Project
+from engine.state import crypter
 from engine.state.crypter import Passphrase
 from engine.state.state import State
-from engine.state.stored_stack import Kept, outputs_in, state_file
-from engine.values import Props, Value
+from engine.state.stored_stack import Kept, state_file
+from engine.values import Props
 
 OnEvent = Callable[[Event], None]
 WHOLE = Scope()
@@ -74,8 +72,6 @@ class Stack(Kept):
     ) -> Result:
         """Make what is there what the program says; `parallel` steps at a time. `scope` says of which resources;
         with `refresh`, what is really there is taken into the state first."""
-        if not self._runnable:
-            self._refuse_foreign()
         return self._run("up", on_event, parallel, scope, dry=False, refresh=refresh)
 
     def destroy(
@@ -83,137 +79,34 @@ class Stack(Kept):
         refresh: bool = False,
     ) -> Result:  # fmt: skip
         """Delete all resources, by the state alone: the program is not run. With `dry_run`, only tell."""
-        self._check_embedded("destroy")
         return self._run("destroy", on_event, parallel, scope, dry=dry_run, refresh=refresh)
 
     def refresh(
         self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE
     ) -> Result:
         """Take into the state what is really there. With `dry_run`, only tell."""
-        self._check_embedded("refresh")
-        return self._run("refresh", on_event, parallel, scope, dry=dry_run, refresh=False)
+        return self._run("refresh", on_event, parallel, scope, dry=dry_run)
 
     def _run(
-        self, kind: Kind, on_event: OnEvent, parallel: int | None, scope: Scope, *, dry: bool, refresh: bool
+        self, kind: Kind, on_event: OnEvent, parallel: int | None, scope: Scope, *, dry: bool, refresh: bool = False
     ) -> Result:
-        if dry:
-            return self._locked_run(kind, on_event, parallel, scope, dry=True, refresh=refresh)
-        with self._locks().hold():
-            return self._locked_run(kind, on_event, parallel, scope, dry=False, refresh=refresh)
+        # It imports the SDK, a second that commands which only read the state do without.
+        from engine.core.operation import Operation  # noqa: PLC0415
 
-    def _locked_run(
-        self, kind: Kind, on_event: OnEvent, parallel: int | None, scope: Scope, *, dry: bool, refresh: bool
-    ) -> Result:
-        from engine.core import program  # noqa: PLC0415 - outputs, export and stacks do without
-        from engine.core.run import Run  # noqa: PLC0415
-
-        began = int(time.time())
-        loaded = State(self.file, self.name, self._project.name, self._passphrase, salt_of(self._config_file))
-        if not dry:
-            loaded.unlock()
-        loaded.load()
-        if not dry:
-            loaded.fold()
-        config = self._project.config(self._config_file, self._passphrase)
-        run = Run(
-            kind=kind, project=self._project, stack=self.name, config=config, state=loaded, on_event=on_event,
-            parallel=parallel, dry=dry, scope=scope,
+        operation = Operation(
+            kind=kind, project=self._project, stack=self.name, config_file=self._config_file, folder=self._folder,
+            file=self.file, passphrase=self._passphrase, on_event=on_event, parallel=parallel, scope=scope, dry=dry,
+            refresh=refresh, message=self._message, outputs_of=self._outputs_of,
         )  # fmt: skip
-        run.emit(Started(kind, self.name, self._project.name))
-        problem: EngineError | None = None
-        with run.interruptible(), program.importable(self._project):
-            try:
-                try:
-                    self._do(run, kind, refresh=refresh)
-                except EngineError as error:
-                    problem = error
-                run.wait_idle()
-            finally:
-                run.providers.close()
-        if not dry:
-            if run.healthy and kind != "refresh":
-                # All that was interrupted has been seen to, as far as this run was about it.
-                included = Included(scope)
-                loaded.pending = {key: r for key, r in loaded.pending.items() if not included(r)}
-            loaded.save(finished=True)
-        result = run.result(outputs_in([r.to_json() for r in loaded.resources()]))
-        if problem and not run.stopped:
-            result = replace(result, ok=False, summary=f"{result.summary}; {problem}")
-        if not dry:
-            try:
-                self._folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
-                loaded.archive(self._folder, _history(result, began, self._message))
-            except OSError as error:
-                # The state itself is written.
-                run.log("warning", f"the history of the stack misses this run: {error.filename}: {error.strerror}")
-        run.emit(Finished(result))
-        if problem and not run.stopped:
-            if isinstance(problem, ProgramError):
-                problem.result = result
-            raise problem
-        self._runnable = self._runnable or (kind == "preview" and result.ok and not result.foreign)
-        return result
-
-    def _do(self, run: Value, kind: Kind, *, refresh: bool) -> None:
-        known = {r.urn for r in run.state.olds} if kind in ("destroy", "refresh") else ()
-        if known:
-            run.scope.require(known)
-        if refresh or kind == "refresh":
-            from engine.core.refresh import refresh_all  # noqa: PLC0415
-
-            refresh_all(run)
-        if kind != "refresh":
-            from engine.core.interrupted import drop_stale  # noqa: PLC0415
-
-            drop_stale(run)
-        if kind == "destroy" and run.healthy:
-            from engine.core.deletion import delete_all  # noqa: PLC0415
-
-            delete_all(run, run.state.olds)
-        elif kind in ("preview", "up") and run.healthy:
-            self._apply(run)
-
-    def _apply(self, run: Value) -> None:
-        from engine.core import program  # noqa: PLC0415
-        from engine.core.deletion import delete_all  # noqa: PLC0415
-        from engine.core.monitor import Engine, Monitor  # noqa: PLC0415
-        from engine.core.registration import Registrar  # noqa: PLC0415
-
-        registrar = Registrar(run)
-        monitor = Monitor(run, registrar, self._outputs_of)
-        try:
-            program.run(run, monitor, Engine(run))
-        except BaseException:
-            run.end()
-            raise
-        finally:
-            registrar.finish(monitor.outputs)
-        if run.healthy:
-            run.scope.require(registrar.known)
-            delete_all(run, run.state.olds)
-
-    def _refuse_foreign(self) -> None:
-        """Before the first step of a stack, see that the engine can do them all. Raises NotRunnable."""
-        types = self._check_embedded("up")
-        # A stack of which something stands has passed this before; what is added later is refused when it registers.
-        if all(urns.is_provider(type_) for type_ in types):
-            result = self._run("preview", lambda _event: None, None, WHOLE, dry=True, refresh=False)
-            if result.foreign:
-                raise NotRunnable(list(result.foreign), self.name)
-            if result.interrupted:
-                raise Interrupted("interrupted before the first step")
-
-    def _check_embedded(self, kind: Kind) -> set[str]:
-        """The types of the resources in the state, all of them embedded. Raises NotRunnable if some are not."""
-        from engine.providers import Foreign, Providers  # noqa: PLC0415
-
-        rows = checkpoint.read(self.file).get("resources") or []
-        types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
-        providers = Providers(self._project.root, {}, self._project.name)
-        foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
-        if foreign:
-            raise NotRunnable(foreign, self.name, kind)
-        return types
+        if kind == "preview":
+            result = operation.run()
+            self._runnable = self._runnable or (result.ok and not result.foreign)
+            return result
+        operation.require_embedded(previewed=self._runnable)
+        if dry:
+            return operation.run()
+        with self._locks().hold():
+            return operation.run()
 
     def _outputs_of(self, reference: str) -> Props:
         """The outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
@@ -224,12 +117,3 @@ class Stack(Kept):
         other = State(file, stack, project, self._passphrase)
         other.load()
         return next((r.outputs for r in other.olds if r.type == urns.STACK_TYPE), {})
-
-
-def _history(result: Result, began: int, message: str) -> dict[str, Value]:
-    kind = {"up": "update"}.get(result.kind, result.kind)
-    ended = "succeeded" if result.ok else "failed"
-    return {
-        "kind": kind, "startTime": began, "message": message, "environment": {"exec.kind": "embedded"},
-        "config": {}, "version": 0, "result": ended, "endTime": int(time.time()), "resourceChanges": result.counts,
-    }  # fmt: skip

@@ -10,7 +10,8 @@ from urllib.parse import urlparse
 from engine import urn as urns
 from engine.errors import EngineError
 from engine.state.resource import Resource
-from engine.values import Value, from_struct
+from engine.values import Value
+from engine.wire import from_struct, from_value
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Goal:
             source_position=_position(request.sourcePosition, root),
             ignore_changes=list(request.ignoreChanges),
             replace_on_changes=list(request.replaceOnChanges),
-            replacement_trigger=from_struct_value(trigger) if request.HasField("replacement_trigger") else None,
+            replacement_trigger=from_value(trigger) if request.HasField("replacement_trigger") else None,
         )
         first = request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None
         return cls(new, request.name, request.version, list(request.aliases), first)
@@ -104,13 +105,6 @@ class Goal:
         parent = "" if spec.noParent else spec.parentUrn or self.new.parent
         names = spec.stack or stack, spec.project or project
         return urns.make(*names, parent, spec.type or self.new.type, spec.name or self.name)
-
-
-def from_struct_value(value: Value) -> Value:
-    """A protobuf Value as plain data."""
-    from google.protobuf.struct_pb2 import Struct  # noqa: PLC0415
-
-    return from_struct(Struct(fields={"value": value}))["value"]
 
 
 def _position(position: Value, root: Path) -> str:

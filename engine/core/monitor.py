@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, resource_pb2
@@ -10,16 +10,12 @@ from pulumi.runtime.proto import engine_pb2, resource_pb2
 from engine import urn as urns
 from engine import values
 from engine.core.goal import Goal
-from engine.core.run import explain, finished
+from engine.core.registration import Registrar
+from engine.core.run import Run, explain, finished
 from engine.errors import EngineError
 from engine.providers.command import LocalCommand
-from engine.values import Props, Value, plain, to_struct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.core.registration import Registrar
-    from engine.core.run import Run
+from engine.values import Props, Value, plain
+from engine.wire import from_struct, to_struct
 
 _FEATURES = (
     resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
@@ -76,7 +72,7 @@ class Monitor:
         return resource_pb2.RegisterResourceResponse(urn=done.urn, id=done.id, object=to_struct(done.outputs))
 
     def RegisterResourceOutputs(self, request: Value) -> Value:  # noqa: N802
-        outputs = values.from_struct(request.outputs)
+        outputs = from_struct(request.outputs)
         if urns.type_of(request.urn) == urns.STACK_TYPE:
             self.outputs = outputs
         else:
@@ -113,7 +109,7 @@ class Monitor:
         return {"name": name, "outputs": outputs, "secretOutputNames": hidden}
 
     def Invoke(self, request: Value) -> Value:  # noqa: N802
-        run, args = self._run, plain(values.from_struct(request.args))
+        run, args = self._run, plain(from_struct(request.args))
         if request.tok == "pulumi:pulumi:getResource":
             resource = self._registrar.resource(args["urn"])
             if resource is None:

@@ -13,10 +13,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
+from pulumi import RunError
+from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
+from pulumi.runtime.settings import ROOT
+
 from engine.core.preview_fastpath import hurried, steady
 from engine.core.run import Run
 from engine.core.threads import Daemons
-from engine.errors import EngineError, ProgramError
+from engine.errors import EngineError
+from engine.events import ProgramError
 from engine.project import Project
 from engine.values import Value
 
@@ -56,10 +61,6 @@ def run(run_: Run, monitor: Value, engine: Value) -> None:
 
 
 def _run(run_: Run, monitor: Value, engine: Value) -> None:
-    from pulumi import RunError  # noqa: PLC0415 - a second of import that most commands can do without
-    from pulumi.runtime import Settings, configure, run_in_stack, set_all_config  # noqa: PLC0415
-    from pulumi.runtime.settings import ROOT  # noqa: PLC0415
-
     ROOT.set(None)
     project, folder = run_.project, str(run_.project.root)
     configure(Settings(project.name, run_.stack, monitor, engine, None, run_.dry, None, "organization", folder))
@@ -100,7 +101,7 @@ def _explained(error: BaseException, project: Project) -> EngineError:
         seen.add(id(cause))
         if isinstance(cause, EngineError):
             return cause
-        if type(cause).__name__ == "RunError":
+        if isinstance(cause, RunError):
             return ProgramError(str(cause))
         if missing := re.match(r"The Pulumi CLI does not support (.*?)\.", str(cause)):
             return EngineError(

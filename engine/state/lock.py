@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from engine.errors import EngineError, StackLocked
+from engine.errors import EngineError
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,17 @@ class Holder:
         # A process that started after the lock was written merely has the same number.
         started, written = _started(self.pid), _epoch(self.since)
         return started is None or written is None or started < written + 2
+
+
+class StackLocked(EngineError):  # noqa: N818 - says what happened
+    """Another run holds the stack. `holder` says who."""
+
+    def __init__(self, stack: str, holder: Holder) -> None:
+        super().__init__(
+            f"stack {stack} is in use: {holder}.\n"
+            f"Wait for that run to end. If it is gone for good, unlock the stack (this removes {holder.file})."
+        )
+        self.stack, self.holder = stack, holder
 
 
 class Locks:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"pulumi", "grpc", "engine.core.program", "cluster.config", "rich.live"}
+HEAVY = {"pulumi", "grpc", "engine.core.operation", "cluster.config", "rich.live"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""One operation on a stack, from reading its state to archiving the new one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine import urn as urns
+from engine.core import program
+from engine.core.deletion import delete_all
+from engine.core.interrupted import drop_stale
+from engine.core.monitor import Engine, Monitor
+from engine.core.refresh import refresh_all
+from engine.core.registration import Registrar
+from engine.core.run import Run
+from engine.core.scope import Included, Scope
+from engine.errors import EngineError, Interrupted, NotRunnable
+from engine.events import Event, Finished, Kind, ProgramError, Result, Started
+from engine.project import Project, salt_of
+from engine.providers import Foreign, Providers
+from engine.state import checkpoint
+from engine.state.crypter import Passphrase
+from engine.state.state import State
+from engine.state.stored_stack import outputs_in
+from engine.values import Props, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A preview, up, destroy or refresh of one stack. The caller holds the stack's lock, unless it is `dry`."""
+
+    kind: Kind
+    project: Project
+    stack: str
+    config_file: Path
+    folder: Path
+    """The backend's: `.pulumi`."""
+    file: Path
+    """The state file."""
+    passphrase: Passphrase
+    on_event: Callable[[Event], None]
+    parallel: int | None
+    scope: Scope
+    dry: bool
+    refresh: bool
+    message: str
+    outputs_of: Callable[[str], Props]
+    """The outputs of another stack, by its name."""
+
+    def run(self) -> Result:
+        """Raises StateDamaged, WrongPassphrase, NotRunnable, ProgramError, EngineError."""
+        began = int(time.time())
+        state = State(self.file, self.stack, self.project.name, self.passphrase, salt_of(self.config_file))
+        if not self.dry:
+            state.unlock()
+        state.load()
+        if not self.dry:
+            state.fold()
+        run = Run(
+            kind=self.kind, project=self.project, stack=self.stack, state=state, on_event=self.on_event,
+            config=self.project.config(self.config_file, self.passphrase), parallel=self.parallel, dry=self.dry,
+            scope=self.scope,
+        )  # fmt: skip
+        run.emit(Started(self.kind, self.stack, self.project.name))
+        problem: EngineError | None = None
+        with run.interruptible(), program.importable(self.project):
+            try:
+                try:
+                    self._execute(run)
+                except EngineError as error:
+                    problem = error
+                run.wait_idle()
+            finally:
+                run.providers.close()
+        if not self.dry:
+            if run.healthy and self.kind != "refresh":
+                # Interrupted steps are dealt with, as far as they are in scope.
+                included = Included(self.scope)
+                state.pending = {key: r for key, r in state.pending.items() if not included(r)}
+            state.save(finished=True)
+        problem = None if run.stopped else problem
+        result = run.result(outputs_in([r.to_json() for r in state.resources()]))
+        if problem:
+            result = replace(result, ok=False, summary=f"{result.summary}; {problem}")
+        if not self.dry:
+            self._archive(run, result, began)
+        run.emit(Finished(result))
+        if problem:
+            if isinstance(problem, ProgramError):
+                problem.result = result
+            raise problem
+        return result
+
+    def require_embedded(self, *, previewed: bool) -> None:
+        """Before the first step: raise NotRunnable if the engine does not have the providers of all resources."""
+        rows = checkpoint.read(self.file).get("resources") or []
+        types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
+        providers = Providers(self.project.root, {}, self.project.name)
+        foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
+        if foreign:
+            raise NotRunnable(foreign, self.stack, self.kind)
+        # A stack that has resources has passed this before. A resource that is new is refused when it registers.
+        if self.kind == "up" and not previewed and all(urns.is_provider(type_) for type_ in types):
+            preview = replace(
+                self, kind="preview", on_event=lambda _: None, parallel=None, scope=Scope(), dry=True, refresh=False
+            )
+            result = preview.run()
+            if result.foreign:
+                raise NotRunnable(list(result.foreign), self.stack)
+            if result.interrupted:
+                raise Interrupted("interrupted before the first step")
+
+    def _execute(self, run: Run) -> None:
+        if self.kind in ("destroy", "refresh") and run.state.olds:
+            run.scope.require({r.urn for r in run.state.olds})
+        if self.refresh or self.kind == "refresh":
+            refresh_all(run)
+        if self.kind == "refresh":
+            return
+        drop_stale(run)
+        if not run.healthy:
+            return
+        if self.kind != "destroy":
+            self._run_program(run)
+        if run.healthy:
+            delete_all(run, run.state.olds)
+
+    def _run_program(self, run: Run) -> None:
+        registrar = Registrar(run)
+        monitor = Monitor(run, registrar, self.outputs_of)
+        try:
+            program.run(run, monitor, Engine(run))
+        except BaseException:
+            run.end()
+            raise
+        finally:
+            registrar.finish(monitor.outputs)
+        if run.healthy:
+            run.scope.require(registrar.known)
+
+    def _archive(self, run: Run, result: Result, began: int) -> None:
+        try:
+            self.folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
+            run.state.archive(self.folder, _history(result, began, self.message))
+        except OSError as error:
+            # The state itself is written.
+            run.log("warning", f"the history of the stack misses this run: {error.filename}: {error.strerror}")
+
+
+def _history(result: Result, began: int, message: str) -> dict[str, Value]:
+    kind = {"up": "update"}.get(result.kind, result.kind)
+    ended = "succeeded" if result.ok else "failed"
+    return {
+        "kind": kind, "startTime": began, "message": message, "environment": {"exec.kind": "embedded"},
+        "config": {}, "version": 0, "result": ended, "endTime": int(time.time()), "resourceChanges": result.counts,
+    }  # fmt: skip
