@@ -31,7 +31,7 @@ def refuse_impossible(config: ClusterConfig) -> None:
         return
     if is_dry_run():
         fields = "; ".join(change.shown for change in refused(changes))
-        pulumi.log.warn(f"`up` refuses this edit, which can't be made on a living cluster: {fields}")
+        pulumi.log.warn(f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
         return
     raise pulumi.RunError(refusal(changes, pulumi.get_stack()))
 

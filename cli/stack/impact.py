@@ -9,7 +9,7 @@ from cli.stack import project, state_dir
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
-    from cluster.impact.impact import Effect
+    from cluster.config.impact import Effect
     from cluster.impact.table import FieldChange
 
 Line = tuple[str, str]
@@ -38,7 +38,7 @@ class Effects:
     @property
     def waits(self) -> bool:
         """Whether `up` waits for jobs, or takes machines away from them."""
-        from cluster.impact.impact import Effect
+        from cluster.config.impact import Effect
 
         return self.worst.harm >= Effect.DRAIN.harm
 
@@ -56,7 +56,7 @@ class Effects:
     def lines(self, *, steps: bool) -> list[Line]:
         """The end of a preview: the worst effect in a sentence, then every field, by effect. `steps`: whether there is
         anything to do at all."""
-        from cluster.impact.impact import Effect
+        from cluster.config.impact import Effect
         from cluster.impact.refusal import WAY_OUT, todo
 
         if not self.changes:

@@ -1,10 +1,12 @@
 """Accounting: who is charged, and within which limits."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cluster.config.impact import ByRule, Members, NoEffect, Reconfigure
+from cluster.config.metadata import Slurm
 from cluster.config.section import Section
 from cluster.config.types import (
     AccountName,
@@ -33,6 +35,8 @@ QosFlag = Literal[
     "UsageFactorSafe",
 ]
 Limits = Mapping[TresName, Resources]
+IN_DATABASE = NoEffect("Slurm's database takes it over; jobs that run keep what they were given")
+LIMIT = NoEffect("Slurm's database takes it over; it holds for jobs that start from then on")
 
 
 class Account(Section):
@@ -40,13 +44,13 @@ class Account(Section):
 
     name: AccountName
     """Name, as in --account."""
-    parent: AccountName | None = None
+    parent: Annotated[AccountName | None, IN_DATABASE] = None
     """Account above this one. Default: root."""
-    description: Words = ""
+    description: Annotated[Words, IN_DATABASE] = ""
     """What the account is for. Default: its name."""
-    organization: Words = ""
+    organization: Annotated[Words, IN_DATABASE] = ""
     """Who is behind it. Default: the parent's name, else its own."""
-    fairshare: Shares | None = None
+    fairshare: Annotated[Shares | None, IN_DATABASE] = None
     """Shares of the parent's usage. Default of Slurm: 1."""
 
 
@@ -55,35 +59,41 @@ class Qos(Section):
 
     name: QosName
     """Name, as in --qos."""
-    priority: Stored | None = None
+    priority: Annotated[Stored | None, Slurm("Priority"), LIMIT] = None
     """Added to the priority of its jobs."""
-    max_wall: SlurmTime | None = None
+    max_wall: Annotated[SlurmTime | None, Slurm("MaxWall"), LIMIT] = None
     """Longest run time of a job."""
-    max_jobs_per_user: StoredPositive | None = None
+    max_jobs_per_user: Annotated[StoredPositive | None, Slurm("MaxJobsPerUser"), LIMIT] = None
     """Running jobs of one user."""
-    max_submit_jobs_per_user: StoredPositive | None = None
+    max_submit_jobs_per_user: Annotated[StoredPositive | None, Slurm("MaxSubmitJobsPerUser"), LIMIT] = None
     """Running and waiting jobs of one user."""
-    max_tres_per_job: Limits = Field(default_factory=dict)
+    max_tres_per_job: Annotated[Limits, Slurm("MaxTRESPerJob"), LIMIT] = Field(default_factory=dict)
     """Resources of one job, e.g. {cpu: 64, gres/gpu: 8}."""
-    max_tres_per_user: Limits = Field(default_factory=dict)
+    max_tres_per_user: Annotated[Limits, Slurm("MaxTRESPerUser"), LIMIT] = Field(default_factory=dict)
     """Resources of all running jobs of one user, e.g. {gres/gpu: 16}."""
-    grp_tres: Limits = Field(default_factory=dict)
+    grp_tres: Annotated[Limits, Slurm("GrpTRES"), LIMIT] = Field(default_factory=dict)
     """Resources of all running jobs of this QOS together."""
-    preempt: tuple[QosName, ...] = ()
+    preempt: Annotated[tuple[QosName, ...], Slurm("Preempt"), ByRule("people.preempt")] = ()
     """QOS whose jobs may be stopped for jobs of this one, and begin again later (PreemptType=preempt/qos,
     PreemptMode=REQUEUE; `slurm.extra: {PreemptMode: CANCEL}` ends them)."""
-    flags: tuple[QosFlag, ...] = ()
+    flags: Annotated[tuple[QosFlag, ...], Slurm("Flags"), LIMIT] = ()
     """Behaviour flags of sacctmgr's QOS."""
 
 
 class Accounting(Section):
     """What is recorded and enforced."""
 
-    accounts: tuple[Account, ...] = Field(default=(), max_length=10_000)
+    accounts: Annotated[tuple[Account, ...], Members("people.account")] = Field(default=(), max_length=10_000)
     """Accounts. Default: those that users name."""
-    qos: tuple[Qos, ...] = Field(default=(), max_length=1000)
+    qos: Annotated[tuple[Qos, ...], Members("people.qos")] = Field(default=(), max_length=1000)
     """QOS besides `normal`, which always exists."""
-    enforce: tuple[Enforced, ...] = ("associations", "limits", "qos", "safe")
+    enforce: Annotated[
+        tuple[Enforced, ...],
+        Slurm("AccountingStorageEnforce"),
+        Reconfigure("holds for jobs that are submitted from then on"),
+    ] = ("associations", "limits", "qos", "safe")
     """What jobs are held to; empty records only."""
-    purge_after_months: Positive = Field(default=24, le=1200)
+    purge_after_months: Annotated[
+        Positive, NoEffect("slurmdbd restarts, and slurmctld keeps its records until it is back")
+    ] = Field(default=24, le=1200)
     """Months after which job records leave the database. Archived first."""

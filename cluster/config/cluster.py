@@ -1,7 +1,7 @@
 """The whole cluster, as a stack file describes it under `hpc:cluster`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -9,7 +9,9 @@ from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
 from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
+from cluster.config.impact import ByRule, Members, NoEffect, Order, Refuse
 from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.metadata import Slurm
 from cluster.config.network import Network
 from cluster.config.partitions import Partition
 from cluster.config.section import Section
@@ -31,9 +33,15 @@ from cluster.platforms.defaults import with_defaults
 class ClusterConfig(Section):
     """One Slurm cluster."""
 
-    platform: PlatformName = Field(examples=["local"])
+    platform: Annotated[PlatformName, Refuse("a cluster can't move from one platform to another")] = Field(
+        examples=["local"]
+    )
     """Where the cluster is made: local is the rehearsal on this machine."""
-    name: ClusterName = Field(examples=["dev"])
+    name: Annotated[
+        ClusterName,
+        Slurm("ClusterName"),
+        Refuse("every host name, Slurm's state and the accounting database carry the name"),
+    ] = Field(examples=["dev"])
     """Name of the cluster, in Slurm and in front of every host name; it can't be changed later."""
     gcp: GoogleCloud | None = None
     """On gcp: project and zone. Not written here: `gcp:project` and `gcp:zone` of the stack file say it."""
@@ -47,21 +55,25 @@ class ClusterConfig(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
     login: Login = Field(default_factory=Login)
     """Machines where people log in and submit jobs."""
-    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}])
+    nodesets: Annotated[Mapping[NodesetName, Nodeset], Members("machines.nodeset"), Order("machines.nodeset_order")] = (
+        Field(min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}])
+    )
     """Compute nodes, by kind."""
-    partitions: Mapping[PartitionName, Partition] = Field(
+    partitions: Annotated[Mapping[PartitionName, Partition], Members("machines.partition")] = Field(
         min_length=1, max_length=1000, examples=["{cpu: {nodesets: [cpu], default: true}}"]
     )
     """Queues, by name."""
-    groups: Mapping[GroupName, RegularId] = Field(default_factory=dict, max_length=10_000)
+    groups: Annotated[Mapping[GroupName, RegularId], ByRule("people.group")] = Field(
+        default_factory=dict, max_length=10_000
+    )
     """Groups that users share, with their number, e.g. {ml: 3001}."""
-    users: tuple[User, ...] = Field(default=(), max_length=10_000)
+    users: Annotated[tuple[User, ...], Members("people.user")] = Field(default=(), max_length=10_000)
     """People who use the cluster."""
     accounting: Accounting = Field(default_factory=Accounting)
     """Who is charged, and within which limits."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)
     """Slurm's own settings; the defaults suit a cluster of any size here."""
-    deletion_protection: Flag
+    deletion_protection: Annotated[Flag, NoEffect("only `destroy` asks for it")]
     """Whether data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
 
     @model_validator(mode="before")

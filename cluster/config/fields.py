@@ -1,13 +1,18 @@
 """Finding one's way in the models: which section stands at a place of the file, and what it says of its keys."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.docstrings import texts
 from cluster.config.section import Section
 from cluster.findings import Location, flow
+
+MEMBER = ".*"
+"""Stands in a pattern for a name that the file's author chose."""
 
 
 def section_at(location: Location) -> type[Section] | None:
@@ -22,6 +27,45 @@ def section_at(location: Location) -> type[Section] | None:
         else:
             current = _member(current)
     return current if isinstance(current, type) and issubclass(current, Section) else None
+
+
+def patterns(section: type[Section] = ClusterConfig, above: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every field of a section and of those below it, by its pattern: `users.*.uid` for any user's."""
+    for key, info in section.model_fields.items():
+        here, below = f"{above}{key}", member_section(info)
+        yield here, info
+        if below:
+            yield from patterns(below, f"{here}{MEMBER}.")
+        elif is_section(info.annotation):
+            yield from patterns(unwrap(info.annotation), f"{here}.")
+
+
+def edit_patterns(section: type[Section] = ClusterConfig, above: str = "") -> Iterator[str]:
+    """Patterns of what an edit can be of: a field with a value, a section or a member that is added or removed."""
+    for key, info in section.model_fields.items():
+        here, below = f"{above}{key}", member_section(info)
+        if below:
+            yield f"{here}{MEMBER}"
+            yield from (one for one in edit_patterns(below, f"{here}{MEMBER}.") if one != f"{here}{MEMBER}.name")
+        elif is_section(info.annotation):
+            if is_optional(info.annotation):
+                yield here
+            yield from edit_patterns(unwrap(info.annotation), f"{here}.")
+        else:
+            yield here + (MEMBER if get_origin(unwrap(info.annotation)) is Mapping else "")
+
+
+def member_section(info: FieldInfo) -> type[Section] | None:
+    """The section of each member, where a field holds a mapping or a list of sections."""
+    kind = unwrap(info.annotation)
+    found = _member(kind) if get_origin(kind) in (tuple, dict, Mapping) else None
+    return found if is_section(found) else None
+
+
+def is_section(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
+    """Whether a field holds a section whose fields are edited one by one."""
+    kind = unwrap(annotation)
+    return isinstance(kind, type) and issubclass(kind, Section) and not kind.one_value
 
 
 def unwrap(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any type

@@ -1,8 +1,11 @@
 """The operating system of the machines."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from cluster.catalog.recipes import FIRST, NEWEST
+from cluster.config.impact import NoEffect
 from cluster.config.scripts import Sourced
 from cluster.config.section import Section
 from cluster.config.types import (
@@ -17,6 +20,8 @@ from cluster.config.types import (
     SystemName,
 )
 
+NEXT = NoEffect("holds when the next image is made")
+
 
 class Provision(Sourced):
     """A step of one's own in making the image; exactly one of file, url and text says what is in it."""
@@ -30,11 +35,11 @@ class Provision(Sourced):
 class Builder(Section):
     """The machine that the image is made on, which is gone afterwards."""
 
-    machine_type: MachineTypeName = "c2-standard-8"
+    machine_type: Annotated[MachineTypeName, NEXT] = "c2-standard-8"
     """Machine type of the catalog; no GPU is needed."""
     size_gb: Positive = Field(default=200, ge=20, le=65536)
     """GB of its disk, and of the image."""
-    minutes: Positive = Field(default=120, ge=10, le=1440)
+    minutes: Annotated[Positive, NEXT] = Field(default=120, ge=10, le=1440)
     """How long it may take; the builder deletes itself a little later, whoever waits."""
 
 
@@ -63,4 +68,4 @@ class Image(Section):
     """On gcp: the machine that the image is made on."""
     presents_as: SystemName | None = None
     """On local only: the system that the machines say they are (os-release, lsb_release), so that scripts which ask
-    for it are rehearsed. Changing it makes the machines anew."""
+    for it are rehearsed. Changing it recreates the machines."""

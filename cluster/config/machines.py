@@ -1,12 +1,14 @@
 """Sections that ask for machines: controller, login, nodesets."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from cluster.config.capacity import BasicCapacity, Capacity
-from cluster.config.scripts import Script
+from cluster.config.impact import ByRule, NoEffect, Restart
+from cluster.config.metadata import Slurm
+from cluster.config.scripts import SCRIPTS, Script
 from cluster.config.section import Section
 from cluster.config.types import (
     Cidr,
@@ -57,9 +59,9 @@ class Controller(Section):
 class Login(Section):
     """Machines where people log in and submit jobs; they run no daemon of Slurm."""
 
-    on: Literal["controller"] | None = None
+    on: Annotated[Literal["controller"] | None, ByRule("machines.logins")] = None
     """`controller` makes the controller the login machine as well; then nothing else is given here."""
-    count: Natural = Field(default=1, le=1000)
+    count: Annotated[Natural, ByRule("machines.logins")] = Field(default=1, le=1000)
     """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
@@ -67,7 +69,7 @@ class Login(Section):
     """On gcp: the boot disk of each."""
     capacity: BasicCapacity | None = None
     """On gcp: how the cloud is asked for them."""
-    public: Flag = False
+    public: Annotated[Flag, NoEffect("addresses come or go while the machines run; sessions through them end")] = False
     """On gcp: whether they have public addresses, for those of network.admin_cidrs; the stack then logs in through the
     first of them, else by Identity-Aware Proxy."""
 
@@ -80,9 +82,9 @@ class Login(Section):
 class Nodeset(Section):
     """Compute nodes of one kind."""
 
-    on: Literal["controller"] | None = None
+    on: Annotated[Literal["controller"] | None, ByRule("machines.nodes_on")] = None
     """`controller` makes the controller a compute node as well; the nodeset is that one machine."""
-    count: NodeCount = 1
+    count: Annotated[NodeCount, ByRule("machines.count")] = 1
     """Nodes, numbered from 0. More adds at the end, fewer removes from the end."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
@@ -92,11 +94,15 @@ class Nodeset(Section):
     """On gcp: the boot disk of each."""
     capacity: Capacity | None = None
     """On gcp: how the cloud is asked for them."""
-    features: tuple[Feature, ...] = ()
+    features: Annotated[
+        tuple[Feature, ...],
+        Slurm("Feature"),
+        Restart("slurmctld and the nodeset's slurmd restart to know them; jobs run on"),
+    ] = ()
     """Node features that jobs can ask for with --constraint."""
-    node_conf: NodeSettings = Field(default_factory=dict)
+    node_conf: Annotated[NodeSettings, ByRule("machines.node_conf")] = Field(default_factory=dict)
     """Parameters of the NodeName line to set or override, e.g. {Weight: 10, MemSpecLimit: 512}."""
-    scripts: tuple[Script, ...] = ()
+    scripts: Annotated[tuple[Script, ...], SCRIPTS] = ()
     """Scripts that run on these nodes, for jobs of any partition, after those of `slurm.scripts` and the partition's.
     """
     addresses: Cidr | None = None

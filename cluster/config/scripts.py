@@ -5,9 +5,12 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from cluster.config.impact import Reconfigure
 from cluster.config.section import Section
 from cluster.config.types import PartitionName, ScriptFile, ScriptName, ScriptText, ScriptUrl, Sha256
 from cluster.findings import Refused
+
+SCRIPTS = Reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
 
 
 class Sourced(Section):

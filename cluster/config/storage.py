@@ -4,10 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from cluster.config.impact import NoEffect
 from cluster.config.lustre import Lustre
 from cluster.config.section import Section
 from cluster.config.types import BucketName, Flag, MountPoint, Positive
 from cluster.findings import Refused
+
+AT_BOOT = NoEffect("machines mount it so at their next boot", "./hpc ssh {stack} MACHINE -- reboot")
 
 
 def _one_lustre(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
@@ -48,7 +51,7 @@ class Storage(Section):
 
     shared: tuple[MountPoint, ...] = ()
     """On local: directories that every machine sees alike. Default there: /home, /opt/apps, /var/mail."""
-    read_only: tuple[MountPoint, ...] = ()
+    read_only: Annotated[tuple[MountPoint, ...], AT_BOOT] = ()
     """On local: those of `shared` that machines can only read, as a bucket with `read_only`."""
     lustre: Annotated[Lustre | None, BeforeValidator(_one_lustre)] = None
     """On gcp: a Lustre file system."""

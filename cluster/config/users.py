@@ -1,9 +1,15 @@
 """People: the same login name, uid, groups and keys on every machine."""
 
+from typing import Annotated
+
 from pydantic import Field
 
+from cluster.config.accounting import IN_DATABASE
+from cluster.config.impact import ByRule, NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import AccountName, GroupName, Program, PublicKey, QosName, RegularId, UserName
+
+ON_MACHINES = NoEffect("every machine follows within seconds, without a daemon's restart")
 
 
 class User(Section):
@@ -11,21 +17,26 @@ class User(Section):
 
     name: UserName = Field(examples=["alice"])
     """Login name."""
-    uid: RegularId = Field(examples=[2001])
+    uid: Annotated[RegularId, Refuse("the user's files and running jobs belong to the number: put it back")] = Field(
+        examples=[2001]
+    )
     """User number, the same on every machine and never used again for somebody else."""
-    gid: RegularId | None = None
+    gid: Annotated[RegularId | None, ByRule("people.gid")] = None
     """Number of the primary group. Default: a group of the user's own name with the uid's number."""
-    groups: tuple[GroupName, ...] = ()
+    groups: Annotated[tuple[GroupName, ...], ON_MACHINES] = ()
     """Further groups, each defined under `groups`."""
-    keys: tuple[PublicKey, ...] = ()
+    keys: Annotated[tuple[PublicKey, ...], ON_MACHINES] = ()
     """SSH public keys that may log in, as in ~/.ssh/id_ed25519.pub."""
-    shell: Program = "/bin/bash"
+    shell: Annotated[Program, ON_MACHINES] = "/bin/bash"
     """Login shell."""
-    account: AccountName | None = None
+    account: Annotated[AccountName | None, IN_DATABASE] = None
     """Account that jobs are charged to. Default: the only account there is, else `general`."""
-    accounts: tuple[AccountName, ...] = ()
+    accounts: Annotated[
+        tuple[AccountName, ...],
+        NoEffect("sacctmgr refuses to take away an account that has jobs of the user's running"),
+    ] = ()
     """Further accounts that the user may charge with --account."""
-    qos: tuple[QosName, ...] = ()
+    qos: Annotated[tuple[QosName, ...], IN_DATABASE] = ()
     """QOS that the user may ask for with --qos; the first one is the default. Default: normal."""
 
     @property

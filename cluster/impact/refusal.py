@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
+from cluster.config.impact import Effect
 from cluster.findings import ConfigError
-from cluster.impact.impact import Effect
 from cluster.impact.table import FieldChange
 from cluster.load.parse import parse
 

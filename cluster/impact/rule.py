@@ -1,36 +1,29 @@
-"""What a verdict is: a pure function from an edit to its consequence; and words that several share."""
-
-from __future__ import annotations
+"""Rules: functions from an edit to its impact, with the effects that each may have; and what several of them share."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from cluster.impact.impact import Consequence, Effect, replace
+from cluster.config.impact import Effect, Impact, Replace
+from cluster.impact.edits import Edit
 from cluster.slurm import hostlist
 
-if TYPE_CHECKING:
-    from cluster.impact.edits import Edit
 
-Verdict = Callable[["Edit"], Consequence]
-POSSIBLE: dict[Verdict, tuple[Effect, ...]] = {}
-"""What each verdict may come to, for whoever reads before there is an edit."""
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What an edit of a field does, where that depends on the values."""
 
-STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
-"""On local."""
-_RECORDS_STAY = (
-    "Slurm's state, job records, /opt/apps and home folders are on its state disk and stay; jobs on other machines run "
-    "on, and wait for files that are there"
-)
+    find: Callable[[Edit], Impact | None]
+    possible: tuple[Effect, ...]
+    """What it may come to, for whoever reads before there is an edit."""
+
+    def __call__(self, edit: Edit) -> Impact | None:
+        """The impact; None of an edit that changes nothing."""
+        return self.find(edit)
 
 
-def among(*effects: Effect) -> Callable[[Verdict], Verdict]:
-    """Say what a verdict may come to."""
-
-    def note(verdict: Verdict) -> Verdict:
-        POSSIBLE[verdict] = effects
-        return verdict
-
-    return note
+def rule(*possible: Effect) -> Callable[[Callable[[Edit], Impact | None]], Rule]:
+    """Make a function a rule, which may come to these effects."""
+    return lambda find: Rule(find, possible)
 
 
 def names(machines: Iterable[str]) -> str:
@@ -38,14 +31,12 @@ def names(machines: Iterable[str]) -> str:
     return hostlist.compress(machines)
 
 
-def who_is_there(nodes: Iterable[str]) -> str:
+def show_jobs(nodes: Iterable[str]) -> str:
     """The command that shows whose jobs run on nodes."""
     return f"./hpc ssh {{stack}} controller -- squeue --nodelist='{names(nodes)}'"
 
 
-def controller_anew(edit: Edit, how: str = "the controller is made anew") -> Consequence:
-    """What the controller takes with it when it goes, and what stays."""
+def recreate_controller(edit: Edit, stays: str, how: str = "the controller is recreated") -> Impact:
+    """What is lost with the controller; `stays` says what is not."""
     hosted = any(section.on for section in edit.before.nodesets.values())
-    own = "; jobs on the controller itself end" if hosted else ""
-    stays = f"{STATE_STAYS}; jobs on other machines run on" if edit.after.platform == "local" else _RECORDS_STAY
-    return replace(f"{how}: {stays}{own}")
+    return Replace(f"{how}: {stays}" + ("; jobs on the controller itself end" if hosted else ""))

@@ -7,12 +7,10 @@ from typing import Any
 
 from cluster.checks.warning import Warned
 from cluster.config.cluster import ClusterConfig
+from cluster.config.impact import Impact
 from cluster.config.section import Section
 from cluster.findings import Broken
-from cluster.impact.impact import Consequence
-
-Rule = Callable[[Any], Consequence]
-"""From an edit of a field to its impact."""
+from cluster.impact.rule import Rule
 
 
 class Capability(str, Enum):
@@ -83,7 +81,7 @@ class Platform:
     checks: Callable[[ClusterConfig], Iterable[Broken]] = _none
     """Errors of a configuration that only this platform can have."""
     warnings: Callable[[ClusterConfig], Iterable[Warned]] = _none
-    impacts: Mapping[str, Consequence | Rule] = field(default_factory=dict)
+    impacts: Mapping[str, Impact | Rule] = field(default_factory=dict)
     """What an edit does, by pattern of the field, as in cluster.impact.table."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""

@@ -64,7 +64,7 @@ def _row(path: str, key: str, field: dict[str, Any], *, required: bool) -> str:
 def _effect(path: str, key: str) -> str:
     """What a change does to running jobs; nothing for what has keys of its own."""
     place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
-    found = {*possible(place), *possible(f"{place}.*")}
+    found = {effect for below in ("", ".*", ".order") for effect in possible(place + below)}
     return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
 
 

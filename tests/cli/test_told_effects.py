@@ -123,7 +123,7 @@ class TestRefused:
         ended = hpc("up", "dev")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err == (
-            "error: `up` refuses this edit: it can't be made on a living cluster.\n"
+            "error: `up` refuses this edit: a running cluster can't be changed this way.\n"
             "  name: dev -> other\n"
             "    every host name, Slurm's state and the accounting database carry the name\n"
             "  network.cidr: 10.77.0.0/20 -> 10.99.0.0/20\n"
@@ -140,7 +140,7 @@ class TestRefused:
         assert found
         text = "\n".join(line for line, _ in found.lines(steps=True))
         assert text.startswith(
-            "`up` refuses this edit: it can't be made on a living cluster.\n  refused\n    name: dev"
+            "`up` refuses this edit: a running cluster can't be changed this way.\n  refused\n    name: dev"
         )
         assert text.endswith("./hpc destroy dev && ./hpc up dev")
 

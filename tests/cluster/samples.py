@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from cluster.impact.impact import Effect
-from cluster.impact.table import TABLE
+from cluster.config.impact import Effect
+from cluster.impact.table import editable
 
 Cluster = dict[str, Any]
 
@@ -117,7 +117,7 @@ SAMPLES: list[Sample] = [
     ("nodesets.*.node_conf.*", at("nodesets", "cpu", node_conf={"sockets": 2}), Effect.DRAIN),
     ("nodesets.*.addresses", at("nodesets", "cpu", addresses="10.77.10.0/24"), Effect.REFUSED),
     ("nodesets.*.addresses", at("nodesets", "cpu", addresses="10.77.2.0/23"), Effect.NOTHING),
-    ("nodesets", lambda c: c.update(nodesets=dict(reversed(c["nodesets"].items()))), Effect.REFUSED),
+    ("nodesets.order", lambda c: c.update(nodesets=dict(reversed(c["nodesets"].items()))), Effect.REFUSED),
     ("partitions.*", at("partitions", night={"nodesets": ["cpu"]}), Effect.RECONFIGURE),
     ("partitions.*", gone("partitions", "gpu"), Effect.DRAIN),
     partition(nodesets=["cpu", "gpu"]),
@@ -200,5 +200,5 @@ SAMPLES: list[Sample] = [
     ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 0}), Effect.RESTART),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
-ONE_CHOICE = {one for one in TABLE if one.startswith("slurm.rxdm")} | {"gcp"}
+ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")} | {"gcp"}
 """The prolog of machines that a rehearsal is no such, and what comes and goes with the platform."""

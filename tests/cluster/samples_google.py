@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.impact.impact import Effect
+from cluster.config.impact import Effect
 from tests.cluster.samples import Cluster, Sample, at, gone
 
 CLOUD: Cluster = {

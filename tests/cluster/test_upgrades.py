@@ -7,7 +7,7 @@ import pytest
 from cluster.catalog.parameters import VERSIONS
 from cluster.catalog.upgrades import UPGRADES, takes_over, way
 from cluster.config import ClusterConfig
-from cluster.impact.impact import Effect
+from cluster.config.impact import Effect
 from cluster.impact.table import effects
 from cluster.load.parse import parse
 from tests.clouds import settings

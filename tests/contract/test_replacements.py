@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.impact.impact import Effect
+from cluster.config.impact import Effect
 from cluster.impact.table import FieldChange, effects, worst
 from cluster.load.parse import parse
 from components.gcp.deploy import GcpPlatform, GcpPlatformArgs

@@ -194,7 +194,7 @@ def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long
     edited.edit(lambda c: c["nodesets"]["gpu"].update(machine_type="local-2c-8gpu"))
     effects = edited.preview()["effects"]
     assert effects["worst"] == "replace"
-    assert "edited-gpu-0 is made anew" in effects["fields"][0]["reason"]
+    assert "edited-gpu-0 is recreated" in effects["fields"][0]["reason"]
     edited.up()
     assert state(edited, moving) == "COMPLETED"
     assert f"{again} of alice (job requeued in held state)" in edited.findings()["jobs-held"]["controller"]

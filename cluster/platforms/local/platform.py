@@ -9,6 +9,7 @@ from cluster.findings import Broken
 from cluster.platforms.base import Capability, Platform, SlurmDifferences
 from cluster.platforms.defaults import PLATFORMS
 from cluster.platforms.local.checks import network, shared
+from cluster.platforms.local.impact import IMPACTS
 
 
 def _checks(config: ClusterConfig) -> Iterator[Broken]:
@@ -28,5 +29,6 @@ PLATFORM = Platform(
     capabilities=frozenset(Capability) - {Capability.REHEARSE},
     slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),
     checks=_checks,
+    impacts=IMPACTS,
     deploy="components.local.deploy",
 )

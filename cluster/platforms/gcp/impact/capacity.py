@@ -1,60 +1,82 @@
-"""What becomes of machines that a cloud is asked for in another way, or with another boot disk."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""The impact of another machine type, capacity or boot disk on the machines."""
 
 from cluster import roster
-from cluster.impact import machines
-from cluster.impact.impact import Consequence, Effect, nothing, refused
-from cluster.impact.rule import among, controller_anew
+from cluster.config.impact import Effect, Impact, NoEffect, Refuse
+from cluster.impact.edits import Edit
+from cluster.impact.machines import end_sessions, recreate_nodes, unless_moved
+from cluster.impact.rule import recreate_controller, rule
 from cluster.platforms.gcp import disks
 from cluster.platforms.gcp.capacity import of_machine, of_nodes
 
-if TYPE_CHECKING:
-    from cluster.impact.edits import Edit
+RECORDS_STAY = (
+    "Slurm's state, job records, /opt/apps and home folders are on its state disk and stay; jobs on other machines run "
+    "on, and wait for files that are there"
+)
+_SAME = NoEffect("that is their default")
 
-_SAME = nothing("that is what they have without a word")
+
+@unless_moved
+@rule(Effect.REPLACE)
+def node_type(edit: Edit) -> Impact:
+    """Machine type or GPUs of a nodeset's machines."""
+    return recreate_nodes(edit)
 
 
-@among(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
-def node(edit: Edit) -> Consequence:
+@rule(Effect.REPLACE)
+def controller_type(edit: Edit) -> Impact:
+    """The controller's machine type."""
+    return recreate_controller(edit, RECORDS_STAY, "the controller is stopped, and started as the other type")
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def login_type(edit: Edit) -> Impact:
+    """The login machines' type: they are stopped and started, and keep their disks."""
+    kept = _kept_logins(edit)
+    return end_sessions(kept, "is stopped and started") if kept else NoEffect("there are no login machines")
+
+
+def _kept_logins(edit: Edit) -> list[str]:
+    """Names of the login machines that are there before and after."""
+    after = {one.name for one in roster.machines(edit.after) if one.roles == ("login",)}
+    return [one.name for one in roster.machines(edit.before) if one.roles == ("login",) and one.name in after]
+
+
+@unless_moved
+@rule(Effect.NOTHING, Effect.REPLACE)
+def node(edit: Edit) -> Impact:
     """Capacity or boot disk of a nodeset's machines."""
     old, new = edit.before.nodesets[edit.name], edit.after.nodesets[edit.name]
-    if old.on != new.on:
-        return machines.nodes_on(edit)
     if of_nodes(old.capacity) == of_nodes(new.capacity) and disks.boot(old.disk, "node") == disks.boot(
         new.disk, "node"
     ):
         return _SAME
-    return machines.nodes_anew(machines.staying(edit))
+    return recreate_nodes(edit)
 
 
-@among(Effect.NOTHING, Effect.REPLACE)
-def controller(edit: Edit) -> Consequence:
+@rule(Effect.NOTHING, Effect.REPLACE)
+def controller(edit: Edit) -> Impact:
     """Capacity or boot disk of the controller."""
     old, new = edit.before.controller, edit.after.controller
     if of_machine(old.capacity) == of_machine(new.capacity) and (
         disks.boot(old.disk, "controller") == disks.boot(new.disk, "controller")
     ):
         return _SAME
-    return controller_anew(edit)
+    return recreate_controller(edit, RECORDS_STAY)
 
 
-@among(Effect.NOTHING, Effect.REPLACE)
-def login(edit: Edit) -> Consequence:
+@rule(Effect.NOTHING, Effect.REPLACE)
+def login(edit: Edit) -> Impact:
     """Capacity or boot disk of the login machines."""
     old, new = edit.before.login, edit.after.login
-    after = {one.name for one in roster.machines(edit.after)}
-    anew = [one.name for one in roster.machines(edit.before) if one.roles == ("login",) and one.name in after]
+    kept = _kept_logins(edit)
     same = disks.boot(old.disk, "login") == disks.boot(new.disk, "login")
-    if not anew or (same and of_machine(old.capacity) == of_machine(new.capacity)):
+    if not kept or (same and of_machine(old.capacity) == of_machine(new.capacity)):
         return _SAME
-    return machines.logins_go(anew, "is made anew")
+    return end_sessions(kept, "is recreated")
 
 
-@among(Effect.NOTHING, Effect.REFUSED)
-def boot_size(edit: Edit) -> Consequence:
+@rule(Effect.NOTHING, Effect.REFUSED)
+def boot_size(edit: Edit) -> Impact:
     """Size of the boot disk of the controller or of login machines: written, or the default."""
     role = edit.path[0]
     before, after = getattr(edit.before, role), getattr(edit.after, role)
@@ -62,7 +84,7 @@ def boot_size(edit: Edit) -> Consequence:
     if new == old or getattr(before, "on", None) or getattr(after, "on", None):
         return _SAME
     if disks.boot(before.disk, role)[0] != disks.boot(after.disk, role)[0]:
-        return nothing("the machine is made anew with the other type of disk, at this size")
+        return NoEffect("the machine is recreated with the other type of disk, at this size")
     if new < old:
-        return refused("a disk can grow, but not shrink: put it back")
-    return nothing("the disk grows at once, its file system at the machine's next boot")
+        return Refuse("a disk can grow, but not shrink: put it back")
+    return NoEffect("the disk grows at once, its file system at the machine's next boot")

@@ -11,11 +11,12 @@ from slurm import config_changes
 from cluster.catalog.parameters import RECONFIGURED
 from cluster.config import ClusterConfig
 from cluster.config.fields import is_optional, unwrap
+from cluster.config.impact import Effect
 from cluster.config.section import Section
 from cluster.impact.edits import edits
-from cluster.impact.impact import Effect
-from cluster.impact.table import TABLE, consequence, effects, possible, worst
+from cluster.impact.table import declared, editable, effects, find_rule, impact, possible, worst
 from cluster.load.parse import parse
+from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm import render
 from tests.cluster import samples_google as google
@@ -59,9 +60,27 @@ def patterns(section: type[Section], above: str = "") -> Iterator[str]:
             yield f"{here}.*" if origin is Mapping else here
 
 
-def test_every_field_has_an_entry_and_every_entry_a_field():
+def test_every_field_has_an_impact_and_every_impact_a_field():
     # The order of nodesets is no field, but addresses follow from it.
-    assert set(TABLE) - {"nodesets"} == set(patterns(ClusterConfig))
+    assert editable() - {"nodesets.order"} == set(patterns(ClusterConfig))
+    assert [pattern for pattern in editable() if not possible(pattern)] == []
+    above = {one.rpartition(".")[0] for pattern in editable() for one in _above(pattern)}
+    for platform in registry.all_platforms():
+        assert not set(platform.impacts) - editable() - above, platform.name
+    assert not set(declared()) - editable() - above
+
+
+def _above(pattern: str) -> Iterator[str]:
+    """The pattern, and those of all sections that it is in."""
+    while pattern:
+        yield pattern
+        pattern = pattern.rpartition(".")[0]
+
+
+def test_adding_a_member_says_nothing_of_its_fields():
+    assert find_rule("partitions.*", "gcp") is not None
+    assert find_rule("partitions.*.unheard_of", "gcp") is None
+    assert find_rule("nodesets.*.unheard_of", "gcp") is None
 
 
 def test_what_may_come_of_a_change_is_what_comes_of_it():
@@ -70,11 +89,11 @@ def test_what_may_come_of_a_change_is_what_comes_of_it():
         found.setdefault(pattern, set()).add(effect)
     for pattern, effects_ in found.items():
         assert effects_ <= set(possible(pattern)), pattern
-    assert all(possible(pattern) for pattern in TABLE)
+    assert all(possible(pattern) for pattern in editable())
 
 
 def test_every_field_has_a_sample():
-    assert {pattern for _, pattern, _, _ in ALL} | ONE_CHOICE == set(TABLE)
+    assert {pattern for _, pattern, _, _ in ALL} | ONE_CHOICE == editable()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +102,7 @@ def test_every_field_has_a_sample():
 def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[Cluster], Any], effect: Effect):
     """What the machine needs for the new files is what the table told, where it told of jobs that run on."""
     before, after = config(base), config(edited(change, base))
-    found = {edit.pattern: consequence(edit) for edit in edits(before, after)}
+    found = {edit.pattern: one for edit in edits(before, after) if (one := impact(edit))}
     assert found[pattern].effect is effect, found[pattern].reason
     told = worst(effects(before, after, "lab"))
     need = config_changes.need(
@@ -152,11 +171,12 @@ class TestWords:
         kept["nodesets"]["new"] = {"addresses": "10.77.8.0/23"}
         assert worst(effects(config(LAB), config(kept), "lab")) is Effect.RESTART
 
-    @pytest.mark.parametrize("pattern", TABLE)
+    @pytest.mark.parametrize("pattern", sorted(editable()))
     def test_every_reason_says_something(self, pattern: str):
         told = [c for base, p, change, _ in ALL if p == pattern for c in _told(base, change, pattern)]
         assert all(len(one.reason) > 20 and one.command for one in told)
 
 
 def _told(base: Cluster, change: Callable[[Cluster], Any], pattern: str) -> list[Any]:
-    return [consequence(e) for e in edits(config(base), config(edited(change, base))) if e.pattern == pattern]
+    found = edits(config(base), config(edited(change, base)))
+    return [impact(edit) for edit in found if edit.pattern == pattern]

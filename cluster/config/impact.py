@@ -1,0 +1,83 @@
+"""What an edit of a field does to running jobs: stands in the field's own annotation, or is found by a named rule."""
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import ClassVar
+
+UP = "./hpc up {stack}"
+
+
+class Effect(str, Enum):
+    """In order of harm to running jobs."""
+
+    NOTHING = "nothing"
+    """Jobs and Slurm are not affected."""
+    RECONFIGURE = "reconfigure"
+    """slurmctld reads its files again, as by `scontrol reconfigure`."""
+    RESTART = "restart"
+    """slurmctld, and slurmd where needed, restarts. Jobs run on."""
+    DRAIN = "drain"
+    """Nodes take no new jobs, and `up` waits until theirs have ended."""
+    REPLACE = "replace"
+    """Machines are removed or recreated. Nodes are drained first."""
+    REFUSED = "refused"
+    """`up` does not begin: a running cluster can't be changed this way."""
+
+    @property
+    def harm(self) -> int:
+        """Position in the order of harm."""
+        return list(Effect).index(self)
+
+    @property
+    def sentence(self) -> str:
+        """What an edit does whose worst effect this is."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Effect.NOTHING: "Running jobs are not affected by this edit.",
+    Effect.RECONFIGURE: "Running jobs go on: slurmctld only reads its files again.",
+    Effect.RESTART: "Running jobs go on: slurmctld restarts, and for some seconds sbatch, srun and squeue wait for it.",
+    Effect.DRAIN: "Nodes are drained: jobs that run there finish, and `up` waits for them before it changes anything.",
+    Effect.REPLACE: "Machines are removed or recreated: the lines below say which, and what happens to jobs there.",
+    Effect.REFUSED: "`up` refuses this edit: a running cluster can't be changed this way.",
+}
+
+
+@dataclass(frozen=True)
+class Impact:
+    """What one edit does, why, and what to type."""
+
+    effect: Effect
+    reason: str
+    command: str = UP
+    """`{stack}` stands for the stack's name."""
+
+
+NoEffect = partial(Impact, Effect.NOTHING)
+Reconfigure = partial(Impact, Effect.RECONFIGURE)
+Restart = partial(Impact, Effect.RESTART)
+Drain = partial(Impact, Effect.DRAIN)
+Replace = partial(Impact, Effect.REPLACE)
+Refuse = partial(Impact, Effect.REFUSED, command="./hpc destroy {stack} && ./hpc up {stack}")
+
+
+@dataclass(frozen=True)
+class ByRule:
+    """An impact that depends on the edit: a function of cluster/impact, by `module.function`.
+
+    An impact or a rule also holds for fields below the one that it is written at, unless they have one of their own.
+    """
+
+    name: str
+
+
+class Members(ByRule):
+    """What adding or removing one member of a mapping or a list does; nothing that its fields take over."""
+
+
+class Order(ByRule):
+    """What another order of a mapping does; platforms have it at the pattern `KEY.order`."""
+
+    KEY: ClassVar[str] = "order"

@@ -1,0 +1,67 @@
+"""The impact of another image on the machines that start from it."""
+
+from cluster.config.impact import Effect, Impact, NoEffect
+from cluster.impact.edits import Edit
+from cluster.impact.image import ALL, WITH_IMAGE, refused_release
+from cluster.impact.rule import Rule, recreate_controller, rule
+from cluster.platforms.gcp.image.content import parts
+from cluster.platforms.gcp.image.source import bakes
+from cluster.platforms.gcp.impact.capacity import RECORDS_STAY
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def base(edit: Edit) -> Impact:
+    """Another operating system, perhaps with another release of Slurm."""
+    return refused_release(edit) or _recreate_all(edit)
+
+
+@rule(Effect.REPLACE)
+def system(edit: Edit) -> Impact:
+    """Another content of the image."""
+    return _recreate_all(edit)
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def slurm(edit: Edit) -> Impact:
+    """Another release of Slurm."""
+    return refused_release(edit) or _recreate_all(edit, WITH_IMAGE)
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def recipe(edit: Edit) -> Impact:
+    """Another version of the recipes."""
+    if edit.after.image.name:
+        return NoEffect("it says which driver the image has that is named; no machine is recreated")
+    return _recreate_all(edit)
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def snapshot(edit: Edit) -> Impact:
+    """Another date of Ubuntu's archive."""
+    if not bakes(edit.after):
+        return NoEffect("machines that are created from then on install from it; those that run update themselves")
+    return _recreate_all(edit, f"the image gets the packages of another day: {ALL}")
+
+
+def or_image(otherwise: Rule) -> Rule:
+    """A rule for what may want other software in the image that the stack bakes."""
+
+    def find(edit: Edit) -> Impact | None:
+        if not bakes(edit.before) or not bakes(edit.after):
+            return otherwise(edit)
+        was, now = (parts(config) for config in (edit.before, edit.after))
+        buckets = edit.pattern.startswith("storage.buckets")
+        found = sorted({_TITLES[name] for name in was if was[name] != now[name] and (name == "gcsfuse") == buckets})
+        if not found:
+            return otherwise(edit)
+        return _recreate_all(edit, f"the image gets other software ({', '.join(found)}), and {ALL}")
+
+    return Rule(find, tuple(dict.fromkeys((*otherwise.possible, Effect.REPLACE))))
+
+
+_TITLES = {"gpus": "GPU driver", "tcpxo": "TCPXO", "local_ssds": "local SSDs", "gcsfuse": "GCS FUSE"}
+"""Parts of an image, in words."""
+
+
+def _recreate_all(edit: Edit, how: str = ALL) -> Impact:
+    return recreate_controller(edit, RECORDS_STAY, f"{how}, nodes when their jobs have ended")

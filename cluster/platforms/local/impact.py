@@ -1,0 +1,143 @@
+"""The impact of edits on machines of this host, where it differs from other platforms."""
+
+from collections.abc import Mapping
+
+from cluster import roster
+from cluster.config.cluster import ClusterConfig
+from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
+from cluster.impact import machines
+from cluster.impact.edits import Edit
+from cluster.impact.image import ALL, WITH_IMAGE, refused_release
+from cluster.impact.rule import Rule, recreate_controller, rule
+from cluster.platforms.local.address_plan import block, plan
+
+_STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
+_SAME_SHAPE = "on this platform a machine type says what Slurm schedules by; {} no jobs"
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def _base(edit: Edit) -> Impact:
+    """Another operating system, perhaps with another release of Slurm."""
+    return refused_release(edit) or _recreate_all(ALL)
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def _slurm(edit: Edit) -> Impact:
+    """Another release of Slurm."""
+    return refused_release(edit) or _recreate_all(WITH_IMAGE)
+
+
+def _recreate_all(how: str) -> Impact:
+    ends = "what runs ends with its machine, and batch jobs begin again"
+    return Replace(f"{how}, all at once: {ends}; {_STATE_STAYS}", "./hpc run {stack} -- squeue")
+
+
+@machines.unless_moved
+@rule(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
+def _node(edit: Edit) -> Impact:
+    """Machine type or GPUs of a nodeset's machines."""
+    sections = [(config, config.nodesets[edit.name]) for config in (edit.before, edit.after)]
+    gpus, sizes = ([find(*one) for one in sections] for find in (roster.nodeset_gpu, roster.sizes))
+    if gpus[0] != gpus[1]:
+        return machines.recreate_nodes(edit)
+    if sizes[0] != sizes[1]:
+        return machines.reshape_nodes(roster.node_names(edit.after, edit.name))
+    return NoEffect("the machines are of the same size")
+
+
+@rule(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
+def _controller(edit: Edit) -> Impact:
+    """The controller's machine type."""
+    hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
+    kinds = [roster.machines(config)[0] for config in (edit.before, edit.after)]
+    if kinds[0].gpu != kinds[1].gpu:
+        return recreate_controller(edit, f"{_STATE_STAYS}; jobs on other machines run on")
+    if hosted:
+        return machines.reshape_nodes(roster.node_names(edit.after, hosted[0]))
+    return NoEffect(_SAME_SHAPE.format("the controller runs"))
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def _login(edit: Edit) -> Impact:
+    """The login machines' type."""
+    old, new = (
+        {one.name: one.gpu for one in roster.machines(config) if one.roles == ("login",)}
+        for config in (edit.before, edit.after)
+    )
+    recreated = [name for name in old if name in new and old[name] != new[name]]
+    if not recreated:
+        return NoEffect(_SAME_SHAPE.format("login machines run"))
+    return machines.end_sessions(recreated, "is recreated")
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def _addresses(edit: Edit) -> Impact:
+    """The block of a nodeset's addresses: written, or the default."""
+    if block(edit.before, edit.name) == block(edit.after, edit.name):
+        return NoEffect("these are the addresses that the nodes have")
+    return Refuse("nodes are known by their addresses", command=_keep_block(edit, edit.name))
+
+
+@rule(Effect.RESTART, Effect.REFUSED)
+def _nodeset_order(edit: Edit) -> Impact | None:
+    """Nodesets in another order, or others between them: harmless unless addresses follow from it."""
+    if _has_other_addresses(edit.before, edit.after):
+        return machines.nodeset_order(edit)
+    was, now = (plan(config).of for config in (edit.before, edit.after))
+    moved = [
+        name
+        for name in edit.old
+        if name in edit.new
+        for one in roster.node_names(edit.before, name)[:1]
+        if now.get(one, was[one]) != was[one]
+    ]
+    if not moved:
+        return machines.nodeset_order(edit)
+    return Refuse(
+        f"addresses follow from the order of nodesets, and those of {', '.join(moved)} would change: put new nodesets "
+        "at the end, and give those that stay their addresses before one above them goes",
+        command=" and ".join(_keep_block(edit, name) for name in moved),
+    )
+
+
+def _has_other_addresses(before: ClusterConfig, after: ClusterConfig) -> bool:
+    """Whether addresses change by what another edit is refused for."""
+    blocks = [{name: one.addresses for name, one in config.nodesets.items()} for config in (before, after)]
+    same = (before.platform, before.network.cidr, before.name) == (after.platform, after.network.cidr, after.name)
+    return not same or any(blocks[1].get(name, own) != own for name, own in blocks[0].items())
+
+
+def _keep_block(edit: Edit, name: str) -> str:
+    return f"write `addresses: {block(edit.before, name)}` under nodesets.{name}"
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def _shared(edit: Edit) -> Impact:
+    """Directories that machines share."""
+    gone = [path for path in edit.old if path not in edit.new]
+    come = [path for path in edit.new if path not in edit.old]
+    if gone:
+        return Refuse(
+            f"{', '.join(gone)} would be deleted with every file in it, while jobs may use it: put it back "
+            "(destroying the cluster deletes it too)"
+        )
+    if come:
+        return NoEffect(
+            f"nodes mount {', '.join(come)} at their next boot, or when their set-up runs again",
+            "./hpc ssh {stack} NODE -- systemctl restart hpc-node",
+        )
+    return NoEffect("the same directories in another order")
+
+
+IMPACTS: Mapping[str, Impact | Rule] = {
+    "image.base": _base,
+    "image.presents_as": _recreate_all(f"{ALL} as the other system"),
+    "slurm.version": _slurm,
+    "controller.machine_type": _controller,
+    "login.machine_type": _login,
+    "nodesets.order": _nodeset_order,
+    "nodesets.*.machine_type": _node,
+    "nodesets.*.gpus": _node,
+    "nodesets.*.addresses": _addresses,
+    "storage.shared": _shared,
+}
