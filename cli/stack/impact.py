@@ -43,7 +43,7 @@ class Effects:
         return self.worst.harm >= Effect.DRAIN.harm
 
     def refuse(self) -> None:
-        """Nothing, unless a field can't be changed on a living cluster.
+        """Nothing, unless a field can't be changed on a running cluster.
 
         Raises:
             CliError: which fields, why, and the way out.

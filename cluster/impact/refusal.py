@@ -1,4 +1,4 @@
-"""What can't be changed on a living cluster: an edit of a stack file that is refused, and the words for it.
+"""What can't be changed on a running cluster: an edit of a stack file that is refused, and the words for it.
 
 `./hpc up` asks before it starts an engine, and the program itself for whoever starts it with `pulumi up`.
 """
@@ -27,7 +27,7 @@ def made_with(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an outpu
 
 
 def refused(changes: Sequence[FieldChange]) -> list[FieldChange]:
-    """The edits that a living cluster can't take."""
+    """The edits that a running cluster can't take."""
     return [change for change in changes if change.effect is Effect.REFUSED]
 
 

@@ -39,7 +39,7 @@ def test_an_impossible_edit_is_refused_before_anything_is_registered(made: dict[
     with pytest.raises(pulumi.RunError) as refused:
         deploy(settings(RENAMED), was=made)
     assert str(refused.value).splitlines() == [
-        "`up` refuses this edit: it can't be made on a living cluster.",
+        "`up` refuses this edit: a running cluster can't be changed this way.",
         "  name: dev -> other",
         "    every host name, Slurm's state and the accounting database carry the name",
         "  users.alice.uid: 2001 -> 2002",
@@ -52,7 +52,7 @@ def test_a_preview_warns_and_shows_what_would_be_done(made: dict[str, Any], warn
     shown = deploy(settings(RENAMED), was=made, preview=True)
     assert shown.one("other-controller")
     (said,) = warned
-    assert said.startswith("`up` refuses this edit, which can't be made on a living cluster: ")
+    assert said.startswith("`up` refuses this edit, which can't be made on a running cluster: ")
     assert said.endswith("name: dev -> other; users.alice.uid: 2001 -> 2002")
 
 
