@@ -1,0 +1,108 @@
+"""The examples of docs/development.md, applied to a copy of this repository and run there."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "development.md").read_text()
+COPIED = ["__main__.py", "cli", "cluster", "components", "docs", "engine", "scripts", "Pulumi.yaml", "Pulumi.dev.yaml",
+          "Pulumi.a3mega.yaml", "requirements.txt"]  # fmt: skip
+
+Run = Callable[..., str]
+
+
+def blocks(title: str) -> list[tuple[str, str, str]]:
+    """Of the section `title`: each block that names its file, as file, place in it, and text."""
+    section = re.split(r"^##+ ", PAGE.partition(f"### {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.findall(r"^```\w+\n# (\S+): (new|add to \w+)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    assert found, f"no examples under {title}"
+    return found
+
+
+def add(file: Path, name: str, text: str) -> None:
+    """Add lines to a class, or to the tuple, list or mapping that is assigned to a name; before its last bracket."""
+    lines = file.read_text().splitlines(keepends=True)
+    for node in ast.parse("".join(lines)).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            end = node.end_lineno
+        elif any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            end = (node.end_lineno or 1) - 1
+        else:
+            continue
+        lines.insert(end or 0, text)
+        file.write_text("".join(lines))
+        return
+    raise AssertionError(f"{file} has no {name}")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of what the program needs."""
+    folder = tmp_path / "copy"
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            folder.mkdir(exist_ok=True)
+            shutil.copy(source, folder / name)
+    return folder
+
+
+@pytest.fixture
+def run(copy: Path, tmp_path: Path) -> Run:
+    """Apply the examples of a section to the copy and run Python there; what it printed."""
+
+    def run(title: str, *arguments: str, fails: bool = False) -> str:
+        for file, where, text in blocks(title):
+            target = copy / file
+            if where == "new":
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(text)
+            elif text not in target.read_text():
+                add(target, where.removeprefix("add to "), text)
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=copy,
+            env={**os.environ, "HPC_HOME": str(tmp_path / "state"), "PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+RENDER = """
+import sys, yaml
+from cluster.load.parse import parse
+from cluster.slurm.conf import render_conf
+cluster = {"platform": "gcp", "name": "ex", "nodesets": {"gpu": {"count": 2}}, "partitions": {"gpu": {}}}
+for path, value in yaml.safe_load(sys.argv[1]).items():
+    *parents, key = path.split(".")
+    section = cluster
+    for parent in parents:
+        section = section.setdefault(parent, {})
+    section[key] = value
+cluster["partitions"]["gpu"] |= {"nodesets": ["gpu"], "default": True}
+print(render_conf(parse({"gcp:project": "my-project", "gcp:zone": "us-central1-a", "hpc:cluster": cluster}), None))
+"""
+"""Prints slurm.conf of a small cluster with some settings, by their path."""
+
+
+def test_a_machine_type(run: Run) -> None:
+    text = run("A machine type", "-c", RENDER, "nodesets.gpu.machine_type: g2-standard-24")
+    (line,) = (line for line in text.splitlines() if line.startswith("NodeName=ex-gpu-[0-1]"))
+    assert "CoresPerSocket=12 ThreadsPerCore=2" in line
+    assert "Gres=gpu:l4:2" in line
