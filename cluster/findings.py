@@ -1,15 +1,19 @@
-"""What is wrong with a configuration, said in four parts, and the error that carries all of it at once."""
+"""What checks find in a configuration, and the error that carries all of it at once."""
 
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from cluster.printable import one_line
 
 ROOT = "hpc:cluster"
 """The stack-configuration key that holds the cluster; every path starts with it."""
+
+PROVIDERS = ("gcp",)
+"""Sections of the cluster that a stack file has as settings of Pulumi's provider: `gcp:zone`."""
 
 Location = tuple[str | int, ...]
 """Keys and list positions below the root, such as `("users", 0, "uid")`."""
@@ -19,41 +23,56 @@ _LONGEST_LIST = 20
 _LONGEST_PLACE = 160
 _LONGEST_LINE = 900
 _MOST_IN_FULL = 10
-"""Findings that are told in four lines each, which is a screen; of more, the places are told."""
+"""Findings that are shown in four lines each, which is a screen; of more, the places are listed."""
+
+
+class Level(str, Enum):
+    """How serious a finding is."""
+
+    ERROR = "error"
+    """The stack is refused."""
+    WARNING = "warning"
+    """It works as it is written; its author should know what it costs."""
+    INFO = "info"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong."""
+    """One thing that a check found in a configuration."""
 
-    where: str
-    """Dotted path, such as `hpc:cluster.partitions.gpu.nodesets[0]`."""
-    given: str
-    """What stands there, as it would be written in YAML, or `nothing`."""
-    allowed: str
-    """What may stand there, with an example."""
+    id: str = ""
+    """Stable name of the rule, such as `login-count`."""
+    level: Level = Level.ERROR
+    at: Location | str
+    """Keys below hpc:cluster; a text where it is another key of the stack file."""
+    what: str = ""
+    """What is so, as a sentence without its full stop. Errors have `given` and `allowed` instead."""
+    given: str = ""
+    """What is written there, or `nothing`; shortened to one line."""
+    allowed: str = ""
+    """What may be written there, with an example."""
     todo: str
     """What to do about it."""
+    missing: str | None = None
+    """The name that was looked for and not found, if that is what is wrong."""
+
+    def __post_init__(self) -> None:
+        if not self.what:
+            object.__setattr__(self, "given", show(self.given))
+
+    @property
+    def where(self) -> str:
+        """Dotted path, such as `hpc:cluster.partitions.gpu.nodesets[0]`."""
+        return self.at if isinstance(self.at, str) else dotted(self.at)
 
     def __str__(self) -> str:
+        if self.what:
+            return f"{self.where}: {self.what}. To do: {self.todo}."
         place, allowed, todo = short(self.where, _LONGEST_PLACE), short(self.allowed), short(self.todo)
         return f"{place}\n  given:   {short(self.given)}\n  allowed: {allowed}\n  to do:   {todo}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Broken:
-    """A rule between two parts of the configuration that does not hold; a Finding once its place is written out."""
-
-    at: Location
-    given: str
-    allowed: str
-    todo: str
-    missing: str | None = None
-    """The name that was looked for and not found, if that is what is wrong."""
-
-    def finding(self, at: Location) -> Finding:
-        """The finding, at that place of the file."""
-        return Finding(where=dotted(at), given=show(self.given), allowed=self.allowed, todo=self.todo)
+Broken = Finding
 
 
 class ConfigError(Exception):
@@ -132,11 +151,11 @@ def short(text: str, longest: int = _LONGEST_LINE) -> str:
 def dotted(location: Iterable[str | int]) -> str:
     """Write a path below the root: `("users", 0, "uid")` is `hpc:cluster.users[0].uid`.
 
-    Of the provider's settings, `("gcp", "zone")`, the place is the stack file's own: `gcp:zone`.
+    A provider's setting, `("gcp", "zone")`, is `gcp:zone`, as in the stack file.
     """
     location = tuple(location)
-    if location[:1] == ("gcp",) and len(location) == 2:
-        return f"gcp:{location[1]}"
+    if len(location) == 2 and location[0] in PROVIDERS:
+        return f"{location[0]}:{location[1]}"
     path = ROOT
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}"

@@ -8,7 +8,7 @@ from cluster.checks.warnings import warnings
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
-from cluster.load.provider_config import KEYS
+from cluster.load.provider_config import provider_keys
 from cluster.slurm.script_tree import Tree, tree
 
 PROJECT = Path(__file__).parents[1]
@@ -20,12 +20,17 @@ def load() -> ClusterConfig:
     Tells its warnings. Raises RunError, which the engine shows without a traceback, with every error of the
     configuration at once.
     """
-    hpc, google = pulumi.Config("hpc"), pulumi.Config("gcp")
+    hpc = pulumi.Config("hpc")
     try:
         cluster = hpc.get_object("cluster")
     except pulumi.ConfigTypeError:
         cluster = hpc.get("cluster")  # told as what it is; the error would show all of it
-    provider = {f"gcp:{key}": value for key in (*KEYS, "region") if (value := google.get(key))}
+    provider = {
+        f"{namespace}:{key}": value
+        for namespace, keys in provider_keys().items()
+        for key in keys
+        if (value := pulumi.Config(namespace).get(key))
+    }
     try:
         config = parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})
     except ConfigError as error:

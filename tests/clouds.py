@@ -3,6 +3,7 @@
 from typing import Any
 
 from cluster.config import ClusterConfig
+from cluster.load.model import validate
 from cluster.load.parse import parse
 
 A3 = {"machine_type": "a3-megagpu-8g", "count": 2}
@@ -30,6 +31,4 @@ def google(**changes: Any) -> ClusterConfig:
 def unchecked(**changes: Any) -> ClusterConfig:
     """The same without the rules between its parts, for what is asked before they hold."""
     given = settings(**changes)
-    return ClusterConfig.model_validate(
-        {**given["hpc:cluster"], "gcp": {"project": given["gcp:project"], "zone": given["gcp:zone"]}}
-    )
+    return validate({**given["hpc:cluster"], "gcp": {"project": given["gcp:project"], "zone": given["gcp:zone"]}})

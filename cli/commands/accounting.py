@@ -75,12 +75,12 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
         if not console.ask(f"Put {what} in the place of what cluster {entered.name} has recorded?"):
             raise CliError("nothing was changed.")
     from cli.cluster.backup import bring_back
-    from cluster.load.parse import parse
+    from cluster.load.parse import parse_output
     from cluster.slurm.accounting import desired
 
     if "config" not in values:
         raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
-    wanted = json.dumps(desired(parse({"hpc:cluster": values["config"]})))
+    wanted = json.dumps(desired(parse_output(values["config"])))
     bring_back(entered, stack, file, found, wanted)
     console.note(f"Try: ./hpc usage {stack}")
 

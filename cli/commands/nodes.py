@@ -72,9 +72,9 @@ def nodes(
         resume(scheduler, picked, force=force)
     else:
         from cli.cluster.reboot import reboot
-        from cluster.load.parse import parse
+        from cluster.load.parse import parse_output
 
-        patience = parse({"hpc:cluster": values["config"]}).slurm.join_seconds if "config" in values else 300
+        patience = parse_output(values["config"]).slurm.join_seconds if "config" in values else 300
         reboot(scheduler, picked, reason=reason, force=force, wait=wait, patience=patience)
 
 

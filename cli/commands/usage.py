@@ -48,7 +48,7 @@ def usage(
     that began before or ended after the time asked for, the part within it. TIME is a date, a time of day, both
     (2026-11-21T05:30), or how long ago: 12h, 7d, 4w.
     """
-    from cluster.load.parse import parse
+    from cluster.load.parse import parse_output
     from cluster.observe import usage as used
     from cluster.observe.moment import MomentError, on_machine
 
@@ -80,7 +80,7 @@ def usage(
         there = "sacctmgr show runawayjobs (on the controller) lists them and offers to end them"
         console.note(f"{read.runaways} jobs whose end the database does not know are left out: {there}.")
     _known("user", user, {record.user for record in found}, entered.users)
-    configured = parse({"hpc:cluster": values["config"]}).accounting.accounts if values.get("config") else ()
+    configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
     _known("account", account, {record.account for record in found}, [row.name for row in configured])
     found = [record for record in found if user in (None, record.user) and account in (None, record.account)]
     keys: tuple[used.By, ...] = (by.value,) if by else used.EACH

@@ -6,7 +6,7 @@ from typing import Any
 
 from cli.errors import CliError
 from cluster.config import ClusterConfig
-from cluster.load.parse import parse
+from cluster.load.parse import parse_output
 from cluster.observe.drift import Wanted
 from cluster.observe.drift.secrets import key_id
 from cluster.observe.health import Sights
@@ -45,7 +45,7 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
             f"stack {name} does not tell what it was made with: its last `up` was one of an earlier version, or did "
             f"not end well. Repeat it: ./hpc up {name}"
         )
-    config = parse({"hpc:cluster": outputs["config"]})
+    config = parse_output(outputs["config"])
     place = outputs["place"]
     return Stack(
         name=name,

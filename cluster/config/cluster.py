@@ -1,9 +1,9 @@
 """The whole cluster, as a stack file describes it under `hpc:cluster`."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
@@ -23,17 +23,19 @@ from cluster.config.types import (
     GroupName,
     NodesetName,
     PartitionName,
-    PlatformName,
     RegularId,
 )
 from cluster.config.users import User
-from cluster.platforms.defaults import with_defaults
+
+S = TypeVar("S", bound=Section)
 
 
 class ClusterConfig(Section):
     """One Slurm cluster."""
 
-    platform: Annotated[PlatformName, Refuse("a cluster can't move from one platform to another")] = Field(
+    # cluster.load.model derives the model that is used from this, with the names and own sections of the platforms.
+
+    platform: Annotated[str, Refuse("a cluster can't move from one platform to another")] = Field(
         examples=["local"]
     )
     """Where the cluster is made: local is the rehearsal on this machine."""
@@ -76,10 +78,9 @@ class ClusterConfig(Section):
     deletion_protection: Annotated[Flag, NoEffect("only `destroy` asks for it")]
     """Whether data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _platform_defaults(cls, given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-        return with_defaults(given) if isinstance(given, Mapping) else given
+    def section(self, kind: type[S]) -> S | None:
+        """A platform's own section, by its class; None where the file does not have it."""
+        return next((one for _, one in self if isinstance(one, kind)), None)
 
     @property
     def slurm_version(self) -> str:

@@ -24,7 +24,11 @@ def texts(section: type[Section]) -> dict[str, str]:
 
 
 def _under_fields(kind: type) -> dict[str, str]:
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    try:
+        source = inspect.getsource(kind)
+    except OSError:
+        return {}  # derived by cluster.load.model
+    (definition,) = ast.parse(textwrap.dedent(source)).body
     body = definition.body if isinstance(definition, ast.ClassDef) else []
     return {
         field.target.id: inspect.cleandoc(below.value.value)

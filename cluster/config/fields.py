@@ -6,7 +6,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from cluster.config.cluster import ClusterConfig
 from cluster.config.docstrings import texts
 from cluster.config.section import Section
 from cluster.findings import Location, flow
@@ -15,9 +14,9 @@ MEMBER = ".*"
 """Stands in a pattern for a name that the file's author chose."""
 
 
-def section_at(location: Location) -> type[Section] | None:
-    """The section whose keys stand at a location; None where there is none."""
-    current: Any = ClusterConfig
+def section_at(root: type[Section], location: Location) -> type[Section] | None:
+    """The section whose keys stand at a location below `root`; None where there is none."""
+    current: Any = root
     for step in location:
         if isinstance(current, type) and issubclass(current, Section):
             field = current.model_fields.get(str(step))
@@ -29,7 +28,7 @@ def section_at(location: Location) -> type[Section] | None:
     return current if isinstance(current, type) and issubclass(current, Section) else None
 
 
-def patterns(section: type[Section] = ClusterConfig, above: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def patterns(section: type[Section], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Every field of a section and of those below it, by its pattern: `users.*.uid` for any user's."""
     for key, info in section.model_fields.items():
         here, below = f"{above}{key}", member_section(info)
@@ -40,7 +39,7 @@ def patterns(section: type[Section] = ClusterConfig, above: str = "") -> Iterato
             yield from patterns(unwrap(info.annotation), f"{here}.")
 
 
-def edit_patterns(section: type[Section] = ClusterConfig, above: str = "") -> Iterator[str]:
+def edit_patterns(section: type[Section], above: str = "") -> Iterator[str]:
     """Patterns of what an edit can be of: a field with a value, a section or a member that is added or removed."""
     for key, info in section.model_fields.items():
         here, below = f"{above}{key}", member_section(info)
@@ -94,9 +93,9 @@ def _member(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any ty
     return unwrap(arguments[1] if is_mapping else arguments[0])
 
 
-def description(location: Location) -> str:
+def description(root: type[Section], location: Location) -> str:
     """What the models say of the key at a location, with an example if they have one."""
-    section = section_at(location[:-1])
+    section = section_at(root, location[:-1])
     field = section.model_fields.get(str(location[-1])) if section and location else None
     if section is None or field is None:
         return ""

@@ -1,5 +1,8 @@
 """Where on Google Cloud: the settings that the stack file gives to the provider itself."""
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from pydantic import Field
 
 from cluster.config.section import Section
@@ -8,6 +11,8 @@ from cluster.config.types import ProjectId, ZoneName
 
 class GoogleCloud(Section):
     """Project and zone, from `gcp:project` and `gcp:zone` of the stack file."""
+
+    stand_in: ClassVar[Mapping[str, Any]] = {"project": "stand-in", "zone": "stand-in1-a"}
 
     project: ProjectId = Field(examples=["my-project"])
     """Id of the project that everything is made in."""

@@ -1,6 +1,7 @@
 """What all sections of the configuration have in common."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,5 +11,9 @@ class Section(BaseModel):
 
     one_value: ClassVar[bool] = False
     """Whether an edit of it is told as one, because its keys mean nothing apart."""
+
+    stand_in: ClassVar[Mapping[str, Any]] = {}
+    """For a platform's own section: valid values, with which the rest of a file is checked where these are missing or
+    wrong. No check may find anything about them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSch
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
 from cluster.config.validators import choices, google, keys, names, places, scripts, settings
-from cluster.platforms.defaults import built
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -39,7 +38,6 @@ _LOGIN = _schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
 _PATH = _schema(pattern="^(/[A-Za-z0-9._-]+)+$")
 _CIDR = _schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
 
-PlatformName = Annotated[str, AfterValidator(choices.platform), _schema(enum=built())]
 ClusterName = Annotated[str, AfterValidator(names.cluster_name), _host_part(names.LONGEST_CLUSTER_NAME)]
 NodesetName = Annotated[str, AfterValidator(names.nodeset_name), _host_part(names.LONGEST_NODESET_NAME)]
 MachineTypeName = Annotated[str, AfterValidator(choices.machine_type), _schema(enum=list(MACHINE_TYPES))]

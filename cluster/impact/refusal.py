@@ -10,7 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.findings import ConfigError
 from cluster.impact.table import FieldChange
-from cluster.load.parse import parse
+from cluster.load.parse import parse_output
 
 WAY_OUT = "Put the old value back; or, if the cluster may go with all its data: ./hpc destroy {0} && ./hpc up {0}"
 
@@ -21,7 +21,7 @@ def made_with(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an outpu
     if exported is None:
         return None
     try:
-        return parse({"hpc:cluster": exported})
+        return parse_output(exported)
     except ConfigError:
         return None
 

@@ -6,7 +6,8 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from cluster.config.fields import description, section_at
-from cluster.findings import Finding, Location, Refused, dotted, listing, nearest, show
+from cluster.findings import PROVIDERS, Finding, Location, Refused, dotted, listing, nearest, show
+from cluster.load.model import cluster_model
 
 _NO_SECRETS = "remove it: no secret is typed by a person, keys and passwords are generated and kept by the stack"
 
@@ -18,7 +19,7 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
     if at and at[-1] == "[key]":
         at, given = at[:-1], at[-2]
     if isinstance(refused := context.get("error"), Refused):
-        return Finding(where=dotted(at), given=show(given), allowed=refused.allowed, todo=refused.todo)
+        return Finding(at=at, given=show(given), allowed=refused.allowed, todo=refused.todo)
     if kind == "missing":
         return _missing(at)
     if kind == "extra_forbidden":
@@ -26,27 +27,27 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
     if kind == "literal_error":
         return _no_choice(at, given, str(context["expected"]))
     allowed, todo = _KINDS.get(kind, _otherwise)(error)
-    return Finding(where=dotted(at), given=show(given), allowed=allowed, todo=todo)
+    return Finding(at=at, given=show(given), allowed=allowed, todo=todo)
 
 
 def _missing(at: Location) -> Finding:
     todo = f"add `{at[-1]}:` under {dotted(at[:-1])}"
-    if at[:-1] == ("gcp",):
-        example = description(at).rpartition("e.g. ")[2]
+    if len(at) == 2 and at[0] in PROVIDERS:
+        example = description(cluster_model(), at).rpartition("e.g. ")[2]
         todo = f"add `{dotted(at)}: {example}` under `config:`, or `pulumi config set {dotted(at)} {example}`"
-    return Finding(where=dotted(at), given="nothing", allowed=description(at) or "a value", todo=todo)
+    return Finding(at=at, given="nothing", allowed=description(cluster_model(), at) or "a value", todo=todo)
 
 
 def _unknown_key(at: Location, given: object) -> Finding:
     key = str(at[-1])
-    section = section_at(at[:-1])
-    known = [name for name in section.model_fields if len(at) > 1 or name != "gcp"] if section else []
+    section = section_at(cluster_model(), at[:-1])
+    known = [name for name in section.model_fields if len(at) > 1 or name not in PROVIDERS] if section else []
     meant = nearest(key, known)
     todo = f"write `{meant}:`" if meant else "remove it"
     if key == "secure":
         todo = _NO_SECRETS
     return Finding(
-        where=dotted(at),
+        at=at,
         given=f"{key}: {show(given)}" if key != "secure" else "an encrypted value",
         allowed=f"the keys {', '.join(known)}",
         todo=todo,
@@ -57,7 +58,7 @@ def _no_choice(at: Location, given: object, expected: str) -> Finding:
     choices = [one.strip("'") for one in expected.replace(" or ", ", ").split(", ")]
     meant = nearest(str(given), choices)
     return Finding(
-        where=dotted(at),
+        at=at,
         given=show(given),
         allowed=listing(choices) if len(choices) > 1 else f"only {choices[0]}",
         todo=f"write {meant or 'one of these' if len(choices) > 1 else choices[0]}",
@@ -66,14 +67,10 @@ def _no_choice(at: Location, given: object, expected: str) -> Finding:
 
 def _type(allowed: str) -> Callable[[ErrorDetails], tuple[str, str]]:
     def words(error: ErrorDetails) -> tuple[str, str]:
-        text = description(_plain(error))
+        text = description(cluster_model(), tuple(error["loc"]))
         return allowed, f"write it so. {text}" if text else "write it so"
 
     return words
-
-
-def _plain(error: ErrorDetails) -> Location:
-    return tuple(error["loc"])
 
 
 def _bound(words: str, key: str, todo: str) -> Callable[[ErrorDetails], tuple[str, str]]:

@@ -1,8 +1,9 @@
-"""From a stack's settings to one ClusterConfig, or to every reason why not."""
+"""From a stack's settings, or from its output `config`, to one ClusterConfig, or to every error at once."""
 
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,9 +13,10 @@ from cluster.checks.run import broken
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ROOT, ConfigError, Finding, listing, nearest, show
 from cluster.load.explain import explain
+from cluster.load.model import validate
 from cluster.load.partial import salvage
-from cluster.load.provider_config import place
-from cluster.platforms.defaults import PLATFORMS, built
+from cluster.load.provider_config import with_provider_sections
+from cluster.platforms import registry
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
@@ -22,17 +24,24 @@ _MOST_EXPLAINED = 100
 
 
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
-    """Read the settings of a stack, such as `{"hpc:cluster": {...}}`; the cluster may also be JSON text.
+    """Read the settings of a stack file, such as `{"hpc:cluster": {...}}`.
 
     Raises ConfigError with every finding at once. Keys of other namespaces belong to providers and are left to them,
-    but for the project and zone of a stack on Google Cloud.
+    but for the section that the platform has there.
     """
     findings = _unknown_keys(stack_config)
-    given = _cluster(stack_config, findings)
-    _refuse_unbuilt(given)
-    given = {**given, "gcp": place(stack_config, given, findings)}
+    given = _cluster(stack_config.get(ROOT), findings)
+    return _checked(with_provider_sections(stack_config, given, findings), findings)
+
+
+def parse_output(exported: Any) -> ClusterConfig:  # noqa: ANN401 - an output may be anything
+    """Read the output `config` of a stack, which has all sections in one. Raises ConfigError."""
+    return _checked(_cluster(exported, []), [])
+
+
+def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig:
     try:
-        config = ClusterConfig.model_validate(given)
+        config = validate(given)
     except ValidationError as error:
         wrong = error.errors(include_url=False)
         findings += [explain(item, item["loc"]) for item in wrong[:_MOST_EXPLAINED]]
@@ -40,7 +49,7 @@ def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
         if more <= 0:
             findings += _of_the_rest(given, error)
         raise ConfigError(findings, more=max(more, 0)) from None
-    findings += [one.finding(one.at) for one in islice(broken(config), _MOST_EXPLAINED)]
+    findings += islice(broken(config), _MOST_EXPLAINED)
     if findings:
         raise ConfigError(findings)
     return config
@@ -52,10 +61,10 @@ def _of_the_rest(given: Mapping[str, Any], error: ValidationError) -> list[Findi
         return []
     at_fault = any(place[0] == "partitions" for place in saved.removed)
     return [
-        one.finding(saved.written(one.at))
+        replace(one, at=saved.written(one.at))
         for one in broken(saved.config)
         # What was taken out may be just what is missed now, and what stands in for it is not the file's.
-        if not (one.at[0] == "gcp" and any(place[0] == "gcp" for place in saved.removed))
+        if one.at[0] not in saved.stand_ins
         and not (one.missing and (saved.about_removed(one.missing) or (one.missing == "default" and at_fault)))
     ]
 
@@ -66,7 +75,8 @@ def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
     unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key != ROOT][:_MOST_EXPLAINED]
     return [
         Finding(
-            where=key,
+            id="unknown-setting",
+            at=key,
             given=show(stack_config[key]),
             allowed=ROOT,
             todo=f"write {ROOT}" if nearest(key, [ROOT]) and ROOT not in stack_config else "remove it",
@@ -75,16 +85,18 @@ def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
-def _cluster(stack_config: Mapping[str, Any], findings: list[Finding]) -> Mapping[str, Any]:
-    given = stack_config.get(ROOT)
+def _cluster(given: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa: ANN401 - may have any shape
+    """The cluster as a mapping, which may come as JSON text."""
     if isinstance(given, str):
-        # What is no JSON, or nested too deep to be read, is told below, as any other text would be.
+        # What is no JSON, or nested too deep to be read, is reported below as any other text.
         with contextlib.suppress(ValueError, RecursionError):
             given = json.loads(given)
     if isinstance(given, Mapping) and not _too_deep(given):
+        _refuse_planned(given)
         return _keys_as_written(given)
     shape = Finding(
-        where=ROOT,
+        id="cluster-shape",
+        at=ROOT,
         given=f"more than {_DEEPEST} levels of nesting" if isinstance(given, Mapping) else show(given),
         allowed="the cluster as a mapping, e.g. {platform: local, name: dev, nodesets: ..., partitions: ...}",
         todo="describe the cluster under `config: hpc:cluster:` in Pulumi.<stack>.yaml; Pulumi.dev.yaml is an example",
@@ -107,18 +119,19 @@ def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the fil
     return [_keys_as_written(one) for one in tree] if isinstance(tree, list) else tree
 
 
-def _refuse_unbuilt(given: Mapping[str, Any]) -> None:
-    """A platform that this version can't build has keys that it does not know: telling of them would only mislead."""
-    platform = PLATFORMS.get(str(given.get("platform")))
-    if platform is None or platform.built:
+def _refuse_planned(given: Mapping[str, Any]) -> None:
+    """A platform of a later version has keys that this one does not know: reporting these would mislead."""
+    if given.get("platform") not in registry.PLANNED:
         return
+    names = registry.names()
     raise ConfigError(
         [
             Finding(
-                where=f"{ROOT}.platform",
-                given=platform.name,
-                allowed=f"{listing(built())} (platform {platform.name!r} is not built yet)",
-                todo=f"use an allowed platform, e.g. `platform: {built()[0]}`",
+                id="platform-planned",
+                at=("platform",),
+                given=str(given["platform"]),
+                allowed=f"{listing(names)} (platform {given['platform']!r} is not built yet)",
+                todo=f"use an allowed platform, e.g. `platform: {names[0]}`",
             ),
         ],
     )

@@ -5,7 +5,7 @@ configuration, and the rules between its parts are applied to that.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Location
+from cluster.load.defaults import platform_of
+from cluster.load.model import validate
 
 _ROUNDS = 8
-_STAND_INS = {"platform": "local", "name": "cluster", "gcp": {"project": "stand-in", "zone": "stand-in1-a"}}
-"""Used where these are missing or wrong, since nothing can be checked without them."""
 
 
 class _Hole:
@@ -29,12 +29,14 @@ class Salvage:
 
     config: ClusterConfig
     removed: set[Location]
+    stand_ins: Collection[str]
+    """Keys of the cluster that others stand in for."""
     positions: Mapping[Location, list[int]] = field(default_factory=dict)
     """For each list (by its place in the file) the positions in the file of the items that were kept."""
 
-    def written(self, location: Location) -> Location:
+    def written(self, location: Location | str) -> Location | str:
         """The place in the file of a place in the salvaged configuration."""
-        return _written(location, self.positions)
+        return location if isinstance(location, str) else _written(location, self.positions)
 
     def about_removed(self, name: str) -> bool:
         """Whether something of that name, or under it, was taken out."""
@@ -55,15 +57,27 @@ def salvage(given: Mapping[str, Any], first: ValidationError) -> Salvage | None:
             removed.add(place)
         removed.discard(())
         rest, positions = _without(given, removed)
-        for key, stand_in in _STAND_INS.items():
-            rest.setdefault(key, stand_in)
+        stand_ins = _fill_in(rest)
         try:
-            return Salvage(config=ClusterConfig.model_validate(rest), removed=removed, positions=positions)
+            return Salvage(config=validate(rest), removed=removed, stand_ins=stand_ins, positions=positions)
         except ValidationError as again:
             if len(removed) == before and again.errors() == error.errors():
                 return None
             error = again
     return None
+
+
+def _fill_in(rest: dict[str, Any]) -> list[str]:
+    """Add what nothing can be checked without, where it is missing or was wrong; returns its keys."""
+    platform = platform_of(rest)
+    sections = {key: section.stand_in for key, section in platform.sections.items() if section.stand_in}
+    added = {
+        key: stand_in
+        for key, stand_in in {"platform": platform.name, "name": "cluster", **sections}.items()
+        if key not in rest
+    }
+    rest.update(added)
+    return list(added)
 
 
 def _written(location: Location, positions: Mapping[Location, list[int]]) -> Location:

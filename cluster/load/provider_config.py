@@ -1,41 +1,53 @@
-"""Project and zone of a stack on Google Cloud, which the file says to the provider: `gcp:project`, `gcp:zone`."""
+"""Sections that a stack file has as settings of Pulumi's provider, such as `gcp:project`, beside `hpc:cluster`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from cluster.findings import ROOT, Finding, show
+from cluster.load.defaults import platform_of
+from cluster.platforms import registry
+from cluster.platforms.base import Platform, Provider
 
-KEYS = ("project", "zone")
+
+def provider_keys() -> dict[str, tuple[str, ...]]:
+    """Settings that are read of each provider, by its namespace."""
+    return {
+        provider.namespace: (*_section_keys(one, provider), *provider.more)
+        for one in registry.all_platforms()
+        if (provider := one.provider)
+    }
 
 
-def place(stack_config: Mapping[str, Any], given: Mapping[str, Any], findings: list[Finding]) -> Any:  # noqa: ANN401
-    """What the provider's settings say, None on other platforms; what stands in a wrong place is added to `findings`.
+def with_provider_sections(
+    stack_config: Mapping[str, Any], given: Mapping[str, Any], findings: list[Finding]
+) -> dict[str, Any]:
+    """The cluster with the section that its platform has in the provider's settings; what is wrong with these is added
+    to `findings`."""
+    findings += [
+        _misplaced(one.provider, _section_keys(one, one.provider), given[one.provider.namespace])
+        for one in registry.all_platforms()
+        if one.provider and given.get(one.provider.namespace) is not None
+    ]
+    keys = provider_keys()
+    cluster = {**given, **dict.fromkeys(keys)}
+    if provider := platform_of(given).provider:
+        named = {key: stack_config.get(f"{provider.namespace}:{key}") for key in keys[provider.namespace]}
+        settings = {key: value for key, value in named.items() if value is not None}
+        findings += provider.check(settings)
+        cluster[provider.namespace] = {key: value for key, value in settings.items() if key not in provider.more}
+    return cluster
 
-    A cluster that comes as text is one that a stack gave out, and has them within.
-    """
-    within = given.get("gcp")
-    if isinstance(stack_config.get(ROOT), str) and isinstance(within, Mapping):
-        return within
-    if within is not None:
-        findings.append(
-            Finding(
-                where=f"{ROOT}.gcp",
-                given=show(within),
-                allowed="gcp:project and gcp:zone beside hpc:cluster, where the provider reads them too",
-                todo="remove it, and write `gcp:project: ...` and `gcp:zone: ...` under `config:`",
-            )
-        )
-    if given.get("platform") != "gcp":
-        return None
-    found = {key: stack_config[f"gcp:{key}"] for key in KEYS if stack_config.get(f"gcp:{key}") is not None}
-    region, zone = stack_config.get("gcp:region"), found.get("zone")
-    if region is not None and zone is not None and str(zone).rpartition("-")[0] != region:
-        findings.append(
-            Finding(
-                where="gcp:region",
-                given=show(region),
-                allowed=f"the region of gcp:zone, {str(zone).rpartition('-')[0]}",
-                todo="remove it: the zone says the region",
-            )
-        )
-    return found
+
+def _section_keys(platform: Platform, provider: Provider) -> tuple[str, ...]:
+    return tuple(platform.sections[provider.namespace].model_fields)
+
+
+def _misplaced(provider: Provider, keys: tuple[str, ...], within: object) -> Finding:
+    names = [f"{provider.namespace}:{key}" for key in keys]
+    return Finding(
+        id="provider-section",
+        at=f"{ROOT}.{provider.namespace}",
+        given=show(within),
+        allowed=f"{' and '.join(names)} beside {ROOT}, where the provider reads them too",
+        todo=f"remove it, and write {' and '.join(f'`{name}: ...`' for name in names)} under `config:`",
+    )

@@ -9,7 +9,7 @@ from cluster.checks.warning import Warned
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Impact
 from cluster.config.section import Section
-from cluster.findings import Broken
+from cluster.findings import Finding
 from cluster.impact.rule import Rule
 
 
@@ -55,6 +55,18 @@ class SlurmDifferences:
     """Default of JobAcctGatherType: cgroup or linux."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """A section that the stack file has as settings of Pulumi's provider (`gcp:project`), beside `hpc:cluster`."""
+
+    namespace: str
+    """The provider's, and the key of the section."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Settings besides those of the section that the stack file may have, with their description."""
+    check: Callable[[Mapping[str, Any]], Iterable[Finding]]
+    """Errors in these settings that the section can't find by itself."""
+
+
 def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
@@ -73,12 +85,14 @@ class Platform:
     """Default machine type of each role: controller, login, node."""
     sections: Mapping[str, type[Section]] = field(default_factory=dict)
     """Sections of its own, by their key of `hpc:cluster`."""
+    provider: Provider | None = None
+    """If the provider reads one of them as well."""
     fields: Mapping[type[Section], frozenset[str]] = field(default_factory=dict)
     """Of the fields that not all platforms have, those that this one honours. A field that another platform lists and
     this one does not is refused."""
     capabilities: frozenset[Capability] = frozenset()
     slurm: SlurmDifferences = SlurmDifferences()
-    checks: Callable[[ClusterConfig], Iterable[Broken]] = _none
+    checks: Callable[[ClusterConfig], Iterable[Finding]] = _none
     """Errors of a configuration that only this platform can have."""
     warnings: Callable[[ClusterConfig], Iterable[Warned]] = _none
     impacts: Mapping[str, Impact | Rule] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cluster.impact.table import possible
+from cluster.load.model import cluster_model
 from cluster.reference.schema import json_schema
 
 MOST = 8  # choices shown; the schema has all
@@ -64,7 +65,7 @@ def _row(path: str, key: str, field: dict[str, Any], *, required: bool) -> str:
 def _effect(path: str, key: str) -> str:
     """What a change does to running jobs; nothing for what has keys of its own."""
     place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
-    found = {effect for below in ("", ".*", ".order") for effect in possible(place + below)}
+    found = {effect for below in ("", ".*", ".order") for effect in possible(place + below, cluster_model())}
     return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
 
 

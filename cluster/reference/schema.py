@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from cluster.config.cluster import ClusterConfig
 from cluster.config.docstrings import texts
 from cluster.config.section import Section
 from cluster.findings import ROOT
+from cluster.load.model import cluster_model
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -46,8 +46,9 @@ class _Schema(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """Schema of Pulumi.<stack>.yaml."""
-    _describe(ClusterConfig)
-    cluster = ClusterConfig.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
+    model = cluster_model()
+    _describe(model)
+    cluster = model.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = cluster.pop("$defs")
     definitions["ClusterConfig"] = cluster
     # The provider reads these as well, so they stand beside the cluster.

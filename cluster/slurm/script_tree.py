@@ -11,7 +11,7 @@ from cluster.checks.scripts import interpreter, places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.validators.scripts import RXDM, is_script
-from cluster.findings import Broken, ConfigError, Finding, Location
+from cluster.findings import ConfigError, Finding, Location
 from cluster.platforms.gcp.image.rxdm import of_driver as rxdm_of_driver
 
 LARGEST = 1024 * 1024
@@ -103,7 +103,7 @@ def _source(config: ClusterConfig, script: Script, at: Location, folder: Path, f
     else:
         text = read_script(str(script.file), (*at, "file"), folder, findings)
         if text and (wrong := interpreter(config, (*at, "file"), text)):
-            findings.append(wrong.finding(wrong.at))
+            findings.append(wrong)
     # Split so that joining gives the very same text, whether its last line ends or not.
     return {"lines": text.split("\n")}
 
@@ -135,7 +135,7 @@ def read_script(name: str, at: Location, folder: Path, findings: list[Finding]) 
             first = text.split("\n", 1)[0].strip()[:60] or "empty"
             given, todo = f"{name}, whose first line is {first!r}", "write #!/bin/bash or the like as the first line"
     allowed = f"a path to a script of at most {LARGEST // 1024} KiB, with #! and its interpreter as first line"
-    findings.append(Broken(at=at, given=given, allowed=allowed, todo=todo).finding(at))
+    findings.append(Finding(id="script-file", at=at, given=given, allowed=allowed, todo=todo))
     return ""
 
 

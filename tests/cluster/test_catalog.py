@@ -6,9 +6,9 @@ from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, machine_type
 from cluster.catalog.families import FAMILIES, Fabric, family_of
 from cluster.catalog.gpus import ACCELERATORS
 from cluster.catalog.parameters import VERSIONS
-from cluster.platforms.defaults import PLATFORMS
 from cluster.platforms.gcp.fabric import gpu_networks, tcpxo
 from tests.clouds import unchecked
+from cluster.platforms.registry import all_platforms
 
 
 @pytest.mark.parametrize("row", MACHINE_TYPES.values(), ids=lambda row: row.name)
@@ -72,7 +72,7 @@ def test_real_memory_stays_below_what_free_was_seen_to_show():
 
 
 def test_defaults_exist():
-    for platform in PLATFORMS.values():
+    for platform in all_platforms():
         assert set(platform.machine_types.values()) <= set(MACHINE_TYPES)
         base = platform.defaults.get("image", {}).get("base")
         assert base is None or platform.name in IMAGES[base].platforms

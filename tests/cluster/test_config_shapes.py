@@ -9,7 +9,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.impact.table import effects
-from cluster.load.parse import parse
+from cluster.load.parse import parse, parse_output
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.capacity import of_nodes
 from cluster.platforms.gcp.disks import boot_disk, state_disk
@@ -58,7 +58,7 @@ def worked_out(config: ClusterConfig) -> None:
 def test_what_a_stack_gives_out_is_read_again_as_the_same(stack: str):
     """Previews compare with it: a default that is written out must not be taken for something that the file says."""
     said = config(stack)
-    again = parse({"hpc:cluster": said.model_dump_json(exclude_unset=True)})
+    again = parse_output(said.model_dump_json(exclude_unset=True))
     assert again == said
     assert effects(again, said, stack) == []
 

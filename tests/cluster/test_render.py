@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config import ClusterConfig
+from cluster.load.model import validate
 from cluster.load.parse import parse
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm import digest, hostlist, render, render_slurmdbd
@@ -18,7 +18,7 @@ def large():
     """Ten thousand nodes of two kinds, more than this machine's bridge takes: the rules between parts are left out."""
     kinds = {"cpu": {"count": 5000}, "gpu": {"count": 5000, "machine_type": "a3-megagpu-8g"}}
     partitions = {"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"]}}
-    return ClusterConfig.model_validate(local(network={"cidr": "10.64.0.0/12"}, nodesets=kinds, partitions=partitions))
+    return validate(local(network={"cidr": "10.64.0.0/12"}, nodesets=kinds, partitions=partitions))
 
 
 def test_ten_thousand_nodes_take_well_under_a_second():

@@ -9,7 +9,7 @@ import pulumi
 import pytest
 
 import components
-from cluster.load.parse import parse
+from cluster.load.parse import parse_output
 from cluster.roster import machines
 from tests.cluster import stacks
 from tests.contract.seen import record, texts
@@ -272,7 +272,7 @@ class TestOutputs:
         if seen.recording.outputs["config"] is None:
             return  # nothing is made yet, so nothing runs with it
         assert isinstance(seen.recording.outputs["config"], str), "a mapping loses its order on the way into the state"
-        read = parse({"hpc:cluster": seen.recording.outputs["config"]})
+        read = parse_output(seen.recording.outputs["config"])
         assert read == seen.config
         assert [*read.nodesets] == [*seen.config.nodesets]
 

@@ -1,16 +1,8 @@
-"""Choices from the catalog and from what this program can do."""
+"""Choices from the catalog."""
 
 from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.catalog.recipes import VERSIONS
 from cluster.findings import Refused, listing, suggest
-from cluster.platforms.defaults import PLATFORMS, built
-
-
-def platform(value: str) -> str:
-    """A platform, built or to come; the latter are refused when a stack is read."""
-    if value not in PLATFORMS:
-        raise Refused(listing(built()), suggest(value, built(), "write one of these"))
-    return value
 
 
 def machine_type(value: str) -> str:

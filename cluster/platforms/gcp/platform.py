@@ -1,6 +1,7 @@
 """The platform `gcp`: Google Cloud."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from cluster.checks.warning import Warned
 from cluster.config.cluster import ClusterConfig
@@ -9,14 +10,14 @@ from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.network import Network
 from cluster.config.storage import Storage
-from cluster.findings import Broken
-from cluster.platforms.base import Capability, Platform
-from cluster.platforms.defaults import PLATFORMS
+from cluster.findings import Finding, show
+from cluster.platforms.base import Capability, Platform, Provider
 from cluster.platforms.gcp.checks import capacity, disks, driver, exascaler, image, location, network, storage
+from cluster.platforms.gcp.defaults import DEFAULTS, MACHINE_TYPES
 from cluster.platforms.gcp.impact.table import TABLE
 
 
-def _checks(config: ClusterConfig) -> Iterator[Broken]:
+def _checks(config: ClusterConfig) -> Iterator[Finding]:
     for rules in (network, storage, image, disks, capacity):
         yield from rules.broken(config)
 
@@ -27,12 +28,29 @@ def _warnings(config: ClusterConfig) -> Iterator[Warned]:
     yield from exascaler.warned(config)
 
 
+def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
+    region, zone = settings.get("region"), settings.get("zone")
+    if region is not None and zone is not None and str(zone).rpartition("-")[0] != region:
+        yield Finding(
+            id="gcp-region",
+            at="gcp:region",
+            given=show(region),
+            allowed=f"the region of gcp:zone, {str(zone).rpartition('-')[0]}",
+            todo="remove it: the zone says the region",
+        )
+
+
 PLATFORM = Platform(
     name="gcp",
     title="Google Cloud",
-    defaults=PLATFORMS["gcp"].defaults,
-    machine_types=PLATFORMS["gcp"].machine_types,
+    defaults=DEFAULTS,
+    machine_types=MACHINE_TYPES,
     sections={"gcp": GoogleCloud},
+    provider=Provider(
+        namespace="gcp",
+        more={"region": "On gcp: the zone's region; it need not be said."},
+        check=_region,
+    ),
     fields={
         Network: frozenset({"gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "buckets"}),

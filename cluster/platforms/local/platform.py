@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.config.storage import Storage
-from cluster.findings import Broken
+from cluster.findings import Finding
 from cluster.platforms.base import Capability, Platform, SlurmDifferences
-from cluster.platforms.defaults import PLATFORMS
 from cluster.platforms.local.checks import network, shared
 from cluster.platforms.local.impact import IMPACTS
 
 
-def _checks(config: ClusterConfig) -> Iterator[Broken]:
+def _checks(config: ClusterConfig) -> Iterator[Finding]:
     yield from network.broken(config)
     yield from shared.broken(config)
 
@@ -20,8 +19,13 @@ def _checks(config: ClusterConfig) -> Iterator[Broken]:
 PLATFORM = Platform(
     name="local",
     title="local machines",
-    defaults=PLATFORMS["local"].defaults,
-    machine_types=PLATFORMS["local"].machine_types,
+    defaults={
+        "network": {"cidr": "10.77.0.0/20"},
+        "storage": {"shared": ["/home", "/opt/apps", "/var/mail"]},
+        "image": {"base": "debian-12"},
+        "deletion_protection": False,
+    },
+    machine_types={"controller": "local-1c", "login": "local-1c", "node": "local-2c"},
     fields={
         Storage: frozenset({"shared", "read_only"}),
         Nodeset: frozenset({"addresses"}),

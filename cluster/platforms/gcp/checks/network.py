@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cluster import roster
 from cluster.checks import counts
 from cluster.findings import Broken, listing
-from cluster.platforms.defaults import PLATFORMS
 from cluster.platforms.gcp import address_plan
+from cluster.platforms.gcp.defaults import NETWORK
 from cluster.platforms.gcp.fabric import gpu_networks
 from cluster.platforms.gcp.image.source import bakes, installs
 
@@ -56,20 +56,19 @@ def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
 
 
 def _overlaps(config: ClusterConfig) -> Iterator[Broken]:
-    defaults = PLATFORMS["gcp"].defaults["network"]
     purpose = {"cidr": "the machines'", "gpu_cidr": "the GPUs'", "services_cidr": "for what Google runs"}
     for (one, left), (other, right) in combinations(_used(config).items(), 2):
         if not left.overlaps(right):
             continue
         # What the file says is at fault before a default.
-        fault, against = (one, other) if str(right) == defaults[other] else (other, one)
+        fault, against = (one, other) if str(right) == NETWORK[other] else (other, one)
         networks = {one: left, other: right}
         yield Broken(
             at=("network", fault),
             given=str(networks[fault]),
             allowed=f"a network that overlaps no other; {networks[against]} is {purpose[against]} ({against})",
-            todo=f"choose another, e.g. the default {defaults[fault]}"
-            if not ipaddress.IPv4Network(defaults[fault]).overlaps(networks[against])
+            todo=f"choose another, e.g. the default {NETWORK[fault]}"
+            if not ipaddress.IPv4Network(NETWORK[fault]).overlaps(networks[against])
             else "choose another private network",
         )
 

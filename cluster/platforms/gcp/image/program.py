@@ -118,7 +118,8 @@ def check_size(text: str) -> None:
         raise ConfigError(
             [
                 Finding(
-                    where="hpc:cluster.image.provision",
+                    id="image-provision-size",
+                    at=("image", "provision"),
                     given=f"steps that make a program of {size // 1024} KiB",
                     allowed=f"at most {LARGEST // 1024} KiB in all, ours included",
                     todo="give the large ones by url and sha256, or let them fetch what is so large",

@@ -39,7 +39,8 @@ def recipe(config: ClusterConfig) -> Recipe:
         raise ConfigError(
             [
                 Finding(
-                    where="hpc:cluster.image.base",
+                    id="image-recipe",
+                    at=("image", "base"),
                     given=config.image.base,
                     allowed=f"an operating system with a client for {kind} Lustre: {', '.join(others) or 'none'}",
                     todo=f"write `base: {others[0]}`, or remove storage.lustre" if others else "remove storage.lustre",

@@ -1,0 +1,19 @@
+"""Values that the stack file need not have on Google Cloud."""
+
+from collections.abc import Mapping
+from typing import Any
+
+NETWORK: Mapping[str, str] = {
+    "cidr": "172.16.0.0/20",
+    "gpu_cidr": "10.0.0.0/17",
+    "services_cidr": "10.128.0.0/20",
+}
+DEFAULTS: Mapping[str, Any] = {
+    "gcp": {},
+    "network": NETWORK,
+    "storage": {},
+    "image": {"base": "ubuntu-2204"},
+    "deletion_protection": True,
+}
+MACHINE_TYPES: Mapping[str, str] = {"controller": "c2-standard-8", "login": "c2-standard-4", "node": "n2-standard-2"}
+"""By role."""
