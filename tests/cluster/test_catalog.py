@@ -7,8 +7,8 @@ from cluster.catalog.families import FAMILIES, Fabric, family_of
 from cluster.catalog.gpus import ACCELERATORS
 from cluster.catalog.parameters import VERSIONS
 from cluster.platforms.gcp.fabric import gpu_networks, tcpxo
-from tests.clouds import unchecked
 from cluster.platforms.registry import all_platforms
+from tests.clouds import unchecked
 
 
 @pytest.mark.parametrize("row", MACHINE_TYPES.values(), ids=lambda row: row.name)
