@@ -35,9 +35,7 @@ class ClusterConfig(Section):
 
     # cluster.load.model derives the model that is used from this, with the names and own sections of the platforms.
 
-    platform: Annotated[str, Refuse("a cluster can't move from one platform to another")] = Field(
-        examples=["local"]
-    )
+    platform: Annotated[str, Refuse("a cluster can't move from one platform to another")] = Field(examples=["local"])
     """Where the cluster is made: local is the rehearsal on this machine."""
     name: Annotated[
         ClusterName,
