@@ -90,6 +90,7 @@ def nothing_left(e2e_root: Path) -> Callable[[str], list[str]]:
     return lambda name: [line for line in stacks.leftovers(e2e_root) if name in line]
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In parallel runs (`--dist loadgroup`), tests that share a cluster stay in one process."""
     here = Path(__file__).parent
