@@ -1,6 +1,7 @@
 """Options of the whole suite."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,10 @@ settings.register_profile("suite", deadline=None, database=None, max_examples=40
 # The fast run, which is the one in several processes, looks at fewer examples; the full one at all.
 settings.register_profile("fast", settings.get_profile("suite"), max_examples=15)
 settings.load_profile("fast" if "PYTEST_XDIST_WORKER" in os.environ else "suite")
+
+# A shell starts what it puts into the background with SIGINT ignored; what tests start and interrupt would be so too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

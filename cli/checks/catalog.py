@@ -13,37 +13,52 @@ from cli.stack import project
 _SHELLS = (b"sh", b"bash", b"dash")
 CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
+SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "gcp_boot", "status"))
+"""Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
+SLOW = (
+    *(f"tests/gcp/test_{name}.py" for name in ("bake", "bake_engine", "bake_interrupted", "bake_of_before", "flex")),
+    *(f"tests/engine/test_{name}.py" for name in ("journal", "kill", "notes", "random_graphs")),
+)
+"""What a fast run leaves out: files that take long for what they are."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
+_PRODUCT = ("cluster", "components", "engine", "cli", "scripts", "__main__.py")
+_ENV = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Checks start Python a thousand times: what it compiles is kept, also where the environment says otherwise."""
 
 
-def lanes(only: Sequence[str]) -> list[list[Check]]:
-    """Everything but the tests, in two lanes that take about as long."""
+def lanes(only: Sequence[str], *, fast: bool = False) -> list[list[Check]]:
+    """Everything but the tests, in lanes that run side by side. A fast run has the types of the product checked."""
     quick = [
         Check(name="format", command=[_tool("ruff"), "format", "--check"]),
         Check(name="lint", command=[_tool("ruff"), "check"]),
         # With what a script sources, which it would otherwise be told to know nothing of.
         Check(name="shell", command=[_tool("shellcheck"), "-x", *map(str, shell_scripts(project.ROOT))]),
-        Check(name="schema", command=[sys.executable, "cli", "schema", "--check"]),
+        Check(name="schema", command=[sys.executable, "cli", "schema", "--check"], env=_ENV),
     ]
-    types = [Check(name="types", command=[sys.executable, "-m", "basedpyright"])]
+    checked = _PRODUCT if fast else ()
+    types = [Check(name="types", command=[sys.executable, "-m", "basedpyright", *checked], env=_ENV)]
     return [[check for check in lane if check.name in only] for lane in (quick, types)]
 
 
 def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
     """Pytest, with the user's arguments last so that they win.
 
-    The fast tests share nothing and run in two processes. Whole clusters wait for machines more than they work, and
-    run in a process of their own beside all other tests, unless the arguments choose some.
+    A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines more than they work: they
+    run in two processes beside all other tests, unless the arguments choose some.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
-    command = [sys.executable, "-m", "pytest", f"--color={'yes' if colour else 'no'}"]
+    pytest = [sys.executable, "-m", "pytest", f"--color={'yes' if colour else 'no'}"]
     if fast:
-        return [Check(name="tests", command=[*command, "-m", "not e2e", "-n", "2", "--dist", "worksteal", *arguments])]
+        left_out = [f"--ignore={file}" for file in SLOW] if not arguments else []
+        options = ["-m", "not e2e and not slow", "-n", "2", "--dist", "worksteal", *left_out]
+        return [Check(name="tests", command=[*pytest, *options, *arguments], env=_ENV)]
     if arguments:
-        return [Check(name="tests", command=[*command, *arguments])]
+        return [Check(name="tests", command=[*pytest, *arguments], env=_ENV)]
+    listed = [*pytest, "--durations=20"]
     return [
-        Check(name="clusters", command=[*command, CLUSTERS]),
-        Check(name="tests", command=[*command, f"--ignore={CLUSTERS}"]),
+        Check(name="clusters", command=[*listed, CLUSTERS, *(f"--ignore={file}" for file in SECOND)], env=_ENV),
+        Check(name="more clusters", command=[*listed, *SECOND], env=_ENV),
+        Check(name="tests", command=[*listed, f"--ignore={CLUSTERS}"], env=_ENV),
     ]
 
 

@@ -52,6 +52,7 @@ class Running:
             self._reader.start()
         except BaseException:
             # Interrupted before anybody knows of it: it must not outlive us.
+            self.interrupt()
             self.stop()
             raise
 
@@ -78,11 +79,13 @@ class Running:
         self._reader.join(timeout=2)
         return code == 0
 
+    def interrupt(self) -> None:
+        """Have it end and clean up, if it still runs."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
     def stop(self) -> None:
-        """Interrupt it if it still runs, and let it clean up."""
-        if self._process.poll() is not None:
-            return
-        self._process.send_signal(signal.SIGINT)
+        """Wait for the end of what was interrupted; kill it where that takes too long."""
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:

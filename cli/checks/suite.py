@@ -38,6 +38,8 @@ class Suite:
             except BaseException:
                 self._stopping = True
                 for one in self._started:
+                    one.interrupt()
+                for one in self._started:
                     one.stop()
                 raise
         return self._failed

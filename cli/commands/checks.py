@@ -15,7 +15,7 @@ def run_checks(
         Argument(metavar="[-- PYTEST ARGUMENTS...]", help="Passed on to pytest, after `--`.", show_default=False),
     ] = None,
     *,
-    fast: Annotated[bool, Option("--fast", help="Leave out the end-to-end tests; ends in three minutes.")] = False,
+    fast: Annotated[bool, Option("--fast", help="Leave out end-to-end and slow tests; half a minute.")] = False,
     only: Annotated[
         list[str] | None,
         Option(
@@ -41,7 +41,7 @@ def run_checks(
         host.prepare()
     tests = catalog.tests(arguments or (), fast=fast) if with_tests else []
     console.note(f"Running side by side: {', '.join(name for name in catalog.NAMES if name in chosen)} ...")
-    failed = Suite(project.ROOT).run(catalog.lanes(chosen), tests)
+    failed = Suite(project.ROOT).run(catalog.lanes(chosen, fast=fast), tests)
     if set(failed) - {tests[-1].name if tests else ""}:
         # The last tests' summary may be green and is the last thing on the screen.
         console.error(f"failed: {', '.join(failed)}; see above")

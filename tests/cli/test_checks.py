@@ -1,5 +1,6 @@
 """`./hpc test`: checks run side by side, are printed one after the other, and the tests' summary comes last."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -77,8 +78,8 @@ class TestSuite:
 class TestCommand:
     def test_runs_only_what_is_asked_for(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(project, "ROOT", ROOT)
-        ended = hpc("test", "--only", "shell")
-        assert (ended.code, ended.out.partition(",")[0]) == (0, "shell: ok")
+        ended = hpc("test", "--only", "format")
+        assert (ended.code, ended.out.partition(",")[0]) == (0, "format: ok")
 
     def test_passes_arguments_on_and_fails_with_the_tests(self, hpc: Hpc, tmp_path: Path) -> None:
         (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0, 'of course'\n")
@@ -113,12 +114,37 @@ class TestCommand:
 
 
 def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    clusters, rest = catalog.tests([], fast=False)
-    assert clusters.command[-1] == catalog.CLUSTERS
-    assert rest.command[-1] == f"--ignore={catalog.CLUSTERS}"
-    assert list((ROOT / catalog.CLUSTERS).glob("test_*.py"))
+    first, second, rest = (check.command for check in catalog.tests([], fast=False))
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / catalog.CLUSTERS).glob("test_*.py")}
+    assert catalog.CLUSTERS in first
+    ignored = {word.removeprefix("--ignore=") for word in first if word.startswith("--ignore=")}
+    assert ignored == set(second) & files == set(catalog.SECOND)
+    assert files - ignored
+    assert rest[-1] == f"--ignore={catalog.CLUSTERS}"
+    assert all("--durations=20" in command for command in (first, second, rest))
     (chosen,) = catalog.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]
+
+
+def test_files_that_share_clusters_are_in_one_process() -> None:
+    """The fixture `pair` makes its clusters once for each."""
+    using = {
+        file for file in (ROOT / catalog.CLUSTERS).glob("test_*.py") if "pair" in re.findall(r"\w+", file.read_text())
+    }
+    using |= {
+        file
+        for file in (ROOT / catalog.CLUSTERS).glob("test_*.py")
+        if re.search(r"\b(many|one): Cluster", file.read_text())
+    }
+    assert len(using) > 1
+    assert not using & {ROOT / file for file in catalog.SECOND}
+
+
+def test_a_fast_run_leaves_out_files_that_are_there() -> None:
+    (fast,) = catalog.tests([], fast=True)
+    ignored = {word.removeprefix("--ignore=") for word in fast.command if word.startswith("--ignore=")}
+    assert ignored == set(catalog.SLOW)
+    assert [file for file in catalog.SLOW if not (ROOT / file).is_file()] == []
 
 
 def test_shell_scripts_are_found_by_their_first_line(tmp_path: Path) -> None:

@@ -156,11 +156,10 @@ def eventually(test: Callable[[], bool], *, seconds: float, what: str) -> None:
 
 
 def free(name: str) -> str:
-    """A network that nobody on this host uses, another one for each name and each process of a parallel run."""
-    start = sum(name.encode()) + os.getpid()
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    """A network that nobody on this host uses, another one for each name and each process of a run."""
+    start, here = sum(name.encode()) + os.getpid(), 4 * (os.getpid() % 64)
     for n in range(90):
-        network = ipaddress.IPv4Network(f"10.{100 + (start + n) % 90}.{4 * worker}.0/22")
+        network = ipaddress.IPv4Network(f"10.{100 + (start + n) % 90}.{here}.0/22")
         if bridge.taken_by(network, but="") is None:
             return str(network)
     raise AssertionError("every network of 10.100 to 10.189 is in use on this host")

@@ -6,15 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from components.local.host import stacks
 from tests.e2e.cluster import Cluster
 from tests.places import own_root
-
-PAIR = {"test_life", "test_options", "test_rest", "test_user_attacks"}
-"""Files whose tests use the clusters of `pair`."""
 
 
 @pytest.fixture(scope="session")
@@ -93,23 +88,3 @@ def one(pair: tuple[Cluster, Cluster]) -> Cluster:
 def nothing_left(e2e_root: Path) -> Callable[[str], list[str]]:
     """What is on this host of a cluster."""
     return lambda name: [line for line in stacks.leftovers(e2e_root) if name in line]
-
-
-class _ByCluster(LoadScopeScheduling):
-    """Of parallel runs: a file's tests stay in one process, and so do all files that use `pair`."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = Path(nodeid.partition("::")[0]).stem
-        return "pair" if file in PAIR else file
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Chosen with `--dist loadfile`."""
-    return _ByCluster(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a file that uses `pair` and is not named: in a parallel run it would make the clusters again."""
-    using = {item.path.stem for item in items if "pair" in getattr(item, "fixturenames", ())}
-    if unknown := using - PAIR:
-        raise pytest.UsageError(f"tests/e2e/conftest.py: add to PAIR: {', '.join(sorted(unknown))}")
