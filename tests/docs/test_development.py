@@ -22,9 +22,17 @@ Run = Callable[..., str]
 def blocks(title: str) -> list[tuple[str, str, str]]:
     """Of the section `title`: each block that names its file, as file, place in it, and text."""
     section = re.split(r"^##+ ", PAGE.partition(f"### {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-    found = re.findall(r"^```\w+\n# (\S+): (new|add to \w+)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```\w+\n# (\S+): (new|import|add to \w+)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     assert found, f"no examples under {title}"
     return found
+
+
+def add_import(file: Path, text: str) -> None:
+    """Add an import after the others."""
+    lines = file.read_text().splitlines(keepends=True)
+    imports = [node for node in ast.parse("".join(lines)).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    lines.insert(imports[-1].end_lineno or 0, text)
+    file.write_text("".join(lines))
 
 
 def add(file: Path, name: str, text: str) -> None:
@@ -68,7 +76,9 @@ def run(copy: Path, tmp_path: Path) -> Run:
             if where == "new":
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(text)
-            elif text not in target.read_text():
+            elif where == "import":
+                add_import(target, text)
+            else:
                 add(target, where.removeprefix("add to "), text)
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -106,3 +116,21 @@ def test_a_machine_type(run: Run) -> None:
     (line,) = (line for line in text.splitlines() if line.startswith("NodeName=ex-gpu-[0-1]"))
     assert "CoresPerSocket=12 ThreadsPerCore=2" in line
     assert "Gres=gpu:l4:2" in line
+
+
+PHASE = """
+import runpy, sys
+sys.path.insert(0, "scripts/node")
+phases = runpy.run_path("scripts/node/__main__.py", run_name="node")["PHASES"]
+from pathlib import Path
+from system import kernel_settings
+kernel_settings.FILE = Path("90-hpc.conf")
+kernel_settings.run = lambda *command: print("ran", *command)
+for _ in range(2):
+    phases["kernel-settings"]({"settings": {"vm.swappiness": 0, "net.core.somaxconn": 4096}})
+"""
+
+
+def test_a_phase_on_a_machine(run: Run, copy: Path) -> None:
+    assert run("A phase on a machine", "-c", PHASE).count("ran sysctl --load 90-hpc.conf") == 1
+    assert (copy / "90-hpc.conf").read_text() == "net.core.somaxconn = 4096\nvm.swappiness = 0\n"
