@@ -1,5 +1,5 @@
-"""Who may import whom. Data flows one way: config -> text -> components -> outputs -> cli; an import against that
-direction is a cycle in the making, and one of a heavy package in the wrong place a second at every start."""
+"""Who may import whom. Data flows in one direction: config -> text -> components -> outputs -> cli. An import in the other
+direction leads to a circle; an import of a heavy package in the wrong place costs a second at every start."""
 
 import ast
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 OURS = {"bench", "cli", "cluster", "components", "engine", "scripts", "tests"}
 
 PLACES = {"google": "gcp", "requests": "gcp/bake", "pulumi_gcp": "gcp", "cryptography": "local/host"}
-"""What one platform alone needs, and the folder of `components` that may import it."""
+"""Packages that only one platform needs, and the folder of `components` that may import them."""
 
 # Top-level packages that each of ours may import, besides the standard library and itself.
 ALLOWED = {
@@ -27,7 +27,7 @@ ALLOWED = {
 
 
 def imports(file: Path) -> Iterator[tuple[int, str]]:
-    """Line and top-level package of every import, wherever it stands; relative ones are the file's own package."""
+    """Line and top-level package of every import at any level; relative ones import the file's own package."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name.partition(".")[0]) for name in node.names)
@@ -36,12 +36,12 @@ def imports(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def outside(file: Path) -> Iterator[tuple[int, str]]:
-    """The imports that are not of the standard library."""
+    """Imports of packages outside the standard library."""
     return ((line, name) for line, name in imports(file) if name not in sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-def test_packages_import_what_they_may(package: str) -> None:
+def test_packages_import_only_what_is_allowed(package: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
     assert files, f"{package}/ is gone"
     allowed = ALLOWED[package] | {package}
@@ -57,7 +57,7 @@ def test_packages_import_what_they_may(package: str) -> None:
     assert not strangers
 
 
-def test_what_one_platform_needs_is_imported_there_only() -> None:
+def test_packages_of_one_platform_are_imported_only_there() -> None:
     folder = ROOT / "components"
     strangers = [
         f"{file.relative_to(ROOT)}:{line} imports {name}"
@@ -76,7 +76,7 @@ def test_what_one_platform_needs_is_imported_there_only() -> None:
         "import components.gcp.bake.resource, components.gcp.flex.node, components.dynamic",
     ],
 )
-def test_nothing_of_google_cloud_is_loaded_by_who_needs_none(doing: str) -> None:
+def test_packages_of_google_cloud_are_loaded_only_when_used(doing: str) -> None:
     program = (
         f"{doing}; import sys; print(*{{'pulumi_gcp', 'google.cloud', 'google.auth', 'requests'}} & {{*sys.modules}})"
     )
@@ -84,7 +84,7 @@ def test_nothing_of_google_cloud_is_loaded_by_who_needs_none(doing: str) -> None
     assert ran.stdout.strip() == ""
 
 
-def test_scripts_are_for_bare_machines() -> None:
+def test_scripts_import_only_the_standard_library() -> None:
     ours = [
         f"{file.relative_to(ROOT)}:{line} imports {name}"
         for file in (ROOT / "scripts").rglob("*.py")
@@ -94,11 +94,11 @@ def test_scripts_are_for_bare_machines() -> None:
     assert not ours
 
 
-def test_the_environment_is_made_with_the_standard_library() -> None:
+def test_bootstrap_imports_only_the_standard_library() -> None:
     assert [name for _, name in outside(ROOT / "cli/bootstrap.py")] == []
 
 
-def test_the_boundaries_are_seen_where_they_are_crossed(tmp_path: Path) -> None:
+def test_imports_inside_functions_are_found(tmp_path: Path) -> None:
     file = tmp_path / "crossing.py"
     file.write_text("def late():\n    from pulumi.automation import x\n\nimport rich.live, os\nfrom . import near\n")
     assert sorted(outside(file)) == [(2, "pulumi"), (4, "rich")]

@@ -1,4 +1,4 @@
-"""What may stand in the project's files, whoever writes them."""
+"""What the project's files may contain."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-uv.txt")
 
 
 def project_files() -> list[Path]:
-    """What git tracks or would, else everything but the environment."""
+    """Files that git tracks or would track; without git, all files but the environment."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     names = [ROOT / name for name in listed.stdout.split("\0") if name]
@@ -23,7 +23,7 @@ def project_files() -> list[Path]:
 
 @cache
 def texts() -> list[tuple[str, str]]:
-    """Path and text of every file; what is not text is read as if it were."""
+    """Path and text of every file; bytes that are not text are replaced."""
     return [
         (str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace")) for path in project_files()
     ]
