@@ -1,5 +1,5 @@
-"""Who may import whom. Data flows in one direction: config -> text -> components -> outputs -> cli. An import in the other
-direction leads to a circle; an import of a heavy package in the wrong place costs a second at every start."""
+"""Who may import whom. Data flows in one direction: config -> text -> components -> outputs -> cli. An import in the
+other direction leads to a circle; an import of a heavy package in the wrong place costs a second at every start."""
 
 import ast
 import subprocess
