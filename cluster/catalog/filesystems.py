@@ -13,6 +13,14 @@ class Sizes:
     step: int
     """Capacities are multiples of it."""
 
+    def fit(self, size: int) -> bool:
+        """Whether that capacity is sold."""
+        return self.least <= size <= self.most and size % self.step == 0
+
+    def nearest(self, size: int) -> int:
+        """The next larger capacity that is sold."""
+        return max(self.least, min(self.most, -(-size // self.step) * self.step))
+
 
 MANAGED: Mapping[int, Sizes] = {
     # cloud.google.com/managed-lustre/docs/increase-capacity: GiB by MB/s for each TiB.

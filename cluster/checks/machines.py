@@ -66,21 +66,22 @@ def _types(config: ClusterConfig) -> Iterator[Broken]:
         ("login", "machine_type"): config.login.machine_type,
         **{("nodesets", name, "machine_type"): one.machine_type for name, one in config.nodesets.items()},
     }
-    lustre = config.storage.lustre
-    if lustre and lustre.kind == "exascaler" and config.platform == "gcp":
-        servers = {"mgs": lustre.mgs, "mds": lustre.mds, "oss": lustre.oss}
-        given |= {("storage", "lustre", key, "machine_type"): one.machine_type for key, one in servers.items()}
     for at, name in given.items():
-        # A rehearsal may claim to be any machine; a cloud has only its own.
-        if name is None or config.platform in ("local", MACHINE_TYPES[name].platform):
-            continue
-        fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == config.platform and one.family.usable]
-        yield Broken(
-            at=at,
-            given=name,
-            allowed=f"a machine type of {config.platform}: {listing(fitting)}",
-            todo=f"write {nearest(name, fitting) or fitting[0]}" if fitting else "use another platform",
-        )
+        if name is not None:
+            yield from wrong_platform(at, name, config.platform)
+
+
+def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Broken]:
+    """A machine type that the platform does not have. A rehearsal may claim to be any machine; a cloud has its own."""
+    if platform in ("local", MACHINE_TYPES[name].platform):
+        return
+    fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == platform and one.family.usable]
+    yield Broken(
+        at=at,
+        given=name,
+        allowed=f"a machine type of {platform}: {listing(fitting)}",
+        todo=f"write {nearest(name, fitting) or fitting[0]}" if fitting else "use another platform",
+    )
 
 
 def _gpus(config: ClusterConfig) -> Iterator[Broken]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.checks import rxdm
-from cluster.platforms.gcp.checks import driver, exascaler, location
+from cluster.platforms.gcp.checks import driver, location, storage
 
 if TYPE_CHECKING:
     from cluster.checks.warning import Warned
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 
 def warnings(config: ClusterConfig) -> list[Warned]:
     """Every warning, in the order of the file."""
-    return [found for topic in (location, exascaler, rxdm, driver) for found in topic.warned(config)]
+    return [found for topic in (location, storage, rxdm, driver) for found in topic.warned(config)]

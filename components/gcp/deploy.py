@@ -10,7 +10,6 @@ from pulumi_command import remote
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.filesystems.mounts import exports
-from cluster.platforms.gcp.filesystems.ready import probe
 from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.roster import MachineSpec, node_names
 from cluster.slurm import hostlist, paths
@@ -129,10 +128,9 @@ class GcpPlatform(pulumi.ComponentResource):
 
     def _lustre_ready(self, controller: Machine) -> list[pulumi.Resource]:
         """Ask from the controller, before anybody mounts it, whether Lustre is up, and say what of it is not."""
-        lustre, config = self._storage.lustre, self._config.storage.lustre
-        if lustre is None or config is None:
+        asked = self._storage.probe
+        if asked is None:
             return []
-        asked = lustre.address.apply(lambda address: probe(config, address))
         return [
             remote.Command(
                 f"{self._config.name}-lustre-ready",

@@ -5,7 +5,9 @@ import pytest
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.bandwidth import disks_mbps
 from cluster.config.lustre import Lustre, Oss, Targets
-from cluster.platforms.gcp.filesystems.bandwidth import Expected, expected, server_mbps
+from cluster.platforms.gcp.filesystems.exascaler import Exascaler, server_mbps
+from cluster.platforms.gcp.filesystems.lustre import Expected
+from cluster.platforms.gcp.filesystems.managed import Managed
 
 
 def exascaler(servers: int = 3, machine_type: str = "n2-standard-16", **targets) -> Lustre:
@@ -14,18 +16,18 @@ def exascaler(servers: int = 3, machine_type: str = "n2-standard-16", **targets)
 
 
 def test_the_guides_three_servers():
-    assert expected(exascaler()) == Expected(capacity_gib=10_500, read_mbps=3600, write_mbps=3600)
+    assert Exascaler.expected(exascaler()) == Expected(capacity_gib=10_500, read_mbps=3600, write_mbps=3600)
 
 
 def test_managed_lustre_gives_what_is_bought_for_each_tib():
-    assert expected(Lustre(kind="managed", size_gib=36_000, throughput=500)) == Expected(
+    assert Managed.expected(Lustre(kind="managed", size_gib=36_000, throughput=500)) == Expected(
         capacity_gib=36_000, read_mbps=17_578, write_mbps=17_578
     )
 
 
 def test_what_was_measured_lies_below_the_limits_and_not_far_below():
     """exascaler-cloud-terraform, README: 16 servers, 55 TiB, 8 clients; 7.4 GiB/s of reading, 6.3 of writing."""
-    found = expected(exascaler(servers=16, size_gb=3500))
+    found = Exascaler.expected(exascaler(servers=16, size_gb=3500))
     assert found.capacity_gib / 1024 == pytest.approx(55, rel=0.01)
     for limit, measured in ((found.read_mbps, 7.4 * 1074), (found.write_mbps, 6.3 * 1074)):
         assert measured < limit < 3 * measured

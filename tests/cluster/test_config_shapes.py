@@ -13,8 +13,9 @@ from cluster.load.parse import parse, parse_output
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.capacity import of_nodes
 from cluster.platforms.gcp.disks import boot_disk, state_disk
-from cluster.platforms.gcp.filesystems.bandwidth import expected
+from cluster.platforms.gcp.filesystems.lustre import LustreKind
 from cluster.platforms.gcp.filesystems.mounts import mounts
+from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.roster import machines
 from tests.cluster.samples import LAB
 from tests.cluster.samples_google import CLOUD, MANAGED
@@ -50,8 +51,9 @@ def worked_out(config: ClusterConfig) -> None:
         assert all(mount.target for mount in mounts(config, spec))
     assert state_disk(config)[1] >= 10
     assert all(of_nodes(section.capacity) for section in config.nodesets.values())
-    if config.storage.lustre:
-        assert expected(config.storage.lustre).read_mbps > 0
+    for kind in file_systems(config):
+        if isinstance(kind, LustreKind):
+            assert kind.expected(kind.section).read_mbps > 0
 
 
 @pytest.mark.parametrize("stack", STACKS)

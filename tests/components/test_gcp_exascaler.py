@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, loci_version, servers, startup_script
+from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, Exascaler, loci_version, startup_script
 from tests.clouds import EXASCALER, google
 from tests.components.filesystems import DISK, INSTANCE, STORAGES, made, make, server
 from tests.components.graphs import hold
@@ -45,7 +45,7 @@ class TestExascaler:
     def test_targets_of_one_role_are_numbered_through(self):
         oss = {"count": 2, "ost": {"type": "pd-ssd", "size_gb": 900, "count": 3}}
         config = google(storage={"lustre": {**EXASCALER, "oss": oss}})
-        disks = [disk for one in servers(config) if one.kind == "oss" for disk in one.disks]
+        disks = [disk for one in Exascaler(config).servers() if one.kind == "oss" for disk in one.disks]
         assert [disk.index for disk in disks] == list(range(6))
         assert [disk.name for disk in disks][3:5] == ["cloud-oss1-ost0-disk", "cloud-oss1-ost1-disk"]
 
@@ -103,8 +103,7 @@ class TestExascaler:
     @pytest.mark.parametrize("kind", ["guide", "small"])
     def test_what_servers_are_told_was_reviewed(self, kind, update_golden, tmp_path):
         config = google(storage=STORAGES[kind])
-        assert config.storage.lustre
-        text = startup_script(config, config.storage.lustre)
+        text = startup_script(Exascaler(config))
         hold(f"exascaler-{kind}.sh", text, update=update_golden)
         script = tmp_path / "startup.sh"
         script.write_text(text)
@@ -115,10 +114,9 @@ class TestExascaler:
     def test_the_script_writes_the_file_and_starts_the_images_program(self, tmp_path):
         """Run here, with the file in another place and a program in loci's place: twice, as at a second boot."""
         config = google(storage=STORAGES["guide"])
-        assert config.storage.lustre
         (tmp_path / "loci").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/called\n')
         (tmp_path / "loci").chmod(0o755)
-        text = startup_script(config, config.storage.lustre).replace("/etc/", f"{tmp_path}/")
+        text = startup_script(Exascaler(config)).replace("/etc/", f"{tmp_path}/")
         for _ in range(2):
             subprocess.run(["sh", "-c", text], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=30, check=True)
         assert (tmp_path / "called").read_text() == "init\ninit\n"

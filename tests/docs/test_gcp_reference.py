@@ -7,8 +7,9 @@ import yaml
 
 from cluster.config.lustre import Lustre
 from cluster.platforms.gcp.address_plan import plan, table
-from cluster.platforms.gcp.filesystems.bandwidth import expected
-from cluster.platforms.gcp.filesystems.exascaler import servers
+from cluster.platforms.gcp.filesystems.exascaler import Exascaler
+from cluster.platforms.gcp.filesystems.managed import Managed
+from cluster.platforms.gcp.filesystems.registry import servers
 from tests.cluster import stacks
 
 PAGE = (stacks.ROOT / "docs" / "gcp" / "reference.md").read_text()
@@ -26,7 +27,7 @@ def test_sizes_are_what_the_catalog_gives():
     ]
     assert len(rows) > 3
     for oss, figures in rows:
-        found = expected(Lustre.model_validate({"kind": "exascaler", "oss": oss}))
+        found = Exascaler.expected(Lustre.model_validate({"kind": "exascaler", "oss": oss}))
         assert [found.capacity_gib, found.read_mbps, found.write_mbps] == figures, oss
 
 
@@ -40,4 +41,4 @@ def test_the_quota_is_what_the_servers_of_the_stack_take():
 def test_the_managed_stack_is_what_its_sentence_says():
     lustre = stacks.config("a3mega-managed").storage.lustre
     assert lustre
-    assert f"{lustre.size_gib} GiB at {lustre.throughput} are {expected(lustre).read_mbps} MB/s" in PAGE
+    assert f"{lustre.size_gib} GiB at {lustre.throughput} are {Managed.expected(lustre).read_mbps} MB/s" in PAGE

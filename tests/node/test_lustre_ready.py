@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.gcp.filesystems.ready import probe
+from cluster.platforms.gcp.filesystems.exascaler import Exascaler
+from cluster.platforms.gcp.filesystems.managed import Managed
 from tests.clouds import EXASCALER, MANAGED, google
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre" / "ready.sh"
@@ -97,15 +98,13 @@ def test_a_web_server_that_never_answers_is_waited_for_and_told_and_no_more():
 
 
 def test_the_command_asks_for_what_each_kind_has():
-    own, managed = google(storage={"lustre": EXASCALER}), google(storage={"lustre": MANAGED})
-    assert own.storage.lustre
-    assert managed.storage.lustre
-    text = probe(own.storage.lustre, "172.16.9.1")
+    own, managed = Exascaler(google(storage={"lustre": EXASCALER})), Managed(google(storage={"lustre": MANAGED}))
+    text = own.probe("172.16.9.1")
     assert text.startswith("bash -s -- 172.16.9.1 1800 --web <<'LUSTRE_READY'\n#!/bin/bash\n")
-    assert "--web <<" not in probe(managed.storage.lustre, "10.128.0.2")
+    assert "--web <<" not in managed.probe("10.128.0.2")
     with listening() as lnet:
         run = subprocess.run(
-            ["sh", "-c", probe(managed.storage.lustre, "127.0.0.1")],
+            ["sh", "-c", managed.probe("127.0.0.1")],
             env={**os.environ, "LNET_PORT": str(lnet)},
             capture_output=True,
             text=True,

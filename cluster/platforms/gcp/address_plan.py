@@ -13,20 +13,14 @@ reserved before any machine is made.
 In a network that was there before the stack, Google chooses: others live there.
 """
 
-from __future__ import annotations
-
 import ipaddress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.fabric import gpu_networks
-from cluster.platforms.gcp.filesystems.exascaler import servers
+from cluster.platforms.gcp.filesystems.registry import file_systems, peered, servers
 from cluster.roster import machines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cluster.config.cluster import ClusterConfig
 
 PARTS = 16
 FIRST = 2
@@ -58,20 +52,12 @@ class Plan:
     """Where nodes' addresses come from: first and last."""
 
 
-def peered(config: ClusterConfig) -> bool:
-    """Whether something that the stack uses is reached by private service access."""
-    storage = config.storage
-    managed = storage.lustre is not None and storage.lustre.kind == "managed"
-    return managed or (storage.filestore is not None and storage.filestore.tier != "BASIC_SSD")
-
-
 def plan(config: ClusterConfig) -> Plan:
     """Give each part of the cluster its addresses. `crowded` says what does not fit; here it would overlap."""
     system = ipaddress.IPv4Network(config.network.cidr)
     gpu = ipaddress.IPv4Network(config.network.gpu_cidr or "10.0.0.0/17")
     services = ipaddress.IPv4Network(config.network.services_cidr or "10.128.0.0/20")
-    filestore = config.storage.filestore
-    direct = filestore is not None and filestore.tier == "BASIC_SSD"
+    own_range = any(one.own_range for one in file_systems(config))
     fixed = {} if config.network.existing else dict(_fixed(config, system))
     last_dynamic = _start(system, LOGIN) - 2
     return Plan(
@@ -79,7 +65,7 @@ def plan(config: ClusterConfig) -> Plan:
         gpu=tuple(map(str, gpu.subnets(prefixlen_diff=3)))[: gpu_networks(config)],
         # The lower half, and the last eight addresses: the two can't meet.
         managed=str(next(services.subnets())) if peered(config) else None,
-        filestore=f"{services.broadcast_address - 7}/29" if direct else None,
+        filestore=f"{services.broadcast_address - 7}/29" if own_range else None,
         of=fixed,
         dynamic=str(system) if config.network.existing else f"{system.network_address + FIRST + 1} - {last_dynamic}",
     )

@@ -4,15 +4,11 @@ A way is one of five classes, each with what it alone can take, so that a mixtur
 placement beside one) can't be written down, let alone sent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from cluster.config.capacity import BasicCapacity, Capacity
 from cluster.config.validators.settings import minutes
-
-if TYPE_CHECKING:
-    from cluster.config.capacity import BasicCapacity, Capacity
 
 Model = Literal["STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"]
 Maintenance = Literal["MIGRATE", "TERMINATE"]

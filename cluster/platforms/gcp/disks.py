@@ -1,13 +1,8 @@
 """Disks of the machines on Google Cloud: what the file says, and the defaults where it says nothing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.machines import Disk
-    from cluster.roster import MachineSpec
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Disk
+from cluster.roster import MachineSpec
 
 BOOT_TYPES = {"controller": "pd-ssd", "login": "pd-balanced", "node": "pd-ssd"}
 """Type of boot disks by a machine's first role."""

@@ -3,15 +3,11 @@
 What `gcloud` says is told by its text (Google Cloud SDK 528): it has no exit codes of its own for these cases.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
+from cluster.config.cluster import ClusterConfig
 
 SOURCES = "35.235.240.0/20"
 """Where its connections come from (cloud.google.com/iap/docs/using-tcp-forwarding)."""

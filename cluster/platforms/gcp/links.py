@@ -1,18 +1,14 @@
 """What people copy from a stack's outputs: commands to log in without `./hpc`, pages of the Cloud Console."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+from cluster.config.cluster import ClusterConfig
+from cluster.config.gcp import GoogleCloud
+from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.iap import Instance
 from cluster.roster import controller_name, machines
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.gcp import GoogleCloud
 
 CONSOLE = "https://console.cloud.google.com"
 SOMEBODY = "USER"
@@ -55,12 +51,7 @@ def console_links(config: ClusterConfig) -> dict[str, str]:
         "networks": _page("/networking/networks/list", project),
         "logs": _page(f"/logs/query;query={quote(logged, safe='')}", project),
     }
-    if config.storage.lustre and config.storage.lustre.kind == "managed":
-        pages["lustre"] = _page("/lustre/instances", project)
-    if config.storage.filestore:
-        pages["filestore"] = _page("/filestore/instances", project)
-    for bucket in config.storage.buckets:
-        pages[f"bucket {bucket.name}"] = _page(f"/storage/browser/{bucket.name}", project)
+    pages |= {what: _page(path, project) for one in file_systems(config) for what, path in one.pages().items()}
     return pages
 
 

@@ -1,14 +1,9 @@
 """Names and labels of what a stack makes on Google Cloud."""
 
-from __future__ import annotations
+from collections.abc import Mapping
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.gcp import GoogleCloud
+from cluster.config.cluster import ClusterConfig
+from cluster.config.gcp import GoogleCloud
 
 LONGEST = 63
 """Characters of a name (RFC 1035) or of a label's value."""

@@ -5,31 +5,16 @@ Roles and what they hold: cloud.google.com/iam/docs/roles-permissions. Compute A
 networks included, and nothing of Service Networking.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cluster.platforms.gcp.address_plan import peered
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms.gcp.filesystems import registry
+from cluster.platforms.gcp.filesystems.base import Need
+from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 
 COMPUTE, ACCOUNT_USER = "roles/compute.admin", "roles/iam.serviceAccountUser"
 NETWORKS = "roles/compute.networkAdmin"
 TUNNEL = "roles/iap.tunnelResourceAccessor"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Need:
-    """What one kind of resource needs."""
-
-    services: tuple[str, ...]
-    """Of Google Cloud, by the part before .googleapis.com."""
-    roles: tuple[str, ...]
-    """Of whoever makes, changes and deletes it, on the project."""
-
 
 _COMPUTE = Need(services=("compute",), roles=(COMPUTE,))
 _MACHINE = Need(services=("compute", "iam"), roles=(COMPUTE, ACCOUNT_USER))
@@ -41,7 +26,6 @@ NEEDS: Mapping[str, Need] = {
     "gcp:projects/iAMMember:": Need(
         services=("cloudresourcemanager", "iam"), roles=("roles/resourcemanager.projectIamAdmin",)
     ),
-    "gcp:projects/iAMCustomRole:": Need(services=("iam",), roles=("roles/iam.roleAdmin",)),
     "gcp:serviceaccount/": Need(services=("iam",), roles=("roles/iam.serviceAccountAdmin",)),
     # A machine acts as an account; who makes it must be allowed to.
     "gcp:compute/instance:": _MACHINE,
@@ -54,35 +38,27 @@ NEEDS: Mapping[str, Need] = {
     "gcp:servicenetworking/": Need(services=("compute", "servicenetworking"), roles=(NETWORKS,)),
     "gcp:secretmanager/": _SECRETS,
     "gcp:storage/": _STORAGE,
-    "gcp:lustre/": Need(services=("lustre",), roles=("roles/lustre.admin",)),
-    "gcp:filestore/": Need(services=("file",), roles=("roles/file.editor",)),
-    "gcp:runtimeconfig/": Need(services=("runtimeconfig",), roles=("roles/runtimeconfig.admin",)),
 }
-"""By the beginning of a resource's type; the longest that fits."""
+"""By the beginning of a resource's type; the longest that fits. Kinds of file systems add their own."""
 
 
 def need_of(type_: str) -> Need | None:
     """What a resource of this type needs; None for one that nobody on Google Cloud is asked for, or that is new."""
-    found = [prefix for prefix in NEEDS if type_.startswith(prefix)]
-    return NEEDS[max(found, key=len)] if found else None
+    needs = {**NEEDS, **{prefix: need for kind in registry.KINDS for prefix, need in kind.needs.items()}}
+    found = [prefix for prefix in needs if type_.startswith(prefix)]
+    return needs[max(found, key=len)] if found else None
 
 
 def roles(config: ClusterConfig) -> tuple[str, ...]:
     """Roles on the project of whoever runs `up`, `destroy` and the other commands of this stack, in order."""
-    lustre = config.storage.lustre
     found = {
         *(role for type_ in ("service:", "iAMMember:") for role in NEEDS[f"gcp:projects/{type_}"].roles),
         *(role for module in ("serviceaccount", "secretmanager", "storage") for role in NEEDS[f"gcp:{module}/"].roles),
         *_MACHINE.roles,
+        *(role for one in file_systems(config) for need in one.needs.values() for role in need.roles),
     }
     if peered(config) and config.network.existing is None:
         found.add(NETWORKS)
-    if lustre and lustre.kind == "managed":
-        found.update(NEEDS["gcp:lustre/"].roles)
-    if lustre and lustre.kind == "exascaler":
-        found.update((*NEEDS["gcp:runtimeconfig/"].roles, *NEEDS["gcp:projects/iAMCustomRole:"].roles))
-    if config.storage.filestore:
-        found.update(NEEDS["gcp:filestore/"].roles)
     if not config.login.public:
         found.add(TUNNEL)
     return tuple(sorted(found))

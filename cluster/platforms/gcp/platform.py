@@ -12,7 +12,7 @@ from cluster.config.network import Network
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
 from cluster.platforms.base import Capability, Platform, Provider
-from cluster.platforms.gcp.checks import capacity, disks, driver, exascaler, image, location, network, storage
+from cluster.platforms.gcp.checks import capacity, disks, driver, image, location, network, storage
 from cluster.platforms.gcp.defaults import DEFAULTS, MACHINE_TYPES
 from cluster.platforms.gcp.impact.table import TABLE
 
@@ -25,7 +25,7 @@ def _checks(config: ClusterConfig) -> Iterator[Finding]:
 def _warnings(config: ClusterConfig) -> Iterator[Warned]:
     yield from location.warned(config)
     yield from driver.warned(config)
-    yield from exascaler.warned(config)
+    yield from storage.warned(config)
 
 
 def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:

@@ -4,18 +4,13 @@ What each forbids: cloud.google.com/resource-manager/docs/organization-policy/or
 force is known to Google alone: a preview names those that could matter to the stack, and asks nobody.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cluster.platforms.gcp.address_plan import peered
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image.secure_boot import secure_boot
 from cluster.roster import machines
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +28,9 @@ def _always(_config: ClusterConfig) -> bool:
     return True
 
 
-def _exascaler(config: ClusterConfig) -> bool:
-    return config.storage.lustre is not None and config.storage.lustre.kind == "exascaler"
-
-
 def _unsigned(config: ClusterConfig) -> bool:
-    return _exascaler(config) or any(not secure_boot(config, one) for one in machines(config))
+    servers = any(one.unsigned_servers for one in file_systems(config))
+    return servers or any(not secure_boot(config, one) for one in machines(config))
 
 
 _EXEMPT = "have the project exempted"

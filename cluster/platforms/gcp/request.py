@@ -1,25 +1,18 @@
 """What a stack asks Google Cloud for, in the quantities that cost money or count against a quota."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cluster.catalog import Gpu, MachineType
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Nodeset
 from cluster.platforms.gcp.address_plan import plan, table
 from cluster.platforms.gcp.disks import boot_disk, state_disk
-from cluster.platforms.gcp.filesystems.bandwidth import expected
-from cluster.platforms.gcp.filesystems.exascaler import servers
+from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.permissions import roles
 from cluster.platforms.gcp.policies import policies
 from cluster.roster import machines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.machines import Nodeset
 
 LOCAL_SSD_GB = 375
 """GB of one local SSD (cloud.google.com/compute/docs/disks/local-ssd)."""
@@ -90,17 +83,7 @@ def told(config: ClusterConfig) -> list[str]:
     """All of it as lines for people: machines, disks, file systems, rights, addresses."""
     lines = [one.line for one in asks(config)]
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))
-    storage = config.storage
-    if storage.lustre:
-        figures = expected(storage.lustre)
-        lines.append(
-            f"Lustre ({storage.lustre.kind}) at {storage.lustre.mount}: {figures.capacity_gib:,} GiB; at most "
-            f"{figures.read_mbps:,} MB/s of reading, {figures.write_mbps:,} MB/s of writing"
-        )
-    if storage.filestore:
-        lines.append(
-            f"Filestore ({storage.filestore.tier}) at {storage.filestore.mount}: {storage.filestore.size_gb} GB"
-        )
+    lines += [line for one in file_systems(config) for line in one.summary()]
     lines += [
         f"whoever runs it needs: {', '.join(roles(config))}",
         "organisation policies that would refuse it (docs/gcp/reference.md), where in force: "

@@ -1,13 +1,7 @@
 """Google's own services that a stack uses, and which must be enabled in its project."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from cluster.platforms.gcp.address_plan import peered
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 
 ALWAYS = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitoring", "secretmanager", "storage")
 """Machines and networks, roles, logging in, the operations agent, keys, the set-up's bucket."""
@@ -15,12 +9,7 @@ ALWAYS = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitorin
 
 def services(config: ClusterConfig) -> tuple[str, ...]:
     """Names of the services that this stack uses, such as lustre.googleapis.com."""
-    storage = config.storage
-    used = set[str](ALWAYS)
-    if storage.lustre:
-        used.add("lustre" if storage.lustre.kind == "managed" else "runtimeconfig")
-    if storage.filestore:
-        used.add("file")
+    used = {*ALWAYS, *(name for one in file_systems(config) for need in one.needs.values() for name in need.services)}
     if peered(config):
         used.add("servicenetworking")
     return tuple(f"{name}.googleapis.com" for name in sorted(used))

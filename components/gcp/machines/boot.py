@@ -4,24 +4,20 @@ On the instance rather than in a template, so that a change is an update in plac
 a minute. Nothing secret is in it: who may see an instance may see its metadata.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.roster import MachineSpec, controller_name
+from components.gcp.machines.setup_bucket import StoredObject
 from components.slurm import payload
-
-if TYPE_CHECKING:
-    from components.gcp.machines.setup_bucket import StoredObject
 
 SCRIPTS = Path(__file__).parents[3] / "scripts" / "gcp"
 HOST_KEY = "/etc/ssh/hpc_host_key"

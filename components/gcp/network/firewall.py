@@ -5,6 +5,7 @@ from pulumi_gcp import compute
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.address_plan import Plan
+from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import place
 
 IAP = "35.235.240.0/20"
@@ -48,12 +49,10 @@ def firewalls(
             )
         )
     services = [cidr for cidr in (ranges.managed, ranges.filestore) if cidr]
-    if config.network.existing and config.network.services_cidr and needs_callbacks(config):
+    ports = callback_ports(config)
+    if config.network.existing and config.network.services_cidr and ports != []:
         services = [config.network.services_cidr]
     if services:
-        # Managed Lustre's servers connect to their clients too; NFS 3 tells of released locks on a port that the
-        # client has chosen.
-        ports = None if config.storage.filestore else [str(LNET_PORT)]
         rules.append(
             allow(
                 f"{name}-services",
@@ -77,10 +76,10 @@ def host(config: ClusterConfig) -> str | None:
     return project if project != place(config).project else None
 
 
-def needs_callbacks(config: ClusterConfig) -> bool:
-    """Whether something that Google runs has to reach the machines."""
-    lustre = config.storage.lustre
-    return config.storage.filestore is not None or (lustre is not None and lustre.kind == "managed")
+def callback_ports(config: ClusterConfig) -> list[str] | None:
+    """Ports of the machines that servers run by Google connect to; None for all of them."""
+    wanted = [one.callback_ports for one in file_systems(config)]
+    return None if None in wanted else sorted({port for ports in wanted for port in ports or ()})
 
 
 def internal(

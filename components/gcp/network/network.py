@@ -10,7 +10,7 @@ from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
 from cluster.platforms.gcp.address_plan import Plan, plan
 from cluster.platforms.gcp.fabric import gpu_mtu
-from cluster.platforms.gcp.filesystems.exascaler import servers
+from cluster.platforms.gcp.filesystems.registry import servers
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import machines
 from components.gcp.network.firewall import firewalls, internal

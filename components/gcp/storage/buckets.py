@@ -1,41 +1,32 @@
 """Access to buckets that are there already. None is made, and none is removed."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_gcp import storage
 
-from cluster.config import ClusterConfig
+from cluster.platforms.gcp.filesystems.buckets import Buckets as Kind
+from components.gcp.storage.base import FileSystemComponent
 
 READ, WRITE = "roles/storage.objectViewer", "roles/storage.objectUser"
 
 
-@dataclass(frozen=True, kw_only=True)
-class BucketsArgs:
-    """Who is to have access."""
-
-    config: ClusterConfig
-    accounts: Mapping[str, pulumi.Input[str]]
-    """Email of the service account of each role: controller, login, node."""
-
-
-class Buckets(pulumi.ComponentResource):
+class Buckets(FileSystemComponent[Kind]):
     """The machines' access to objects: reading alone, where the stack file says so."""
 
-    ready: list[pulumi.Resource]
+    TYPE = "hpc:gcp:Buckets"
 
-    def __init__(self, name: str, args: BucketsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("hpc:gcp:Buckets", name, {}, opts)
+    def make(self) -> None:
+        """Grant the roles."""
+        buckets = self.args.config.storage.buckets
         self.ready = [
             storage.BucketIAMMember(
-                f"{name}-{bucket.name}-{role}",
+                f"{self.name}-{bucket.name}-{role}",
                 bucket=bucket.name,
                 role=READ if bucket.read_only else WRITE,
                 member=pulumi.Output.concat("serviceAccount:", email),
                 opts=pulumi.ResourceOptions(parent=self),
             )
-            for bucket in args.config.storage.buckets
-            for role, email in args.accounts.items()
+            for bucket in buckets
+            for role, email in self.args.accounts.items()
         ]
-        self.register_outputs({"buckets": [bucket.name for bucket in args.config.storage.buckets]})
+        self.facts = {bucket.name: bucket.mount for bucket in buckets}
+        self.register_outputs({"buckets": [bucket.name for bucket in buckets]})

@@ -1,48 +1,41 @@
 """DDN EXAScaler: a Lustre file system on machines of the stack."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pulumi
 from pulumi_gcp import projects, runtimeconfig, serviceaccount
 
-from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, http_tag, servers, startup_script
+from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, place
 from components.gcp.network.firewall import LNET_PORT, allow, host
 from components.gcp.storage.exascaler_server import ExascalerServer, ExascalerServerArgs
-from components.gcp.storage.lustre import LustreArgs, facts
+from components.gcp.storage.lustre import LustreComponent
 
 TABLES = ("fs-config", "startup-config")
 """Configs of the Runtime Configurator in which the servers keep what they must know of each other."""
 
 
-class ExascalerLustre(pulumi.ComponentResource):
+class ExascalerLustre(LustreComponent[Exascaler]):
     """Management, metadata and object storage servers, each started after those that it registers with.
 
-    They are made; whether the file system is up, a command on the controller asks (platforms.gcp.filesystems.ready).
+    They are made; whether the file system is up, a command on the controller asks (`probe`).
     """
 
-    source: pulumi.Output[str]
-    address: pulumi.Output[str]
-    facts: Mapping[str, Any]
-    ready: list[pulumi.Resource]
+    TYPE = "hpc:gcp:ExascalerLustre"
 
-    def __init__(self, name: str, args: LustreArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("hpc:gcp:ExascalerLustre", name, {}, opts)
-        self._name, self._args = name, args
-        config, lustre = args.config, args.lustre
+    def make(self) -> None:
+        """Make account, firewall rules, disks and servers."""
+        name, args, config = self.name, self.args, self.args.config
         email, allowed = self._account()
         before = [*args.network.ready, *allowed, *self._tables(), *self._firewalls()]
-        script = startup_script(config, lustre)
+        script = startup_script(args.kind)
         made: dict[str, list[pulumi.Resource]] = {"mgs": [], "mds": [], "oss": []}
         earlier = {"mgs": [], "mds": made["mgs"], "oss": made["mds"]}
-        for server in servers(config):
+        for server in args.kind.servers():
             one = ExascalerServer(
                 f"{name}-{server.kind}{server.index}",
                 ExascalerServerArgs(
                     config=config,
                     server=server,
-                    image=lustre.image,
+                    image=args.kind.section.image,
                     script=script,
                     service_account=email,
                     subnetwork=args.network.system,
@@ -53,30 +46,29 @@ class ExascalerLustre(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self),
             )
             made[server.kind].append(one.instance)
-        self.address = args.network.addresses[f"{config.name}-mgs0"]
-        self.source = pulumi.Output.format("{0}@tcp:/{1}", self.address, lustre.fsname)
-        self.facts = {
-            **facts(lustre, self.address, self.source),
-            "servers": {server.name: args.network.addresses[server.name] for server in servers(config)},
-        }
         self.ready = [*made["mgs"], *made["mds"], *made["oss"]]
-        self.register_outputs({"source": self.source, "address": self.address})
+        address = args.network.addresses[f"{config.name}-mgs0"]
+        self.finish(address, pulumi.Output.format("{0}@tcp:/{1}", address, args.kind.section.fsname))
+
+    def more_facts(self) -> dict[str, object]:
+        """The servers' addresses."""
+        return {"servers": {one.name: self.args.network.addresses[one.name] for one in self.args.kind.servers()}}
 
     def _child(self) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self, depends_on=self._args.network.ready)
+        return pulumi.ResourceOptions(parent=self, depends_on=self.args.network.ready)
 
     def _account(self) -> tuple[pulumi.Output[str], list[pulumi.Resource]]:
         """The servers' own account, with what loci needs: finding disks and servers, and the two configs."""
-        config = self._args.config
+        config = self.args.config
         child = self._child()
         account = serviceaccount.Account(
-            f"{self._name}-account",
+            f"{self.name}-account",
             account_id=account_id(config, "lustre"),
             display_name=f"Lustre servers of the cluster {config.name}",
             opts=child,
         )
         role = projects.IAMCustomRole(
-            f"{self._name}-role",
+            f"{self.name}-role",
             role_id=f"{config.name.replace('-', '_')}_lustre",
             title=f"Lustre servers of the cluster {config.name}",
             description="What DDN EXAScaler's servers need to find their disks and each other",
@@ -84,7 +76,7 @@ class ExascalerLustre(pulumi.ComponentResource):
             opts=child,
         )
         member = projects.IAMMember(
-            f"{self._name}-member",
+            f"{self.name}-member",
             project=place(config).project,
             role=role.name,
             member=pulumi.Output.concat("serviceAccount:", account.email),
@@ -93,10 +85,10 @@ class ExascalerLustre(pulumi.ComponentResource):
         return account.email, [member]
 
     def _tables(self) -> list[pulumi.Resource]:
-        name = self._args.config.name
+        name = self.args.config.name
         return [
             runtimeconfig.Config(
-                f"{self._name}-{table}",
+                f"{self.name}-{table}",
                 name=f"{name}-{table}",
                 description=f"hpc: kept by the Lustre servers of {name}",
                 opts=self._child(),
@@ -106,17 +98,17 @@ class ExascalerLustre(pulumi.ComponentResource):
 
     def _firewalls(self) -> list[pulumi.Resource]:
         """Lustre itself between all machines, which servers connect back to; the clients' packages from MGS."""
-        config, network = self._args.config, self._args.network
+        config, network = self.args.config, self.args.network
         child = self._child()
         sources = [config.network.cidr]
         lnet, packages = [network.tag], [http_tag(config.name)]
         return [
             allow(
-                f"{self._name}-lnet", f"{config.name}-lnet", network.system_network, sources,
+                f"{self.name}-lnet", f"{config.name}-lnet", network.system_network, sources,
                 ports=[str(LNET_PORT)], tags=lnet, project=host(config), opts=child,
             ),
             allow(
-                f"{self._name}-repo", f"{config.name}-repo", network.system_network, sources,
+                f"{self.name}-repo", f"{config.name}-repo", network.system_network, sources,
                 ports=["80"], tags=packages, project=host(config), opts=child,
             ),
         ]  # fmt: skip

@@ -7,7 +7,8 @@ import pulumi
 from pulumi_gcp import compute
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.filesystems.exascaler import TARGET_OF, Server, TargetDisk, http_tag
+from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
+from cluster.platforms.gcp.filesystems.exascaler import TARGET_OF, http_tag
 from cluster.platforms.gcp.names import labels, place
 
 BOOT_DISK = "pd-standard"

@@ -1,45 +1,29 @@
 """A Filestore share, by NFS."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import pulumi
 from pulumi_gcp import filestore
 from pulumi_gcp.filestore.outputs import InstanceNetwork
 
-from cluster.config import ClusterConfig
-from cluster.config.storage import Filestore
 from cluster.platforms.gcp.address_plan import plan
+from cluster.platforms.gcp.filesystems.filestore import Filestore
 from cluster.platforms.gcp.names import labels, place
-from components.gcp.network.network import Network
+from components.gcp.storage.base import FileSystemComponent
 
 
-@dataclass(frozen=True, kw_only=True)
-class FilestoreShareArgs:
-    """What to make, and where."""
-
-    config: ClusterConfig
-    filestore: Filestore
-    network: Network
-
-
-class FilestoreShare(pulumi.ComponentResource):
+class FilestoreShare(FileSystemComponent[Filestore]):
     """One instance of Filestore with one share."""
 
-    source: pulumi.Output[str]
-    """What is mounted: ADDRESS:/SHARE."""
-    facts: Mapping[str, Any]
-    """What the stack's outputs say of it."""
-    ready: list[pulumi.Resource]
+    TYPE = "hpc:gcp:FilestoreShare"
 
-    def __init__(self, name: str, args: FilestoreShareArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("hpc:gcp:FilestoreShare", name, {}, opts)
-        config, given, network = args.config, args.filestore, args.network
+    def make(self) -> None:
+        """Make the instance."""
+        config, given, network = self.args.config, self.args.kind.section, self.args.network
         share = share_name(given.mount)
         direct = plan(config).filestore
         instance = filestore.Instance(
-            f"{name}-instance",
+            f"{self.name}-instance",
             name=f"{config.name}-filestore",
             location=place(config).region if given.tier == "REGIONAL" else place(config).zone,
             tier=given.tier,

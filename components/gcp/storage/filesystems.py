@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.filesystems.mounts import mounts
+from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.roster import MachineSpec
 from components.gcp.network.network import Network
-from components.gcp.storage.buckets import Buckets, BucketsArgs
-from components.gcp.storage.exascaler import ExascalerLustre
-from components.gcp.storage.filestore import FilestoreShare, FilestoreShareArgs
-from components.gcp.storage.lustre import LustreArgs, LustreFileSystem
-from components.gcp.storage.managed_lustre import ManagedLustre
+from components.gcp.storage.base import FileSystemArgs, FileSystemComponent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,40 +26,30 @@ class StorageArgs:
 
 
 class Storage(pulumi.ComponentResource):
-    """Lustre, Filestore and buckets, as far as the stack file asks for them."""
+    """Every kind of file system that the stack file asks for."""
 
-    lustre: LustreFileSystem | None
     facts: dict[str, Any]
-    """What the stack's outputs say: `lustre`, `filestore` and `buckets`, each where there is one."""
+    """What the stack's outputs say, by the key of each kind."""
     ready: list[pulumi.Resource]
     """What machines that mount any of it depend on."""
+    probe: pulumi.Output[str] | None
+    """A shell command that waits until the file systems answer that do not as soon as they are made."""
 
     def __init__(self, name: str, args: StorageArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Storage", name, {}, opts)
-        config, network = args.config, args.network
-        child = pulumi.ResourceOptions(parent=self)
-        self._config = config
-        self._sources: dict[str, pulumi.Output[str]] = {}
-        self.lustre, self.facts, self.ready = None, {}, []
-        if config.storage.lustre:
-            kind = ExascalerLustre if config.storage.lustre.kind == "exascaler" else ManagedLustre
-            made = kind(
-                f"{name}-lustre", LustreArgs(config=config, lustre=config.storage.lustre, network=network), opts=child
+        self._config = args.config
+        made: dict[str, FileSystemComponent] = {}
+        for kind in file_systems(args.config):
+            module, _, component = kind.component.partition(":")
+            made[kind.key] = getattr(import_module(module), component)(
+                f"{name}-{kind.key}",
+                FileSystemArgs(config=args.config, kind=kind, network=args.network, accounts=args.accounts),
+                opts=pulumi.ResourceOptions(parent=self),
             )
-            self.lustre, self._sources["lustre"] = made, made.source
-            self.facts["lustre"], self.ready = made.facts, [*self.ready, *made.ready]
-        if config.storage.filestore:
-            share = FilestoreShare(
-                f"{name}-filestore",
-                FilestoreShareArgs(config=config, filestore=config.storage.filestore, network=network),
-                opts=child,
-            )
-            self._sources["filestore"] = share.source
-            self.facts["filestore"], self.ready = share.facts, [*self.ready, *share.ready]
-        if config.storage.buckets:
-            buckets = Buckets(f"{name}-buckets", BucketsArgs(config=config, accounts=args.accounts), opts=child)
-            self.facts["buckets"] = {one.name: one.mount for one in config.storage.buckets}
-            self.ready += buckets.ready
+        self._sources = {key: one.source for key, one in made.items() if one.source is not None}
+        self.facts = {key: one.facts for key, one in made.items()}
+        self.ready = [resource for one in made.values() for resource in one.ready]
+        self.probe = next((one.probe for one in made.values() if one.probe is not None), None)
         self.register_outputs({"facts": self.facts, "sources": self._sources})
 
     def mounts(self, spec: MachineSpec) -> list[dict[str, pulumi.Input[str]]]:

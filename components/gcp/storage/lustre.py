@@ -1,48 +1,38 @@
 """A Lustre file system, whoever runs its servers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TypeVar
 
 import pulumi
 
-from cluster.config import ClusterConfig
-from cluster.config.lustre import Lustre
-from cluster.platforms.gcp.filesystems.bandwidth import expected
-from components.gcp.network.network import Network
+from cluster.platforms.gcp.filesystems.lustre import LustreKind
+from components.gcp.storage.base import FileSystemComponent
+
+Lustre = TypeVar("Lustre", bound=LustreKind)
 
 
-class LustreFileSystem(Protocol):
-    """What machines and people need to know of it."""
+class LustreComponent(FileSystemComponent[Lustre]):
+    """What the two kinds of Lustre have in common."""
 
-    source: pulumi.Output[str]
-    """What is mounted: ADDRESS@tcp:/FSNAME."""
     address: pulumi.Output[str]
     """Address of its management server."""
-    facts: Mapping[str, Any]
-    """What the stack's outputs say of it."""
-    ready: list[pulumi.Resource]
-    """What machines that mount it depend on."""
 
+    def finish(self, address: pulumi.Output[str], source: pulumi.Output[str]) -> None:
+        """Say where it is, how large, and how fast it can be at best. `source` is ADDRESS@tcp:/FSNAME."""
+        kind, given = self.args.kind, self.args.kind.section
+        figures = kind.expected(given)
+        self.address, self.source, self.probe = address, source, address.apply(kind.probe)
+        self.facts = {
+            "kind": kind.name,
+            "fsname": given.fsname,
+            "mount": given.mount,
+            "source": source,
+            "server_ip": address,
+            "capacity_gib": figures.capacity_gib,
+            "bandwidth_mbps": {"read": figures.read_mbps, "write": figures.write_mbps},
+            **self.more_facts(),
+        }
+        self.register_outputs({"source": source, "address": address})
 
-@dataclass(frozen=True, kw_only=True)
-class LustreArgs:
-    """What to make, and where."""
-
-    config: ClusterConfig
-    lustre: Lustre
-    network: Network
-
-
-def facts(lustre: Lustre, address: pulumi.Output[str], source: pulumi.Output[str]) -> dict[str, Any]:
-    """What the stack's outputs say of a file system: where it is, how large, and how fast it can be at best."""
-    figures = expected(lustre)
-    return {
-        "kind": lustre.kind,
-        "fsname": lustre.fsname,
-        "mount": lustre.mount,
-        "source": source,
-        "server_ip": address,
-        "capacity_gib": figures.capacity_gib,
-        "bandwidth_mbps": {"read": figures.read_mbps, "write": figures.write_mbps},
-    }
+    def more_facts(self) -> dict[str, object]:
+        """What only one kind says of itself."""
+        return {}

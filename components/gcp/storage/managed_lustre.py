@@ -1,28 +1,23 @@
 """Google Cloud Managed Lustre: a file system whose servers Google runs."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pulumi
 from pulumi_gcp import lustre
 
+from cluster.platforms.gcp.filesystems.managed import Managed
 from cluster.platforms.gcp.names import labels, place
-from components.gcp.storage.lustre import LustreArgs, facts
+from components.gcp.storage.lustre import LustreComponent
 
 
-class ManagedLustre(pulumi.ComponentResource):
+class ManagedLustre(LustreComponent[Managed]):
     """One instance of Managed Lustre, in the peered network."""
 
-    source: pulumi.Output[str]
-    address: pulumi.Output[str]
-    facts: Mapping[str, Any]
-    ready: list[pulumi.Resource]
+    TYPE = "hpc:gcp:ManagedLustre"
 
-    def __init__(self, name: str, args: LustreArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("hpc:gcp:ManagedLustre", name, {}, opts)
-        config, given, network = args.config, args.lustre, args.network
+    def make(self) -> None:
+        """Make the instance."""
+        config, given, network = self.args.config, self.args.kind.section, self.args.network
         instance = lustre.Instance(
-            f"{name}-instance",
+            f"{self.name}-instance",
             instance_id=f"{config.name}-lustre",
             location=place(config).zone,
             filesystem=given.fsname,
@@ -37,8 +32,5 @@ class ManagedLustre(pulumi.ComponentResource):
                 depends_on=[network.services] if network.services else network.ready,
             ),
         )
-        self.source = instance.mount_point
-        self.address = self.source.apply(lambda at: at.partition("@")[0])
-        self.facts = facts(given, self.address, self.source)
         self.ready = [instance]
-        self.register_outputs({"source": self.source, "address": self.address})
+        self.finish(instance.mount_point.apply(lambda at: at.partition("@")[0]), instance.mount_point)

@@ -1,22 +1,16 @@
 """Ways of asking for machines that a machine type, or what it has, does not allow."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cluster import roster
 from cluster.catalog import MACHINE_TYPES, MachineType
 from cluster.catalog.families import FAMILIES
 from cluster.catalog.gpus import ACCELERATORS
+from cluster.config.capacity import Capacity
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Controller, Login
 from cluster.config.validators.settings import minutes
 from cluster.findings import Broken, Location, listing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.capacity import Capacity
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.machines import Controller, Login
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10

@@ -1,18 +1,12 @@
 """The rxdm prolog beside the driver of the recipe, where nobody has seen the two together."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
 from cluster.checks.warning import Warned
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import listing
 from cluster.platforms.gcp.image.rxdm import of_driver, row_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
 
 
 def warned(config: ClusterConfig) -> Iterator[Warned]:

@@ -1,18 +1,12 @@
 """The image of machines on Google Cloud: made in one way, from what belongs together."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
 from cluster.checks.platform_fields import given, shown
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import Broken
 from cluster.platforms.gcp.image.source import BAKED, bakes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
 
 
 def broken(config: ClusterConfig) -> Iterator[Broken]:

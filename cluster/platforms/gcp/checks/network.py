@@ -1,23 +1,18 @@
 """Networks on Google Cloud: apart from each other, large enough, and open to nobody by accident."""
 
-from __future__ import annotations
-
 import ipaddress
+from collections.abc import Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from cluster import roster
 from cluster.checks import counts
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import Broken, listing
 from cluster.platforms.gcp import address_plan
 from cluster.platforms.gcp.defaults import NETWORK
 from cluster.platforms.gcp.fabric import gpu_networks
+from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.image.source import bakes, installs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
 
 LARGEST_SERVICES = 22
 """Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
@@ -46,11 +41,11 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
 def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
     """The networks that the stack uses, by their keys."""
     network = config.network
-    filestore = config.storage.filestore is not None
+    services = any(one.peered or one.own_range for one in file_systems(config))
     used = {
         "cidr": network.cidr,
         "gpu_cidr": network.gpu_cidr if gpu_networks(config) else None,
-        "services_cidr": network.services_cidr if address_plan.peered(config) or filestore else None,
+        "services_cidr": network.services_cidr if services else None,
     }
     return {key: ipaddress.IPv4Network(value) for key, value in used.items() if value}
 

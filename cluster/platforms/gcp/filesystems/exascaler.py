@@ -6,20 +6,18 @@ their labels, formats them, and keeps what servers must know of each other in tw
 Names, labels and keys are therefore DDN's, as its last release for Google Cloud (2.2.2) has them.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-from cluster.catalog import MACHINE_TYPES, MachineType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.lustre import Lustre, Targets
-
-Kind = Literal["mgs", "mds", "oss"]
+from cluster.catalog import DISK_TYPES, MACHINE_TYPES
+from cluster.catalog.bandwidth import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
+from cluster.checks.machines import wrong_platform
+from cluster.checks.warning import Warned
+from cluster.config.lustre import Lustre, Targets
+from cluster.findings import Broken
+from cluster.platforms.gcp.checks.disk_types import provisioned, size_broken, type_broken
+from cluster.platforms.gcp.filesystems.base import Need, Server, TargetDisk
+from cluster.platforms.gcp.filesystems.lustre import Expected, LustreKind
 
 LOCI_VERSIONS: Mapping[str, str] = {"exascaler-cloud-6-2": "2.1.0", "exascaler-cloud-6-3": "2.2.1"}
 """What `Version` in loci.conf is for the images of a release (DDN's modules 2.1.8 and 2.2.2)."""
@@ -44,67 +42,106 @@ TARGET_OF: Mapping[str, str] = {"mgs": "mgt", "mds": "mdt", "oss": "ost"}
 """What a server's label `lustre_type` says."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetDisk:
-    """A disk that holds one target of the file system."""
-
-    name: str
-    host: str
-    """Server that it is attached to."""
-    role: str
-    """mgt, mnt, mdt or ost."""
-    index: int
-    """Among all disks of its role."""
-    targets: Targets
+UNSUPPORTED_SINCE = "31 December 2025"
+"""Of Deployment Manager with its Runtime Configurator: the notice on cloud.google.com/deployment-manager (some
+translations of it said 31 March 2026)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Server:
-    """One server of the file system."""
+class Exascaler(LustreKind):
+    """DDN EXAScaler, on machines of the stack."""
 
-    name: str
-    kind: Kind
-    index: int
-    machine_type: MachineType
-    disks: tuple[TargetDisk, ...]
+    name = client = "exascaler"
+    component = "components.gcp.storage.exascaler:ExascalerLustre"
+    needs: ClassVar[Mapping[str, Need]] = {
+        "gcp:runtimeconfig/": Need(services=("runtimeconfig",), roles=("roles/runtimeconfig.admin",)),
+        "gcp:projects/iAMCustomRole:": Need(services=("iam",), roles=("roles/iam.roleAdmin",)),
+    }
+    keys = ("mgs", "mds", "oss", "image")
+    ready_seconds = 1800  # servers format their disks one after the other
+    web = True
+    unsigned_servers = True
 
-    @property
-    def boot_disk(self) -> str:
-        """Name of its boot disk."""
-        return f"{self.name}-boot-disk"
-
-
-def servers(config: ClusterConfig) -> tuple[Server, ...]:
-    """Every server: the management server, metadata servers, object storage servers; none without EXAScaler."""
-    lustre = config.storage.lustre
-    if lustre is None or lustre.kind != "exascaler":
-        return ()
-    parts: list[tuple[Kind, str, int, dict[str, Targets]]] = [
-        ("mgs", lustre.mgs.machine_type, 1, {"mgt": lustre.mgs.mgt, "mnt": lustre.mgs.mnt}),
-        ("mds", lustre.mds.machine_type, lustre.mds.count, {"mdt": lustre.mds.mdt}),
-        ("oss", lustre.oss.machine_type, lustre.oss.count, {"ost": lustre.oss.ost}),
-    ]
-    return tuple(
-        Server(
-            name=f"{config.name}-{kind}{index}",
-            kind=kind,
-            index=index,
-            machine_type=MACHINE_TYPES[machine_type],
-            disks=tuple(
-                TargetDisk(
-                    name=f"{config.name}-{kind}{index}-{role}{number}-disk",
-                    host=f"{config.name}-{kind}{index}",
-                    role=role,
-                    index=index * targets.count + number,
-                    targets=targets,
-                )
-                for role, targets in roles.items()
-                for number in range(targets.count)
-            ),
+    @staticmethod
+    def expected(lustre: Lustre) -> Expected:
+        """Capacity and bandwidth, from the limits of disks and machines."""
+        oss = lustre.oss
+        read, write = server_mbps(oss.machine_type, oss.ost)
+        # Disks are sold in GB that are GiB: cloud.google.com/compute/docs/disks, "Size".
+        return Expected(
+            capacity_gib=oss.ost.size_gb * oss.ost.count * oss.count,
+            read_mbps=read * oss.count,
+            write_mbps=write * oss.count,
         )
-        for kind, machine_type, count, roles in parts
-        for index in range(count)
-    )
+
+    def parts(self) -> list[tuple[str, str, int, dict[str, Targets]]]:
+        """Kind, machine type and count of its servers, and the disks of each by role."""
+        lustre = self.section
+        return [
+            ("mgs", lustre.mgs.machine_type, 1, {"mgt": lustre.mgs.mgt, "mnt": lustre.mgs.mnt}),
+            ("mds", lustre.mds.machine_type, lustre.mds.count, {"mdt": lustre.mds.mdt}),
+            ("oss", lustre.oss.machine_type, lustre.oss.count, {"ost": lustre.oss.ost}),
+        ]
+
+    def servers(self) -> tuple[Server, ...]:
+        """The management server, metadata servers, object storage servers."""
+        cluster = self.config.name
+        return tuple(
+            Server(
+                name=f"{cluster}-{kind}{index}",
+                kind=kind,
+                index=index,
+                machine_type=MACHINE_TYPES[machine_type],
+                disks=tuple(
+                    TargetDisk(
+                        name=f"{cluster}-{kind}{index}-{role}{number}-disk",
+                        host=f"{cluster}-{kind}{index}",
+                        role=role,
+                        index=index * targets.count + number,
+                        targets=targets,
+                    )
+                    for role, targets in roles.items()
+                    for number in range(targets.count)
+                ),
+            )
+            for kind, machine_type, count, roles in self.parts()
+            for index in range(count)
+        )
+
+    def broken(self) -> Iterator[Broken]:
+        """Machine types and disks that there are not, or not together."""
+        yield from super().broken()
+        for server, machine_type, _, disks in self.parts():
+            kind = MACHINE_TYPES[machine_type]
+            at = ("storage", "lustre", server)
+            yield from wrong_platform((*at, "machine_type"), machine_type, self.config.platform)
+            for role, targets in disks.items() if kind.platform == self.config.platform else ():
+                row = DISK_TYPES[targets.type]
+                yield from type_broken((*at, role), row, kind)
+                yield from size_broken((*at, role), row, targets.size_gb)
+                yield from provisioned((*at, role), row, targets)
+
+    def warned(self) -> Iterator[Warned]:
+        """It depends on a service that Google no longer supports."""
+        yield Warned(
+            at=("storage", "lustre", "kind"),
+            what="EXAScaler's servers find each other by Google's Runtime Configurator, which is out of support since "
+            f"{UNSUPPORTED_SINCE}: without it they do not start, and nobody mends it; and DDN has made no release for "
+            "Google Cloud since March 2025",
+            todo="for a new cluster write `kind: managed` (Pulumi.a3mega-managed.yaml); of one that is up, keep a copy "
+            "of what lies on it",
+        )
+
+
+def server_mbps(machine_type: str, targets: Targets) -> tuple[int, int]:
+    """MB/s of reading and of writing that one server gives: the least of its disks, its machine and its network."""
+    kind, disk = MACHINE_TYPES[machine_type], DISK_TYPES[targets.type]
+    lowest = targets.mbps or (disk.mbps[0] if disk.mbps else None)
+    each = lowest or (targets.size_gb * disk.mbps_per_gb if disk.mbps_per_gb else disk.read_mbps)
+    machine = disks_mbps(disk.name, kind.cpus)
+    network = kind.egress_mbps
+    read = min(min(each, disk.read_mbps) * targets.count, machine, network)
+    write = min(min(each, disk.write_mbps) * targets.count, machine, network * DISK_WRITES / WRITE_OVERHEAD)
+    return int(read), int(write)
 
 
 def http_tag(deployment: str) -> str:
@@ -118,29 +155,26 @@ def loci_version(image: str) -> str:
     return next((version for family, version in LOCI_VERSIONS.items() if name.startswith(family)), NEWEST_LOCI)
 
 
-def loci_conf(config: ClusterConfig, lustre: Lustre) -> str:
+def loci_conf(exascaler: Exascaler) -> str:
     """Text of /etc/loci.conf, the same on every server."""
+    name, lustre = exascaler.config.name, exascaler.section
     rows: list[tuple[str, object]] = [
         ("Version", loci_version(lustre.image)),
-        ("Deployment", config.name),
-        ("FilesystemTable", f"{config.name}-fs-config"),
-        ("StartupTable", f"{config.name}-startup-config"),
+        ("Deployment", name),
+        ("FilesystemTable", f"{name}-fs-config"),
+        ("StartupTable", f"{name}-startup-config"),
         ("Profile", "custom"),
         ("FsName", lustre.fsname),
     ]
-    for kind, machine_type, count, roles in (
-        ("Mgs", lustre.mgs.machine_type, 1, {"Mgt": lustre.mgs.mgt, "Mnt": lustre.mgs.mnt}),
-        ("Mds", lustre.mds.machine_type, lustre.mds.count, {"Mdt": lustre.mds.mdt}),
-        ("Oss", lustre.oss.machine_type, lustre.oss.count, {"Ost": lustre.oss.ost}),
-    ):
-        rows += [(f"{kind}Type", machine_type), (f"{kind}Count", count)]
+    for kind, machine_type, count, roles in exascaler.parts():
+        rows += [(f"{kind.title()}Type", machine_type), (f"{kind.title()}Count", count)]
         for role, targets in roles.items():
-            rows += [(f"{role}Type", targets.type), (f"{role}Size", targets.size_gb), (f"{role}Count", targets.count)]
-            rows.append((f"{role}Raid", "false"))
+            values = {"Type": targets.type, "Size": targets.size_gb, "Count": targets.count, "Raid": "false"}
+            rows += [(f"{role.title()}{key}", value) for key, value in values.items()]
     return "[default]\n" + "".join(f"{key}: {value}\n" for key, value in rows)
 
 
-def startup_script(config: ClusterConfig, lustre: Lustre) -> str:
+def startup_script(exascaler: Exascaler) -> str:
     """What every server runs at each start."""
     return (
         "#!/bin/sh\n"
@@ -148,7 +182,7 @@ def startup_script(config: ClusterConfig, lustre: Lustre) -> str:
         "set -eu\n"
         "umask 022\n"
         "cat >/etc/loci.conf.new <<'END'\n"
-        f"{loci_conf(config, lustre)}"
+        f"{loci_conf(exascaler)}"
         "END\n"
         "mv /etc/loci.conf.new /etc/loci.conf\n"
         "loci init\n"

@@ -4,23 +4,14 @@ This decides whether machines get another image. The text of our own steps is no
 otherwise take every cluster down for a mended comment. What a version of the recipes contains does not change.
 """
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
 
 from cluster.catalog.gpus import ACCELERATORS
+from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.fabric import tcpxo
+from cluster.platforms.gcp.filesystems.registry import lustre_client
+from cluster.platforms.gcp.image.program import Step
 from cluster.roster import nodeset_gpu, nodeset_type
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
-    from cluster.platforms.gcp.image.program import Step
-
-
-def lustre_kind(config: ClusterConfig) -> str:
-    """exascaler, managed or none."""
-    return config.storage.lustre.kind if config.storage.lustre else "none"
 
 
 def gpu_types(config: ClusterConfig) -> set[str]:
@@ -58,7 +49,7 @@ def content(config: ClusterConfig, snapshot: str, own: list[Step]) -> dict[str, 
         "base": config.image.base,
         "snapshot": snapshot,
         "size_gb": str(config.image.builder.size_gb),
-        "lustre": lustre_kind(config),
+        "lustre": lustre_client(config),
         "slurm": config.slurm_version,
         **parts(config),
         **{step.name: hashlib.sha256(step.text.encode()).hexdigest()[:16] for step in own},

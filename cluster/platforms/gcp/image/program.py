@@ -1,22 +1,16 @@
 """The steps of scripts/image as one bash program that needs nothing beside it."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.slurm.script_tree import read_script
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster.config.cluster import ClusterConfig
 
 FOLDER = Path(__file__).parents[4] / "scripts" / "image"
 LARGEST = 256 * 1024

@@ -1,25 +1,19 @@
 """What is installed on machines of Google Cloud: which steps of scripts/image, in which order, with which versions."""
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cluster.catalog.recipes import RECIPES
+from cluster.catalog.recipes import RECIPES, Download, Recipe, Source
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.platforms.gcp.fabric import tcpxo
+from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.image.content import content as content_of
-from cluster.platforms.gcp.image.content import gpu_types, local_ssds, lustre_kind, open_driver
+from cluster.platforms.gcp.image.content import gpu_types, local_ssds, open_driver
 from cluster.platforms.gcp.image.program import Step, check_size, own_steps, program, step
 from cluster.platforms.gcp.image.source import bakes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster.catalog.recipes import Download, Recipe, Source
-    from cluster.config.cluster import ClusterConfig
 
 PROJECT = Path(__file__).parents[4]
 TRIAL_ROOT = "/var/lib/hpc/trial"
@@ -31,7 +25,7 @@ def recipe(config: ClusterConfig) -> Recipe:
 
     Raises ConfigError where there is none, with what there is.
     """
-    kind = lustre_kind(config)
+    kind = lustre_client(config)
     version = config.image.recipe
     found = RECIPES.get((version, config.image.base, kind))
     if found is None:

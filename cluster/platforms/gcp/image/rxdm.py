@@ -1,15 +1,8 @@
 """Which version of the rxdm prolog goes with the driver that the nodes have."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
-from cluster.catalog.recipes import RECIPES
-
-if TYPE_CHECKING:
-    from cluster.catalog.recipes import Recipe
-    from cluster.config.cluster import ClusterConfig
+from cluster.catalog.recipes import RECIPES, Recipe
+from cluster.config.cluster import ClusterConfig
 
 
 def of_driver(config: ClusterConfig) -> RxdmVersion:

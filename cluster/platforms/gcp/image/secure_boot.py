@@ -1,14 +1,9 @@
 """Which machines can start under Secure Boot."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.image.source import installs
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
-    from cluster.roster import MachineSpec
+from cluster.roster import MachineSpec
 
 
 def secure_boot(config: ClusterConfig, spec: MachineSpec) -> bool:
@@ -18,4 +13,4 @@ def secure_boot(config: ClusterConfig, spec: MachineSpec) -> bool:
     knows, so only machines with the distribution's own modules and nothing else can have it: a plain base without GPUs
     and without Lustre.
     """
-    return installs(config) and spec.gpu is None and config.storage.lustre is None
+    return installs(config) and spec.gpu is None and lustre_client(config) == "none"

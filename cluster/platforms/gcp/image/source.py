@@ -1,11 +1,6 @@
 """Where the software of machines comes from: an image that the stack bakes, one that is there, or the first boot."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
+from cluster.config.cluster import ClusterConfig
 
 BAKED = ("ubuntu-2204",)
 """Bases that are baked where the file says nothing: building drivers, Slurm and a Lustre client takes an hour."""

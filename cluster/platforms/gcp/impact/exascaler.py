@@ -6,7 +6,7 @@ from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.lustre import Targets
 from cluster.impact.edits import Edit
 from cluster.impact.rule import rule
-from cluster.platforms.gcp.filesystems.exascaler import servers
+from cluster.platforms.gcp.filesystems.registry import servers
 
 DISKS = Refuse("the disks would be deleted with every file on them: put it back")
 

@@ -1,0 +1,145 @@
+"""What each kind of file system on Google Cloud says about itself.
+
+A kind is a subclass of FileSystem, with its section in `cluster.config.storage`, its Pulumi component, and one line in
+`registry.KINDS`. Addresses, firewall rules, services, roles, policies, mounts, checks and summaries follow from it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cluster.catalog import MachineType
+from cluster.checks.warning import Warned
+from cluster.config.cluster import ClusterConfig
+from cluster.config.lustre import Targets
+from cluster.findings import Broken, Location
+from cluster.roster import MachineSpec
+
+NFS = "hard,noatime,_netdev"
+"""A server that is away is waited for: a job that got an error would lose what it wrote."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What one type of resource needs."""
+
+    services: tuple[str, ...]
+    """Services of Google Cloud, by the part before .googleapis.com."""
+    roles: tuple[str, ...]
+    """Roles on the project of whoever makes, changes and deletes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A directory where a file system is mounted, on every machine."""
+
+    at: Location
+    """The section that says so."""
+    path: str
+    owner: str
+    """Whose it is, in messages: Lustre's."""
+    posix: bool = True
+    """Whether it has owners, locks and renaming, as /home needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """One file system on one machine."""
+
+    kind: str
+    """Key of its kind; `controller` for the controller's exports."""
+    target: str
+    fs_type: str
+    options: str
+    source: str | None = None
+    """Where it comes from, if that is known before its servers are made: the controller's export, the bucket."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetDisk:
+    """A disk of a server that the stack makes."""
+
+    name: str
+    host: str
+    """Server that it is attached to."""
+    role: str
+    """What the server uses it for; of EXAScaler mgt, mnt, mdt or ost."""
+    index: int
+    """Among all disks of its role."""
+    targets: Targets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A server that the stack makes."""
+
+    name: str
+    kind: str
+    """What it is in its file system; of EXAScaler mgs, mds or oss."""
+    index: int
+    machine_type: MachineType
+    disks: tuple[TargetDisk, ...]
+
+    @property
+    def boot_disk(self) -> str:
+        """Name of its boot disk."""
+        return f"{self.name}-boot-disk"
+
+
+class FileSystem(ABC):
+    """One kind of file system in one stack. What a kind does not override, it does not need."""
+
+    key: ClassVar[str]
+    """In the stack's outputs, in names of resources and as the kind of its mounts."""
+    component: ClassVar[str]
+    """Its Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/storage/base.py)."""
+    needs: ClassVar[Mapping[str, Need]] = {}
+    """By the beginning of a resource's type, what the resources need that only this kind has."""
+    client: ClassVar[str | None] = None
+    """Kind of Lustre client that images need, as the recipes call it."""
+    unsigned_servers: ClassVar[bool] = False
+    """Whether it has servers that can't boot with Secure Boot."""
+    callback_ports: ClassVar[tuple[str, ...] | None] = ()
+    """TCP ports of all machines that servers run by Google connect to; None for every port."""
+    peered: bool = False
+    """Whether it is reached by private service access, with an address of the range for it."""
+    own_range: bool = False
+    """Whether it has a peering and a range of its own, as Filestore's basic tier has."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        """The kind, in a stack that uses it."""
+        self.config = config
+
+    @classmethod
+    @abstractmethod
+    def used(cls, config: ClusterConfig) -> bool:
+        """Whether the stack has it."""
+
+    @abstractmethod
+    def places(self) -> Iterable[Place]:
+        """Where it is mounted."""
+
+    @abstractmethod
+    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
+        """What a machine mounts of it."""
+
+    def servers(self) -> tuple[Server, ...]:
+        """Servers that the stack makes."""
+        return ()
+
+    def summary(self) -> Iterable[str]:
+        """Lines below a preview: capacity and bandwidth."""
+        return ()
+
+    def pages(self) -> Mapping[str, str]:
+        """Paths of its pages in the Cloud Console, by what they show."""
+        return {}
+
+    def broken(self) -> Iterable[Broken]:
+        """Rules that do not hold."""
+        return ()
+
+    def warned(self) -> Iterable[Warned]:
+        """Warnings."""
+        return ()

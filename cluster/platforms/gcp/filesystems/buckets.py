@@ -1,0 +1,90 @@
+"""Buckets of Cloud Storage, by GCS FUSE."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from cluster.config.cluster import ClusterConfig
+from cluster.config.storage import Bucket
+from cluster.findings import Broken
+from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place
+from cluster.roster import MachineSpec
+
+LOCAL_SSDS = "/mnt/localssd"
+"""Where machines that have local SSDs have them, as one RAID; anybody may write there, and nothing there is kept."""
+LOCAL_SSDS_UNIT = "hpc-localssd.service"
+"""What mounts them at each boot (scripts/image/50-localssd.sh)."""
+
+
+class Buckets(FileSystem):
+    """Buckets that are there before the stack, and stay after it."""
+
+    key = "buckets"
+    component = "components.gcp.storage.buckets:Buckets"
+
+    @classmethod
+    def used(cls, config: ClusterConfig) -> bool:
+        """Whether the stack has some."""
+        return bool(config.storage.buckets)
+
+    def places(self) -> Iterable[Place]:
+        """Where they are mounted."""
+        return [
+            Place(at=("storage", "buckets", index), path=one.mount, owner=f"bucket {one.name}'s", posix=False)
+            for index, one in enumerate(self.config.storage.buckets)
+        ]
+
+    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
+        """What a machine mounts of them."""
+        kinds = [(one, gcsfuse_options(one, spec)) for one in self.config.storage.buckets]
+        return [
+            Mount(kind="bucket", target=one.mount, fs_type="gcsfuse", options=options, source=one.name)
+            for one, options in kinds
+        ]
+
+    def pages(self) -> Mapping[str, str]:
+        """Pages in the Cloud Console."""
+        return {f"bucket {one.name}": f"/storage/browser/{one.name}" for one in self.config.storage.buckets}
+
+    def broken(self) -> Iterator[Broken]:
+        """A bucket that is there twice."""
+        counted = Counter(bucket.name for bucket in self.config.storage.buckets)
+        seen: set[str] = set()
+        for index, bucket in enumerate(self.config.storage.buckets):
+            if bucket.name in seen and counted[bucket.name] > 1:
+                yield Broken(
+                    at=("storage", "buckets", index, "name"),
+                    given=bucket.name,
+                    allowed="each bucket once",
+                    todo="remove one of the two: what is below a bucket's mount point is all of the bucket",
+                )
+            seen.add(bucket.name)
+
+
+def gcsfuse_options(bucket: Bucket, spec: MachineSpec) -> str:
+    """How a bucket is mounted; the names are GCS FUSE's flags as mount(8) passes them.
+
+    Names of objects are folders and files to everybody (allow_other, implicit_dirs). Attributes are kept for a minute,
+    and for an hour where nobody writes here; a node keeps those of all objects, which takes memory. A node with local
+    SSDs keeps there what it has read, fetches large files in parallel and gathers what it writes; elsewhere a cache
+    would fill the boot disk.
+    """
+    options = ["_netdev", "noatime", "allow_other", "implicit_dirs"]
+    node = spec.roles == ("node",)
+    options += ["stat_cache_max_size_mb=-1"] if node else []
+    if bucket.read_only:
+        options += ["ro", "dir_mode=555", "file_mode=444", "metadata_cache_ttl_secs=3600"]
+        options += ["kernel_list_cache_ttl_secs=60"]
+    else:
+        options += ["rw", "dir_mode=777", "file_mode=777", "metadata_cache_ttl_secs=60"]
+    if bucket.cache and spec.machine_type.family.local_ssds and node:
+        options += [
+            f"x-systemd.requires={LOCAL_SSDS_UNIT}",
+            f"cache_dir={LOCAL_SSDS}/gcsfuse/{bucket.name}",
+            f"temp_dir={LOCAL_SSDS}",
+            "file_cache_max_size_mb=-1",
+            "file_cache_cache_file_for_range_read=true",
+            "file_cache_enable_parallel_downloads=true",
+            "file_cache_parallel_downloads_per_file=16",
+            "file_cache_download_chunk_size_mb=50",
+        ]
+    return ",".join(options)

@@ -1,0 +1,69 @@
+"""Filestore: a share of Google's, by NFS."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from cluster.catalog.filesystems import FILESTORE
+from cluster.config.cluster import ClusterConfig
+from cluster.config.storage import Filestore as Section
+from cluster.findings import Broken
+from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Need, Place
+from cluster.roster import MachineSpec
+
+DIRECT = "BASIC_SSD"
+"""Tier with a peering of its own; the others are reached by private service access."""
+
+
+class Filestore(FileSystem):
+    """One instance with one share."""
+
+    key = "filestore"
+    component = "components.gcp.storage.filestore:FilestoreShare"
+    needs: ClassVar[Mapping[str, Need]] = {"gcp:filestore/": Need(services=("file",), roles=("roles/file.editor",))}
+    callback_ports = None  # NFS 3 reports released locks on a port that the client chose
+
+    def __init__(self, config: ClusterConfig) -> None:
+        """The kind, in a stack that uses it."""
+        super().__init__(config)
+        self.own_range = self.section.tier == DIRECT
+        self.peered = not self.own_range
+
+    @classmethod
+    def used(cls, config: ClusterConfig) -> bool:
+        """Whether the stack has it."""
+        return config.storage.filestore is not None
+
+    @property
+    def section(self) -> Section:
+        """The share's section."""
+        if self.config.storage.filestore is None:
+            raise ValueError("the stack has no Filestore")
+        return self.config.storage.filestore
+
+    def places(self) -> Iterable[Place]:
+        """Where it is mounted."""
+        return [Place(at=("storage", "filestore"), path=self.section.mount, owner="Filestore's")]
+
+    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
+        """What a machine mounts of it."""
+        return [Mount(kind=self.key, target=self.section.mount, fs_type="nfs", options=NFS)]
+
+    def summary(self) -> Iterable[str]:
+        """Lines below a preview."""
+        return [f"Filestore ({self.section.tier}) at {self.section.mount}: {self.section.size_gb} GB"]
+
+    def pages(self) -> Mapping[str, str]:
+        """Pages in the Cloud Console."""
+        return {"filestore": "/filestore/instances"}
+
+    def broken(self) -> Iterator[Broken]:
+        """Sizes that are not sold."""
+        tier, size = self.section.tier, self.section.size_gb
+        sizes = FILESTORE[tier]
+        if not sizes.fit(size):
+            yield Broken(
+                at=("storage", "filestore", "size_gb"),
+                given=f"{size}, of tier {tier}",
+                allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, of that tier",
+                todo=f"write {sizes.nearest(size)}, or take another tier",
+            )
