@@ -68,11 +68,8 @@ DATA = {
 def own_components() -> set[type]:
     """Every component class of the project, wherever it is defined."""
     modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(components.__path__, "components.")]
-    every = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
-    own = {
-        one for one in every if issubclass(one, pulumi.ComponentResource) and one.__module__.startswith("components.")
-    }
-    return {one for one in own if not one.__subclasses__()}
+    kinds = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
+    return {one for one in kinds if issubclass(one, pulumi.ComponentResource) and not one.__subclasses__()}
 
 
 def test_the_shipped_stacks_are_among_them():
