@@ -17,8 +17,8 @@ from pulumi import RunError
 from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 from pulumi.runtime.settings import ROOT
 
-from engine.core.preview_fastpath import hurried, steady
 from engine.core.run import Run
+from engine.core.sdk_fastpath import sdk_fastpath
 from engine.core.threads import Daemons
 from engine.errors import EngineError
 from engine.events import ProgramError
@@ -74,7 +74,7 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     loop.set_default_executor(_Inline() if run_.dry else Daemons(2 * run_.places + 16))
     sys.argv = [str(project.main)]
     try:
-        with hurried() if run_.dry else steady():
+        with sdk_fastpath(dry=run_.dry):
             loop.run_until_complete(run_in_stack(lambda: _main(project)))
     except EngineError:
         raise

@@ -1,4 +1,4 @@
-"""Runs take short cuts through the SDK. They must show and do what they would without, and refuse what would be."""
+"""Runs take short cuts through the SDK. They must do what they would do without them, and fail where they would."""
 
 from contextlib import nullcontext
 
@@ -13,7 +13,7 @@ GRAPH = [
     ("c", {"refs": ["a", "b"], "props": {"generation": 1}}),
     ("d", {"refs": ["c"]}),
 ]
-CIRCLE = """
+CYCLE = """
 import pulumi
 from living import Living
 class Group(pulumi.ComponentResource):
@@ -31,9 +31,8 @@ pulumi.export('stamp', made.stamp)
 """
 
 
-def unhurried(monkeypatch):
-    monkeypatch.setattr(program, "hurried", nullcontext)
-    monkeypatch.setattr(program, "steady", nullcontext)
+def without_fastpath(monkeypatch):
+    monkeypatch.setattr(program, "sdk_fastpath", lambda **_: nullcontext())
 
 
 def shown(bench):
@@ -44,10 +43,10 @@ def shown(bench):
 def test_the_same_is_shown(bench, monkeypatch):
     bench.up(*GRAPH[:3])
     bench.graph(("a", {"props": {"value": "new"}}), *GRAPH[1:])
-    hurried = shown(bench)
-    unhurried(monkeypatch)
-    assert shown(bench) == hurried
-    assert hurried[3]["d"] == "create"
+    fast = shown(bench)
+    without_fastpath(monkeypatch)
+    assert shown(bench) == fast
+    assert fast[3]["d"] == "create"
 
 
 def kept(bench):
@@ -65,30 +64,30 @@ def kept(bench):
 def test_the_same_is_done_and_kept(bench, monkeypatch):
     """Where in the program each resource stands included."""
     result = bench.up(*GRAPH)
-    hurried = result.ok, result.outputs, kept(bench)
+    fast = result.ok, result.outputs, kept(bench)
     assert bench.run("destroy").ok
-    unhurried(monkeypatch)
+    without_fastpath(monkeypatch)
     result = bench.up()
-    assert (result.ok, result.outputs, kept(bench)) == hurried
-    positions = {row["urn"].split("::")[-1]: row.get("sourcePosition") for row in hurried[2]}
+    assert (result.ok, result.outputs, kept(bench)) == fast
+    positions = {row["urn"].split("::")[-1]: row.get("sourcePosition") for row in fast[2]}
     assert str(positions["a"]).startswith("project:///living.py#")
 
 
 @pytest.mark.parametrize("kind", ["preview", "up"])
-@pytest.mark.parametrize("hurried", [True, False], ids=["hurried", "not"])
-def test_a_circle_is_told_and_not_waited_for(bench, monkeypatch, hurried, kind):
-    if not hurried:
-        unhurried(monkeypatch)
-    bench.program(CIRCLE)
+@pytest.mark.parametrize("fast", [True, False], ids=["fastpath", "sdk"])
+def test_a_cycle_is_an_error_and_does_not_hang(bench, monkeypatch, fast, kind):
+    if not fast:
+        without_fastpath(monkeypatch)
+    bench.program(CYCLE)
     with pytest.raises(EngineError, match="circular dependency"):
         bench.run(kind)
 
 
 @pytest.mark.parametrize("kind", ["preview", "up"])
-@pytest.mark.parametrize("hurried", [True, False], ids=["hurried", "not"])
-def test_a_value_that_fails_fails_the_program(bench, monkeypatch, hurried, kind):
-    if not hurried:
-        unhurried(monkeypatch)
+@pytest.mark.parametrize("fast", [True, False], ids=["fastpath", "sdk"])
+def test_a_value_that_fails_fails_the_program(bench, monkeypatch, fast, kind):
+    if not fast:
+        without_fastpath(monkeypatch)
     bench.program(FAILS)
     with pytest.raises(EngineError, match="division by zero"):
         bench.run(kind)
