@@ -77,3 +77,6 @@ Confirm = Annotated[
     str,
     Option(metavar="NAME", help="With --unprotect, and without a terminal: the cluster's name.", show_default=False),
 ]
+
+COMMAND_FOLLOWS = "\0"
+"""Marks the `--` of `ssh STACK -- COMMAND`, which leaves MACHINE out. No real argument can hold it."""

@@ -1,4 +1,5 @@
 """One file per noun; a function here is a command, and its docstring is the command's help.
 
-Modules here are imported for every command line, so they import what is heavy inside the functions.
+A module is imported when one of its commands runs. What is slow to import (the SDK, cluster.config, rich) is imported
+where it is used, if the module has other commands too.
 """

@@ -10,9 +10,6 @@ from cli.access import remote
 from cli.cluster import cluster
 from cli.commands import outputs
 
-COMMAND_FOLLOWS = "\0"
-"""Put behind `--` by the command line, since `ssh STACK -- COMMAND` leaves MACHINE out; no real word can hold it."""
-
 _Command = Annotated[
     list[str] | None,
     Argument(metavar="[-- COMMAND...]", help="The command, after `--`. Left out: a login shell.", show_default=False),
@@ -62,8 +59,8 @@ def ssh(
     words arrive as given.
     """
     words = [word for word in (machine, *(command or ())) if word is not None]
-    if COMMAND_FOLLOWS in words:
-        named, words = words[: words.index(COMMAND_FOLLOWS)], words[words.index(COMMAND_FOLLOWS) + 1 :]
+    if options.COMMAND_FOLLOWS in words:
+        named, words = words[: words.index(options.COMMAND_FOLLOWS)], words[words.index(options.COMMAND_FOLLOWS) + 1 :]
     else:
         named, words = words[:1], words[1:]
     entered = _cluster(stack)

@@ -109,7 +109,7 @@ def alternatives(line: str) -> Iterator[list[str]]:
 
 def parse(words: list[str]) -> None:
     """Parse a command line as `./hpc` does, without running it. Raises TyperException."""
-    command = typer.main.get_command(app)
+    command = app
     parent, name = None, "./hpc"
     while isinstance(command, TyperGroup):
         parent = typer.Context(command, info_name=name, parent=parent)
@@ -144,11 +144,9 @@ def test_commands_that_do_not_exist_are_found(line: str) -> None:
 
 
 def test_every_command_of_readme_exists_and_every_command_is_there() -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    context = typer.Context(group)
+    context = typer.Context(app)
     shown = {words[0] for line, _ in command_lines((ROOT / "README.md").read_text()) for words in alternatives(line)}
-    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    commands = {name: app.get_command(context, name) for name in app.list_commands(context)}
     listed = {name for name, command in commands.items() if command and not command.hidden}
     assert listed - shown <= {"schema", "version", "stacks", "install-pulumi"}
 
