@@ -13,7 +13,7 @@ from cli.stack import project
 
 if TYPE_CHECKING:
     from cluster.observe.drift import Difference
-    from cluster.observe.health import Finding, Sight, Sights
+    from cluster.observe.health import ClusterObservation, Finding, MachineObservation
 
 
 def status(stack: options.Stack, *, json: options.Json = False) -> None:
@@ -72,7 +72,7 @@ def drift(
 
             # A machine that could tell nothing does so with its set-up brought again: then the rest is known.
             for _ in ("what is seen", "what was not seen"):
-                blind = any(one.reached and not one.told for one in seen.machines)
+                blind = any(one.reached and not one.has_facts for one in seen.machines)
                 if found:
                     put_right(of, cluster.from_outputs(stack, values), seen, found)
                     seen = ask(stack, values)
@@ -98,7 +98,7 @@ def _show_drift(stack: str, found: "list[Difference]", unseen: list[str], *, jso
     screen.show(stack, found, unseen)
 
 
-def _document(seen: "Sights", found: "list[Finding]") -> dict[str, Any]:
+def _document(seen: "ClusterObservation", found: "list[Finding]") -> dict[str, Any]:
     return {
         "stack": seen.stack,
         "ok": not found,
@@ -107,6 +107,6 @@ def _document(seen: "Sights", found: "list[Finding]") -> dict[str, Any]:
     }
 
 
-def _machine(one: "Sight") -> dict[str, Any]:
+def _machine(one: "MachineObservation") -> dict[str, Any]:
     facts = {name: value for name, value in one.facts.items() if name not in ("name", "roles")}
     return {"roles": one.roles, "reached": one.reached, "why": one.why, "facts": facts}

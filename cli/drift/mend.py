@@ -14,7 +14,7 @@ from cli.cluster import cluster
 from cli.drift.wanted import Stack
 from cli.errors import CliError
 from cluster.observe.drift import Difference
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import tree
@@ -29,7 +29,7 @@ _SLURMD = "/etc/hpc/started/slurmd"
 _JOIN = "systemctl reset-failed hpc-node; systemctl restart hpc-node"
 
 
-def mend(of: Stack, entered: cluster.Cluster, seen: Sights, found: Sequence[Difference]) -> None:
+def mend(of: Stack, entered: cluster.Cluster, seen: ClusterObservation, found: Sequence[Difference]) -> None:
     """Mend what can be; what each machine changed is told.
 
     Raises:

@@ -9,7 +9,7 @@ from cluster.config import ClusterConfig
 from cluster.load.parse import parse_output
 from cluster.observe.drift import Wanted
 from cluster.observe.drift.secrets import key_id
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
@@ -58,7 +58,7 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
     )
 
 
-def wanted(of: Stack, seen: Sights) -> Wanted:
+def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
     """What the stack says, to compare with what was seen."""
     return Wanted(
         files=payload.slurm_files(of.config, of.addresses),
@@ -73,7 +73,7 @@ def wanted(of: Stack, seen: Sights) -> Wanted:
     )
 
 
-def _version(seen: Sights) -> str | None:
+def _version(seen: ClusterObservation) -> str | None:
     """The set-up that the last `up` brought, from whoever can read the board, which all share."""
     read = ((one.part("board", "newest") or {}).get("setup") for one in seen.machines)
     return next(filter(None, read), None)

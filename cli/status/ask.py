@@ -7,7 +7,8 @@ from typing import Any
 
 from cli.access import remote
 from cli.cluster import cluster
-from cluster.observe.health import Sight, Sights
+from cluster.observe.health import ClusterObservation, MachineObservation
+from cluster.observe.observation import Observation
 
 SECONDS = 8.0
 """For one machine to tell. It bounds itself to half of that (scripts/node/collect.py); the rest is the way there."""
@@ -19,7 +20,7 @@ _NO_PROGRAM = ("can't open file", "can't find '__main__'")
 OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
-def ask(stack: str, outputs: Mapping[str, Any]) -> Sights:
+def ask(stack: str, outputs: Mapping[str, Any]) -> ClusterObservation:
     """What all machines of a stack's outputs tell; one that does not answer is part of it.
 
     Raises:
@@ -28,11 +29,11 @@ def ask(stack: str, outputs: Mapping[str, Any]) -> Sights:
     entered = cluster.from_outputs(stack, outputs)
     answers = remote.gather(entered.machines.values(), entered.admin_key, LOOK, seconds=patience(len(entered.machines)))
     roles = {name: tuple(row["roles"]) for name, row in outputs["machines"].items()}
-    machines = [_sight(name, roles[name], done) for name, done in answers.items()]
-    return Sights(stack=stack, machines=tuple(sorted(machines, key=_rank)))
+    machines = [_observation(name, roles[name], done) for name, done in answers.items()]
+    return ClusterObservation(stack=stack, machines=tuple(sorted(machines, key=_rank)))
 
 
-def _rank(one: Sight) -> tuple[int, list[tuple[str, int]]]:
+def _rank(one: MachineObservation) -> tuple[int, list[tuple[str, int]]]:
     """The controller, login machines, nodes; cpu-9 before cpu-10, so that host lists are short."""
     rank = min(("controller", "login", "node").index(role) for role in one.roles)
     return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", one.name)]
@@ -43,8 +44,8 @@ def patience(machines: int) -> float:
     return max(SECONDS, EACH * machines)
 
 
-def _sight(name: str, roles: tuple[str, ...], done: remote.Done) -> Sight:
-    facts: Mapping[str, Any] = {}
+def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> MachineObservation:
+    facts: Observation = {}
     why = ""
     if not done.reached:
         why = _last(done.err) or "no answer"
@@ -55,7 +56,7 @@ def _sight(name: str, roles: tuple[str, ...], done: remote.Done) -> Sight:
             facts = json.loads(done.out)
         except ValueError:
             why = f"its answer can't be read: {done.out[:80]!r}"
-    return Sight(
+    return MachineObservation(
         name=name, roles=roles, reached=done.reached, why=why, old=why == OLD, facts=facts, asked=done.asked,
         answered=done.answered,
     )  # fmt: skip

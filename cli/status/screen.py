@@ -7,13 +7,13 @@ import time
 
 from cli import console
 from cli.status import tables, words
-from cluster.observe.health import Finding, Sights
+from cluster.observe.health import ClusterObservation, Finding
 
 WIDTH = 100
 """Of paragraphs, at most; tables are as wide as they are."""
 
 
-def show(seen: Sights, found: list[Finding]) -> None:
+def show(seen: ClusterObservation, found: list[Finding]) -> None:
     """Print the status on standard output."""
     now = time.time()
     console.line(sentence(seen, found), style="bold red" if found else "bold green")
@@ -29,7 +29,7 @@ def show(seen: Sights, found: list[Finding]) -> None:
         console.table(table)
 
 
-def sentence(seen: Sights, found: list[Finding]) -> str:
+def sentence(seen: ClusterObservation, found: list[Finding]) -> str:
     """The first line."""
     verdict = "all is well" if not found else f"{words.counted(len(found), 'thing')} to look at"
     return f"{seen.stack}: {verdict}: {tables.states(seen)}, {tables.jobs(seen)}."

@@ -5,22 +5,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.status import words
-from cluster.observe.health import Sight, Sights
+from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.health.disks import bytes_used, inodes_used
-from cluster.observe.health.node import view
+from cluster.observe.nodes import Node
 
 Table = list[tuple[str, ...]]
 JOBS = 12
 """Jobs told one by one."""
 
 
-def nodes(seen: Sights) -> Table:
+def nodes(seen: ClusterObservation) -> Table:
     """Nodes by state, reason and size."""
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     used: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
     for name, row in (seen.slurm("nodes") or {}).items():
-        said = view(name, row)
-        key = (said.state, _gres(row.get("Gres", "")), said.reason or "-")
+        said = Node.of(name, row)
+        key = (said.word, _gres(row.get("Gres", "")), said.reason or "-")
         groups[key].append(name)
         used[key][0] += int(row.get("CPUAlloc", 0))
         used[key][1] += int(row.get("CPUTot", 0))
@@ -31,7 +31,7 @@ def nodes(seen: Sights) -> Table:
     return _headed(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
 
 
-def partitions(seen: Sights) -> Table:
+def partitions(seen: ClusterObservation) -> Table:
     """Partitions; a star marks the default."""
     rows = [
         (
@@ -47,7 +47,7 @@ def partitions(seen: Sights) -> Table:
     return _headed(("PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS", "NAMES"), rows)
 
 
-def queue(seen: Sights) -> Table:
+def queue(seen: ClusterObservation) -> Table:
     """The first jobs of the queue."""
     first = (seen.slurm("jobs") or {}).get("first", [])
     rows = [
@@ -63,11 +63,11 @@ def queue(seen: Sights) -> Table:
     return _headed(("JOB", "USER", "PARTITION", "STATE", "TIME", "NODES", "WHERE OR WHY", "NAME"), rows)
 
 
-def daemons(seen: Sights, now: float) -> Table:
+def daemons(seen: ClusterObservation, now: float) -> Table:
     """Daemons by what they are and where; since when the one that was started last runs."""
     groups: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
     for one in seen.machines:
-        for name, unit in (one.part("daemons") or {}).items():
+        for name, unit in one.daemons.items():
             state = "running" if unit["state"] == "active" else f"{unit['state']} ({unit['sub']})"
             groups[name, state].append((one.name, unit["since"]))
     rows = [
@@ -82,7 +82,7 @@ def daemons(seen: Sights, now: float) -> Table:
     return _headed(("DAEMON", "STATE", "FOR", "MACHINES"), rows)
 
 
-def versions(seen: Sights) -> Table:
+def versions(seen: ClusterObservation) -> Table:
     """Versions by what and which, with the machines that have them."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in seen.machines:
@@ -94,22 +94,24 @@ def versions(seen: Sights) -> Table:
     return _headed(("PROGRAM", "VERSION", "MACHINES"), rows)
 
 
-def storage(seen: Sights) -> Table:
+def storage(seen: ClusterObservation) -> Table:
     """File systems by path: the fullest of those that like machines have, shared ones once."""
-    groups: dict[str, list[tuple[Sight, Mapping[str, Any]]]] = defaultdict(list)
+    groups: dict[str, list[tuple[MachineObservation, Mapping[str, Any]]]] = defaultdict(list)
     for one in seen.machines:
-        devices: set[int] = set()
-        disks = (one.part("disks") or {}).items()
+        devices: set[int | None] = set()
+        disks = one.disks.items()
         for path, disk in sorted(disks, key=lambda pair: len(pair[0])):
-            if "size" in disk and disk["device"] not in devices:
+            if "size" in disk and disk.get("device") not in devices:
                 groups[path].append((one, disk))
             if "size" in disk and not disk.get("shared"):
-                devices.add(disk["device"])
+                devices.add(disk.get("device"))
     rows = [_filled(seen, path, there) for path, there in sorted(groups.items(), key=lambda pair: _shared(pair[1]))]
     return _headed(("STORAGE", "USED", "FREE", "OF", "INODES", "MACHINES"), rows)
 
 
-def _filled(seen: Sights, path: str, there: list[tuple[Sight, Mapping[str, Any]]]) -> tuple[str, ...]:
+def _filled(
+    seen: ClusterObservation, path: str, there: list[tuple[MachineObservation, Mapping[str, Any]]]
+) -> tuple[str, ...]:
     _, disk = max(there, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
     room = disk["used"] + disk["free"]
     return (
@@ -118,7 +120,7 @@ def _filled(seen: Sights, path: str, there: list[tuple[Sight, Mapping[str, Any]]
     )  # fmt: skip
 
 
-def _shared(there: list[tuple[Sight, Mapping[str, Any]]]) -> bool:
+def _shared(there: list[tuple[MachineObservation, Mapping[str, Any]]]) -> bool:
     return any(disk.get("shared") for _, disk in there)
 
 
@@ -126,7 +128,7 @@ def _gres(text: str) -> str:
     return "-" if text in ("", "(null)") else text.partition("(")[0]
 
 
-def _all(seen: Sights, there: list[str]) -> str:
+def _all(seen: ClusterObservation, there: list[str]) -> str:
     return "all" if len(there) == len(seen.machines) else words.hosts(there)
 
 
@@ -135,19 +137,19 @@ def _headed(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
     return [heading, *found] if found else []
 
 
-def states(seen: Sights) -> str:
+def states(seen: ClusterObservation) -> str:
     """How many nodes are in which state, in words: `62 nodes idle, 2 drained`."""
     every = seen.slurm("nodes")
     if not every:
         return "the nodes' states are not known" if every is None else "no nodes"
-    counts = Counter(view(name, row).state for name, row in every.items())
+    counts = Counter(Node.of(name, row).word for name, row in every.items())
     first, *rest = counts.most_common()
     return ", ".join(
         [f"{words.counted(first[1], 'node')} {first[0]}", *(f"{number} {state}" for state, number in rest)]
     )
 
 
-def jobs(seen: Sights) -> str:
+def jobs(seen: ClusterObservation) -> str:
     """How many jobs are in which state, in words: `3 jobs running, 1 pending`."""
     found = seen.slurm("jobs")
     if found is None:

@@ -1,19 +1,16 @@
 """Nodes and jobs as slurmctld sees them, from `scontrol --oneliner show node` and `squeue`."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 
 from cluster.printable import one_line
 from cluster.slurm.hostlist import expand
 from cluster.slurm.node_states import InStates, parse
+from scripts.node.slurm.scontrol import rows, signed
 
 NODES = "scontrol --oneliner --all show node"
 _FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
-
-_WORDS = re.compile(r"(?:^| )(NodeName|State|BootTime|SlurmdStartTime)=(\S*)")
-# Reason runs on to the end of its line, or to what later releases put behind it.
-_REASON = re.compile(r" Reason=(.*?)(?: \[(\S+?)@(\S+?)\])?(?= Comment=| Extra=| InstanceId=| InstanceType=|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +53,23 @@ class Node(InStates):
     """When its slurmd was started, as it said when it registered."""
     jobs: tuple[Job, ...] = field(default=())
 
+    @classmethod
+    def of(cls, name: str, row: Mapping[str, str]) -> "Node":
+        """A node from its fields as scontrol prints them."""
+        reason, by, since = signed(row.get("Reason", ""))
+        return cls(
+            name=name, states=parse(row.get("State", "UNKNOWN")), reason=reason, by=by, since=since,
+            started=row.get("SlurmdStartTime", ""),
+        )  # fmt: skip
+
+    @property
+    def since_utc(self) -> float | None:
+        """`since` in seconds since the epoch, where the row was printed in UTC, as those of an observation are."""
+        try:
+            return datetime.fromisoformat(self.since).replace(tzinfo=timezone.utc).timestamp()
+        except ValueError:
+            return None
+
     @property
     def busy(self) -> tuple[Job, ...]:
         """Its running jobs."""
@@ -90,23 +104,8 @@ def parse_jobs(text: str, mark: str) -> list[Job]:
 
 def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
     """What NODES prints, by name and in slurmctld's order, with the jobs on each."""
-    found: dict[str, Node] = {}
-    for line in text.split("\n"):
-        words = dict(_WORDS.findall(line))
-        if "NodeName" not in words:
-            continue
-        name = words["NodeName"]
-        reason = _REASON.search(line.rstrip())
-        found[name] = Node(
-            name=name,
-            states=parse(words.get("State", "UNKNOWN")),
-            reason=reason[1].strip() if reason else "",
-            by=(reason[2] or "") if reason else "",
-            since=(reason[3] or "") if reason else "",
-            started=words.get("SlurmdStartTime", ""),
-            jobs=tuple(job for job in jobs if name in job.nodes),
-        )
-    return found
+    found = (Node.of(row["NodeName"], row) for row in rows(text) if "NodeName" in row)
+    return {one.name: replace(one, jobs=tuple(job for job in jobs if one.name in job.nodes)) for one in found}
 
 
 def chosen(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:

@@ -1,30 +1,30 @@
-"""One machine as it was seen: its facts as `scripts/node/collect.py` tells them, or why there are none."""
+"""What was observed of a cluster's machines: the document of each (scripts/node/collect.py), or why there is none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Facts = Mapping[str, Any]
+from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
-    """What one machine told. Times are seconds since the epoch by the clock of the one who asked."""
+class MachineObservation:
+    """What one machine reported. Times are seconds since the epoch by the clock of this host."""
 
     name: str
     roles: tuple[str, ...]
     reached: bool
-    """Whether it let us in by SSH."""
+    """Whether SSH to it worked."""
     why: str = ""
-    """Where it was not reached, or told nothing: why."""
+    """Why it was not reached, or sent no document."""
     old: bool = False
-    """Whether it told nothing because its set-up is of an earlier version, which `up` makes new."""
-    facts: Facts = field(default_factory=dict)
+    """Whether it sent none because its set-up is of an earlier version, which `up` updates."""
+    facts: Observation = field(default_factory=Observation)
     asked: float = 0.0
     answered: float = 0.0
 
     def part(self, *path: str) -> Any:  # noqa: ANN401 - any JSON value
-        """A part of the facts; None where it is not there or could not be read."""
+        """A part of the document; None where it is missing or could not be read."""
         found: Any = self.facts
         for name in path:
             if not isinstance(found, Mapping) or name not in found:
@@ -33,16 +33,46 @@ class Sight:
         return None if self._unread(found) else found
 
     def error(self, *path: str) -> str:
-        """Why a part could not be read; empty where it could, or is not there at all."""
+        """Why a part could not be read; empty where it could, or is missing."""
         found: Any = self.facts
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
         return str(found["error"]) if self._unread(found) else ""
 
     @property
-    def told(self) -> bool:
-        """Whether there are facts."""
+    def has_facts(self) -> bool:
+        """Whether it sent a document."""
         return bool(self.facts)
+
+    @property
+    def time(self) -> float:
+        """When it began, by its own clock."""
+        return float(self.facts.get("time", 0))
+
+    @property
+    def daemons(self) -> Mapping[str, Unit]:
+        """systemd units by name; none where they could not be read. So are the following."""
+        return self.part("daemons") or {}
+
+    @property
+    def disks(self) -> Mapping[str, Disk]:
+        """File systems by path; one that could not be read has an `error` alone."""
+        return self.part("disks") or {}
+
+    @property
+    def munge(self) -> Munge | None:
+        """MUNGE's key, clock and whether it works."""
+        return self.part("munge")
+
+    @property
+    def report(self) -> Report:
+        """Its last report in the cluster state."""
+        return self.part("board", "report") or {}
+
+    @property
+    def controller(self) -> Reached:
+        """Whether it reaches slurmctld."""
+        return self.part("controller") or {}
 
     @staticmethod
     def _unread(value: object) -> bool:
@@ -50,20 +80,20 @@ class Sight:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sights:
-    """All machines of a cluster, as they were seen at one time."""
+class ClusterObservation:
+    """All machines of a cluster, observed at one time."""
 
     stack: str
-    """What the commands that are advised are to name."""
-    machines: tuple[Sight, ...]
+    """The name that recommended commands use."""
+    machines: tuple[MachineObservation, ...]
 
     @property
-    def controller(self) -> Sight:
+    def controller(self) -> MachineObservation:
         """The machine of slurmctld. Every cluster has one."""
         return next(one for one in self.machines if "controller" in one.roles)
 
     @property
-    def nodes(self) -> tuple[Sight, ...]:
+    def nodes(self) -> tuple[MachineObservation, ...]:
         """The compute nodes."""
         return tuple(one for one in self.machines if "node" in one.roles)
 

@@ -43,7 +43,7 @@ from system import (
     state_disk,
     users,
 )
-from system.host import SetupError, explain, printable, run, say, service, write
+from system.host import SetupError, describe_os_error, log, printable, run, service, write
 
 NODE = Path("/etc/hpc/node.json")
 
@@ -64,7 +64,7 @@ def configure(payload: dict[str, Any]) -> None:
         nfs_exports.share(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
     admit(users="login" in roles)
-    protected_files.hold()
+    protected_files.restore_modes()
     munge.start()
     pmix.link_pmix()
     plugstack.drop_empty_include()
@@ -72,15 +72,15 @@ def configure(payload: dict[str, Any]) -> None:
         control(payload)
     else:
         slurmctld.disable()
-    orders = cluster_state.orders(controller=payload["conf_server"].partition(":")[0])
+    config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])
     if "login" in roles:
         login.welcome()
         login.bound()
         if not controls:
             login.configure()
     if "node" in roles:
-        slurmd.start(payload["conf_server"], orders["slurmd"], at_boot=True)
-    cluster_state.report("configured", orders["digest"])
+        slurmd.start(payload["conf_server"], config["slurmd"], at_boot=True)
+    cluster_state.report("configured", config["digest"])
 
 
 def control(payload: dict[str, Any]) -> None:
@@ -90,7 +90,9 @@ def control(payload: dict[str, Any]) -> None:
     slurmctld.refuse_other_name(payload["cluster"])
     if text := files.get(job_submit.NAME):
         job_submit.check(text)
-    drain.make_way(slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"])
+    drain.drain_removed(
+        slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"]
+    )
     if payload.get("slurmrestd"):
         slurmrestd.keep_key()
     with slurmctld.or_back(files):
@@ -103,9 +105,9 @@ def control(payload: dict[str, Any]) -> None:
         slurmrestd.start()
     else:
         slurmrestd.undo()
-    orders = {name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt") if name in payload}
-    orders["munge"] = munge.fingerprint(munge.KEY.read_bytes())
-    cluster_state.publish({**orders, "slurmd": config_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
+    config = {name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt") if name in payload}
+    config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
+    cluster_state.publish({**config, "slurmd": config_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
 
 def boot() -> None:
@@ -115,53 +117,53 @@ def boot() -> None:
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
         if not login.SSHD.exists():
             admit(users=False)
-        protected_files.hold()
+        protected_files.restore_modes()
         pmix.link_pmix()
-        orders = cluster_state.orders()
-        munge.start(orders.get("munge", ""))
-        let_in(jobs=orders.get("adopt", False))
+        config = cluster_state.wait_for_config()
+        munge.start(config.get("munge", ""))
+        let_in(jobs=config.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
-        users.converge(orders["users"], orders["groups"], with_homes="/home" not in shared)
+        users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
         slurmctld.disable()
-        slurmd.start(node["conf_server"], orders["slurmd"], at_boot=False)
+        slurmd.start(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
         # Told on the board if that is reachable; the journal has it in any case.
-        if cluster_state.BOARD.is_dir():
+        if cluster_state.FOLDER.is_dir():
             cluster_state.report("failed", "", str(error))
         raise
     # What the watcher compares with: the orders this machine follows now.
-    write("/etc/hpc/orders.json", json.dumps(orders, indent=1) + "\n")
+    write("/etc/hpc/orders.json", json.dumps(config, indent=1) + "\n")
     # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
     service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)
-    cluster_state.report("configured", orders["digest"])
+    cluster_state.report("configured", config["digest"])
 
 
-def settle(_: dict[str, Any]) -> None:
-    """After an `up` that ended well: take back what is left here of one that did not, and whose edit was taken back."""
+def restore_last_success(_: dict[str, Any]) -> None:
+    """After an `up` that succeeded: run the phases again that failed in an earlier one, with their last good input."""
     for phase in phase_state.unfinished():
         told = phase_state.last(phase)
         if told is not None:
-            say(f"{phase}: the last one did not end well; again as the one before it")
+            log(f"{phase}: the last run failed; running it again with the input of the one before")
             perform(phase, told)
         elif phase in UNDOES.values():
             perform(next(undo for undo, done in UNDOES.items() if done == phase), {})
         if told is None:
             phase_state.forget(phase)
     if conf := slurmctld.applied().get("slurm.conf", ""):
-        drain.settle(conf)
+        drain.resume_drained(conf)
 
 
 def perform(phase: str, payload: dict[str, Any]) -> None:
     """Run a phase as `payload` says, and remember how that ended; a failure is told to machines that wait for us."""
-    waited_for = phase in phase_state.PHASES and not cluster_state.ORDERS.exists()
+    waited_for = phase in phase_state.PHASES and not cluster_state.CONFIG.exists()
     if waited_for:
-        cluster_state.withdraw()
+        cluster_state.withdraw_failure()
     try:
         with phase_state.attempt(phase, payload):
             PHASES[phase](payload)
     except (SetupError, OSError) as error:
         if waited_for:
-            cluster_state.tell_failure(f"{phase}: {error}")
+            cluster_state.report_failure(f"{phase}: {error}")
         raise
     if phase in UNDOES:
         phase_state.forget(UNDOES[phase])
@@ -190,7 +192,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "nodes": lambda payload: join.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: probe.prove(payload["probes"]),
     "leave": lambda payload: drain.leave(payload["node"]),
-    "settle": settle,
+    "settle": restore_last_success,  # known by this name to every version
     "backup": lambda _: backup.write_backup(sys.stdout.buffer),
     "restore": restore.restore,
     "prologs": prologs.stage,
@@ -209,7 +211,7 @@ def take(lock: IO[str], phase: str) -> None:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         if phase in ("configure", "settle"):
-            say("another set-up is at work on this machine: waiting for it")
+            log("another set-up is at work on this machine: waiting for it")
             write(drain.WANTED, "", quiet=True)
             drain.WANTED.touch()
         fcntl.flock(lock, kind)
@@ -233,7 +235,7 @@ def main(arguments: list[str]) -> int:
     try:
         alone(phase)
     except (SetupError, OSError) as error:
-        words = explain(error) if isinstance(error, OSError) else str(error)
+        words = describe_os_error(error) if isinstance(error, OSError) else str(error)
         if not words:
             raise
         sys.stderr.write(printable(f"{phase}: {words}\n"))

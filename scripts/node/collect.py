@@ -24,7 +24,7 @@ from accounting import mariadb, sacctmgr
 from jobs import prologs
 from slurm import scheduler, slurmctld
 from system import cluster_state, disk_usage, installation, munge, protected_files, units, user_facts
-from system.host import SetupError, kept, run
+from system.host import SetupError, read_json, run
 
 SECONDS = 4.0  # for all parts together: they are read side by side
 CONNECT_SECONDS = 2
@@ -59,7 +59,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
     controls = "controller" in mine
     found: dict[str, Part] = {
         "boot": _boot,
-        "board": lambda: _board(controls=controls),
+        "board": lambda: _cluster_state(controls=controls),
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
         "setup": _setup,
         "versions": _versions,
@@ -67,16 +67,16 @@ def parts(mine: list[str]) -> dict[str, Part]:
         "munge": munge.check,
         "daemons": lambda: units.states(units.of(mine)),
         "files": lambda: _files(controls=controls),
-        "unix": user_facts.seen,
+        "unix": user_facts.observe,
         "keys": user_facts.keys,
-        "guarded": protected_files.seen,
+        "guarded": protected_files.observe,
         **{f"disks {path}": (lambda path=path: disk_usage.usage(path)) for path in disk_usage.local(mine)},
         **{f"disks {path}": (lambda path=path: disk_usage.shared(path)) for path in disk_usage.mounts()},
     }
     if not controls:
         found["controller"] = _controller
     else:
-        found["scripts"] = prologs.seen
+        found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in sacctmgr.PARTS.items()}
     return found
@@ -162,25 +162,25 @@ def _boot() -> dict[str, Any]:
     return {"id": mark.read_text() if mark.exists() else "", "uptime": round(uptime, 1)}
 
 
-def _board(*, controls: bool) -> dict[str, Any]:
-    """The newest orders, what this machine reported, and what is wrong with the board itself, if anything."""
-    orders, wrong = kept(cluster_state.ORDERS, None), ""
-    orders = orders if isinstance(orders, dict) else None
-    mine = kept(cluster_state.REPORTS / f"{socket.gethostname()}.json", None)
-    told = {name: value for name, value in (orders or {}).items() if name != "digest"}
+def _cluster_state(*, controls: bool) -> dict[str, Any]:
+    """The newest config version, this machine's report, and what is damaged in the cluster state, if anything."""
+    config, wrong = read_json(cluster_state.CONFIG, None), ""
+    config = config if isinstance(config, dict) else None
+    mine = read_json(cluster_state.REPORTS / f"{socket.gethostname()}.json", None)
+    told = {name: value for name, value in (config or {}).items() if name != "digest"}
     published = cluster_state.CLIENT / "slurm.conf"
-    if not (_exists(cluster_state.ORDERS) or mine):
-        # Elsewhere it may be that the file system is not mounted, which is told as such.
+    if not (_exists(cluster_state.CONFIG) or mine):
+        # Elsewhere its file system may not be mounted, which is reported as such.
         if not controls:
-            raise SetupError(f"{cluster_state.BOARD} is empty")
-        wrong = f"{cluster_state.BOARD} is empty"
-    elif not orders or orders.get("digest") != cluster_state.digest(told):
-        wrong = f"{cluster_state.ORDERS} is not what the controller wrote"
+            raise SetupError(f"{cluster_state.FOLDER} is empty")
+        wrong = f"{cluster_state.FOLDER} is empty"
+    elif not config or config.get("digest") != cluster_state.digest(told):
+        wrong = f"{cluster_state.CONFIG} is not what the controller wrote"
     elif mine is None and _exists(cluster_state.REPORTS / f"{socket.gethostname()}.json"):
         wrong = "what this machine reported can't be read"
     elif controls and _hash(published.read_bytes() if _exists(published) else b"") != _applied():
         wrong = f"{published} is not what the controller wrote"
-    newest = {name: (orders or {}).get(name, "") for name in ("digest", "setup", "slurmd")}
+    newest = {name: (config or {}).get(name, "") for name in ("digest", "setup", "slurmd")}
     return {"newest": newest, "report": mine or {}, "damaged": wrong}
 
 

@@ -17,8 +17,8 @@ PLACES = {"google": "gcp", "requests": "gcp/bake", "pulumi_gcp": "gcp", "cryptog
 
 # Top-level packages that each of ours may import, besides the standard library and itself.
 ALLOWED = {
-    "cluster": {"pydantic", "pydantic_core", "typing_extensions", "yaml"},
-    "components": {"cluster", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls", *PLACES},
+    "cluster": {"scripts", "pydantic", "pydantic_core", "typing_extensions", "yaml"},
+    "components": {"cluster", "scripts", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls", *PLACES},
     "engine": {"cryptography", "dill", "google", "grpc", "pulumi", "yaml"},  # dill, google and grpc are the SDK's own
     "bench": {"cluster", "components", "engine", "pulumi", "pulumi_command", "yaml"},
     "cli": {"bench", "cluster", "components", "engine", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
@@ -82,6 +82,19 @@ def test_packages_of_google_cloud_are_loaded_only_when_used(doing: str) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""
+
+
+def test_of_the_scripts_only_types_and_pure_functions_are_imported() -> None:
+    modules = {
+        str(node.module)
+        for package in ("cluster", "components")
+        for file in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scripts")
+    }
+    assert modules <= {"scripts.node.interface", "scripts.node.slurm.scontrol"}
+    for module in modules:
+        assert list(outside(ROOT / f"{module.replace('.', '/')}.py")) == []
 
 
 def test_scripts_import_only_the_standard_library() -> None:

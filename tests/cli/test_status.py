@@ -11,10 +11,10 @@ from cli.commands import outputs
 from cli.stack import project
 from cli.status import screen, tables, words
 from cli.status.ask import patience
-from cluster.observe.health import Sight, Sights, findings
+from cluster.observe.health import ClusterObservation, MachineObservation, findings
 from components.slurm import setup
 from tests.cli.conftest import Hpc
-from tests.cluster.sights import NOW, facts, healthy
+from tests.cluster.observations import NOW, facts, healthy
 
 STACK = {
     "platform": "local",
@@ -32,21 +32,21 @@ printf '%s %s\\n' "$address" "$line" >>"$ASKED"
 cat "$KEPT/$address"
 """
 
-Tell = Callable[[Sights], None]
+Tell = Callable[[ClusterObservation], None]
 
 
 @pytest.fixture
 def tell(
     root: Path, tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Sights], None]:
-    """Stack `dev` is up, and its machines tell what the sights say."""
+) -> Callable[[ClusterObservation], None]:
+    """Stack `dev` is up, and its machines tell what the observations say."""
     kept = tmp_path / "kept"
     kept.mkdir()
     tool("ssh", FAKE_SSH)
     monkeypatch.setenv("KEPT", str(kept))
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
 
-    def put(seen: Sights) -> None:
+    def put(seen: ClusterObservation) -> None:
         rows: dict[str, Any] = {}
         for number, one in enumerate(seen.machines):
             address = f"10.83.0.{number + 2}"
@@ -101,7 +101,10 @@ class TestStatus:
     def test_a_machine_that_does_not_answer_is_a_finding(self, hpc: Hpc, tell: Tell) -> None:
         seen = healthy()
         tell(
-            Sights(stack="dev", machines=(*seen.machines[:-1], Sight(name="hc-cpu-1", roles=("node",), reached=False)))
+            ClusterObservation(
+                stack="dev",
+                machines=(*seen.machines[:-1], MachineObservation(name="hc-cpu-1", roles=("node",), reached=False)),
+            )
         )
         ended = hpc("status", "dev", "--json")
         assert ended.code == 1
@@ -162,7 +165,9 @@ class TestScreen:
         assert tables.jobs(seen) == "3 jobs running, 400 pending"
 
     def test_what_is_not_known_is_said(self) -> None:
-        seen = Sights(stack="dev", machines=(Sight(name="c", roles=("controller",), reached=False),))
+        seen = ClusterObservation(
+            stack="dev", machines=(MachineObservation(name="c", roles=("controller",), reached=False),)
+        )
         assert screen.sentence(seen, findings(seen)) == (
             "dev: 1 thing to look at: the nodes' states are not known, the queue is not known."
         )
@@ -174,7 +179,7 @@ class TestScreen:
 
 
 class TestDrift:
-    def told(self, monkeypatch: pytest.MonkeyPatch) -> Sights:
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> ClusterObservation:
         """A cluster that is as its stack says."""
         seen = healthy()
         wanted = facts(seen, "controller")["files"]["texts"]

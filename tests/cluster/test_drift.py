@@ -8,8 +8,8 @@ from cluster.observe.drift import Difference, Wanted, differences
 from cluster.observe.drift.differences import unseen
 from cluster.observe.drift.people import digest
 from cluster.observe.drift.values import alike
-from cluster.observe.health import Sight, Sights
-from tests.cluster.sights import facts, healthy, without
+from cluster.observe.health import ClusterObservation, MachineObservation
+from tests.cluster.observations import facts, healthy, without
 
 ACCOUNTING = {
     "cluster": "hc",
@@ -36,7 +36,7 @@ USERS = [
 ]
 
 
-def stack(seen: Sights, **changes: Any) -> Wanted:
+def stack(seen: ClusterObservation, **changes: Any) -> Wanted:
     """What the stack of the recorded cluster says."""
     controller = facts(seen, "controller")
     said: dict[str, Any] = {
@@ -51,7 +51,7 @@ def stack(seen: Sights, **changes: Any) -> Wanted:
     return Wanted(**{**said, **changes})
 
 
-def only(wanted: Wanted, seen: Sights) -> Difference:
+def only(wanted: Wanted, seen: ClusterObservation) -> Difference:
     found = differences(wanted, seen)
     assert len(found) == 1, found
     return found[0]
@@ -60,8 +60,8 @@ def only(wanted: Wanted, seen: Sights) -> Difference:
 @pytest.mark.parametrize(("old", "kind", "mends"), [(True, "setup-old", "up"), (False, "setup-damaged", "mend")])
 def test_a_machine_that_tells_nothing_is_mended_by_what_can(old: bool, kind: str, mends: str):
     seen = healthy()
-    blind = Sight(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
-    found = only(stack(seen), Sights(stack="hc", machines=(*seen.machines[:-1], blind)))
+    blind = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
+    found = only(stack(seen), ClusterObservation(stack="hc", machines=(*seen.machines[:-1], blind)))
     assert (found.id, found.where, found.mends) == (kind, ("hc-cpu-1",), mends)
 
 
@@ -211,11 +211,11 @@ class TestPeople:
         assert differences(stack(seen, users=users), seen) == []
 
 
-def ledger(seen: Sights) -> dict[str, Any]:
+def ledger(seen: ClusterObservation) -> dict[str, Any]:
     return facts(seen, "controller")["accounting"]
 
 
-def place(seen: Sights, account: str, user: str = "") -> dict[str, str]:
+def place(seen: ClusterObservation, account: str, user: str = "") -> dict[str, str]:
     return next(row for row in ledger(seen)["associations"] if (row["account"], row["user"]) == (account, user))
 
 

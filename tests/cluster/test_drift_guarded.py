@@ -3,13 +3,13 @@
 import pytest
 
 from cluster.observe.drift import differences
-from cluster.observe.health import Sights
-from tests.cluster.sights import facts, healthy
+from cluster.observe.health import ClusterObservation
+from tests.cluster.observations import facts, healthy
 from tests.cluster.test_drift import only, stack
 
 
 @pytest.fixture
-def seen() -> Sights:
+def seen() -> ClusterObservation:
     seen = healthy()
     for one in seen.machines:
         key = "cluster" if "controller" in one.roles else ""
@@ -20,23 +20,23 @@ def seen() -> Sights:
     return seen
 
 
-def test_as_the_stack_has_it(seen: Sights):
+def test_as_the_stack_has_it(seen: ClusterObservation):
     assert differences(stack(seen, root_keys=["admin"]), seen) == []
 
 
-def test_a_key_that_the_stack_does_not_give(seen: Sights):
+def test_a_key_that_the_stack_does_not_give(seen: ClusterObservation):
     facts(seen, "cpu-1")["guarded"]["root"]["other"] = "eve@laptop"
     found = only(stack(seen, root_keys=["admin"]), seen)
     assert (found.id, found.where, found.there, found.mends) == ("root-key", ("hc-cpu-1",), "eve@laptop", "hand")
 
 
-def test_a_secret_that_others_can_read(seen: Sights):
+def test_a_secret_that_others_can_read(seen: ClusterObservation):
     row = {"wanted": "0400 munge", "there": "0644 munge"}
     facts(seen, "cpu-1")["guarded"]["modes"]["/etc/munge/munge.key"] = row
     found = only(stack(seen, root_keys=["admin"]), seen)
     assert (found.id, found.stack, found.there, found.mends) == ("mode-changed", *row.values(), "mend")
 
 
-def test_another_munge_key(seen: Sights):
+def test_another_munge_key(seen: ClusterObservation):
     facts(seen, "cpu-1")["munge"]["key"] = "foreign"
     assert only(stack(seen, root_keys=["admin"]), seen).id == "munge-key-changed"

@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.observe.drift import Difference, Wanted
 from cluster.observe.drift.scripts import scripts
-from cluster.observe.health import Sight, Sights
+from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.slurm.script_tree import expected
 from tests.cluster.stacks import cluster
 
@@ -36,8 +36,10 @@ def found(there: Any) -> list[Difference]:
     wanted = Wanted(
         files={}, users=[], groups=[], accounting={}, nodes=[], setup="", setup_of_stack=None, scripts=expected(CONFIG)
     )
-    controller = Sight(name="dev-controller", roles=("controller",), reached=True, facts={"scripts": there})
-    return list(scripts(wanted, Sights(stack="dev", machines=(controller,))))
+    controller = MachineObservation(
+        name="dev-controller", roles=("controller",), reached=True, facts={"scripts": there}
+    )
+    return list(scripts(wanted, ClusterObservation(stack="dev", machines=(controller,))))
 
 
 def test_all_of_it_and_files_of_others_are_fine():

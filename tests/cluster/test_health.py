@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.observe.health import Sight, Sights, findings
+from cluster.observe.health import ClusterObservation, MachineObservation, findings
 from cluster.observe.health.journal import last_words
-from tests.cluster.sights import NOW, facts, healthy, only, silence, state, stop, without
+from tests.cluster.observations import NOW, facts, healthy, only, silence, state, stop, without
 
 
 def test_a_healthy_cluster_has_no_findings():
@@ -27,15 +27,15 @@ class TestMachines:
 
     def test_one_without_a_set_up(self):
         seen = healthy()
-        bare = Sight(name="hc-cpu-1", roles=("node",), reached=True, why="no such file")
-        seen = Sights(stack="hc", machines=(*seen.machines[:-1], bare))
+        bare = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="no such file")
+        seen = ClusterObservation(stack="hc", machines=(*seen.machines[:-1], bare))
         found = only(seen)
         assert (found.id, found.todo) == ("setup-missing", "./hpc drift hc --mend")
 
     def test_one_whose_set_up_is_of_an_earlier_version(self):
         seen = healthy()
-        bare = Sight(name="hc-cpu-1", roles=("node",), reached=True, why="of an earlier version", old=True)
-        assert only(Sights(stack="hc", machines=(*seen.machines[:-1], bare))).todo == "./hpc up hc"
+        bare = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="of an earlier version", old=True)
+        assert only(ClusterObservation(stack="hc", machines=(*seen.machines[:-1], bare))).todo == "./hpc up hc"
 
     @pytest.mark.parametrize("why", ["/opt/apps/adm/hpc is empty", "cluster.json is not what the controller wrote"])
     def test_a_damaged_board(self, why: str):
@@ -122,7 +122,7 @@ class TestDaemons:
         unit.update(restarts=4, started=NOW - 5, journal=["slurmdbd.service: Main process exited, code=killed"])
         found = only(seen)
         assert found.id == "daemon-restarting"
-        assert "slurmdbd ends again and again: it was started 4 times" in found.what
+        assert "slurmdbd ends again and again: systemd restarted it 4 times" in found.what
         unit.update(state="activating", sub="auto-restart")
         assert only(seen).id == "slurmdbd-down", "told once"
         assert "started 4 times" in only(seen).what
@@ -163,11 +163,11 @@ class TestTrust:
     def test_a_slow_answer_is_no_wrong_clock(self):
         seen = healthy()
         slow = seen.machines[-1]
-        late = Sight(
+        late = MachineObservation(
             name=slow.name, roles=slow.roles, reached=True, facts={**slow.facts, "time": NOW + 7},
             asked=NOW - 0.5, answered=NOW + 8,
         )  # fmt: skip
-        assert findings(Sights(stack="hc", machines=(*seen.machines[:-1], late))) == []
+        assert findings(ClusterObservation(stack="hc", machines=(*seen.machines[:-1], late))) == []
 
     def test_another_munge_key(self):
         seen = healthy()
@@ -227,7 +227,7 @@ class TestOrders:
     def test_a_node_that_follows_older_orders(self):
         seen = healthy()
         facts(seen, "cpu-1")["board"]["report"]["digest"] = "older"
-        assert "it reported orders older" in only(seen).what
+        assert "it reported config version older" in only(seen).what
 
 
 def test_parts_that_nobody_could_read_are_not_judged():
@@ -248,7 +248,7 @@ def test_the_end_of_a_journal_is_what_went_wrong():
 
 
 class TestImages:
-    def sights(self, **image: Any) -> Sights:
+    def observed(self, **image: Any) -> ClusterObservation:
         seen = healthy()
         for name in ("cpu-0", "cpu-1"):
             facts(seen, name)["image"] = {"recipe": "2026-11", "made": NOW, "baked": 1, **image}
@@ -256,19 +256,19 @@ class TestImages:
 
     def test_packages_of_long_ago_are_told_whenever_the_image_was_made(self):
         # NOW is the 21st of November 2026.
-        found = only(self.sights(snapshot="20260901T000000Z"))
+        found = only(self.observed(snapshot="20260901T000000Z"))
         assert (found.id, found.where) == ("image-old", ("hc-cpu-0", "hc-cpu-1"))
         assert found.what.startswith("its packages are of 2026-09-01, 81 days ago")
         assert "image.snapshot" in found.note
 
     def test_packages_of_60_days_are_not(self):
-        assert findings(self.sights(snapshot="20260922T120000Z")) == []
+        assert findings(self.observed(snapshot="20260922T120000Z")) == []
 
     def test_an_image_of_before_is_known_by_when_it_was_made(self):
-        assert only(self.sights(made=NOW - 61 * 86400)).id == "image-old"
+        assert only(self.observed(made=NOW - 61 * 86400)).id == "image-old"
 
     def test_machines_that_keep_themselves_up_to_date_are_not_told(self):
-        assert findings(self.sights(snapshot="20250101T000000Z", baked=0)) == []
+        assert findings(self.observed(snapshot="20250101T000000Z", baked=0)) == []
 
     def test_a_machine_of_no_image_has_no_age(self):
         seen = healthy()

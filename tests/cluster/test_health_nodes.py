@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.observe.health.node import view
-from tests.cluster.sights import NOW, facts, healthy, only, state, stop, without
+from cluster.observe.nodes import Node
+from tests.cluster.observations import NOW, facts, healthy, only, state, stop, without
 
 
 class TestNodes:
@@ -73,9 +73,9 @@ class TestNodes:
          ("MIXED+DRAIN", "draining", False)],
     )  # fmt: skip
     def test_states(self, raw: str, word: str | None, down: bool):
-        said = view("n", {"State": raw})
+        said = Node.of("n", {"State": raw})
         assert said.down is down
-        assert word in (None, said.state)
+        assert word in (None, said.word)
 
 
 class TestHeldJobs:

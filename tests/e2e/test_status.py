@@ -126,7 +126,7 @@ def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
     assert seen.ssh("controller", "id -u eve") == "2009"
     seen.config = before
     seen.edit(lambda _: None)
-    assert "the last one did not end well; again as the one before it" in seen.up()
+    assert "the last run failed; running it again with the input of the one before" in seen.up()
     assert seen.ssh("controller", "id -u eve || echo gone").endswith("gone")
     assert ask(seen, "drift")["ok"]
     assert "did not end well" not in seen.up()

@@ -47,7 +47,7 @@ def fail(phases, name):
 
 def test_what_ended_well_is_left_alone(phases):
     phases.perform("configure", "good")
-    phases.settle({})
+    phases.restore_last_success({})
     assert phases.done == [("configure", "good")]
 
 
@@ -56,9 +56,9 @@ def test_what_failed_is_done_again_as_the_last_that_did_not(phases):
     phases.perform("accounting", "good")
     fail(phases, "accounting")
     fail(phases, "configure")
-    phases.settle({})
+    phases.restore_last_success({})
     assert phases.done[4:] == [("configure", "good"), ("accounting", "good")], "in the order of an `up`"
-    phases.settle({})
+    phases.restore_last_success({})
     assert len(phases.done) == 6, "and only once"
 
 
@@ -67,9 +67,9 @@ def test_what_fails_again_is_tried_again(phases):
     fail(phases, "configure")
     phases.PHASES["configure"], well = lambda _: (_ for _ in ()).throw(SetupError("still")), phases.PHASES["configure"]
     with pytest.raises(SetupError, match="still"):
-        phases.settle({})
+        phases.restore_last_success({})
     phases.PHASES["configure"] = well
-    phases.settle({})
+    phases.restore_last_success({})
     assert phases.done[-1] == ("configure", "good")
 
 
@@ -77,14 +77,14 @@ def test_an_edit_that_was_corrected_leaves_nothing_to_take_back(phases):
     phases.perform("configure", "good")
     fail(phases, "configure")
     phases.perform("configure", "better")
-    phases.settle({})
+    phases.restore_last_success({})
     assert phases.done[-1] == ("configure", "better")
 
 
 def test_what_never_ended_well_is_undone_where_that_can_be(phases):
     fail(phases, "prologs")
     fail(phases, "accounting")
-    phases.settle({})
+    phases.restore_last_success({})
     assert phases.done[2:] == [("no-prologs", {})]
     assert phase_state.unfinished() == []
 
@@ -93,7 +93,7 @@ def test_what_was_undone_is_not_done_again(phases):
     phases.perform("prologs", "good")
     fail(phases, "prologs")
     phases.perform("no-prologs", {})
-    phases.settle({})
+    phases.restore_last_success({})
     assert phases.done[-1] == ("no-prologs", {})
 
 
@@ -101,6 +101,6 @@ def test_a_record_that_cannot_be_read_is_none(phases, tmp_path):
     phases.perform("configure", "good")
     fail(phases, "configure")
     (tmp_path / "configure.json").write_text('{"cut o')
-    phases.settle({})
+    phases.restore_last_success({})
     assert phases.done[-1] == ("configure", "bad")
     assert phase_state.unfinished() == []

@@ -12,7 +12,7 @@ from system.host import SetupError
 def place(tmp_path, monkeypatch):
     """A board of the test's own, on which the controller `c` and another machine write."""
     (tmp_path / "nodes").mkdir()
-    for name, path in (("BOARD", ""), ("ORDERS", "cluster.json"), ("REPORTS", "nodes"), ("HOST_KEY", "key")):
+    for name, path in (("FOLDER", ""), ("CONFIG", "cluster.json"), ("REPORTS", "nodes"), ("HOST_KEY", "key")):
         monkeypatch.setattr(cluster_state, name, tmp_path / path)
     monkeypatch.setattr(cluster_state, "GRACE", 0.5)
     monkeypatch.setattr(cluster_state.root_only, "check", lambda _: None)
@@ -33,43 +33,43 @@ def test_orders_end_the_wait(place):
     # In one step, as the controller puts them up.
     (place / "new").write_text('{"digest": "d"}')
     later(0.2, lambda: (place / "new").replace(place / "cluster.json"))
-    assert cluster_state.orders(seconds=5, controller="c") == {"digest": "d"}
+    assert cluster_state.wait_for_config(seconds=5, controller="c") == {"digest": "d"}
 
 
 def test_a_failure_ends_it_with_its_reason():
-    later(0.2, lambda: cluster_state.tell_failure("configure: /home is read-only"))
+    later(0.2, lambda: cluster_state.report_failure("configure: /home is read-only"))
     began = time.monotonic()
     with pytest.raises(SetupError, match=r"the set-up of c failed.*: configure: /home is read-only"):
-        cluster_state.orders(seconds=30, controller="c")
+        cluster_state.wait_for_config(seconds=30, controller="c")
     assert time.monotonic() - began < 5
 
 
 def test_one_of_another_time_does_not_where_it_is_withdrawn(place):
-    cluster_state.tell_failure("configure: an old story")
-    later(0.2, cluster_state.withdraw)
+    cluster_state.report_failure("configure: an old story")
+    later(0.2, cluster_state.withdraw_failure)
     later(1, lambda: (place / "cluster.json").write_text("{}"))
-    assert cluster_state.orders(seconds=5, controller="c") == {}
+    assert cluster_state.wait_for_config(seconds=5, controller="c") == {}
 
 
 def test_nothing_else_is_withdrawn():
     cluster_state.report("configured", "d")
-    cluster_state.withdraw()
-    assert cluster_state.reports()["c"]["state"] == "configured"
+    cluster_state.withdraw_failure()
+    assert cluster_state.reports()["c"].get("state") == "configured"
 
 
 def test_a_node_waits_on():
-    cluster_state.tell_failure("configure: x")
+    cluster_state.report_failure("configure: x")
     with pytest.raises(SetupError, match="did not come within 1 s"):
-        cluster_state.orders(seconds=1)
+        cluster_state.wait_for_config(seconds=1)
 
 
 def test_where_there_is_no_board_nothing_is_told(place, monkeypatch):
-    monkeypatch.setattr(cluster_state, "BOARD", place / "a/b/c")
-    cluster_state.tell_failure("x")
+    monkeypatch.setattr(cluster_state, "FOLDER", place / "a/b/c")
+    cluster_state.report_failure("x")
     assert cluster_state.reports() == {}
 
 
 def test_orders_that_cannot_be_read_say_what_to_do(place):
     (place / "cluster.json").write_text("{")
     with pytest.raises(SetupError, match="drift STACK --mend"):
-        cluster_state.orders(seconds=1)
+        cluster_state.wait_for_config(seconds=1)

@@ -2,7 +2,7 @@
 
 import pytest
 from jobs import drain, queue
-from slurm import join, slurm_conf
+from slurm import join, node_states, slurm_conf
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -47,14 +47,14 @@ class TestLeaving:
 
     def test_those_that_are_gone(self):
         after = CONF.replace("dev-cpu-[0-2]", "dev-cpu-0")
-        assert drain.leaving(CONF, after) == {"dev-cpu-1": join.LEAVES, "dev-cpu-2": join.LEAVES}
+        assert drain.leaving(CONF, after) == {"dev-cpu-1": node_states.LEAVES, "dev-cpu-2": node_states.LEAVES}
 
     @pytest.mark.parametrize(
         ("old", "new"),
         [("Gres=gpu:standin:2", "Gres=gpu:standin:1"), ("CPUs=2 Sockets=1 Gres", "CPUs=4 Sockets=2 Gres")],
     )
     def test_those_whose_jobs_are_tied_to_what_changes(self, old, new):
-        assert drain.leaving(CONF, CONF.replace(old, new)) == {"dev-gpu-0": join.RESHAPED}
+        assert drain.leaving(CONF, CONF.replace(old, new)) == {"dev-gpu-0": node_states.RESHAPED}
 
     def test_nobody_of_a_first_start(self):
         assert drain.leaving("", CONF) == {}
@@ -85,7 +85,7 @@ class TestJobs:
 
     def test_that_stay_too_long_end_the_wait_with_every_way_on(self):
         found = queue.left(queue.parse(SQUEUE), {"dev-cpu-2"}, {"gpu"})
-        text = drain.lament(found, {"dev-cpu-2"}, {"gpu"}, 60)
+        text = drain.timeout_error(found, {"dev-cpu-2"}, {"gpu"}, 60)
         assert "after 60 s (slurm.drain_seconds)" in text
         assert "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00" in text
         for way in (
@@ -101,10 +101,10 @@ class TestComingBack:
     REPORT = {"state": "configured", "digest": "new", "message": "", "boot": "b"}  # noqa: RUF012
 
     def why(self, state, reason):
-        found = join.parse(f"NodeName=n State={state} Reason={reason} [root@2026]")
+        found = node_states.parse(f"NodeName=n State={state} Reason={reason} [root@2026]")
         return join.missing(["n"], found, {"n": self.REPORT}, "new").get("n", "")
 
-    @pytest.mark.parametrize("reason", join.OURS)
+    @pytest.mark.parametrize("reason", node_states.OURS)
     def test_it_is_resumed_when_it_answers(self, reason):
         assert self.why("IDLE+DRAIN", reason) == f"down: {reason}"
         assert self.why("DOWN+DRAIN", reason) == f"down: {reason}"

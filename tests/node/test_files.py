@@ -106,9 +106,9 @@ class TestFileSystemsThatCannotBeWritten:
         monkeypatch.setattr(host.tempfile, "mkstemp", refuse)
         with pytest.raises(OSError, match="Read-only") as caught:
             host.write(tmp_path / "slurm.conf", "")
-        assert host.explain(caught.value).startswith(
+        assert host.describe_os_error(caught.value).startswith(
             f"{tmp_path}/slurm.conf: Read-only file system; mount its file system for writing"
         )
 
     def test_other_errors_are_faults_of_ours(self):
-        assert host.explain(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == ""
+        assert host.describe_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == ""

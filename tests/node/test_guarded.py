@@ -58,7 +58,7 @@ class TestModes:
 
     def test_what_is_there_gets_its_own_back(self, tmp_path):
         (tmp_path / "key").chmod(0o644)
-        protected_files.hold()
+        protected_files.restore_modes()
         assert protected_files.modes() == {}
 
     def test_a_link_in_its_place_is(self, tmp_path):

@@ -175,24 +175,24 @@ def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyP
     assert scheduler.database() == {"up": False, "said": "nothing listens on port 6819"}
 
 
-class TestBoard:
+class TestClusterState:
     @pytest.fixture(autouse=True)
     def written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A board as a controller leaves it, which this machine is."""
-        for name, path in (("BOARD", "b"), ("ORDERS", "b/o"), ("CLIENT", "b/etc"), ("REPORTS", "b/nodes")):
+        for name, path in (("FOLDER", "b"), ("CONFIG", "b/o"), ("CLIENT", "b/etc"), ("REPORTS", "b/nodes")):
             monkeypatch.setattr(cluster_state, name, tmp_path / path)
         for name in ("write", "folder"):
             monkeypatch.setattr(
                 cluster_state, name, {"write": put, "folder": lambda path: path.mkdir(exist_ok=True)}[name]
             )
-        monkeypatch.setattr(cluster_state.root_only, "hold", lambda _: None)
+        monkeypatch.setattr(cluster_state.root_only, "protect", lambda _: None)
         monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": "ClusterName=x\n"})
         cluster_state.publish({"users": ["alice"], "setup": "v"}, {"slurm.conf": "ClusterName=x\n"})
         monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")
         cluster_state.report("configured", "d")
 
     def test_one_that_is_as_it_was_written(self):
-        found = collect._board(controls=True)
+        found = collect._cluster_state(controls=True)
         assert (found["damaged"], found["newest"]["setup"], found["report"]["state"]) == ("", "v", "configured")
 
     @pytest.mark.parametrize(
@@ -206,23 +206,23 @@ class TestBoard:
     )
     def test_one_that_is_not(self, tmp_path: Path, file: str, text: str):
         (tmp_path / file).write_text(text)
-        assert "is not what the controller wrote" in collect._board(controls=True)["damaged"]
+        assert "is not what the controller wrote" in collect._cluster_state(controls=True)["damaged"]
         (tmp_path / file).unlink()
-        assert collect._board(controls=True)["damaged"]
+        assert collect._cluster_state(controls=True)["damaged"]
 
     def test_a_report_that_cannot_be_read(self):
         next(cluster_state.REPORTS.iterdir()).write_text("nonsense")
-        assert "can't be read" in collect._board(controls=True)["damaged"]
+        assert "can't be read" in collect._cluster_state(controls=True)["damaged"]
         assert cluster_state.reports() == {}
 
     def test_a_file_in_its_place_gives_way(self, tmp_path: Path):
         shutil.rmtree(tmp_path / "b")
         (tmp_path / "b").write_text("x")
-        assert "is empty" in collect._board(controls=True)["damaged"]
+        assert "is empty" in collect._cluster_state(controls=True)["damaged"]
         with pytest.raises(SetupError, match="is empty"):
-            collect._board(controls=False)
+            collect._cluster_state(controls=False)
         cluster_state.publish({"users": []}, {"slurm.conf": "ClusterName=x\n"})
-        assert collect._board(controls=True)["damaged"] == ""
+        assert collect._cluster_state(controls=True)["damaged"] == ""
 
 
 def put(path: Path, text: str) -> bool:

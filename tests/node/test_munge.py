@@ -10,7 +10,7 @@ from components.slurm import keys
 def machine(tmp_path, monkeypatch):
     """A machine of which systemd, munge and file owners are left out; the units that were started, in order."""
     (tmp_path / "delivered").write_bytes(b"right")
-    monkeypatch.setattr(munge, "say", lambda _: None)
+    monkeypatch.setattr(munge, "log", lambda _: None)
     monkeypatch.setattr(munge, "DELIVERED", tmp_path / "delivered")
     monkeypatch.setattr(munge, "KEY", tmp_path / "munge.key")
     monkeypatch.setattr(host, "STARTED", tmp_path / "started")

@@ -171,7 +171,7 @@ class TestSeen:
         prologs.stage(payload("10-a"))
         (tree / "scripts/theirs").write_text("x")
         (tree / "prolog_slurmd.d/lost.prolog_slurmd").symlink_to("../scripts/lost")
-        seen = prologs.seen()
+        seen = prologs.observe()
         assert seen["slurm_prolog"] == "-> slurm_mux"
         assert seen["prolog_slurmd.d/10-a.prolog_slurmd"] == "-> ../scripts/10-a"
         assert seen["scripts/10-a"] == digest(b"#!/bin/sh\necho 10-a\n")
@@ -180,16 +180,16 @@ class TestSeen:
 
     def test_rxdm_as_it_was_put_in_place_or_not(self, tree):
         TestRxdm().converge(payload(rxdm_text=RXDM))
-        assert prologs.seen()["scripts/rxdm"] == prologs.record()["after"]
+        assert prologs.observe()["scripts/rxdm"] == prologs.record()["after"]
         (tree / "scripts/rxdm").write_text("#!/bin/sh\n")
-        assert prologs.seen()["scripts/rxdm"] == "changed"
+        assert prologs.observe()["scripts/rxdm"] == "changed"
 
     def test_a_script_of_ours_that_nobody_may_run(self, tree):
         prologs.stage(payload("10-a"))
         (tree / "scripts/10-a").chmod(0o644)
-        assert prologs.seen()["scripts/10-a"] == "not executable"
-        assert prologs.seen()["etc/slurm_mux.conf"] != "not executable"
+        assert prologs.observe()["scripts/10-a"] == "not executable"
+        assert prologs.observe()["etc/slurm_mux.conf"] != "not executable"
 
     def test_no_tree_is_nothing(self, tree):
         assert not tree.exists()
-        assert prologs.seen() == {}
+        assert prologs.observe() == {}

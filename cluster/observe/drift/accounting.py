@@ -6,7 +6,7 @@ from typing import Any
 from cluster.observe.drift.difference import Difference
 from cluster.observe.drift.values import alike, span
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 
 Row = Mapping[str, Any]
 TRES = {"MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES"}
@@ -22,7 +22,7 @@ ON_PEOPLE = (
 """Limits of accounts and of users in them. A stack sets none: it limits by QOS."""
 
 
-def ledger(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def ledger(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Everything of the stack's that the database has otherwise."""
     found = {name: seen.controller.part("accounting", name) for name in ("accounts", "associations", "users", "qos")}
     if any(part is None for part in found.values()):

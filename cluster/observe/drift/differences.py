@@ -6,16 +6,16 @@ from dataclasses import replace
 from cluster.observe.drift import accounting, files, machines, people, scripts, secrets, values
 from cluster.observe.drift.difference import Difference
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 
 
-def differences(wanted: Wanted, seen: Sights) -> list[Difference]:
+def differences(wanted: Wanted, seen: ClusterObservation) -> list[Difference]:
     """What differs; empty when nothing does. A pure function."""
     return _together(
         [
             *machines.gone(seen),
             *machines.setup(wanted, seen),
-            *machines.board(seen),
+            *machines.cluster_state(seen),
             *machines.daemons(seen),
             *files.controllers(wanted, seen),
             *values.running(wanted, seen),
@@ -31,7 +31,7 @@ def differences(wanted: Wanted, seen: Sights) -> list[Difference]:
     )
 
 
-def unseen(seen: Sights) -> list[str]:
+def unseen(seen: ClusterObservation) -> list[str]:
     """What could not be compared, and why: an empty list of differences says nothing about it."""
     found: list[str] = []
     for one in seen.machines:

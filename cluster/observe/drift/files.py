@@ -7,14 +7,14 @@ from itertools import zip_longest
 
 from cluster.observe.drift.difference import NOTHING, Difference
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 from cluster.slurm import JOB_SUBMIT
 
 CONTROLLERS = {"slurmdbd.conf", JOB_SUBMIT}
 """Files that slurmctld hands to nobody."""
 
 
-def controllers(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def controllers(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Every line of the controller's files that differs."""
     texts = seen.controller.part("files", "texts")
     if texts is None:
@@ -40,7 +40,7 @@ def lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
             yield from ((i + offset + 1, said, there) for offset, (said, there) in enumerate(pairs))
 
 
-def copies(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def copies(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Files that slurmd fetched, and the one that login machines read, as far as they are other ones."""
     for one in seen.machines:
         cached = one.part("files", "cache") or {}

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from cluster.observe.drift.difference import Difference, Mends
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 
 
-def gone(seen: Sights) -> Iterator[Difference]:
+def gone(seen: ClusterObservation) -> Iterator[Difference]:
     """Machines that do not answer: nothing can be said of what is on them."""
     for one in seen.machines:
         if not one.reached:
@@ -21,16 +21,16 @@ def gone(seen: Sights) -> Iterator[Difference]:
             )
 
 
-def daemons(seen: Sights) -> Iterator[Difference]:
+def daemons(seen: ClusterObservation) -> Iterator[Difference]:
     """Daemons of a machine's roles that do not run."""
     for one in seen.machines:
-        for name, unit in (one.part("daemons") or {}).items():
+        for name, unit in one.daemons.items():
             if unit["state"] not in ("active", "reloading"):
                 text = unit["state"] if unit["state"] == unit["sub"] else f"{unit['state']} ({unit['sub']})"
                 yield Difference(id="daemon-stopped", where=(one.name,), what=name, stack="running", there=text)
 
 
-def setup(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def setup(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Machines whose set-up is not the one that the stack was made with, or that this program would bring."""
     stack = wanted.setup_of_stack
     if stack and stack != wanted.setup:
@@ -44,7 +44,7 @@ def setup(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
             mends="up",
         )
     for one in seen.machines:
-        if one.reached and not one.told:
+        if one.reached and not one.has_facts:
             kind: str = "setup-old" if one.old else "setup-damaged"
             mends: Mends = "up" if one.old else "mend"
             yield Difference(
@@ -58,9 +58,9 @@ def setup(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
             )  # fmt: skip
 
 
-def board(seen: Sights) -> Iterator[Difference]:
-    """A board that can't be read, or that says something else than the controller wrote."""
+def cluster_state(seen: ClusterObservation) -> Iterator[Difference]:
+    """A cluster state that can't be read, or that is not what the controller wrote."""
     for one in seen.machines:
         if why := one.part("board", "damaged"):
-            stack = "the controller's orders, and what every machine reports"
-            yield Difference(id="board-damaged", where=(one.name,), what="the board", stack=stack, there=why)
+            stack = "the config version, and a report of every machine"
+            yield Difference(id="board-damaged", where=(one.name,), what="the cluster state", stack=stack, there=why)

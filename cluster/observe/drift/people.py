@@ -6,10 +6,10 @@ from typing import Any
 
 from cluster.observe.drift.difference import Difference
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sight, Sights
+from cluster.observe.health import ClusterObservation, MachineObservation
 
 
-def unix(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def unix(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Users and groups that are missing, different, or still there."""
     for one in seen.machines:
         found = one.part("unix")
@@ -30,7 +30,7 @@ def unix(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
                 yield _of(one, "user-changed", f"user {name}", "no such user", "a user")
 
 
-def _user(one: Sight, user: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iterator[Difference]:
+def _user(one: MachineObservation, user: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iterator[Difference]:
     name = user["name"]
     if found is None:
         yield _of(one, "user-changed", f"user {name}", f"uid {user['uid']}", "no such user")
@@ -42,7 +42,7 @@ def _user(one: Sight, user: Mapping[str, Any], found: Mapping[str, Any] | None) 
             yield _of(one, "user-changed", f"user {name}: {key}", said, there, hand=key == "uid")
 
 
-def keys(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """SSH keys that the stack gives and that are not what is there; those that users added are theirs."""
     for one in seen.machines:
         found = one.part("keys") or {}
@@ -59,7 +59,7 @@ def digest(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _of(one: Sight, kind: str, what: str, stack: str, there: str, *, hand: bool = False) -> Difference:
+def _of(one: MachineObservation, kind: str, what: str, stack: str, there: str, *, hand: bool = False) -> Difference:
     return Difference(id=kind, where=(one.name,), what=what, stack=stack, there=there, mends="hand" if hand else "mend")
 
 

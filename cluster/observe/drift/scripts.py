@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from cluster.observe.drift.difference import Difference
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 
 TREE = "/opt/apps/adm/slurm"
 
 
-def scripts(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def scripts(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Every file and link of the tree that is gone or another one; what others put there is theirs."""
     found = seen.controller.part("scripts")
     if found is None:

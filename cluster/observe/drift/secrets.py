@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from cluster.observe.drift.difference import Difference
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 
 
-def guarded(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def guarded(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Modes and owners of secrets, root's keys, and the MUNGE key, of every machine."""
     own = {*wanted.root_keys, seen.controller.part("guarded", "cluster_key")}
     for one in seen.machines:
@@ -27,7 +27,7 @@ def guarded(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
                     id="root-key", where=(one.name,), what="a key that may log in as root", stack="no such key",
                     there=found["root"][key], mends="hand",
                 )  # fmt: skip
-        munge = one.part("munge") or {}
+        munge = one.munge or {}
         if munge.get("delivered") and munge.get("key") != munge["delivered"]:
             yield Difference(
                 id="munge-key-changed", where=(one.name,), what="the MUNGE key", stack="as delivered", there="another"

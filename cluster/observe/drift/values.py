@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from cluster.observe.drift.difference import Difference
 from cluster.observe.drift.wanted import Wanted
-from cluster.observe.health import Sights
+from cluster.observe.health import ClusterObservation
 from cluster.slurm.hostlist import expand
 
 _LISTS = {"nodename", "nodeset", "partitionname", "slurmctldhost", "downnodes", "frontendname", "switchname", "include"}
@@ -14,7 +14,7 @@ _SPAN = re.compile(r"^(?:(?P<d>[0-9]+)-)?(?P<a>[0-9]+)(?::(?P<b>[0-9]+))?(?::(?P
 _UNLIMITED = {"unlimited", "infinite", "none", "n/a", "(null)", "(null type)", ""}
 
 
-def running(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def running(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Parameters of slurm.conf that have another value in slurmctld."""
     config = seen.slurm("config")
     if not config:
@@ -30,7 +30,7 @@ def running(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
             yield _value(seen, f"running value of {shown}", said.strip(), value)
 
 
-def partitions(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def partitions(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Partitions that are not there, are too many, or were changed with `scontrol update`."""
     found = seen.slurm("partitions")
     if found is None:
@@ -54,7 +54,7 @@ def partitions(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
         yield _value(seen, f"partition {name}", "no such partition", "a partition")
 
 
-def nodes(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
+def nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Nodes that slurmctld does not know, or that only slurmctld knows."""
     found = seen.slurm("nodes")
     if found is None:
@@ -74,7 +74,7 @@ def nodes(wanted: Wanted, seen: Sights) -> Iterator[Difference]:
         )
 
 
-def _value(seen: Sights, what: str, stack: str, there: str) -> Difference:
+def _value(seen: ClusterObservation, what: str, stack: str, there: str) -> Difference:
     return Difference(id="value-changed", where=(seen.controller.name,), what=what, stack=stack, there=there)
 
 

@@ -2,6 +2,6 @@
 
 from cluster.observe.health.finding import Finding
 from cluster.observe.health.findings import findings
-from cluster.observe.observation import Sight, Sights
+from cluster.observe.observation import ClusterObservation, MachineObservation
 
-__all__ = ["Finding", "Sight", "Sights", "findings"]
+__all__ = ["ClusterObservation", "Finding", "MachineObservation", "findings"]

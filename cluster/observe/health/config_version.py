@@ -1,31 +1,31 @@
-"""Machines that follow other orders, or other files of Slurm's, than the controller's."""
+"""Machines with another config version, or with other files of Slurm, than the controller."""
 
 from collections.abc import Iterator
 
 from cluster.observe.health.finding import Finding
-from cluster.observe.observation import Sight, Sights
+from cluster.observe.observation import ClusterObservation, MachineObservation
 
 
-def old(seen: Sights) -> Iterator[Finding]:
+def outdated(seen: ClusterObservation) -> Iterator[Finding]:
     """Machines that are behind the controller."""
     newest = (seen.controller.part("board", "newest") or {}).get("digest")
     files = seen.controller.part("files", "etc") or {}
     served = {name: files.get(name) for name in seen.controller.part("files", "applied") or {}}
     for one in seen.machines:
-        if not one.told:
+        if not one.has_facts:
             continue
-        why = [*_files(one, served), *_orders(one, newest)]
+        why = [*_files(one, served), *_version(one, newest)]
         if why:
             yield Finding(
                 id="old-config",
                 where=(one.name,),
-                what=f"follows another configuration than the controller: {'; '.join(why)}",
+                what=f"has another configuration than the controller: {'; '.join(why)}",
                 todo=f"./hpc drift {seen.stack}",
-                note=f"It tells what differs; ./hpc drift {seen.stack} --mend makes it as the stack says.",
+                note=f"It shows what differs; ./hpc drift {seen.stack} --mend makes it as the stack says.",
             )
 
 
-def _files(one: Sight, served: dict[str, str | None]) -> Iterator[str]:
+def _files(one: MachineObservation, served: dict[str, str | None]) -> Iterator[str]:
     cached = one.part("files", "cache") or {}
     # A node that shares the controller's machine reads the controller's own files.
     if "node" not in one.roles or not cached or not served:
@@ -35,12 +35,12 @@ def _files(one: Sight, served: dict[str, str | None]) -> Iterator[str]:
         yield f"its slurmd's {', '.join(differing)} differ{'s' * (len(differing) == 1)} from the controller's"
 
 
-def _orders(one: Sight, newest: str | None) -> Iterator[str]:
-    report = one.part("board", "report") or {}
-    # A login machine is set up beside the controller, and told what holds by its own command: it follows no orders.
+def _version(one: MachineObservation, newest: str | None) -> Iterator[str]:
+    report = one.report
+    # A login machine is configured by its own command of `up`, not by the config version.
     if not newest or "node" not in one.roles or report.get("state") == "failed":
         return
     if report and report.get("digest") != newest:
-        yield f"it reported orders {report.get('digest') or 'unknown'}, the controller's are {newest}"
+        yield f"it reported config version {report.get('digest') or 'unknown'}, the controller has {newest}"
     elif one.roles == ("node",) and (followed := one.part("followed")) is not None and followed != newest:
-        yield f"it follows orders {followed or 'none'}, the controller's are {newest}"
+        yield f"it applied config version {followed or 'none'}, the controller has {newest}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.observe.health.finding import Finding
 from cluster.observe.health.journal import last_words
-from cluster.observe.observation import Sight, Sights
+from cluster.observe.observation import ClusterObservation, MachineObservation
 
 RESTARTS = 3
 """systemd counts since somebody last started a unit by hand: a few in months are history, a few in minutes are news."""
@@ -19,10 +19,10 @@ _TOLD = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
 """Where they do not run, that is told, with how often they were started."""
 
 
-def controller(seen: Sights) -> Iterator[Finding]:
+def controller(seen: ClusterObservation) -> Iterator[Finding]:
     """slurmctld, slurmdbd and MariaDB, and slurmrestd where the stack has that."""
     one = seen.controller
-    if not one.told:
+    if not one.has_facts:
         return
     slurmctld = _unit(one, "slurmctld")
     if not _active(slurmctld) or not seen.slurmctld_answers:
@@ -51,7 +51,7 @@ def controller(seen: Sights) -> Iterator[Finding]:
         )
 
 
-def _stopped(seen: Sights, name: str, unit: Mapping[str, Any], text: str, log: str) -> Finding:
+def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text: str, log: str) -> Finding:
     look = f"/var/log/slurm/{log}" if log else f"journalctl -u {name}"
     verb = "restart" if _active(unit) else "start"
     return Finding(
@@ -64,43 +64,47 @@ def _stopped(seen: Sights, name: str, unit: Mapping[str, Any], text: str, log: s
     )
 
 
-def munged(seen: Sights) -> Iterator[Finding]:
-    """munged, without which a machine can say nothing to another, on each machine."""
+def munged(seen: ClusterObservation) -> Iterator[Finding]:
+    """munged, by which machines authenticate each other, on each machine."""
     for one in seen.machines:
-        unit, check = _unit(one, "munge"), one.part("munge")
-        if not one.told or (_active(unit) and (check is None or check["works"])):
+        unit, check = _unit(one, "munge"), one.munge
+        if not one.has_facts or (_active(unit) and (check is None or check["works"])):
             continue
-        state = _words(unit) if not _active(unit) else f"runs, but does not vouch: {_first(check.get('why', ''))}"
+        state = (
+            _words(unit)
+            if not _active(unit)
+            else f"is running but does not authenticate: {_first((check or {}).get('why', ''))}"
+        )
         yield Finding(
             id="munge-down",
             where=(one.name,),
-            what=f"munged {state}. Nothing of Slurm's is believed there",
+            what=f"munged {state}. No message of Slurm's is accepted there",
             todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl restart munge",
             since=None if _active(unit) else unit.get("since") or None,
         )
 
 
-def restarting(seen: Sights) -> Iterator[Finding]:
-    """Daemons that end again and again, and that systemd starts each time."""
+def restarting(seen: ClusterObservation) -> Iterator[Finding]:
+    """Daemons that systemd restarts again and again."""
     for one in seen.machines:
-        for name, unit in (one.part("daemons") or {}).items():
+        for name, unit in one.daemons.items():
             if unit["restarts"] < RESTARTS or name in _ELSEWHERE or (name in _TOLD and not _active(unit)):
                 continue
-            if unit["sub"] != "auto-restart" and one.facts["time"] - unit["started"] > LATELY:
+            if unit["sub"] != "auto-restart" and one.time - unit["started"] > LATELY:
                 continue
             words = last_words(unit.get("journal") or ())
             yield Finding(
                 id="daemon-restarting",
                 where=(one.name,),
-                what=f"{name} ends again and again: it was started {unit['restarts']} times by systemd, "
-                f"and is {unit['sub']} now{f'. Its last words: {words}' if words else ''}",
+                what=f"{name} ends again and again: systemd restarted it {unit['restarts']} times, "
+                f"and its state is {unit['sub']}{f'. Its last messages: {words}' if words else ''}",
                 todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u {name} -n 50",
                 since=unit["since"] or None,
             )
 
 
-def _unit(one: Sight, name: str) -> Mapping[str, Any]:
-    return one.part("daemons", name) or {}
+def _unit(one: MachineObservation, name: str) -> Mapping[str, Any]:
+    return one.daemons.get(name) or {}
 
 
 def _active(unit: Mapping[str, Any]) -> bool:

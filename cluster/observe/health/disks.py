@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.observe.health.finding import Finding
-from cluster.observe.observation import Sight, Sights
+from cluster.observe.observation import ClusterObservation, MachineObservation
 
 NEARLY = 0.90
 """Of the bytes, or of the inodes, that everybody may use."""
 FULL = 0.99
 
 
-def full(seen: Sights) -> Iterator[Finding]:
+def full(seen: ClusterObservation) -> Iterator[Finding]:
     """File systems that have no room, or soon will not; each by the first path that lies on it."""
     for one in seen.machines:
         told: set[int] = set()
@@ -30,7 +30,7 @@ def full(seen: Sights) -> Iterator[Finding]:
                 yield _full(seen, one, f"{_called(path, disk)} {_degree(inodes_used(disk), 'inodes')}, {left}", fills)
 
 
-def _full(seen: Sights, one: Sight, what: str, fills: str) -> Finding:
+def _full(seen: ClusterObservation, one: MachineObservation, what: str, fills: str) -> Finding:
     todo = f"./hpc ssh {seen.stack} {one.name} -- '{fills}'"
     return Finding(id="disk-full", where=(one.name,), what=what, todo=todo, note="It shows what fills it.")
 
@@ -54,10 +54,10 @@ def inodes_used(disk: Mapping[str, Any]) -> float:
     return 1 - disk["inodes_free"] / disk["inodes"] if disk["inodes"] else 0.0
 
 
-def missing(seen: Sights) -> Iterator[Finding]:
+def missing(seen: ClusterObservation) -> Iterator[Finding]:
     """Shared file systems that are not mounted, or whose server does not answer; and disks that refuse writes."""
     for one in seen.machines:
-        for path, disk in (one.part("disks") or {}).items():
+        for path, disk in one.disks.items():
             what = todo = note = ""
             if disk.get("mounted") is False:
                 what = f"the shared file system {path} is not mounted"
@@ -74,7 +74,7 @@ def missing(seen: Sights) -> Iterator[Finding]:
                 yield Finding(id="mount-missing", where=(one.name,), what=what, todo=todo, note=note)
 
 
-def _disks(one: Sight) -> list[tuple[str, Mapping[str, Any]]]:
+def _disks(one: MachineObservation) -> list[tuple[str, Mapping[str, Any]]]:
     """Those that were read, shortest path first: the file system is known by where it is mounted."""
-    found = [(path, disk) for path, disk in (one.part("disks") or {}).items() if "error" not in disk]
+    found = [(path, disk) for path, disk in one.disks.items() if "error" not in disk]
     return sorted(found, key=lambda pair: len(pair[0]))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 from cluster.observe.health import config_version, daemons, disks, images, machines, munge, nodes, queue
 from cluster.observe.health.finding import Finding
-from cluster.observe.observation import Sights
+from cluster.observe.observation import ClusterObservation
 
-CHECKS: tuple[Callable[[Sights], Iterable[Finding]], ...] = (
+CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
     machines.unreachable,
     daemons.controller,
     daemons.munged,
@@ -14,20 +14,20 @@ CHECKS: tuple[Callable[[Sights], Iterable[Finding]], ...] = (
     munge.clocks,
     machines.cut_off,
     nodes.lost,
-    machines.board,
+    machines.cluster_state,
     machines.not_set_up,
     nodes.drained,
     queue.held,
     disks.missing,
     disks.full,
     daemons.restarting,
-    config_version.old,
+    config_version.outdated,
     images.old,
 )
 """In the order in which their findings are told: what is behind others comes before them."""
 
 
-def findings(seen: Sights) -> list[Finding]:
+def findings(seen: ClusterObservation) -> list[Finding]:
     """What is wrong; empty when all is well. A pure function."""
     return _together([found for check in CHECKS for found in check(seen)])
 

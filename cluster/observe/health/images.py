@@ -5,14 +5,14 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cluster.observe.health.finding import Finding
-from cluster.observe.observation import Sights
+from cluster.observe.observation import ClusterObservation
 
 DAY = 86400
 OLDEST = 60
 """Days after which it is told. Ubuntu publishes security updates of what an image has nearly every week."""
 
 
-def old(seen: Sights) -> Iterator[Finding]:
+def old(seen: ClusterObservation) -> Iterator[Finding]:
     """Machines that take no security updates by themselves, and have had none for too long."""
     for one in seen.machines:
         image = one.part("image") or {}

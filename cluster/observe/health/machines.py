@@ -5,10 +5,10 @@ from typing import Any
 
 from cluster.observe.health.finding import Finding
 from cluster.observe.health.journal import last_words
-from cluster.observe.observation import Sight, Sights
+from cluster.observe.observation import ClusterObservation, MachineObservation
 
 
-def unreachable(seen: Sights) -> Iterator[Finding]:
+def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
     """Controller and login machines that do not answer SSH; a node that does not is down, and told there."""
     for one in seen.machines:
         if one.reached or one.roles == ("node",):
@@ -28,12 +28,12 @@ def unreachable(seen: Sights) -> Iterator[Finding]:
         )
 
 
-def not_set_up(seen: Sights) -> Iterator[Finding]:
+def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:
     """Machines without the set-up, or with one that failed."""
     for one in seen.machines:
         if not one.reached:
             continue
-        if not one.told:
+        if not one.has_facts:
             yield Finding(
                 id="setup-missing",
                 where=(one.name,),
@@ -53,22 +53,22 @@ def not_set_up(seen: Sights) -> Iterator[Finding]:
             )
 
 
-def board(seen: Sights) -> Iterator[Finding]:
-    """A board that can't be read: nodes follow no new orders, and what they report is lost."""
+def cluster_state(seen: ClusterObservation) -> Iterator[Finding]:
+    """A cluster state that can't be read: nodes apply no new config version, and their reports are lost."""
     for one in seen.machines:
         if why := one.part("board", "damaged"):
             yield Finding(
                 id="board-damaged",
                 where=(one.name,),
-                what=f"the board, where machines learn what holds and tell what they did, is damaged: {why}",
+                what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
                 todo=f"./hpc drift {seen.stack} --mend",
-                note="The controller writes it anew, and machines tell again.",
+                note="The controller writes it again, and machines report again.",
             )
 
 
-def failure(one: Sight) -> str:
+def failure(one: MachineObservation) -> str:
     """Why the set-up of a machine failed at its last try; empty where it did not."""
-    report = one.part("board", "report") or {}
+    report = one.report
     # A report of another boot tells nothing about this one.
     if report.get("state") == "failed" and report.get("boot") == one.part("boot", "id"):
         return str(report.get("message", "")).strip()
@@ -78,23 +78,23 @@ def failure(one: Sight) -> str:
     return ""
 
 
-def joining(one: Sight) -> Mapping[str, Any]:
+def joining(one: MachineObservation) -> Mapping[str, Any]:
     """The unit by which a node sets itself up; empty on other machines."""
-    return one.part("daemons", "hpc-node") or {}
+    return one.daemons.get("hpc-node") or {}
 
 
-def cut_off(seen: Sights) -> Iterator[Finding]:
+def cut_off(seen: ClusterObservation) -> Iterator[Finding]:
     """Machines that answer us but can't reach slurmctld, although it is up."""
     for one in seen.machines:
-        way = one.part("controller") or {}
-        if way.get("reached") is not False or not seen.slurmctld_answers:
+        port = one.controller
+        if port.get("reached") is not False or not seen.slurmctld_answers:
             continue
-        port = f"{way['host']}:{way['port']}"
+        address = f"{port.get('host')}:{port.get('port')}"
         yield Finding(
             id="network-cut",
             where=(one.name,),
-            what=f"answers SSH from here, but cannot reach the controller ({port}: {way.get('why', '')}), where "
+            what=f"answers SSH from here, but cannot reach the controller ({address}: {port.get('why', '')}), where "
             "slurmctld is up: the network between the two is cut",
-            todo=f"./hpc ssh {seen.stack} {one.name} -- ping -c 3 {way['host']}",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- ping -c 3 {port.get('host')}",
             note="Look at its network and at firewalls between the two.",
         )

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cluster.observe.health.finding import Finding
-from cluster.observe.observation import Sight, Sights
+from cluster.observe.observation import ClusterObservation, MachineObservation
 
 LIFETIME = 300
 """Seconds that a credential lives (munge(7)): a clock that differs by more makes every one expired or not yet made."""
@@ -12,13 +12,13 @@ SKEW = 5.0
 """Seconds from which a difference is told, long before it breaks anything."""
 
 
-def clocks(seen: Sights) -> Iterator[Finding]:
+def clocks(seen: ClusterObservation) -> Iterator[Finding]:
     """Machines whose clock differs from the controller's; what it took to ask is taken off."""
     reference = seen.controller
-    if not reference.told:
+    if not reference.has_facts:
         return
     for one in seen.machines:
-        if one is reference or not one.told:
+        if one is reference or not one.has_facts:
             continue
         skew = ahead(one, reference)
         if abs(skew) < SKEW:
@@ -37,17 +37,17 @@ def clocks(seen: Sights) -> Iterator[Finding]:
         )
 
 
-def strangers(seen: Sights) -> set[str]:
+def strangers(seen: ClusterObservation) -> set[str]:
     """Machines that the controller can't believe: it gets no answer from them, whatever the network does."""
     late = {
         one.name
         for one in seen.machines
-        if one.told and seen.controller.told and abs(ahead(one, seen.controller)) >= LIFETIME
+        if one.has_facts and seen.controller.has_facts and abs(ahead(one, seen.controller)) >= LIFETIME
     }
     return late.union(*(found.where for found in keys(seen)))
 
 
-def ahead(one: Sight, reference: Sight) -> float:
+def ahead(one: MachineObservation, reference: MachineObservation) -> float:
     """By how many seconds the clock of `one`, as its munged reads it, surely is ahead; negative: behind.
 
     The clock was read at some time between asking and answer, so that much of a difference is no difference.
@@ -59,20 +59,20 @@ def ahead(one: Sight, reference: Sight) -> float:
     return min(high - other_low, 0.0)
 
 
-def _bounds(one: Sight) -> tuple[float, float]:
+def _bounds(one: MachineObservation) -> tuple[float, float]:
     """Least and most that the machine's clock is ahead of ours."""
-    time = float(one.facts["time"]) + (one.part("munge") or {}).get("ahead", 0)
+    time = one.time + (one.munge or {}).get("ahead", 0)
     return time - one.answered, time - one.asked
 
 
-def keys(seen: Sights) -> Iterator[Finding]:
+def keys(seen: ClusterObservation) -> Iterator[Finding]:
     """Machines with another MUNGE key than the controller, or than most where that is not known."""
-    known = {one.name: key for one in seen.machines if (key := (one.part("munge") or {}).get("key"))}
+    known = {one.name: key for one in seen.machines if (key := (one.munge or {}).get("key"))}
     if not known:
         return
     right = known.get(seen.controller.name) or Counter(known.values()).most_common(1)[0][0]
     for one in seen.machines:
-        if one.told and known.get(one.name, "") != right and one.part("munge") is not None:
+        if one.has_facts and known.get(one.name, "") != right and one.munge is not None:
             if one.name not in known:
                 yield Finding(
                     id="munge-key",

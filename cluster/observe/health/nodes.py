@@ -7,18 +7,18 @@ from cluster.observe.health import munge
 from cluster.observe.health.finding import Finding
 from cluster.observe.health.journal import last_words
 from cluster.observe.health.machines import failure, joining
-from cluster.observe.health.node import NodeView, view
-from cluster.observe.observation import Sight, Sights
+from cluster.observe.nodes import Node
+from cluster.observe.observation import ClusterObservation, MachineObservation
 
 LOGS = "/var/log/slurm"
 
 
-def lost(seen: Sights) -> Iterator[Finding]:
+def lost(seen: ClusterObservation) -> Iterator[Finding]:
     """Nodes that do not answer us or slurmctld, each with the first cause that can be seen."""
     known = seen.slurm("nodes")
     strangers = munge.strangers(seen)
     for one in seen.nodes:
-        said = view(one.name, known[one.name]) if known and one.name in known else None
+        said = Node.of(one.name, known[one.name]) if known and one.name in known else None
         if not one.reached:
             if "controller" not in one.roles:
                 yield _dead(seen, one, said)
@@ -29,18 +29,18 @@ def lost(seen: Sights) -> Iterator[Finding]:
                 what="is a machine of this stack, but slurmctld does not know it",
                 todo=f"./hpc drift {seen.stack}",
             )
-        elif (unit := one.part("daemons", "slurmd")) and unit["state"] != "active":
+        elif (unit := one.daemons.get("slurmd")) and unit["state"] != "active":
             # Where the set-up failed, that is what is wrong: slurmd starts after it.
             if not failure(one):
                 yield _stopped(seen, one, said, unit)
         elif said and said.silent and one.name in strangers:
             continue  # told as what it comes from: another key, or another time
-        elif said and said.down and (one.part("controller") or {}).get("reached") is not False:
+        elif said and said.down and one.controller.get("reached") is not False:
             yield _silent(seen, said) if said.silent else _down(seen, said)
 
 
-def _dead(seen: Sights, one: Sight, said: NodeView | None) -> Finding:
-    noticed = f"slurmctld says {said.state}" if said else "slurmctld cannot be asked"
+def _dead(seen: ClusterObservation, one: MachineObservation, said: Node | None) -> Finding:
+    noticed = f"slurmctld says {said.word}" if said else "slurmctld cannot be asked"
     if said and not said.down:
         noticed += ", it has not noticed yet"
     return Finding(
@@ -49,13 +49,13 @@ def _dead(seen: Sights, one: Sight, said: NodeView | None) -> Finding:
         what=f"does not answer SSH ({one.why}); {noticed}",
         todo=f"./hpc up {seen.stack}",
         note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
-        since=said.since if said and said.down else None,
+        since=said.since_utc if said and said.down else None,
     )
 
 
-def _stopped(seen: Sights, one: Sight, said: NodeView | None, unit: Mapping[str, Any]) -> Finding:
+def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | None, unit: Mapping[str, Any]) -> Finding:
     words = last_words(unit.get("journal") or ())
-    noticed = f"; slurmctld says {said.state}" if said else ""
+    noticed = f"; slurmctld says {said.word}" if said else ""
     if joining(one).get("state") == "activating":
         return Finding(
             id="node-down",
@@ -73,19 +73,19 @@ def _stopped(seen: Sights, one: Sight, said: NodeView | None, unit: Mapping[str,
     )
 
 
-def _silent(seen: Sights, said: NodeView) -> Finding:
+def _silent(seen: ClusterObservation, said: Node) -> Finding:
     return Finding(
         id="network-cut",
         where=(said.name,),
-        what=f"answers SSH from here and its slurmd runs, but slurmctld says that it does not respond ({said.state}): "
+        what=f"answers SSH from here and its slurmd runs, but slurmctld says that it does not respond ({said.word}): "
         "the way from the controller to its slurmd (port 6818) is cut, or slurmd hangs",
         todo=f"./hpc ssh {seen.stack} {said.name} -- tail /var/log/slurm/slurmd.log",
         note="If it hangs: systemctl restart slurmd there; jobs go on.",
-        since=said.since,
+        since=said.since_utc,
     )
 
 
-def _down(seen: Sights, said: NodeView) -> Finding:
+def _down(seen: ClusterObservation, said: Node) -> Finding:
     if "UNKNOWN" in said.states and not said.reason:
         return Finding(
             id="node-down",
@@ -98,17 +98,17 @@ def _down(seen: Sights, said: NodeView) -> Finding:
     return Finding(
         id="node-down",
         where=(said.name,),
-        what=f"slurmctld says {said.state}{reason}",
+        what=f"slurmctld says {said.word}{reason}",
         todo=f"./hpc nodes {seen.stack} resume {said.name}",
         note="Once the reason is gone.",
-        since=said.since,
+        since=said.since_utc,
     )
 
 
-def drained(seen: Sights) -> Iterator[Finding]:
+def drained(seen: ClusterObservation) -> Iterator[Finding]:
     """Nodes that take no new jobs because somebody said so, or because a prolog failed there."""
     for name, row in (seen.slurm("nodes") or {}).items():
-        said = view(name, row)
+        said = Node.of(name, row)
         if not said.drained:
             continue
         what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
@@ -118,4 +118,4 @@ def drained(seen: Sights) -> Iterator[Finding]:
             what += f". {'A prolog' if kind == 'prolog' else 'An epilog'} failed there, and {LOGS}/{kind}.log tells why"
             todo = f"./hpc ssh {seen.stack} {name} -- tail {LOGS}/{kind}.log"
             note = f"When that is mended: {resume}"
-        yield Finding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since)
+        yield Finding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since_utc)

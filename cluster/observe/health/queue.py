@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from cluster.observe.health.finding import Finding
-from cluster.observe.observation import Sights
+from cluster.observe.observation import ClusterObservation
 
 TOLD = 5
 """Jobs named one by one."""
 
 
-def held(seen: Sights) -> Iterator[Finding]:
+def held(seen: ClusterObservation) -> Iterator[Finding]:
     """Jobs that Slurm or an operator holds, and why; those that their own users hold are as they are meant to be."""
     found = (seen.slurm("jobs") or {}).get("held", [])
     if not found:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm import join
-from system.host import SetupError, kept, run, say, write
+from system.host import SetupError, log, read_json, run, write
 
 # On the state disk where there is one: it belongs to the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
@@ -33,13 +33,13 @@ def converge(desired: dict[str, Any]) -> None:
     if FORMER.exists() and not MANAGED.exists():
         write(MANAGED, FORMER.read_text())
         FORMER.unlink()
-    before = kept(MANAGED, NOTHING)
+    before = read_json(MANAGED, NOTHING)
     if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
         # A job of somebody whom its node does not know yet would drain the node.
-        join.follow(seconds=NODES_SECONDS)
+        join.wait_for_config_version(seconds=NODES_SECONDS)
     for command in plan(desired, before, existing()):
         _tell(command)
-        say("sacctmgr " + " ".join(command))
+        log("sacctmgr " + " ".join(command))
     write(MANAGED, json.dumps(desired, indent=1) + "\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from system.host import run, say, succeeds, wait, write
+from system.host import log, run, succeeds, wait, write
 
 CONF = Path("/etc/slurm/slurm.conf")
 HIGHEST = 67_000_000  # MaxJobId's default (slurm.conf(5)): after it, numbers begin anew anyway
@@ -26,7 +26,7 @@ def restart(recorded: int) -> None:
         drawn: list[str] = []
         wait("slurmctld's next job number", lambda: _draw(drawn), seconds=60, interval=0.5, unit="slurmctld")
         run("scancel", drawn[0])
-        say(f"the next job is number {int(drawn[0]) + 1}: above the restored ones")
+        log(f"the next job is number {int(drawn[0]) + 1}: above the restored ones")
     finally:
         write(CONF, without_first(before), quiet=True)
         run("scontrol", "reconfigure")
@@ -54,7 +54,7 @@ def without_first(conf: str) -> str:
 def _restart() -> None:
     run("systemctl", "restart", "slurmctld")
     wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
-    say("restarted slurmctld; jobs go on")
+    log("restarted slurmctld; jobs go on")
 
 
 def _draw(drawn: list[str]) -> bool:

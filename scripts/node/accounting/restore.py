@@ -24,7 +24,7 @@ from typing import Any
 from accounting import accounts, backup, job_ids, merge_jobs
 from accounting.backup import DATABASE, query, tables
 from slurm import slurmctld
-from system.host import SetupError, folder, listens, run, say, succeeds, wait, write
+from system.host import SetupError, folder, listens, log, run, succeeds, wait, write
 
 FOLDER = Path("/var/lib/hpc/accounting")  # root's alone: uploaded backups, and what was there before a restore
 FRESH, REPLACED = "slurm_acct_db_fresh", "slurm_acct_db_replaced"
@@ -64,13 +64,13 @@ def restore(payload: dict[str, Any]) -> None:
     backup.load(file, FRESH)
     if f"{cluster}_job_table" not in tables(FRESH):
         raise SetupError(f"the backup has no jobs of cluster {cluster}; nothing was changed")
-    say(f"loaded the backup of {told['date']} beside the database")
+    log(f"loaded the backup of {told['date']} beside the database")
     run("systemctl", "stop", "slurmdbd")
-    say("stopped slurmdbd; slurmctld keeps what there is to record")
+    log("stopped slurmdbd; slurmctld keeps what there is to record")
     try:
-        say(f"what was there is kept on the controller: {keep()}")
+        log(f"what was there is kept on the controller: {keep()}")
         for line in merge_jobs.over(cluster, live=DATABASE, fresh=FRESH, date=told["date"]):
-            say(line)
+            log(line)
         same_id(cluster)
         swap()
     finally:
@@ -78,7 +78,7 @@ def restore(payload: dict[str, Any]) -> None:
         run("systemctl", "start", "slurmdbd")
     wait("slurmdbd", lambda: listens(slurmctld.SLURMDBD_PORT), seconds=START_SECONDS, interval=0.3, unit="slurmdbd")
     wait("sacctmgr's answer", lambda: cluster in known(), seconds=60, interval=0.3, unit="slurmdbd")
-    say("slurmdbd runs with the restored records")
+    log("slurmdbd runs with the restored records")
     # What the stack gave and took since the backup was made, it gives and takes again.
     write(accounts.MANAGED, json.dumps(told["managed"] or accounts.NOTHING, indent=1) + "\n", quiet=True)
     accounts.converge(payload["desired"])
@@ -92,7 +92,7 @@ def restore(payload: dict[str, Any]) -> None:
     for done in (file, file.with_name(f"{file.name}.json")):
         done.unlink(missing_ok=True)
     jobs_restored = merge_jobs.count(told["jobs"])
-    say(f"restored the records of {jobs_restored} as of {told['date']}; running ones go on: {len(working)}")
+    log(f"restored the records of {jobs_restored} as of {told['date']}; running ones go on: {len(working)}")
 
 
 def check(file: Path, digest: str, cluster: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def swap() -> None:
     # A run that was cut off may have left some there; its copy of all of them was complete before.
     query(f"DROP DATABASE IF EXISTS {REPLACED}; CREATE DATABASE {REPLACED};")
     query(f"RENAME TABLE {', '.join(moves)};")
-    say(f"put {len(new)} restored tables in the place of {len(old)}")
+    log(f"put {len(new)} restored tables in the place of {len(old)}")
 
 
 def same_id(cluster: str) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs.queue import ENDED, Job, everywhere, left
-from slurm import join, slurm_conf
-from system.host import SetupError, kept, run, say, succeeds, wait, write
+from slurm import node_states, slurm_conf
+from system.host import SetupError, log, read_json, run, succeeds, wait, write
 
 PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
@@ -26,7 +26,7 @@ WANTED = Path("/run/hpc/setup-wanted")  # made anew by an `up` that finds anothe
 REPEAT_SECONDS = 60  # how often a wait says that it still waits for the same jobs
 
 
-def make_way(old: str, new: str, *, seconds: float) -> None:
+def drain_removed(old: str, new: str, *, seconds: float) -> None:
     """Empty what the slurm.conf `new` takes away or reshapes of the one slurmctld runs with, `old`; bring back what was
     drained for an edit that was taken back.
 
@@ -38,10 +38,10 @@ def make_way(old: str, new: str, *, seconds: float) -> None:
     if not (why or parts):
         # Where slurmctld does not answer, the new files may be what it needs.
         if old and succeeds("scontrol", "ping"):
-            take_back(set(slurm_conf.nodes(new)), had, (join.LEAVES,))
+            resume_if(set(slurm_conf.nodes(new)), had, (node_states.LEAVES,))
         return
     _answer()
-    take_back(set(slurm_conf.nodes(new)) - set(why), had & has, (join.LEAVES,))
+    resume_if(set(slurm_conf.nodes(new)) - set(why), had & has, (node_states.LEAVES,))
     _close(parts)
     for reason in sorted(set(why.values())):
         _drain([name for name in why if why[name] == reason], reason)
@@ -54,12 +54,12 @@ def leave(name: str) -> None:
     A node that slurm.conf does not have any more was emptied before. Raises SetupError at the stack's limit.
     """
     _answer()
-    if name not in join.states():
+    if name not in node_states.states():
         return
-    _drain([name], join.REMADE)
+    _drain([name], node_states.REMADE)
     _wait({name}, set(), float(PATIENCE.read_text()) if PATIENCE.exists() else DEFAULT_SECONDS)
-    if join.states().get(name, {}).get("reason") in join.OURS:
-        run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={join.REMADE}")
+    if node_states.states().get(name, {}).get("reason") in node_states.OURS:
+        run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={node_states.REMADE}")
 
 
 def refuse_busy(users: set[str]) -> None:
@@ -85,27 +85,29 @@ def refuse_busy(users: set[str]) -> None:
         )
 
 
-def settle(conf: str) -> None:
+def resume_drained(conf: str) -> None:
     """After an `up` that brought everything in order: resume whatever an earlier, unfinished one had drained."""
-    take_back(set(slurm_conf.nodes(conf)), slurm_conf.partitions(conf), join.OURS)
+    resume_if(set(slurm_conf.nodes(conf)), slurm_conf.partitions(conf), node_states.OURS)
 
 
 def leaving(old: str, new: str) -> dict[str, str]:
     """The nodes to be emptied before `new` takes the place of `old`, each with the reason. A pure function."""
     was, now = slurm_conf.nodes(old), slurm_conf.nodes(new)
     return {
-        name: join.LEAVES if name not in now else join.RESHAPED for name, shape in was.items() if now.get(name) != shape
+        name: node_states.LEAVES if name not in now else node_states.RESHAPED
+        for name, shape in was.items()
+        if now.get(name) != shape
     }
 
 
-def take_back(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
+def resume_if(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
     """Resume those of the nodes that were drained here for one of the reasons, and open partitions closed here."""
-    found = join.states()
-    join.resume(sorted(n for n in nodes if n in found and found[n]["reason"] in reasons and _drained(found[n])))
+    found = node_states.states()
+    node_states.resume(sorted(n for n in nodes if n in found and found[n]["reason"] in reasons and _drained(found[n])))
     closed = _closed()
     for name in sorted(closed & partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=UP")
-        say(f"partition {name} takes jobs again")
+        log(f"partition {name} takes jobs again")
     if closed:
         # What is not there any more has left: of that name, another one may come.
         write(PARTITIONS, "[]\n", quiet=True)
@@ -113,10 +115,10 @@ def take_back(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -
 
 def _closed() -> set[str]:
     """Names of partitions that were closed here."""
-    return set(kept(PARTITIONS, []))
+    return set(read_json(PARTITIONS, []))
 
 
-def _drained(state: join.State) -> bool:
+def _drained(state: node_states.State) -> bool:
     return bool(state["states"] & {"DRAIN", "DOWN"})
 
 
@@ -132,11 +134,11 @@ def _answer() -> None:
 
 def _drain(names: list[str], reason: str) -> None:
     """Let nothing new start on nodes; one that somebody has drained already keeps their reason."""
-    found = join.states()
+    found = node_states.states()
     for name in names:
         if name in found and "DRAIN" not in found[name]["states"]:
             run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
-            say(f"drained {name} ({reason})")
+            log(f"drained {name} ({reason})")
 
 
 def _close(partitions: set[str]) -> None:
@@ -145,7 +147,7 @@ def _close(partitions: set[str]) -> None:
         write(PARTITIONS, json.dumps(sorted(_closed() | partitions)) + "\n", quiet=True)
     for name in sorted(partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=DRAIN")
-        say(f"partition {name} takes no new jobs")
+        log(f"partition {name} takes no new jobs")
 
 
 def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
@@ -160,10 +162,10 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
             return
         now = time.monotonic()
         if now > end:
-            raise SetupError(lament(jobs, nodes, partitions, seconds))
+            raise SetupError(timeout_error(jobs, nodes, partitions, seconds))
         if {job.number for job in jobs} != told or now > again:
             told, again = {job.number for job in jobs}, now + REPEAT_SECONDS
-            say(f"waiting for {_count(len(jobs), 'job')}, {_span(end - now)} at most: {_some(jobs)}")
+            log(f"waiting for {_count(len(jobs), 'job')}, {_span(end - now)} at most: {_some(jobs)}")
         if not listened() or (WANTED.exists() and WANTED.stat().st_mtime > began):
             # Whoever started this is gone, or the next `up` is here, perhaps with the edit taken back.
             raise SetupError("interrupted: what is drained stays so, and the next `up` goes on waiting")
@@ -172,13 +174,13 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
 
 def _refuse_resumed(nodes: set[str]) -> None:
     """Jobs may have begun on a node that somebody resumed meanwhile."""
-    found = join.states()
+    found = node_states.states()
     resumed = sorted(name for name in nodes if name in found and "DRAIN" not in found[name]["states"])
     if resumed:
         raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")
 
 
-def lament(jobs: list[Job], nodes: set[str], partitions: set[str], seconds: float) -> str:
+def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], seconds: float) -> str:
     """The error at the end of the wait: which jobs, what holds now, and every way on."""
     resume = [f"scontrol update NodeName={','.join(sorted(nodes))} State=RESUME"] if nodes else []
     resume += [f"scontrol update PartitionName={name} State=UP" for name in sorted(partitions)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurm.scontrol import rows
-from system.host import run, say, succeeds
+from system.host import log, run, succeeds
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,18 @@ class Job:
     nodes: tuple[str, ...]
 
 
-def lay_to_rest() -> None:
+def end_lost_jobs() -> None:
     """Requeue such jobs, or end those that cannot be: what ran of them ended with the machine."""
-    for job in ghosts(_running(), _boots()):
+    for job in lost(_running(), _boots()):
         # slurmctld requeues batch jobs alone, and refuses the others.
         if succeeds("scontrol", "requeue", job.number):
-            say(f"job {job.number} ended with its machine and waits again")
+            log(f"job {job.number} ended with its machine and waits again")
         else:
             run("scancel", job.number)
-            say(f"job {job.number} ended with its machine")
+            log(f"job {job.number} ended with its machine")
 
 
-def ghosts(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
+def lost(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
     """The jobs that began before a node of theirs booted. A pure function.
 
     slurmctld takes a boot to be no later than the node's registration, and starts no job before that, so nothing that

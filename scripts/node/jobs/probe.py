@@ -7,10 +7,10 @@ import re
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypedDict
 
+from interface import Probe
 from jobs.rxdm_trial import DEVICES, PROFILE
-from system.host import SetupError, run, say
+from system.host import SetupError, log, run
 
 PATIENCE = 120  # seconds for one job that has an idle node to run on
 SETTLING = 15  # seconds for slurmctld to take its nodes in, where none is idle
@@ -20,21 +20,6 @@ _LOOK = (
     f'echo "$(hostname): {PROFILE} does not set NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY={DEVICES}" >&2; exit 1'
 )
 _WORKING = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
-
-
-class Rxdm(TypedDict, total=False):
-    """What is tried beside: whether rxdm does its work, given so many seconds for a prolog; only where it is to run."""
-
-    rxdm: int
-
-
-class Probe(Rxdm):
-    """A partition and on whose behalf to run in it; an empty account or QOS is the user's own, an empty user nobody."""
-
-    partition: str
-    user: str
-    account: str
-    qos: str
 
 
 class Trial(enum.Enum):
@@ -59,12 +44,12 @@ def prove(probes: list[Probe]) -> None:
 def _prove(probe: Probe) -> str:
     name = probe["partition"]
     if not probe["user"]:
-        say(f"partition {name}: nobody of the stack may use it, so no job was tried")
+        log(f"partition {name}: nobody of the stack may use it, so no job was tried")
         return ""
     states = run("sinfo", "--noheader", "--partition", name, "--Node", "--format", "%T").split()
     trial = _trial(states)
     if trial is Trial.NONE:
-        say(f"partition {name}: no node takes jobs, so none was tried{_drained(name)}")
+        log(f"partition {name}: no node takes jobs, so none was tried{_drained(name)}")
         return ""
     if trial is Trial.RUN and "rxdm" in probe and (nodes := _idle(name, states)) > 1:
         return _prove_rxdm(probe, nodes)
@@ -84,16 +69,16 @@ def _prove(probe: Probe) -> str:
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         return f"partition {name}: a job of {probe['user']}'s failed:\n{said}{_drained(name)}"
-    say(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
+    log(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
     if "rxdm" in probe:
-        say(f"partition {name}: rxdm was not tried: it serves jobs on two or more nodes, and fewer are idle")
+        log(f"partition {name}: rxdm was not tried: it serves jobs on two or more nodes, and fewer are idle")
     return ""
 
 
 def _prove_rxdm(probe: Probe, nodes: int) -> str:
     """Run a job on so many nodes, and look for NCCL's profile in it."""
     name, prolog = probe["partition"], probe.get("rxdm", 0)
-    say(f"partition {name}: a job on {nodes} nodes tries rxdm; the first one pulls its containers, which takes minutes")
+    log(f"partition {name}: a job on {nodes} nodes tries rxdm; the first one pulls its containers, which takes minutes")
     options = _options(probe, nodes=nodes, minutes=prolog // 60 + 2)
     program = ["srun", "--quiet", *options, "--ntasks-per-node", "1", "sh", "-c", _LOOK]
     try:
@@ -104,7 +89,7 @@ def _prove_rxdm(probe: Probe, nodes: int) -> str:
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         return f"partition {name}: rxdm did not do its work for a job on {nodes} nodes:\n{said}{_drained(name)}"
-    say(f"partition {name}: rxdm has run on {nodes} nodes, and NCCL's profile has its exports")
+    log(f"partition {name}: rxdm has run on {nodes} nodes, and NCCL's profile has its exports")
     return ""
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.script_sources import file_digest, obtain
 from system import installation, mounts, root_only, state_disk
-from system.host import SetupError, folder, link, say, write
+from system.host import SetupError, folder, link, log, write
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -51,7 +51,7 @@ def stage(payload: dict[str, Any]) -> None:
     wanted = {*files, *links, *(RXDM_FILES if payload["rxdm"] else ())}
     before = ours()
     _refuse_strangers({path: files.get(path) for path in wanted - before}, links)
-    root_only.hold(TREE)
+    root_only.protect(TREE)
     for path in (TREE.parent, TREE, TREE / "etc"):
         folder(path)
     # Known as ours before they are there: a set-up that is killed leaves nothing that nobody owns.
@@ -77,7 +77,7 @@ def remove() -> None:
     """Take away what is ours; files of others, and the folders that they are in, stay."""
     paths = ours()
     _clear(paths | {OURS})
-    say(f"prologs: {len(paths)} files of ours are gone from {TREE}" if paths else f"prologs: nothing of ours in {TREE}")
+    log(f"prologs: {len(paths)} files of ours are gone from {TREE}" if paths else f"prologs: nothing of ours in {TREE}")
 
 
 def holds(sha256: str) -> bool:
@@ -92,7 +92,7 @@ def record() -> dict[str, str]:
     return json.loads(kept.read_text()) if kept.exists() else {"before": "", "after": "", "verdict": ""}
 
 
-def seen() -> dict[str, str]:
+def observe() -> dict[str, str]:
     """What is in the tree, by path: `-> TARGET` of a link that leads somewhere, SHA-256 of a file.
 
     rxdm is there only as it was put in place: one that was changed since is told as `changed`. A script that can't be
@@ -160,7 +160,7 @@ def _clear(paths: Collection[str]) -> None:
         if there.is_symlink() or there.is_file():
             there.unlink()
             if path != OURS:
-                say(f"removed {there}")
+                log(f"removed {there}")
     folders = {parent for path in paths for parent in Path(path).parents}
     for one in sorted(folders, key=lambda parent: len(parent.parts), reverse=True):
         with contextlib.suppress(OSError):  # not empty, or gone

@@ -16,7 +16,7 @@ from typing import Any
 from jobs import prologs, rxdm_trial
 from jobs.os_check import OK, PATCH, judge, patch, proven, unpatch
 from jobs.script_sources import digest, file_digest
-from system.host import SetupError, say, write
+from system.host import SetupError, log, write
 
 REFUSE = "refuse"
 
@@ -54,8 +54,8 @@ def converge(payload: dict[str, Any]) -> None:
         orig.unlink(missing_ok=True)
     staged.unlink(missing_ok=True)
     prologs.connect(payload["links"])
-    say(f"rxdm: {'patched' if verdict == PATCH else 'already right'} for Ubuntu 22.04 ({why})")
-    say(f"rxdm: sha256 {before}" + (f" before, {after} after" if after != before else ""))
+    log(f"rxdm: {'patched' if verdict == PATCH else 'already right'} for Ubuntu 22.04 ({why})")
+    log(f"rxdm: sha256 {before}" + (f" before, {after} after" if after != before else ""))
 
 
 def undo() -> None:
@@ -63,12 +63,12 @@ def undo() -> None:
     live, _, orig = (prologs.TREE / name for name in prologs.RXDM_FILES[:3])
     known = prologs.record()
     if known["verdict"] != PATCH or file_digest(live) != known["after"]:
-        say("rxdm: nothing to put back")
+        log("rxdm: nothing to put back")
         return
     replace(live, _original(known["before"]))
     _keep(before=known["before"], after=known["before"], verdict="original")
     orig.unlink(missing_ok=True)
-    say(f"rxdm: the original is back, sha256 {known['before']}")
+    log(f"rxdm: the original is back, sha256 {known['before']}")
 
 
 def _original(sha256: str) -> bytes:
@@ -120,7 +120,7 @@ def replace(path: Path, data: bytes) -> str:
     if old and real.read_bytes() == data:
         if old.st_mode & 0o7777 != mode:
             real.chmod(mode)
-            say(f"made {real} executable")
+            log(f"made {real} executable")
         return digest(data)
     handle, temporary = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
     try:
@@ -132,7 +132,7 @@ def replace(path: Path, data: bytes) -> str:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    say(f"wrote {real}")
+    log(f"wrote {real}")
     return digest(data)
 
 

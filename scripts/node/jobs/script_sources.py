@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from system.host import SetupError, say
+from system.host import SetupError, log
 
 TIMEOUT = 30  # seconds without an answer
 TRIES, PAUSE = 3, 2.0  # against a network that is only just coming up; seconds between
@@ -54,7 +54,7 @@ def _pinned(url: str, sha256: str, there: Path) -> bytes:
             "  If the script was meant to change, read the new one and give its sha256; else use an address that "
             "does not change, such as one with a commit in it."
         )
-    say(f"downloaded {url}")
+    log(f"downloaded {url}")
     return data
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from system.host import folder, run, say, write
+from system.host import folder, log, run, write
 
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 LOGROTATE = """\
@@ -38,4 +38,4 @@ def keep() -> None:
         theirs = Path("/etc/logrotate.d") / unit
         if theirs.exists():
             theirs.unlink()
-            say(f"removed {theirs}")
+            log(f"removed {theirs}")

@@ -1,24 +1,39 @@
-"""What scontrol prints, as rows."""
+"""What scontrol prints, as rows. Pure functions, which the stack's side uses too."""
 
 from __future__ import annotations
 
+import re
+
+# A Reason runs on to the end of its line, or to what later releases print behind it.
+_REASON = re.compile(r" Reason=(?P<reason>.*?)(?: (?:Comment|Extra|InstanceId|InstanceType)=.*)?$")
+_SIGNED = re.compile(r"^(?P<text>.*?)(?:(?:^| )\[(?P<by>\S+?)@(?P<at>\S+?)\])?$")
+
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Lines of `scontrol --oneliner show node` or `partition`, NAME=VALUE words; a Reason is whole. A pure function.
+    """Lines of `scontrol --oneliner show node` or `partition`, NAME=VALUE words; a Reason is whole.
 
     Not of `show job`: there a Reason stands in the middle, after the job's name.
     """
     found: list[dict[str, str]] = []
     for line in text.split("\n"):
         row: dict[str, str] = {}
+        # Nothing of what a person typed as a Reason is a name.
+        reason = _REASON.search(line.rstrip())
         name = ""
-        for word in line.split(" "):
+        for word in line[: reason.start() if reason else len(line)].split(" "):
             key, equals, value = word.partition("=")
-            # After Reason, which comes last but for a comment, nothing of what a person typed is a name.
-            if equals and key.isidentifier() and name != "Reason":
+            if equals and key.isidentifier():
                 name, row[key] = key, value
             elif name:
                 row[name] = f"{row[name]} {word}"
         if row:
             found.append({key: value.strip() for key, value in row.items()})
+            if reason:
+                found[-1]["Reason"] = reason["reason"].strip()
     return found
+
+
+def signed(reason: str) -> tuple[str, str, str]:
+    """A Reason's own text, who gave it and when, in local time; the last two are empty where it is not signed."""
+    found = _SIGNED.match(reason)
+    return (found["text"].strip(), found["by"] or "", found["at"] or "") if found else (reason, "", "")

@@ -18,9 +18,9 @@ from system.host import (
     journal,
     link,
     listens,
+    log,
     restarts,
     run,
-    say,
     service,
     stop_service,
     succeeds,
@@ -111,7 +111,7 @@ def register_cluster(name: str) -> None:
     """Make the cluster known to slurmdbd before slurmctld first speaks to it: else the cluster ids will not match."""
     if name not in run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster").split():
         run("sacctmgr", "--immediate", "add", "cluster", name)
-        say(f"registered cluster {name}")
+        log(f"registered cluster {name}")
 
 
 def register_qos(names: list[str]) -> None:
@@ -125,7 +125,7 @@ def register_qos(names: list[str]) -> None:
     for name in names:
         if name not in known:
             run("sacctmgr", "--immediate", "add", "qos", name)
-            say(f"registered QOS {name}")
+            log(f"registered QOS {name}")
 
 
 def controller_daemon(files: dict[str, str]) -> None:
@@ -144,11 +144,11 @@ def controller_daemon(files: dict[str, str]) -> None:
     if running and need is not config_changes.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only when told to.
         run("scontrol", "reconfigure")
-        say("slurmctld: reconfigured")
+        log("slurmctld: reconfigured")
         answer()
     for name in set(old) - set(files):
         (ETC / name).unlink(missing_ok=True)
-        say(f"removed {ETC / name}")
+        log(f"removed {ETC / name}")
     write(APPLIED, json.dumps(files), quiet=True)
     write(HASH, digest() + "\n", quiet=True)
 

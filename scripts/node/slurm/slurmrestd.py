@@ -6,7 +6,7 @@ import pwd
 import socket
 from pathlib import Path
 
-from system.host import SetupError, forget, listens, run, say, service, stop_service, succeeds, wait, write
+from system.host import SetupError, forget, listens, log, run, service, stop_service, succeeds, wait, write
 
 DELIVERED = Path("/etc/hpc/jwt.key")  # put here by the stack, root only
 KEY = Path("/etc/slurm/jwt.key")  # as rendered (AuthAltParameters)
@@ -44,7 +44,7 @@ def start() -> None:
             "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", SHELL,
             USER,
         )  # fmt: skip
-        say(f"made the user {USER}")
+        log(f"made the user {USER}")
     address = socket.gethostbyname(socket.gethostname())
     if address.startswith(LOOPBACK):
         raise SetupError(f"{socket.gethostname()} is {address} on this machine, where no other reaches slurmrestd")
@@ -87,7 +87,7 @@ def undo() -> None:
         UNIT.unlink()
         run("systemctl", "daemon-reload")
         forget("slurmrestd")
-        say("removed slurmrestd's unit")
+        log("removed slurmrestd's unit")
     for path in (KEY, DELIVERED):
         path.unlink(missing_ok=True)
     if any(row.pw_name == USER for row in pwd.getpwall()):

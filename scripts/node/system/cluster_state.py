@@ -1,7 +1,7 @@
-"""The board: a folder on the shared file system. The controller says there what holds, every machine what it did.
+"""The cluster state: a folder on the shared file system, with the config version and a report of every machine.
 
-Nodes configure themselves, so nobody logs in to them: a change of users or of slurmd's settings reaches them through
-here. Polled, because no notification crosses a network file system.
+Nodes configure themselves: a change of users or of slurmd's settings reaches them through this folder. They poll it,
+because no notification crosses a network file system.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from interface import ClusterConfig, Report
 from system import munge, root_only
-from system.host import SetupError, folder, kept, wait, write
+from system.host import SetupError, folder, read_json, wait, write
 
-BOARD = Path("/opt/apps/adm/hpc")
-ORDERS = BOARD / "cluster.json"  # the controller's word: users, groups, what makes slurmd restart
-CLIENT = BOARD / "etc"  # slurm.conf for machines that have client tools only
-REPORTS = BOARD / "nodes"  # one file a machine
-GRACE = 10  # seconds that a machine waits for another whose earlier failure it finds
+FOLDER = Path("/opt/apps/adm/hpc")
+CONFIG = FOLDER / "cluster.json"  # written by the controller; users, groups, what makes slurmd restart
+CLIENT = FOLDER / "etc"  # slurm.conf for machines that have client tools only
+REPORTS = FOLDER / "nodes"  # one file a machine
+GRACE = 10  # seconds that a machine ignores an earlier failure of the controller
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 
 
-def publish(orders: dict[str, Any], client: dict[str, str]) -> bool:
-    """Put up new orders and client files; True when they differ from what was there."""
-    root_only.hold(BOARD)
-    for path in (BOARD.parent, BOARD, CLIENT, REPORTS):
+def publish(config: dict[str, Any], client: dict[str, str]) -> bool:
+    """Write a config version and the client files; True when they differ from those that were there."""
+    root_only.protect(FOLDER)
+    for path in (FOLDER.parent, FOLDER, CLIENT, REPORTS):
         if path.exists() and not path.is_dir():
             path.unlink()
         folder(path)
@@ -38,74 +39,74 @@ def publish(orders: dict[str, Any], client: dict[str, str]) -> bool:
     for stale in set(CLIENT.iterdir()) - {CLIENT / name for name in client}:
         stale.unlink()
         changed.append(True)
-    changed.append(write(ORDERS, json.dumps({**orders, "digest": digest(orders)}, indent=1) + "\n"))
+    changed.append(write(CONFIG, json.dumps({**config, "digest": digest(config)}, indent=1) + "\n"))
     return any(changed)
 
 
-def orders(*, seconds: float = 900, controller: str = "") -> dict[str, Any]:
-    """The controller's orders, once they are there.
+def wait_for_config(*, seconds: float = 900, controller: str = "") -> ClusterConfig:
+    """Wait for the config version, and return it.
 
-    Raises SetupError after `seconds`, or as soon as the set-up of the machine `controller` has failed: who sets that up
-    tries again only when all have ended.
+    Raises SetupError after `seconds`, or as soon as the set-up of the machine `controller` has failed: it is only run
+    again when all have ended.
     """
     seen: dict[str, float] = {}
 
     def there() -> bool:
-        if ORDERS.exists():
+        if CONFIG.exists():
             return True
-        report = kept(REPORTS / f"{controller}.json", {}) if controller else {}
+        report = read_json(REPORTS / f"{controller}.json", {}) if controller else {}
         if report.get("state") != "failed":
             seen.clear()
             return False
-        # A failure of another time is taken back when the controller begins, which may be a moment after us.
+        # The failure of an earlier run is withdrawn when the controller starts, possibly a moment after this machine.
         if time.monotonic() - seen.setdefault("failed", time.monotonic()) < GRACE:
             return False
-        raise SetupError(f"the set-up of {controller} failed, so there is nothing to wait for: {report['message']}")
+        raise SetupError(f"the set-up of {controller} failed, so no config version comes: {report['message']}")
 
     wait(
-        f"the controller's orders ({ORDERS})", there, seconds=seconds, interval=0.2,
+        f"the config version ({CONFIG})", there, seconds=seconds, interval=0.2,
         hint="is the controller up, and its set-up done?",
     )  # fmt: skip
-    root_only.check(BOARD)
+    root_only.check(FOLDER)
     try:
-        return json.loads(ORDERS.read_text())
+        return json.loads(CONFIG.read_text())
     except ValueError:
         raise SetupError(
-            f"the controller's orders can't be read ({ORDERS}): `./hpc drift STACK --mend` writes them anew"
+            f"can't read the config version ({CONFIG}). To do: run `./hpc drift STACK --mend`, which writes it again"
         ) from None
 
 
-def withdraw() -> None:
-    """What this machine reported of an earlier failure does not hold while it is set up again."""
+def withdraw_failure() -> None:
+    """Remove this machine's report of an earlier failure: it is being set up again."""
     mine = REPORTS / f"{socket.gethostname()}.json"
-    if kept(mine, {}).get("state") == "failed":
+    if read_json(mine, {}).get("state") == "failed":
         mine.unlink(missing_ok=True)
 
 
-def tell_failure(message: str) -> None:
-    """Tell that this machine's set-up failed, so that who waits for it need not; where there is a board already."""
+def report_failure(message: str) -> None:
+    """Report that this machine's set-up failed, so that others stop waiting for it; where the cluster state exists."""
     with contextlib.suppress(OSError, SetupError):
-        if os.path.ismount(BOARD.parents[1]) or BOARD.is_dir():
+        if os.path.ismount(FOLDER.parents[1]) or FOLDER.is_dir():
             report("failed", "", message)
 
 
-def report(state: str, order: str, message: str = "") -> None:
-    """Tell what this machine did: `state` is configured or failed, `order` the digest of the orders it followed.
+def report(state: str, version: str, message: str = "") -> None:
+    """Write this machine's report: `state` is configured or failed, `version` the digest of the applied config version.
 
-    And by which key it is known to who logs in: a node that makes its own has nobody else to tell it to; and with which
-    MUNGE key it runs, by its fingerprint: another one of the stack's may come after the orders that name it.
+    It has the SSH host key too, which nodes generate themselves, and the fingerprint of the MUNGE key: a new key may be
+    delivered after the config version that names it.
     """
     folder(REPORTS)
-    found = {
-        "state": state, "digest": order, "message": message, "boot": boot_id(), "host_key": host_key(),
+    found: Report = {
+        "state": state, "digest": version, "message": message, "boot": boot_id(), "host_key": host_key(),
         "munge": munge.fingerprint(munge.KEY.read_bytes()) if munge.KEY.exists() else "",
     }  # fmt: skip
     write(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
 
 
-def reports() -> dict[str, dict[str, str]]:
-    """What every machine reported last, by its name; without those whose report can't be read."""
-    found = {path.stem: kept(path, {}) for path in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
+def reports() -> dict[str, Report]:
+    """The last report of every machine, by name; without those that can't be read."""
+    found = {path.stem: read_json(path, {}) for path in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
     return {name: report for name, report in found.items() if report}
 
 
@@ -115,7 +116,7 @@ def host_key() -> str:
 
 
 def host_keys() -> dict[str, str]:
-    """The SSH host keys of all machines that told theirs, by name."""
+    """The reported SSH host keys, by machine."""
     return {name: key for name, report in sorted(reports().items()) if (key := report.get("host_key", ""))}
 
 
@@ -125,8 +126,8 @@ def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def boot_id() -> str:
-    """A word that changes with every boot of this machine. (The kernel's own is shared by all containers of a host.)"""
-    kept = Path("/run/hpc/boot-id")
-    if not kept.exists():
-        write(kept, uuid.uuid4().hex, quiet=True)
-    return kept.read_text()
+    """An id of this boot. (The kernel's own is shared by all containers of a host.)"""
+    path = Path("/run/hpc/boot-id")
+    if not path.exists():
+        write(path, uuid.uuid4().hex, quiet=True)
+    return path.read_text()

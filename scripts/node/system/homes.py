@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from system import authorized_keys, text_block
-from system.host import SetupError, say
+from system.host import SetupError, log
 
 HOMES = Path("/home")
 SKELETON = Path("/etc/skel")
@@ -48,7 +48,7 @@ def converge(name: str, uid: int, gid: int, keys: list[str]) -> bool:
     code, said = _as_user(str(home), uid, gid, keys)
     if code == authorized_keys.REFUSED:
         missing = "the SSH keys that the stack gives are not there" if keys else "keys of the stack may still be there"
-        say(f"{name}: {said}; it is left alone, and {missing}. Once it is mended: ./hpc drift STACK --mend")
+        log(f"{name}: {said}; it is left alone, and {missing}. Once it is mended: ./hpc drift STACK --mend")
     return made or code == authorized_keys.CHANGED
 
 

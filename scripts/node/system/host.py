@@ -42,15 +42,15 @@ class SetupError(Exception):
     """A step that cannot go on; the text says what is wrong and what to do."""
 
 
-def explain(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """What is wrong with a file system that can't be written, and what to do; nothing of any other error."""
     if error.errno not in _DISK:
         return ""
     return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}; {_DISK[error.errno]}"
 
 
-def say(text: str) -> None:
-    """Print one line at once: the operator watches this over SSH or on the console."""
+def log(text: str) -> None:
+    """Print one line at once: the operator watches this over SSH or on the serial console."""
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
@@ -114,7 +114,7 @@ def write(
             Path(temporary).unlink(missing_ok=True)
             raise
         if not quiet:
-            say(f"wrote {path}")
+            log(f"wrote {path}")
     return own(path, mode=mode, owner=owner) or changed
 
 
@@ -139,12 +139,12 @@ def folder(path: str | Path, *, mode: int = 0o755, owner: str = "root") -> bool:
     made = not path.is_dir()
     if made:
         path.mkdir(parents=True)
-        say(f"made {path}")
+        log(f"made {path}")
     return own(path, mode=mode, owner=owner) or made
 
 
-def kept(path: Path, nothing: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """What we keep at `path` as JSON; `nothing` where there is no such file, or where it can't be read any more."""
+def read_json(path: Path, nothing: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """The JSON value at `path`; `nothing` where there is no such file, or where it can't be parsed."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -162,7 +162,7 @@ def link(path: str | Path, target: str) -> bool:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     temporary.replace(path)
-    say(f"linked {path} -> {target}")
+    log(f"linked {path} -> {target}")
     return True
 
 
@@ -188,7 +188,7 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
     succeeds("systemctl", "reset-failed", name)  # a unit that was never started has nothing to reset
     run("systemctl", "restart" if active or starting else "start", *([] if block else ["--no-block"]), name)
     write(known, wanted, quiet=True)
-    say(f"{'restarted' if active else 'started'} {name}")
+    log(f"{'restarted' if active else 'started'} {name}")
     return True
 
 
@@ -207,7 +207,7 @@ def stop_service(name: str) -> None:
     """Have the unit `name` neither enabled nor running; a unit that is not installed is fine."""
     if succeeds("systemctl", "is-enabled", "--quiet", name) or succeeds("systemctl", "is-active", "--quiet", name):
         run("systemctl", "disable", "--now", "--quiet", name)
-        say(f"stopped {name}")
+        log(f"stopped {name}")
 
 
 def wait(

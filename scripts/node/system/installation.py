@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from system.host import SetupError, say
+from system.host import SetupError, log
 
 STATE = Path("/var/lib/hpc/install/state")  # running NAME, failed NAME, done
 LOG = Path("/var/log/hpc-install.log")
@@ -37,7 +37,7 @@ def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
             words += f"; its start-up script says: {_read(BOOT)}"
         if words != told:
             told = words
-            say(words)
+            log(words)
         if time.monotonic() > end:
             raise SetupError(
                 f"this machine's first boot is still at `{step}` after {seconds:.0f} s; {LOG} ends:\n{tail()}"

@@ -10,24 +10,15 @@ import re
 import shutil
 import socket
 from pathlib import Path
-from typing import TypedDict
 
-from system.host import SetupError, run, say, succeeds, wait, write
+from interface import Mount
+from system.host import SetupError, log, run, succeeds, wait, write
 from system.text_block import with_block
 
 HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
 """Kinds of file systems that need a program of their own, /sbin/mount.KIND, and the package that has it."""
 CONTROLLER_SECONDS = 900  # it shares folders when it is set up, which begins at the same time
 PORTS = {"nfs": 2049, "lustre": 988}
-
-
-class Mount(TypedDict):
-    """One file system: what `mount -t fs_type -o options source target` takes."""
-
-    source: str
-    target: str
-    fs_type: str
-    options: str
 
 
 def mount_all(
@@ -56,7 +47,7 @@ def mount_all(
             try:
                 theirs = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
                 if theirs:
-                    say(f"waiting for the controller to share {target}")
+                    log(f"waiting for the controller to share {target}")
                 patience = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
                 wait(f"the mount of {target}", lambda t=target: mount_one(t), seconds=patience, interval=1)
             except SetupError:
@@ -64,7 +55,7 @@ def mount_all(
                     run("mount", target)  # once more, for its own words
                 except SetupError as error:
                     raise SetupError(f"{error}{seen(mount)}") from None
-        say(f"mounted {mount['source']} on {target}")
+        log(f"mounted {mount['source']} on {target}")
         changed = True
     return changed
 

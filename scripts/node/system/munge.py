@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from system.host import SetupError, folder, forget, run, say, service, write
+from system.host import SetupError, folder, forget, log, run, service, write
 
 DELIVERED = Path("/etc/hpc/munge.key")  # put here by the platform's own secret channel, root only
 KEY = Path("/etc/munge/munge.key")
@@ -29,7 +29,7 @@ def start(ordered: str | None = None) -> bool:
     if ordered is not None and KEY.exists() and fingerprint(key) != ordered:
         had = KEY.read_bytes()
         if had != key and ordered in ("", fingerprint(had)):
-            say("the controller has not changed to the MUNGE key that was delivered: kept the one before")
+            log("the controller has not changed to the MUNGE key that was delivered: kept the one before")
             key = had
     folder(KEY.parent, mode=0o700, owner="munge")
     if not KEY.exists() or KEY.read_bytes() != key:
@@ -40,7 +40,7 @@ def start(ordered: str | None = None) -> bool:
     folder("/var/log/munge", mode=0o700, owner="munge")
     started = service("munge", settings=key.hex())
     if not started and not vouches():
-        say("munged runs, and does not vouch: starting it anew")
+        log("munged runs, and does not vouch: starting it anew")
         forget("munge")
         started = service("munge", settings=key.hex())
     if started:

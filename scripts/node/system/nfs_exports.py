@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TypedDict
 
-from system.host import SetupError, run, say, service, write
+from interface import Exports
+from system.host import SetupError, log, run, service, write
 
 EXPORTS = Path("/etc/exports.d/hpc.exports")
 APPLIED = Path("/etc/hpc/exports")  # what the kernel's server was told last
@@ -19,13 +19,6 @@ SERVER = Path("/etc/nfs.conf.d/hpc.conf")
 # A thread for each request that is under way; the default, 8, is used up by the nodes' first minute.
 SETTINGS = "# Written by the cluster's set-up.\n[nfsd]\nthreads=64\n"
 NEEDS = Path("/etc/systemd/system/nfs-server.service.d/hpc.conf")
-
-
-class Exports(TypedDict):
-    """Folders, and the network that may mount them."""
-
-    paths: list[str]
-    network: str
 
 
 def share(exports: Exports | None) -> None:
@@ -49,7 +42,7 @@ def share(exports: Exports | None) -> None:
     if not APPLIED.exists() or APPLIED.read_text() != text:
         run("exportfs", "-r", "-a")
         write(APPLIED, text, quiet=True)
-        say(f"exported {paths or 'nothing'}")
+        log(f"exported {paths or 'nothing'}")
 
 
 def line(path: str, network: str) -> str:

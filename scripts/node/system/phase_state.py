@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from system.host import kept, write
+from system.host import read_json, write
 
 FOLDER = Path("/etc/hpc/phases")
 PHASES = ("prologs", "rxdm", "configure", "accounting")
@@ -39,7 +39,7 @@ def unfinished() -> list[str]:
 
 def last(phase: str) -> Any:  # noqa: ANN401 - any JSON value
     """What `phase` was told when it last ended well; None if it never has, or if that can't be read any more."""
-    return kept(_told(phase), None)
+    return read_json(_told(phase), None)
 
 
 def forget(phase: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from accounting import mariadb
 from slurm import join, slurmctld, slurmrestd
 from system import munge
-from system.host import own, say
+from system.host import log, own
 
 ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
 # Mode and owner that the set-up gives; what is not there is told elsewhere.
@@ -46,11 +46,11 @@ def modes() -> dict[str, dict[str, str]]:
     return found
 
 
-def hold() -> None:
+def restore_modes() -> None:
     """Give back to what is there the mode and owner that the set-up gives; where a hand has put a link, nothing."""
     for path, (mode, owner) in MODES.items():
         if str(path) in modes() and not path.is_symlink() and own(path, mode=mode, owner=owner):
-            say(f"{path}: {owner}'s alone again ({mode:04o})" if not mode & 0o077 else f"{path}: {owner}'s again")
+            log(f"{path}: {owner}'s alone again ({mode:04o})" if not mode & 0o077 else f"{path}: {owner}'s again")
 
 
 def root_keys() -> dict[str, str]:
@@ -83,7 +83,7 @@ def key_id(blob: str) -> str:
     return hashlib.sha256(blob.encode()).hexdigest()[:16]
 
 
-def seen() -> dict[str, Any]:
+def observe() -> dict[str, Any]:
     """All of it."""
     return {
         "modes": modes(),

@@ -1,16 +1,19 @@
-"""Folders on the shared file system that make root of who may write there: the cluster's orders, and its prologs."""
+"""Folders on the shared file system that only root may write to: the cluster state and the prologs.
+
+Root of every machine applies what is in them.
+"""
 
 from __future__ import annotations
 
 import stat
 from pathlib import Path
 
-from system.host import SetupError, say
+from system.host import SetupError, log
 
 SHARED = Path("/opt/apps")
 
 
-def hold(path: Path) -> None:
+def protect(path: Path) -> None:
     """See to it that nobody but root can put something else in the place of a folder below SHARED.
 
     The shared folder itself may be open to others: with the sticky bit they can't move what is root's. Raises
@@ -20,7 +23,7 @@ def hold(path: Path) -> None:
     mode = stat.S_IMODE(SHARED.stat().st_mode)
     if mode & 0o022 and not mode & stat.S_ISVTX:
         SHARED.chmod(mode | stat.S_ISVTX)
-        say(f"{SHARED}: others may write there; set its sticky bit, so that they can't move what is root's")
+        log(f"{SHARED}: others may write there; set its sticky bit, so that they can't move what is root's")
 
 
 def check(path: Path) -> None:

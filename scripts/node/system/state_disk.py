@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TypedDict
 
-from system.host import SetupError, folder, run, say, succeeds, wait, write
+from interface import StateDisk
+from system.host import SetupError, folder, log, run, succeeds, wait, write
 from system.mounts import mount_one, mounted
 from system.text_block import with_block
 
@@ -31,16 +31,7 @@ NEEDED_BY = {
 }
 
 
-class State(TypedDict):
-    """Where it comes from, as in fstab, and which folders are kept on it."""
-
-    source: str
-    fs_type: str
-    options: str
-    folders: list[str]
-
-
-def keep(state: State | None, *, fstab: Path = Path("/etc/fstab")) -> None:
+def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
     """Have the folders of `state` on it, mounted, and the daemons wait for them; nothing where there is no such disk.
 
     The first time, what a folder holds already goes along. Raises SetupError for a disk that is not there, and for one
@@ -62,7 +53,7 @@ def keep(state: State | None, *, fstab: Path = Path("/etc/fstab")) -> None:
     if not mounted(str(PLACE)):
         PLACE.mkdir(parents=True, exist_ok=True, mode=0o700)
         mount(PLACE)
-        say(f"mounted {state['source']} on {PLACE}")
+        log(f"mounted {state['source']} on {PLACE}")
     if disk:
         grow(state["source"])
     for path in folders(state):
@@ -87,10 +78,10 @@ def prepare(device: str) -> None:
             f"right disk, or, if nothing on it is needed, empty this one with `wipefs --all {device}`"
         )
     run("mkfs.ext4", "-q", "-F", "-L", "hpc-state", "-m", "0", device, timeout=600)
-    say(f"made an ext4 file system on {device}")
+    log(f"made an ext4 file system on {device}")
 
 
-def folders(state: State) -> list[str]:
+def folders(state: StateDisk) -> list[str]:
     """Every folder that is kept."""
     return [*state["folders"], OURS]
 
@@ -100,10 +91,10 @@ def grow(device: str) -> None:
     before = os.statvfs(PLACE).f_blocks
     run("resize2fs", device, timeout=600)
     if os.statvfs(PLACE).f_blocks > before:
-        say(f"{device}: the file system has grown to the disk's size")
+        log(f"{device}: the file system has grown to the disk's size")
 
 
-def lines(state: State) -> list[str]:
+def lines(state: StateDisk) -> list[str]:
     """The lines of fstab. The machine boots without the disk, so that one can log in and mend it; daemons do not."""
     remote = ",_netdev" if "_netdev" in state["options"].split(",") else ""
     checked = 2 if state["fs_type"] == "ext4" else 0
@@ -129,11 +120,11 @@ def bind(path: Path) -> None:
     if there.owner() != owner:
         # Another image numbers its daemons' users otherwise.
         run("chown", "--recursive", f"{owner}:{owner}", str(there), timeout=3600)
-        say(f"{there}: everything is {owner}'s")
+        log(f"{there}: everything is {owner}'s")
     if not mounted(str(path)):
         path.mkdir(parents=True, exist_ok=True)
         mount(path)
-        say(f"mounted {there} on {path}")
+        log(f"mounted {there} on {path}")
 
 
 def mount(path: Path) -> None:
@@ -149,7 +140,7 @@ def take_over(path: Path, there: Path, *, owner: str, mode: int) -> None:
         shutil.rmtree(half)
     if path.is_dir() and any(path.iterdir()):
         run("cp", "--archive", str(path), str(half), timeout=3600)
-        say(f"{path}: what was there is kept on the state disk")
+        log(f"{path}: what was there is kept on the state disk")
     else:
         folder(half, mode=mode, owner=owner)
     half.replace(there)

@@ -8,13 +8,13 @@ import pwd
 from typing import Any
 
 from system import authorized_keys, homes, text_block, users
-from system.host import kept
+from system.host import read_json
 
 
-def seen() -> dict[str, Any]:
+def observe() -> dict[str, Any]:
     """Every ordinary user and group here, and which of them the set-up made: users {uid, gid, groups, shell, home}."""
     groups = grp.getgrall()
-    managed = kept(users.MANAGED, {})
+    managed = read_json(users.MANAGED, {})
     return {
         "managed": managed,
         "users": {
@@ -39,7 +39,7 @@ def keys() -> dict[str, str]:
 
     Where they can't be read, what is in the way.
     """
-    managed = kept(users.MANAGED, {})
+    managed = read_json(users.MANAGED, {})
     return {name: _keys(str(homes.HOMES / name)) for name in managed.get("users", ())}
 
 

@@ -10,30 +10,12 @@ import grp
 import json
 import pwd
 from pathlib import Path
-from typing import TypedDict
 
+from interface import Group, User
 from system import homes
-from system.host import SetupError, kept, run, say, write
+from system.host import SetupError, log, read_json, run, write
 
 MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
-
-
-class Group(TypedDict):
-    """A Unix group."""
-
-    name: str
-    gid: int
-
-
-class User(TypedDict):
-    """A Unix user; `groups` are further groups, `keys` lines of authorized_keys."""
-
-    name: str
-    uid: int
-    gid: int
-    groups: list[str]
-    shell: str
-    keys: list[str]
 
 
 def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> bool:
@@ -65,7 +47,7 @@ def leaving(users: list[User]) -> set[str]:
 
 
 def _managed() -> dict[str, set[str]]:
-    found = kept(MANAGED, {})
+    found = read_json(MANAGED, {})
     return {"users": set(found.get("users", [])), "groups": set(found.get("groups", []))}
 
 
@@ -83,7 +65,7 @@ def _group(group: Group) -> bool:
             )
         return False
     run("groupadd", "--gid", str(gid), name)
-    say(f"made group {name} ({gid})")
+    log(f"made group {name} ({gid})")
     return True
 
 
@@ -95,7 +77,7 @@ def _user(user: User) -> bool:
             "useradd", "--uid", str(uid), "--gid", str(gid), "--groups", ",".join(sorted(wanted)),
             "--shell", user["shell"], "--home-dir", f"/home/{name}", "--no-create-home", name,
         )  # fmt: skip
-        say(f"made user {name} ({uid})")
+        log(f"made user {name} ({uid})")
         return True
     found = pwd.getpwnam(name)
     if found.pw_uid != uid:
@@ -107,13 +89,13 @@ def _user(user: User) -> bool:
     if found.pw_gid == gid and found.pw_shell == user["shell"] and has == wanted:
         return False
     run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(wanted)), "--shell", user["shell"], name)
-    say(f"changed user {name}")
+    log(f"changed user {name}")
     return True
 
 
 def _remove(command: list[str], text: str) -> bool:
     run(*command)
-    say(text)
+    log(text)
     return True
 
 

@@ -6,66 +6,67 @@
 import copy
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from cluster.observe.health import Finding, Sight, Sights, findings
+from cluster.observe.health import ClusterObservation, Finding, MachineObservation, findings
+from cluster.observe.observation import Observation
 
 FACTS = Path(__file__).parent / "facts"
 ROLES = {"controller": "controller", "login-0": "login", "cpu-0": "node", "cpu-1": "node"}
 NOW = 1795242470.0
 
 
-def machine(name: str, role: str) -> Sight:
+def machine(name: str, role: str) -> MachineObservation:
     """One machine; nodes are alike but for their names."""
-    facts: dict[str, Any] = json.loads((FACTS / f"{role}.json").read_text())
-    facts |= {"name": f"hc-{name}", "time": NOW}
-    return Sight(name=f"hc-{name}", roles=(role,), reached=True, facts=facts, asked=NOW - 0.5, answered=NOW + 0.5)
+    facts: Observation = json.loads((FACTS / f"{role}.json").read_text())
+    facts["name"], facts["time"] = f"hc-{name}", NOW
+    return MachineObservation(
+        name=f"hc-{name}", roles=(role,), reached=True, facts=facts, asked=NOW - 0.5, answered=NOW + 0.5
+    )
 
 
-def healthy(nodes: int = 2) -> Sights:
+def healthy(nodes: int = 2) -> ClusterObservation:
     """All machines, of which nothing is wrong."""
     names = {"controller": "controller", "login-0": "login", **{f"cpu-{n}": "node" for n in range(nodes)}}
-    seen = Sights(stack="hc", machines=tuple(machine(name, role) for name, role in names.items()))
+    seen = ClusterObservation(stack="hc", machines=tuple(machine(name, role) for name, role in names.items()))
     rows: dict[str, Any] = facts(seen, "controller")["slurm"]["nodes"]
     for number in range(nodes):
         rows[f"hc-cpu-{number}"] = copy.deepcopy(rows["hc-cpu-0"])
     return seen
 
 
-def facts(seen: Sights, name: str) -> dict[str, Any]:
+def facts(seen: ClusterObservation, name: str) -> dict[str, Any]:
     """The facts of a machine, to change them."""
-    found = next(one for one in seen.machines if one.name == f"hc-{name}").facts
-    assert isinstance(found, dict)
-    return found
+    return cast("dict[str, Any]", next(one for one in seen.machines if one.name == f"hc-{name}").facts)
 
 
-def without(seen: Sights, name: str, why: str = "no answer within 8 s") -> Sights:
+def without(seen: ClusterObservation, name: str, why: str = "no answer within 8 s") -> ClusterObservation:
     """The same, where one machine does not answer."""
     lost = [
-        Sight(name=one.name, roles=one.roles, reached=False, why=why) if one.name == f"hc-{name}" else one
+        MachineObservation(name=one.name, roles=one.roles, reached=False, why=why) if one.name == f"hc-{name}" else one
         for one in seen.machines
     ]
-    return Sights(stack=seen.stack, machines=tuple(lost))
+    return ClusterObservation(stack=seen.stack, machines=tuple(lost))
 
 
-def only(seen: Sights) -> Finding:
+def only(seen: ClusterObservation) -> Finding:
     """The one finding that there is."""
     found = findings(seen)
     assert [one.id for one in found] == [found[0].id]
     return found[0]
 
 
-def stop(seen: Sights, machine: str, unit: str, **more: Any) -> None:
+def stop(seen: ClusterObservation, machine: str, unit: str, **more: Any) -> None:
     """A daemon does not run."""
     facts(seen, machine)["daemons"][unit].update({"state": "inactive", "sub": "dead", "since": NOW - 60, **more})
 
 
-def silence(seen: Sights) -> None:
+def silence(seen: ClusterObservation) -> None:
     """slurmctld answers nothing."""
     slurm = facts(seen, "controller")["slurm"]
     slurm.update({name: {"error": "nothing listens on slurmctld's port 6817"} for name in slurm if name != "database"})
 
 
-def state(seen: Sights, node: str, **row: str) -> None:
+def state(seen: ClusterObservation, node: str, **row: str) -> None:
     """What slurmctld says of a node."""
     facts(seen, "controller")["slurm"]["nodes"][f"hc-{node}"].update(row)

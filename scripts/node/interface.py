@@ -1,0 +1,304 @@
+"""What crosses between a stack and its machines as JSON: types only.
+
+The stack's side (components/slurm/payload.py, cluster/observe) imports them too, so that one definition is checked by
+types on both sides. Machines of an earlier version read and write some of these: keys are added, never renamed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, Union
+
+
+class Mount(TypedDict):
+    """One file system: what `mount -t fs_type -o options source target` takes."""
+
+    source: str
+    target: str
+    fs_type: str
+    options: str
+
+
+class StateDisk(TypedDict):
+    """Where the controller's state comes from, as in fstab, and which folders are kept on it."""
+
+    source: str
+    fs_type: str
+    options: str
+    folders: list[str]
+
+
+class Exports(TypedDict):
+    """Folders that the controller shares by NFS, and the network that may mount them."""
+
+    paths: list[str]
+    network: str
+
+
+class Group(TypedDict):
+    """A Unix group."""
+
+    name: str
+    gid: int
+
+
+class User(TypedDict):
+    """A Unix user; `groups` are supplementary groups, `keys` lines of authorized_keys."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: list[str]
+    shell: str
+    keys: list[str]
+
+
+class NodeBoot(TypedDict):
+    """/etc/hpc/node.json: all that a compute node knows before it joins."""
+
+    conf_server: str  # host:port of slurmctld
+    mounts: list[Mount]
+
+
+class _Controller(TypedDict, total=False):
+    drain_seconds: int
+    qos: list[str]  # that slurm.conf names
+    adopt: bool
+    slurmrestd: bool
+    files: dict[str, list[str]]  # Slurm's, as lines
+    state: StateDisk
+    exports: Exports
+
+
+class Configure(_Controller):
+    """Phase `configure`; the optional keys are the controller's."""
+
+    cluster: str
+    roles: list[str]
+    conf_server: str
+    mounts: list[Mount]
+    users: list[User]
+    groups: list[Group]
+    setup: str
+
+
+class _Stored(TypedDict, total=False):
+    state: StateDisk
+
+
+class Prologs(_Stored):
+    """Phase `prologs`: the tree of scripts. A script is {lines} or {url, sha256}."""
+
+    cluster: str
+    controller_nodeset: str
+    mounts: list[Mount]
+    scripts: dict[str, dict[str, Any]]
+    rxdm: Union[dict[str, Any], None]  # noqa: UP007 - evaluated by Python 3.8
+    links: dict[str, str]
+    setup: str
+
+
+class Rxdm(TypedDict):
+    """Phase `rxdm`: hash of the original, links that start it, and what is known of its versions by hash."""
+
+    sha256: str
+    links: dict[str, str]
+    known: dict[str, str]
+    setup: str
+
+
+class Accounting(TypedDict):
+    """Phase `accounting`: accounts with parents first, users and QOS, with sacctmgr's names of options."""
+
+    cluster: str
+    accounts: list[dict[str, Any]]
+    users: list[dict[str, Any]]
+    qos: list[dict[str, Any]]
+
+
+class Restore(TypedDict):
+    """Phase `restore`: an uploaded backup, and what the stack wants of accounts, users and QOS."""
+
+    file: str
+    sha256: str
+    desired: Accounting
+
+
+class Node(TypedDict):
+    """A node to wait for; `host_key` is its public SSH host key, or empty where only the node itself knows it."""
+
+    name: str
+    address: str
+    host_key: str
+
+
+class _RxdmProbe(TypedDict, total=False):
+    rxdm: int  # seconds that a prolog may take, where rxdm is to run
+
+
+class Probe(_RxdmProbe):
+    """A partition, and who runs a job in it; an empty account or QOS is the user's default, an empty user nobody."""
+
+    partition: str
+    user: str
+    account: str
+    qos: str
+
+
+class _Config(TypedDict, total=False):
+    adopt: bool
+    munge: str  # fingerprint of the key that the controller runs with
+
+
+class ClusterConfig(_Config):
+    """/opt/apps/adm/hpc/cluster.json: the config version that nodes follow. `digest` is over all other keys."""
+
+    cluster: str
+    users: list[User]
+    groups: list[Group]
+    setup: str
+    slurmd: str  # hash of what slurmd reads only at its start
+    digest: str
+
+
+class Report(TypedDict, total=False):
+    """/opt/apps/adm/hpc/nodes/NAME.json: what a machine did last, `state` is configured or failed."""
+
+    state: str
+    digest: str
+    message: str
+    boot: str
+    host_key: str
+    munge: str
+
+
+class _Unit(TypedDict, total=False):
+    journal: list[str]  # the last lines of one that is not well
+
+
+class Unit(_Unit):
+    """A systemd unit; times are seconds since the epoch, 0: never."""
+
+    state: str
+    sub: str
+    result: str
+    restarts: int
+    since: float
+    started: float
+
+
+class Disk(TypedDict, total=False):
+    """A file system: bytes and inodes; `mounted` and `shared` are of shared ones."""
+
+    mounted: bool
+    shared: bool
+    device: int
+    size: int
+    used: int
+    free: int
+    inodes: int
+    inodes_free: int
+    read_only: bool
+    error: str
+
+
+class _Munge(TypedDict, total=False):
+    why: str
+    ahead: float  # seconds that its clock is ahead of the machine's
+
+
+class Munge(_Munge):
+    """Whether munged accepts its own credential; fingerprints of its key and of the delivered one."""
+
+    works: bool
+    key: str
+    delivered: str
+
+
+class Reached(TypedDict, total=False):
+    """Whether slurmctld's port is reached from a machine."""
+
+    host: str
+    port: int
+    reached: bool
+    why: str
+
+
+class StateFolder(TypedDict):
+    """What a machine sees of the cluster state: newest config version, its own report, and what is damaged."""
+
+    newest: dict[str, str]
+    report: Report
+    damaged: str
+
+
+class Files(TypedDict, total=False):
+    """Slurm's files: hashes in /etc/slurm, in slurmd's cache, of those that slurmctld runs with; texts of the last."""
+
+    etc: dict[str, str]
+    cache: dict[str, str]
+    applied: dict[str, str]
+    texts: dict[str, str]
+
+
+class Protected(TypedDict):
+    """Wrong modes of secrets by path {wanted, there}, keys of root by hash, hash of the controller's key to nodes."""
+
+    modes: dict[str, dict[str, str]]
+    root: dict[str, str]
+    cluster_key: str
+
+
+class Accounts(TypedDict):
+    """Users and groups of the machine, and which of them the set-up made."""
+
+    managed: dict[str, list[str]]
+    users: dict[str, dict[str, Any]]
+    groups: dict[str, int]
+
+
+class Image(TypedDict, total=False):
+    """What a machine's software is of."""
+
+    recipe: str
+    snapshot: str
+    made: int
+    baked: int
+
+
+class Slurm(TypedDict, total=False):
+    """Slurm's own view, on the controller. Rows of nodes and partitions are scontrol's fields."""
+
+    nodes: dict[str, dict[str, str]]
+    partitions: dict[str, dict[str, str]]
+    jobs: dict[str, Any]
+    config: dict[str, str]
+    ping: dict[str, Any]
+    statistics: dict[str, int]
+    database: dict[str, Any]
+
+
+class Observation(TypedDict, total=False):
+    """The document that phase `look` prints. Any part, or part of `slurm`, `accounting` and `disks`, that could not be
+    read is {"error": why}."""
+
+    name: str
+    roles: list[str]
+    time: float
+    seconds: float
+    boot: dict[str, Any]  # id, uptime
+    board: StateFolder
+    followed: str  # digest of the config version that a node follows
+    setup: str
+    versions: dict[str, str]
+    image: Image
+    munge: Munge
+    daemons: dict[str, Unit]
+    files: Files
+    unix: Accounts
+    keys: dict[str, str]
+    guarded: Protected
+    disks: dict[str, Disk]
+    controller: Reached
+    scripts: dict[str, str]
+    slurm: Slurm
+    accounting: dict[str, Any]
