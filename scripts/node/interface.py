@@ -256,27 +256,6 @@ class Accounts(TypedDict):
     groups: dict[str, int]
 
 
-class Image(TypedDict, total=False):
-    """What a machine's software is of."""
-
-    recipe: str
-    snapshot: str
-    made: int
-    baked: int
-
-
-class Slurm(TypedDict, total=False):
-    """Slurm's own view, on the controller. Rows of nodes and partitions are scontrol's fields."""
-
-    nodes: dict[str, dict[str, str]]
-    partitions: dict[str, dict[str, str]]
-    jobs: dict[str, Any]
-    config: dict[str, str]
-    ping: dict[str, Any]
-    statistics: dict[str, int]
-    database: dict[str, Any]
-
-
 class Observation(TypedDict, total=False):
     """The document that phase `look` prints. Any part, or part of `slurm`, `accounting` and `disks`, that could not be
     read is {"error": why}."""
@@ -290,7 +269,7 @@ class Observation(TypedDict, total=False):
     followed: str  # digest of the config version that a node follows
     setup: str
     versions: dict[str, str]
-    image: Image
+    image: dict[str, Any]  # recipe, snapshot, made, baked
     munge: Munge
     daemons: dict[str, Unit]
     files: Files
@@ -300,5 +279,5 @@ class Observation(TypedDict, total=False):
     disks: dict[str, Disk]
     controller: Reached
     scripts: dict[str, str]
-    slurm: Slurm
-    accounting: dict[str, Any]
+    slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
+    accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them
