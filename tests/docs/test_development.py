@@ -36,17 +36,23 @@ def add_import(file: Path, text: str) -> None:
 
 
 def add(file: Path, name: str, text: str) -> None:
-    """Add lines to a class, or to the tuple, list or mapping that is assigned to a name; before its last bracket."""
+    """Add lines to a class, or to the tuple, list, mapping or call that is assigned to a name: as its last item."""
     lines = file.read_text().splitlines(keepends=True)
     for node in ast.parse("".join(lines)).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.ClassDef) and node.name == name:
             end = node.end_lineno
         elif any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            end = (node.end_lineno or 1) - 1
+            value = getattr(node, "value", None)
+            keywords = value.keywords if isinstance(value, ast.Call) else []
+            end = (keywords[0].lineno if keywords else node.end_lineno or 1) - 1
         else:
             continue
-        lines.insert(end or 0, text)
+        if node.lineno == node.end_lineno:  # all on one line: before its last bracket
+            line = lines[node.lineno - 1].rstrip()
+            lines[node.lineno - 1] = f"{line[:-1]}, {text.strip().rstrip(',')}{line[-1]}\n"
+        else:
+            lines.insert(end or 0, text)
         file.write_text("".join(lines))
         return
     raise AssertionError(f"{file} has no {name}")
@@ -134,3 +140,16 @@ for _ in range(2):
 def test_a_phase_on_a_machine(run: Run, copy: Path) -> None:
     assert run("A phase on a machine", "-c", PHASE).count("ran sysctl --load 90-hpc.conf") == 1
     assert (copy / "90-hpc.conf").read_text() == "net.core.somaxconn = 4096\nvm.swappiness = 0\n"
+
+
+def test_a_storage_kind(run: Run, copy: Path) -> None:
+    stack = copy / "Pulumi.a3mega.yaml"
+    stack.write_text(stack.read_text().replace("    storage:\n", "    storage:\n      netapp: {pool: ours}\n"))
+    shown = run("A storage kind", "cli", "preview", "a3mega")
+    assert "gcp:netapp/volume:Volume" in shown
+    assert "NetApp at /data: 100 GiB" in shown
+    assert "roles/netapp.admin" in shown
+
+
+def test_a_command(run: Run) -> None:
+    assert run("A command", "cli", "capacity", "dev") == "cpu: 2\ngpu: 1\n"
