@@ -22,7 +22,7 @@ from tests.cluster.stacks import ROOT, STACKS, config
 
 GOLDEN = ROOT / "tests" / "golden" / "gcp"
 GCP = [name for name in STACKS if config(name).platform == "gcp"]
-STEPS = sorted(path for path in FOLDER.glob("[0-9]*.sh"))
+STEPS = sorted(FOLDER.glob("*/[0-9]*.sh"), key=lambda path: path.name)
 A3MEGA = {"nodesets": {"a3": A3}, "partitions": {"main": {"nodesets": ["a3"], "default": True}}}
 
 

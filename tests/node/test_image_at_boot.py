@@ -15,7 +15,8 @@ FOLDER = Path(__file__).parents[2] / "scripts" / "image"
 
 def written(step: str, name: str, folder: Path) -> Path:
     """A script that the step writes to $OURS."""
-    text = (FOLDER / f"{step}.sh").read_text()
+    (path,) = FOLDER.glob(f"*/{step}.sh")
+    text = path.read_text()
     (body,) = re.findall(rf"""put "\$OURS/{name}" 0755 <<'END'\n(.*?)\nEND\n""", text, re.DOTALL)
     path = folder / name
     path.write_text(body + "\n")
@@ -156,7 +157,7 @@ class TestSmoke:
         """What the step says with these parameters; most of it is missing here."""
         env = {**os.environ, "HPC_LIBRARY": str(FOLDER / "library.sh"), "BAKE": "1", **environment}
         done = subprocess.run(
-            ["bash", FOLDER / "90-smoke.sh"], capture_output=True, text=True, check=False, env=env, cwd=folder
+            ["bash", FOLDER / "finish/90-smoke.sh"], capture_output=True, text=True, check=False, env=env, cwd=folder
         )
         assert done.returncode == 1
         return done.stdout
@@ -207,7 +208,9 @@ class TestBoot:
         library = f'. "{FOLDER}/library.sh"; PATH={folder}/bin:$PATH'
         (folder / "library.sh").write_text(library + "\n")
         env = {**os.environ, "HPC_LIBRARY": str(folder / "library.sh"), "HPC_PAUSE": "0", "KERNEL": kernel}
-        done = subprocess.run(["bash", FOLDER / "91-boot.sh"], capture_output=True, text=True, check=False, env=env)
+        done = subprocess.run(
+            ["bash", FOLDER / "finish/91-boot.sh"], capture_output=True, text=True, check=False, env=env
+        )
         return done.returncode, done.stdout + done.stderr
 
     def test_a_machine_that_is_well(self, tmp_path: Path):

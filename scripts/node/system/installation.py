@@ -13,7 +13,7 @@ STATE = Path("/var/lib/hpc/install/state")  # running NAME, failed NAME, done
 LOG = Path("/var/log/hpc-install.log")
 BOOT = Path("/var/lib/hpc/boot/state")  # of the start-up script: running, failed: WHY, done
 LOG_LINES = 20
-IMAGE = Path("/etc/hpc/image.json")  # what scripts/image/92-image.sh writes
+IMAGE = Path("/etc/hpc/image.json")  # what scripts/image/finish/92-image.sh writes
 
 
 def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:

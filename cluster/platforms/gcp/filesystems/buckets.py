@@ -12,7 +12,7 @@ from cluster.roster import MachineSpec
 LOCAL_SSDS = "/mnt/localssd"
 """Where machines that have local SSDs have them, as one RAID; anybody may write there, and nothing there is kept."""
 LOCAL_SSDS_UNIT = "hpc-localssd.service"
-"""What mounts them at each boot (scripts/image/50-localssd.sh)."""
+"""What mounts them at each boot (scripts/image/storage/50-localssd.sh)."""
 
 
 class Buckets(FileSystem):

@@ -33,7 +33,7 @@ class Step:
 
 def step(name: str, parameters: Mapping[str, str]) -> Step:
     """The step of that name in scripts/image."""
-    text = _read(f"{name}.sh")
+    text = _read(_files()[name])
     return _step(name, text, essence(text), parameters)
 
 
@@ -141,6 +141,12 @@ def _written(name: str, text: str, mode: str) -> list[str]:
     end = f"END-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     path = f'"$ROOT/steps/{name}"'
     return [f"cat >{path} <<'{end}'", *text.rstrip("\n").split("\n"), end, f"chmod {mode} {path}"]
+
+
+@cache
+def _files() -> dict[str, str]:
+    """The file of each step by its name, whichever folder it is in."""
+    return {path.stem: str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.sh")}
 
 
 @cache
