@@ -72,6 +72,14 @@ app = LazyGroup(
         "./hpc ssh dev controller -- tail -f /var/log/slurm/slurmctld.log",
         "./hpc ssh dev cpu-0 --as alice",
     ),
+    LazyCommand(
+        "ssh-config",
+        "reach:ssh_config",
+        _USE,
+        "./hpc ssh-config dev",
+        "./hpc ssh-config dev -u alice",
+        "./hpc ssh-config dev --admin-key",
+    ),
     LazyCommand("status", "health:status", _KEEP, "./hpc status dev", "./hpc status dev --json"),
     LazyCommand("drift", "health:drift", _KEEP, "./hpc drift dev", "./hpc drift dev --mend", "./hpc drift dev --json"),
     LazyCommand(

@@ -41,9 +41,14 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
 
 def export(config: ClusterConfig, deployment: Deployment) -> None:
     """Export what commands read from the state."""
+    platform = registry.get(config.platform)
     outputs = {
         "cluster": config.name,
-        "platform": config.platform,
+        "platform": {
+            "name": platform.name,
+            "title": platform.title,
+            "capabilities": sorted(one.value for one in platform.capabilities),
+        },
         "users": [user.name for user in config.users],
         "login": deployment.login,
         "targets": deployment.targets,

@@ -1,4 +1,4 @@
-"""Reads what many machines print while they print it, and leaves nothing running when it stops."""
+"""Reads what many targets print while they print it, and leaves nothing running when it stops."""
 
 import queue
 import subprocess
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import IO
 
 from cli.access import remote
-from cli.cluster.cluster import Machine
+from cli.cluster.target import Target
 
 _ROUND_SECONDS = 0.25
 """Lines that come within one round are put in the order of their times."""
@@ -19,61 +19,61 @@ Show = Callable[[Mapping[str, list[str]]], None]
 
 
 def follow(
-    machines: Iterable[Machine], admin_key: str, line: Callable[[Machine], str], *, show: Show, note: Show
+    targets: Iterable[Target], admin_key: str, line: Callable[[Target], str], *, show: Show, note: Show
 ) -> dict[str, int]:
-    """Run each machine's line as root, until all have ended; they have to end when their standard input does.
+    """Run each target's line as root, until all have ended; they have to end when their standard input does.
 
-    Returns their exit codes, by the machine's name.
+    Returns their exit codes, by the target's name.
 
-    `show` gets what came on standard output since the last time, by the machine's name, `note` the same of standard
+    `show` gets what came on standard output since the last time, by the target's name, `note` the same of standard
     error. Whatever ends this, Ctrl-C among it, ends every line first.
     """
-    every = list(machines)
-    came: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
+    every = list(targets)
+    lines: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
 
     def read(name: str, stream: IO[str] | None, *, error: bool) -> None:
         for text in stream or ():
-            came.put((name, error, text.rstrip("\r\n")))
+            lines.put((name, error, text.rstrip("\r\n")))
 
     with remote.connected(every, admin_key) as argv:
         running: dict[str, subprocess.Popen[str]] = {}
         readers: list[threading.Thread] = []
         try:
-            for machine in every:
+            for target in every:
                 process = subprocess.Popen(
-                    argv(machine, line(machine)),
+                    argv(target, line(target)),
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
                     # A terminal's Ctrl-C is for this process, which then ends them in order.
                     start_new_session=True,
                 )  # fmt: skip
-                running[machine.name] = process
+                running[target.name] = process
                 for stream, error in ((process.stdout, False), (process.stderr, True)):
                     reader = threading.Thread(
-                        target=read, args=(machine.name, stream), kwargs={"error": error}, daemon=True
+                        target=read, args=(target.name, stream), kwargs={"error": error}, daemon=True
                     )
                     reader.start()
                     readers.append(reader)
             while any(reader.is_alive() for reader in readers):
                 time.sleep(_ROUND_SECONDS)
-                _pass_on(came, show, note)
-            _pass_on(came, show, note)
+                _report(lines, show, note)
+            _report(lines, show, note)
         finally:
             _end(running.values())
     return {name: process.returncode for name, process in running.items()}
 
 
-def _pass_on(came: "queue.SimpleQueue[tuple[str, bool, str]]", show: Show, note: Show) -> None:
+def _report(lines: "queue.SimpleQueue[tuple[str, bool, str]]", show: Show, note: Show) -> None:
     texts: dict[bool, dict[str, list[str]]] = {False: {}, True: {}}
-    while not came.empty():
-        name, error, text = came.get()
+    while not lines.empty():
+        name, error, text = lines.get()
         texts[error].setdefault(name, []).append(text)
-    for error, tell in ((False, show), (True, note)):
+    for error, report in ((False, show), (True, note)):
         if texts[error]:
-            tell(texts[error])
+            report(texts[error])
 
 
 def _end(processes: Iterable["subprocess.Popen[str]"]) -> None:
-    """End the lines on the machines by ending their input; cut off what does not end by itself."""
+    """End the lines on the targets by ending their input; kill what does not end by itself."""
     every = list(processes)
     for process in every:
         if process.stdin:

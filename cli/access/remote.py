@@ -1,54 +1,23 @@
-"""Runs a command on a machine over the system's ssh, with a pinned host key and without a trace on disk."""
+"""Runs commands on the targets of a cluster, by the driver of each target's method."""
 
-import re
-import shlex
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from cli import console
-from cli.access.ssh import CONNECT_SECONDS, UNREACHED, slack, ways, words
-from cli.cluster.cluster import Machine
+from cli.access.drivers import Argv, Driver, driver_of
+from cli.access.ssh import CONNECT_SECONDS, UNREACHED
+from cli.cluster.target import Target
 from cli.interrupts import child, left_to_child, unwound
 
-__all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "on_terminal", "remote_line", "run"]
+__all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "on_terminal", "run"]
 _AT_ONCE = 128
-"""Machines that are asked side by side: each costs a process of ssh."""
-_LINE = re.compile(r"[\s|&;<>()$`*?]")
-"""What makes one word a line for a shell."""
-_RECORDED = (
-    'last=$(squeue --noheader --states=all --user="$(id -un)" --format=%A --sort=-i | head -n 1); '
-    "for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
-    '[ -z "$last" ] || sacct --noheader --allocations --format=jobid | grep -qw "$last" && break; sleep 0.3; done; '
-)
-"""Waits, 6 s at most, until the user's newest job is in the database.
-
-slurmctld hands new jobs to slurmdbd in rounds of five seconds: a `sacct` right after a job would not show it.
-"""
-
-
-def remote_line(user: str, command: Sequence[str], *, terminal: bool) -> str:
-    """What root's shell on the machine is given, so that `user` gets exactly these words.
-
-    One single word that could not be a program's name, such as "squeue | wc -l", is a line for the user's shell, as
-    ssh(1) takes it. Otherwise two shells read it, root's and the user's login shell, so the words are quoted twice.
-    Without a command it is the login shell itself; for root, the command alone, since ssh has logged root in already.
-    """
-    words = command[0] if len(command) == 1 and _LINE.search(command[0]) else shlex.join(command)
-    if command and command[0].split(maxsplit=1)[:1] == ["sacct"]:
-        words = _RECORDED + words
-    if user == "root":
-        return words
-    if not command:
-        return f"exec runuser -l {shlex.quote(user)}"
-    # `-c` starts a session of its own, which a terminal's Ctrl-C and job control do not reach.
-    option = "--session-command" if terminal else "-c"
-    return f"exec runuser -l {shlex.quote(user)} {option} {shlex.quote(words)}"
+"""Targets that are asked side by side: each costs a process."""
 
 
 def on_terminal() -> bool:
@@ -56,29 +25,27 @@ def on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def run(machine: Machine, admin_key: str, user: str, command: Sequence[str]) -> int:
-    """Run the command on this process's own streams; its exit code, or ssh's own 255.
+def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> int:
+    """Run the command on this process's own streams; its exit code, or UNREACHED.
 
     Raises:
-        CliError: there is no ssh here.
+        CliError: the program that reaches the target is not here.
     """
-    terminal = on_terminal()
-    with unwound(), ways([machine], admin_key) as argv:
-        line = remote_line(user, command, terminal=terminal)
-        there = ["-t" if terminal else "-T", f"root@{machine.address}", *([line] if line else [])]
-        with left_to_child(), child(argv(machine, there)) as process:
+    with unwound(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
+        there = argv(target, user, command, terminal=on_terminal())
+        with left_to_child(), child(there) as process:
             code = process.wait()
-    if code == UNREACHED and (why := _deaf(machine, admin_key)):
-        console.note(why)
+    if code == UNREACHED and (reason := _why_unreached(target, admin_key)):
+        console.note(reason)
     return code
 
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """A command that ended on a machine, or did not get there."""
+    """A command that ended on a target, or did not get there."""
 
     code: int
-    """Its exit code; UNREACHED also where the machine did not answer."""
+    """Its exit code; UNREACHED also where the target did not answer."""
     out: str
     err: str
     asked: float = 0.0
@@ -87,76 +54,95 @@ class Done:
 
     @property
     def reached(self) -> bool:
-        """Whether the machine let us in."""
+        """Whether the target let us in."""
         return self.code != UNREACHED
 
 
-def capture(machine: Machine, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> Done:
-    """Run one line as root, and return what it prints; bounded, also where the machine stops answering half-way.
+def capture(target: Target, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> Done:
+    """Run one line as root, and return what it prints; bounded, also where the target stops answering half-way.
 
     Raises:
-        CliError: there is no ssh here.
+        CliError: the program that reaches the target is not here.
     """
-    return gather([machine], admin_key, line, stdin=stdin, seconds=seconds)[machine.name]
+    return gather([target], admin_key, line, stdin=stdin, seconds=seconds)[target.name]
 
 
 def gather(
-    machines: Iterable[Machine], admin_key: str, line: str, *, stdin: str = "", seconds: float = 30
+    targets: Iterable[Target], admin_key: str, line: str, *, stdin: str = "", seconds: float = 30
 ) -> dict[str, Done]:
-    """Run one line as root on all of these machines, side by side; what each printed, by its name.
+    """Run one line as root on all of these targets, side by side; what each printed, by its name.
 
     Raises:
-        CliError: there is no ssh here.
+        CliError: a program that reaches them is not here.
     """
-    every = list(machines)
+    every = list(targets)
     with connected(every, admin_key, seconds=seconds) as argv:
 
-        def one(machine: Machine) -> Done:
-            asked, allowed = time.time(), seconds + slack(machine)
+        def one(target: Target) -> Done:
+            driver = driver_of(target)
+            asked, allowed = time.time(), seconds + driver.extra_seconds(target)
             try:
                 done = subprocess.run(
-                    argv(machine, line), input=stdin, capture_output=True, text=True, errors="replace",
+                    argv(target, line), input=stdin, capture_output=True, text=True, errors="replace",
                     timeout=allowed, check=False,
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
                 return Done(code=UNREACHED, out="", err=f"no answer within {allowed:.0f} s")
-            unreached = done.returncode == UNREACHED and (machine.iap or machine.jump)
-            err = words(machine, done.stderr) if unreached else done.stderr
+            unreached = done.returncode == UNREACHED and not target.direct
+            err = driver.explain(target, done.stderr) if unreached else done.stderr
             return Done(code=done.returncode, out=done.stdout, err=err, asked=asked, answered=time.time())
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            return dict(zip((machine.name for machine in every), pool.map(one, every), strict=True))
+            return dict(zip((target.name for target in every), pool.map(one, every), strict=True))
 
 
 @contextmanager
 def connected(
-    machines: Iterable[Machine], admin_key: str, *, seconds: float = CONNECT_SECONDS
-) -> Generator[Callable[[Machine, str], list[str]]]:
-    """The command that runs a line as root on one of these machines, while its keys are there.
+    targets: Iterable[Target], admin_key: str, *, seconds: float = CONNECT_SECONDS
+) -> Generator[Callable[[Target, str], list[str]]]:
+    """The command that runs a line as root on one of these targets, while their connections are there.
 
-    It gives a machine up that does not answer within `seconds`, 15 at most, and what the way there takes.
+    A target that does not answer within `seconds`, 15 at most, and what its method needs, is given up.
 
     Raises:
-        CliError: there is no ssh here.
+        CliError: a program that reaches them is not here.
     """
-    with unwound(), ways(machines, admin_key, seconds=seconds) as argv:
-        yield lambda machine, line: argv(machine, ["-T", f"root@{machine.address}", line])
+    with unwound(), _sessions(targets, admin_key, seconds) as argv:
+        yield lambda target, line: argv(target, "root", [line])
 
 
-def _deaf(machine: Machine, admin_key: str) -> str:
-    """Why a machine does not answer, and what to do; empty if it does, so that the exit code was the command's own."""
-    if not machine.jump and not machine.iap:
-        if _answers(machine.address):
+@contextmanager
+def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Generator[Argv]:
+    """What gives the argv for targets of any method: one session of each driver."""
+    by_driver: dict[Driver, list[Target]] = {}
+    for target in targets:
+        by_driver.setdefault(driver_of(target), []).append(target)
+    with ExitStack() as stack:
+        sessions = {
+            driver: stack.enter_context(driver.connected(theirs, admin_key, seconds=seconds))
+            for driver, theirs in by_driver.items()
+        }
+
+        def argv(target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:
+            return sessions[driver_of(target)](target, user, command, terminal=terminal)
+
+        yield argv
+
+
+def _why_unreached(target: Target, admin_key: str) -> str:
+    """Why a target does not answer, and what to do; empty if it does, so that the exit code was the command's own."""
+    if target.direct:
+        if _answers(target.address, target.port):
             return ""
-        return f"{machine.name} ({machine.address}) does not answer. If it is not running, `./hpc up` starts it."
-    done = capture(machine, admin_key, "true", seconds=CONNECT_SECONDS)
-    return f"{machine.name} does not answer: {done.err}" if done.code == UNREACHED else ""
+        return f"{target.name} ({target.address}) does not answer. If it is not running, `./hpc up` starts it."
+    done = capture(target, admin_key, "true", seconds=CONNECT_SECONDS)
+    return f"{target.name} does not answer: {done.err}" if not done.reached else ""
 
 
-def _answers(address: str) -> bool:
+def _answers(address: str, port: int) -> bool:
     """Whether something listens where sshd should."""
     try:
-        socket.create_connection((address, 22), timeout=3).close()
+        socket.create_connection((address, port), timeout=3).close()
     except OSError:
         return False
     return True

@@ -1,174 +1,219 @@
-"""The way to a cluster's machines: the options of ssh, pinned keys, and what lies in between.
+"""The driver for targets with an SSH server, reached directly, behind a jump host or through Identity-Aware Proxy.
 
-A machine that another one leads to shares one connection to that with all the others behind it, whether it is asked
-alone or with hundreds. The user's own configuration of ssh and agent are left out: they know nothing of these machines.
+Each session has an ssh_config of its own in a private folder, with pinned host keys. The user's configuration and agent
+are left out: they know nothing of these machines. All targets behind a jump host share one connection to it.
 """
 
 import json
 import os
-import shlex
+import re
 import shutil
-import tempfile
-from collections.abc import Callable, Generator, Iterable, Mapping
+import subprocess
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from cli.access.jump_host import Gate, last
-from cli.cluster.cluster import Machine
+from cli.access import ssh_config
+from cli.access.jump_host import held_open
+from cli.access.shell_line import shell_line
+from cli.access.ssh_config import IAP, Host
+from cli.cluster.target import Target
 from cli.errors import CliError
 from cluster.platforms.gcp import iap
 
 UNREACHED = 255
-"""ssh's own exit code, which a command there may have as well."""
+"""ssh's own exit code, which a command on a target may have as well."""
 CONNECT_SECONDS = 15
-IAP_SECONDS = 20
-"""More than that for Google's proxy: gcloud takes two seconds to start, and as many for each connection, on its own."""
+_IAP_SECONDS = 20
+"""More than that for Identity-Aware Proxy: gcloud takes two seconds to start, and as many for each connection."""
 _HOST_KEYS = "python3 /usr/local/lib/hpc/node host-keys"
-
-Argv = Callable[[Machine, list[str]], list[str]]
-"""The command that runs ssh to a machine, with these words at its end."""
-
-
-def slack(machine: Machine) -> float:
-    """Seconds that the way to a machine may take beyond those of one that answers here."""
-    return IAP_SECONDS if machine.iap else 0
+_HOST_KEYS_SECONDS = 20.0
+_NO_REASON = re.compile(
+    "Connection closed by UNKNOWN|Connection to UNKNOWN|kex_exchange_identification: Connection closed"
+    "|stdio forwarding failed"
+)
+"""How lines begin that ssh ends with, whatever the reason was."""
 
 
-def words(machine: Machine, said: str) -> str:
-    """What ssh, or who was to lead to the machine, said of why it was not reached, without lines that tell nothing."""
-    if machine.iap and "ERROR: (gcloud" in said:
-        return iap.explain(said, machine.iap)
-    if machine.jump and "Session open refused" in said:
-        return f"{machine.jump.name} gets no connection to it at {machine.address}"
-    return last(said)
+class Ssh:
+    """Runs commands over the system's ssh, which logs in as root."""
+
+    needs_admin_key = True
+
+    @contextmanager
+    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
+        """What gives the argv for these targets, while keys and connections are there.
+
+        A target that does not answer within `seconds`, 15 at most, is given up. For one that can't be reached the argv
+        prints the reason and ends like ssh.
+
+        Raises:
+            CliError: there is no ssh here, or an output of the stack is no name, address or key.
+        """
+        with ExitStack() as stack:
+            session = _Session(stack, admin_key, targets, seconds)
+            session.open()
+            yield session
+
+    def host_keys(self, targets: Sequence[Target], admin_key: str) -> tuple[dict[str, str], dict[str, str]]:
+        """The host keys of targets that published them to their jump hosts, and why the others' are not known.
+
+        Raises:
+            CliError: as for `connected`.
+        """
+        with self.connected(targets, admin_key, seconds=CONNECT_SECONDS) as session:
+            return session.host_keys(targets)
+
+    def extra_seconds(self, target: Target) -> float:
+        """How much longer this target may take to reach than one that answers here."""
+        return _extra_seconds(target)
+
+    def explain(self, target: Target, stderr: str) -> str:
+        """Why a target was not reached, on one line, from what ssh printed."""
+        return _explain(target, stderr)
 
 
-@contextmanager
-def ways(machines: Iterable[Machine], admin_key: str, *, seconds: float = CONNECT_SECONDS) -> Generator[Argv]:
-    """What leads to each of these machines as root, while its keys and connections are there.
+class _Session:
+    """A private folder with an ssh_config, and the connections to the jump hosts."""
 
-    It gives a machine up that does not answer within `seconds`, 15 at most, and what the way there takes. For one
-    that nothing leads to, it is a command that says why and ends like ssh.
-
-    Raises:
-        CliError: there is no ssh here.
-    """
-    every = list(machines)
-    with ExitStack() as open_:
-        way = _Way(open_, admin_key, {m.name: m for one in every for m in _chain(one)}, seconds)
-        way.learn([machine for machine in every if not machine.host_key])
-        for machine in every:
-            way.prepare(machine)
-        yield way.argv
-
-
-class _Way:
-    def __init__(self, open_: ExitStack, admin_key: str, machines: Mapping[str, Machine], seconds: float) -> None:
-        self._open, self._seconds = open_, seconds
+    def __init__(self, stack: ExitStack, admin_key: str, targets: Sequence[Target], seconds: float) -> None:
         ssh = shutil.which("ssh")
         if not ssh:
             raise CliError("there is no ssh here. Install it (on Debian and Ubuntu: apt-get install openssh-client).")
-        self._ssh = ssh
-        self._key = open_.enter_context(private(admin_key if admin_key.endswith("\n") else f"{admin_key}\n"))
-        self._known = self._pinned({machine.name: machine.host_key for machine in machines.values()})
-        self._gates: dict[str, Gate] = {}
+        # `engine` imports the Pulumi SDK, which takes longer than many commands do.
+        from engine.private import PrivateFolder
+
+        folder = PrivateFolder("hpc-ssh")
+        stack.callback(folder.remove)
+        self._stack, self._seconds, self._folder = stack, seconds, Path(folder.path)
+        self._ssh = [ssh, "-F", f"{self._folder}/config"]
+        # With the jump hosts, each before what is behind it.
+        self._targets = {one.name: one for target in targets for one in reversed(_chain(target))}
+        self._jumps = list(dict.fromkeys(one.jump.name for one in self._targets.values() if one.jump))
+        self._closed: dict[str, str] = {}
+        """Why a jump host leads nowhere, by its name."""
         self._lost: dict[str, str] = {}
-        """Why nothing leads to a machine, by its name."""
+        """Why a target can't be reached, by its name."""
+        self._keys = {name: target.host_key for name, target in self._targets.items()}
+        self._write("known_hosts", ssh_config.known_hosts(self._keys))
+        self._write("config", ssh_config.render([*map(self._host, self._targets.values()), self._defaults()]))
+        _provide_key(stack, self._folder / "key", admin_key)
 
-    def learn(self, machines: list[Machine]) -> None:
-        """Ask those in between for the host keys of machines that told them there."""
-        told: dict[str, str] = {}
-        for jump in {machine.jump.name: machine.jump for machine in machines if machine.jump}.values():
-            self.prepare(jump)
-            code, out, err = self._gate(jump).ask(_HOST_KEYS)
-            behind = [machine.name for machine in machines if machine.jump and machine.jump.name == jump.name]
-            why = self._gate(jump).trouble or f"{jump.name} does not tell its host key: {err or f'exit code {code}'}"
-            if code == 0:
-                told |= json.loads(out)
-                why = "its host key is not known: it has told nothing on the board, so it has not joined"
-            self._lost |= {name: why for name in behind if not told.get(name)}
-        if told:
-            self._known = f"{self._known} {self._pinned(told)}"
+    def open(self) -> None:
+        """Connect to the jump hosts, and ask them for the host keys that only they know."""
+        for name, target in self._targets.items():
+            if target.method == IAP and not shutil.which("gcloud"):
+                self._lost[name] = iap.missing()
+            elif target.jump and target.jump.name in self._closed:
+                self._lost[name] = self._closed[target.jump.name]
+            elif not self._keys[name]:
+                self._lost[name] = "its host key is not known: it has not published one, so it has not joined"
+            if name in self._jumps:
+                self._open_jump(target)
 
-    def prepare(self, machine: Machine) -> None:
-        """See that the way to a machine is open, as far as that can be done before it is entered."""
-        if machine.jump:
-            self.prepare(machine.jump)
-            gate = self._gate(machine.jump)
-            if gate.trouble:
-                self._lost.setdefault(machine.name, gate.trouble)
-        if machine.iap and not shutil.which("gcloud"):
-            self._lost[machine.name] = iap.missing()
+    def __call__(self, target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:
+        """The program and arguments that run a command as a user on a target."""
+        if reason := self._lost.get(target.name):
+            return ["sh", "-c", f'printf "%s\\n" "$1" >&2; exit {UNREACHED}', "sh", reason]
+        line = shell_line(user, command, terminal=terminal)
+        # Not over a shared connection: a server limits the sessions of one (MaxSessions).
+        return [*self._ssh, "-S", "none", "-t" if terminal else "-T", target.name, *([line] if line else [])]
 
-    def argv(self, machine: Machine, words: list[str]) -> list[str]:
-        """The command that runs ssh to a machine."""
-        if why := self._lost.get(machine.name):
-            return ["sh", "-c", f'printf "%s\\n" "$1" >&2; exit {UNREACHED}', "sh", why]
-        return [self._ssh, *self._options(machine), *words]
+    def host_keys(self, targets: Sequence[Target]) -> tuple[dict[str, str], dict[str, str]]:
+        """The host keys of these targets, and why some are not known, by name."""
+        keys = {one.name: self._keys[one.name] for one in targets if self._keys[one.name]}
+        return keys, {one.name: self._lost[one.name] for one in targets if one.name in self._lost}
 
-    def _gate(self, jump: Machine) -> Gate:
-        if jump.name not in self._gates:
-            trouble = self._lost.get(jump.name, "")
-            gate = Gate(jump.name, self.argv(jump, []), f"root@{jump.address}", trouble, lambda said: words(jump, said))
-            self._gates[jump.name] = self._open.enter_context(gate.held(self._seconds + slack(jump)))
-        return self._gates[jump.name]
+    def _open_jump(self, jump: Target) -> None:
+        """Connect to a jump host, unless nothing leads to it."""
+        reason = self._lost.get(jump.name, "")
+        if not reason:
+            seconds = self._seconds + _extra_seconds(jump)
+            stderr = self._stack.enter_context(held_open(self._ssh, jump.name, seconds))
+            if stderr is not None:
+                reason = f"jump host {jump.name}: {_explain(jump, stderr) or f'no answer within {seconds:.0f} s'}"
+        if not reason:
+            reason = self._learn_keys(jump)
+        if reason:
+            self._closed[jump.name] = reason
 
-    def _options(self, machine: Machine) -> list[str]:
-        connect = min(CONNECT_SECONDS, self._seconds) + slack(machine)
-        settings = {
+    def _learn_keys(self, jump: Target) -> str:
+        """Ask a jump host for the host keys that machines behind it have published; why that failed, else ""."""
+        behind = [one.name for one in self._targets.values() if one.jump and one.jump.name == jump.name]
+        unknown = [name for name in behind if not self._keys[name]]
+        if not unknown:
+            return ""
+        command = [*self._ssh, "-T", jump.name, _HOST_KEYS]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                timeout=_HOST_KEYS_SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"{jump.name} returned no host keys within {_HOST_KEYS_SECONDS:.0f} s"
+        if done.returncode:
+            return f"{jump.name} returned no host keys: {_explain(jump, done.stderr) or f'exit code {done.returncode}'}"
+        published = json.loads(done.stdout)
+        self._keys |= {name: published[name].strip() for name in unknown if published.get(name)}
+        self._write("known_hosts", ssh_config.known_hosts(self._keys))
+        return ""
+
+    def _host(self, target: Target) -> Host:
+        connect = min(CONNECT_SECONDS, self._seconds) + _extra_seconds(target)
+        options = {**ssh_config.route(target), "ConnectTimeout": f"{connect:.0f}"}
+        if target.name in self._jumps:
+            options["ControlPath"] = f"{self._folder}/{self._jumps.index(target.name)}"
+        return Host(names=[target.name], options=options)
+
+    def _defaults(self) -> Host:
+        options = {
+            **ssh_config.PINNED,
+            "User": "root",
+            "IdentityFile": f"{self._folder}/key",
             "IdentitiesOnly": "yes",
             "IdentityAgent": "none",
             "PreferredAuthentications": "publickey",
-            "StrictHostKeyChecking": "yes",
-            # By name: machines that are made anew get addresses that others had.
-            "HostKeyAlias": machine.name,
-            "UserKnownHostsFile": self._known,
-            "GlobalKnownHostsFile": "/dev/null",
-            "UpdateHostKeys": "no",
-            "ConnectTimeout": f"{connect:.0f}",
-            "ServerAliveInterval": "15",
-            "LogLevel": "ERROR",  # no farewell after every command; errors are still said
+            "BatchMode": "yes",
+            "UserKnownHostsFile": f"{self._folder}/known_hosts",
+            "LogLevel": "ERROR",  # no line after every command; errors are still printed
         }
-        if machine.jump:
-            settings["ProxyCommand"] = self._gate(machine.jump).forward
-        elif machine.iap:
-            settings["ProxyCommand"] = proxy_command(["gcloud", *machine.iap.piped()])
-        given = (word for name, value in settings.items() for word in ("-o", f"{name}={value}"))
-        return ["-F", "none", "-i", self._key, *given]
+        return Host(names=["*"], options=options)
 
-    def _pinned(self, keys: Mapping[str, str]) -> str:
-        lines = "".join(f"{name} {key}\n" for name, key in keys.items() if key)
-        return self._open.enter_context(private(lines))
+    def _write(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text, encoding="utf-8")
 
 
-def _chain(machine: Machine) -> list[Machine]:
-    """A machine and those that lead to it."""
-    return [machine, *(_chain(machine.jump) if machine.jump else [])]
+def _extra_seconds(target: Target) -> float:
+    return _IAP_SECONDS if target.method == IAP else 0
 
 
-def proxy_command(words: list[str]) -> str:
-    """A command for ssh's ProxyCommand, in which % is ssh's own."""
-    return shlex.join(words).replace("%", "%%")
+def _explain(target: Target, stderr: str) -> str:
+    """The last line that has a reason: ssh ends with some that have none."""
+    if target.method == IAP and "ERROR: (gcloud" in stderr:
+        return iap.explain(stderr, ssh_config.instance(target))
+    if target.jump and "Session open refused" in stderr:
+        return f"{target.jump.name} gets no connection to it at {target.address}"
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    reasons = [line for line in lines if not _NO_REASON.match(line)]
+    return (reasons or lines or [""])[-1]
 
 
-@contextmanager
-def private(text: str) -> Generator[str]:
-    """A path that holds the text for the owner alone, while it is needed.
+def _chain(target: Target) -> list[Target]:
+    """A target and the jump hosts that lead to it, the nearest first."""
+    return [target, *(_chain(target.jump) if target.jump else [])]
 
-    Where the system can, it is a file in memory that is gone with this process, however that ends.
-    """
+
+def _provide_key(stack: ExitStack, path: Path, key: str) -> None:
+    """Have a private key at a path. Where the system can, it is in memory alone: gone with this process, however that
+    ends."""
+    text = (key if key.endswith("\n") else f"{key}\n").encode()
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpc")
-        try:
-            os.fchmod(descriptor, 0o600)
-            os.write(descriptor, text.encode())
-            # ssh closes what it inherits, but may open what this process holds.
-            yield f"/proc/{os.getpid()}/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-        return
-    with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
-        file = Path(folder) / "private"
-        file.touch(mode=0o600)
-        file.write_text(text, encoding="utf-8")
-        yield str(file)
+        stack.callback(os.close, descriptor)
+        os.fchmod(descriptor, 0o600)
+        os.write(descriptor, text)
+        # ssh closes what it inherits, but may open what this process holds.
+        path.symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
+    else:
+        path.touch(mode=0o600)
+        path.write_bytes(text)

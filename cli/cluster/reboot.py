@@ -68,7 +68,7 @@ def reboot(
 
 
 def _refuse_shared(scheduler: Scheduler, nodes: Sequence[Node]) -> None:
-    shared = [node.name for node in nodes if scheduler.cluster.machines[node.name].roles != ("node",)]
+    shared = [node.name for node in nodes if scheduler.cluster.targets[node.name].roles != ("node",)]
     if shared:
         raise CliError(
             f"{', '.join(shared)}: the machine is controller or login machine as well, and would take the cluster "
@@ -113,7 +113,7 @@ def _tell(scheduler: Scheduler, names: list[str]) -> list[str]:
     Raises:
         CliError: none did.
     """
-    machines = [scheduler.cluster.machines[name] for name in names]
+    machines = [scheduler.cluster.targets[name] for name in names]
     answers = remote.gather(machines, scheduler.cluster.admin_key, _REBOOT)
     deaf = {name: done for name, done in answers.items() if done.code}
     for name, done in deaf.items():
@@ -133,7 +133,7 @@ def _await(
 
     slurmctld knows of a boot that it asked for; of the others, `deaf`, the machines are asked.
     """
-    machines = scheduler.cluster.machines
+    machines = scheduler.cluster.targets
     booted = {name for name in names if name not in deaf}
     seen = 0
     end = time.monotonic() + patience

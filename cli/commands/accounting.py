@@ -7,9 +7,10 @@ from typing import Annotated
 from typer import Argument
 
 from cli import console, options
-from cli.cluster import cluster
+from cli.cluster.cluster import from_outputs
 from cli.commands import outputs
 from cli.errors import CliError
+from cluster.platforms.capability import Capability
 
 _Out = Annotated[
     Path | None,
@@ -27,15 +28,15 @@ def backup(stack: options.Stack, file: _Out = None) -> None:
     The cluster goes on meanwhile, and the backup shows one moment of it. It is a gzipped SQL dump that says which
     cluster's it is and ends with a sum, 0600, and appears only when it is whole. Nothing is overwritten.
     """
-    entered = cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
+    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.BACKUP)
     from cli.cluster.backup import default_name, fetch
 
     target = file or Path()
-    target = target / default_name(entered.name) if target.is_dir() else target
+    target = target / default_name(cluster.name) if target.is_dir() else target
     if not target.parent.is_dir():
         raise CliError(f"{target}: there is no folder {target.parent}. Make it, or give another file.")
-    console.note(f"Backing up the accounting of cluster {entered.name} ...")
-    made = fetch(entered, stack, target)
+    console.note(f"Backing up the accounting of cluster {cluster.name} ...")
+    made = fetch(cluster, stack, target)
     console.line(f"{target}: {made.jobs} job records of {made.date}, Slurm {made.slurm}, {_size(target)}")
 
 
@@ -43,7 +44,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     """Put a backup in the place of the accounting database. Jobs go on.
 
     What is there now is backed up first, and kept on the controller. Records of jobs that run or wait are carried
-    over, and accounts, users and QOS are made to match the stack again. The cluster may have been made anew since the
+    over, and accounts, users and QOS are made to match the stack again. The cluster may have been recreated since the
     backup, but must have the same name. Safe to repeat, also after it was cut off.
     """
     from cluster.observe.backup import BackupError, read, readable
@@ -55,14 +56,14 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     except OSError as error:
         raise CliError(f"{file}: can't be read: {error.strerror}.") from None
     values = outputs.read(stack, show_secrets=True)
-    entered = cluster.from_outputs(stack, values)
-    if found.cluster != entered.name:
+    cluster = from_outputs(stack, values, Capability.BACKUP)
+    if found.cluster != cluster.name:
         raise CliError(
-            f"{file}: is of cluster {found.cluster}, and stack {stack} is cluster {entered.name}. Nothing was changed."
+            f"{file}: is of cluster {found.cluster}, and stack {stack} is cluster {cluster.name}. Nothing was changed."
         )
     from cli.cluster.scheduler import Scheduler
 
-    release = Scheduler(entered, stack).ask("slurmctld -V").split()[-1]
+    release = Scheduler(cluster, stack).ask("slurmctld -V").split()[-1]
     if not readable(found.slurm, release):
         raise CliError(
             f"{file}: was made with Slurm {found.slurm}, whose tables the cluster's {release} can't read. Nothing was "
@@ -72,7 +73,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     if not yes:
         if not console.interactive():
             raise CliError(f"restoring {what} without a terminal needs --yes.")
-        if not console.ask(f"Put {what} in the place of what cluster {entered.name} has recorded?"):
+        if not console.ask(f"Put {what} in the place of what cluster {cluster.name} has recorded?"):
             raise CliError("nothing was changed.")
     from cli.cluster.backup import bring_back
     from cluster.load.parse import parse_output
@@ -81,7 +82,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     if "config" not in values:
         raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
     wanted = json.dumps(desired(parse_output(values["config"])))
-    bring_back(entered, stack, file, found, wanted)
+    bring_back(cluster, stack, file, found, wanted)
     console.note(f"Try: ./hpc usage {stack}")
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster import cluster
+from cli.cluster.cluster import from_outputs, require_capabilities
 from cli.commands import outputs
 from cli.stack import project
+from cluster.platforms.capability import Capability
 
 if TYPE_CHECKING:
     from cluster.observe.drift import Difference
@@ -28,7 +29,9 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     from cli.status.ask import ask
     from cluster.observe.health import findings
 
-    seen = ask(stack, outputs.read(stack, show_secrets=True))
+    values = outputs.read(stack, show_secrets=True)
+    require_capabilities(stack, values, Capability.STATUS)
+    seen = ask(stack, values)
     found = findings(seen)
     if json:
         console.json(_document(seen, found))
@@ -64,6 +67,7 @@ def drift(
 
     with project.held(stack) if mend else nullcontext():
         values = outputs.read(stack, show_secrets=True)
+        require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
         seen = ask(stack, values)
         of = described(stack, values)
         found = differences(wanted(of, seen), seen)
@@ -74,7 +78,7 @@ def drift(
             for _ in ("what is seen", "what was not seen"):
                 blind = any(one.reached and not one.has_facts for one in seen.machines)
                 if found:
-                    put_right(of, cluster.from_outputs(stack, values), seen, found)
+                    put_right(of, from_outputs(stack, values), seen, found)
                     seen = ask(stack, values)
                     found = differences(wanted(of, seen), seen)
                 if not blind:

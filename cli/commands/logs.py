@@ -7,9 +7,10 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.access import remote
-from cli.cluster import cluster
+from cli.cluster.cluster import Cluster, from_outputs
 from cli.commands import outputs
 from cli.errors import CliError
+from cluster.platforms.capability import Capability
 
 _SECONDS = 60
 """For one machine to hand over what was asked for, where it is not followed."""
@@ -48,8 +49,8 @@ def logs(
     from cluster.observe.logs import DEFAULT_LINES, LOG, script
     from cluster.observe.moment import MomentError, on_machine
 
-    entered = cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
-    log, machines = _choose(entered, what, on or [])
+    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.LOGS)
+    log, machines = _choose(cluster, what, on or [])
     try:
         moment = on_machine(since) if since else ""
     except MomentError as error:
@@ -61,10 +62,10 @@ def logs(
     if follow:
         from cli.access.follow import follow as follow_all
 
-        follow_all(machines, entered.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
+        follow_all(machines, cluster.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
         # It ends by itself only where nothing could be followed.
         raise Exit(1)
-    answers = remote.gather(machines, entered.admin_key, line, seconds=_SECONDS)
+    answers = remote.gather(machines, cluster.admin_key, line, seconds=_SECONDS)
     say.lines({name: done.out.rstrip("\n").split("\n") if done.out else [] for name, done in answers.items()})
     when = f" since {since}" if since else ""
     for name, done in answers.items():
@@ -78,7 +79,7 @@ def logs(
     raise Exit(0 if any(done.reached for done in answers.values()) else 1)
 
 
-def _choose(entered: cluster.Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a module that is read late
+def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a module that is read late
     """The log, and the machines that have it, of those in `on` if there are any.
 
     Raises:
@@ -86,22 +87,22 @@ def _choose(entered: cluster.Cluster, what: str, on: list[str]):  # noqa: ANN202
     """
     from cluster.observe.logs import JOURNAL, LOG
 
-    wanted = [entered.machine(name) for name in on]
+    wanted = [cluster.target(name) for name in on]
     if what not in LOG:
         if wanted:
             raise CliError(f"--on narrows {KINDS}; {what} is none of them.")
         try:
-            return JOURNAL, [entered.machine(what)]
+            return JOURNAL, [cluster.target(what)]
         except CliError as error:
             raise CliError(f"{error} Or one of: {KINDS}.") from None
     log = LOG[what]
-    having = [machine for machine in entered.machines.values() if set(machine.roles) & set(log.roles)]
+    having = [machine for machine in cluster.targets.values() if set(machine.roles) & set(log.roles)]
     strangers = [machine.name for machine in wanted if machine not in having]
     if strangers:
         there = ", ".join(machine.name for machine in having) or "none"
         raise CliError(f"{', '.join(strangers)}: no {what} there. Machines with one: {there}.")
     if not having:
-        raise CliError(f"no machine of cluster {entered.name} has {what}.")
+        raise CliError(f"no machine of cluster {cluster.name} has {what}.")
     return log, wanted or having
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from cli import console, options
-from cli.cluster import cluster
+from cli.cluster.cluster import from_outputs
 from cli.commands import outputs
 from cli.errors import CliError
+from cluster.platforms.capability import Capability
 
 if TYPE_CHECKING:
     from cluster.observe.nodes import Node
@@ -51,12 +52,13 @@ def nodes(
     waits for that; a node that somebody drained stays so.
 
     No node with a running job is touched, but with --wait, or with --force: drain and resume then leave the jobs
-    alone, reboot ends them; those that can be run anew wait again.
+    alone, reboot ends them; those that can be requeued wait again.
     """
-    entered = cluster.from_outputs(stack, values := outputs.read(stack, show_secrets=True))
+    needed = [Capability.NODES, *([Capability.REBOOT] if action is Action.REBOOT else [])]
+    cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), *needed)
     from cli.cluster.scheduler import Scheduler
 
-    scheduler = Scheduler(entered, stack)
+    scheduler = Scheduler(cluster, stack)
     if action is None:
         _list(scheduler.nodes().values(), json=json)
         return

@@ -1,14 +1,17 @@
-"""run and ssh."""
+"""run, ssh and ssh-config."""
 
 from collections.abc import Sequence
 from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import options
+from cli import console, options
 from cli.access import remote
-from cli.cluster import cluster
+from cli.access.ssh_config import quoted
+from cli.cluster.cluster import Cluster, from_outputs
 from cli.commands import outputs
+from cli.errors import CliError
+from cluster.platforms.capability import Capability
 
 _Command = Annotated[
     list[str] | None,
@@ -35,8 +38,8 @@ def run(
     blanks or pipes in it, as in `-- "sinfo | head"`, is a line for the user's shell there. 255 is ssh's own exit
     code: the machine was not reached.
     """
-    entered = _cluster(stack)
-    _enter(entered, login, entered.user(user), command or ())
+    cluster = _cluster(stack, Capability.RUN)
+    _run(cluster, login, cluster.user(user), command or ())
 
 
 def ssh(
@@ -53,7 +56,7 @@ def ssh(
     *,
     user: Annotated[str, Option("--as", metavar="USER", help="Who to be.")] = "root",
 ) -> None:
-    """Enter a machine, or run a command there, as root.
+    """Log in to a machine, or run a command there, as root.
 
     Host keys are pinned: they come from the stack's state. One quoted word is a line for the shell there, several
     words arrive as given.
@@ -63,13 +66,60 @@ def ssh(
         named, words = words[: words.index(options.COMMAND_FOLLOWS)], words[words.index(options.COMMAND_FOLLOWS) + 1 :]
     else:
         named, words = words[:1], words[1:]
-    entered = _cluster(stack)
-    _enter(entered, named[0] if named else None, entered.user(user), [*named[1:], *words])
+    cluster = _cluster(stack, Capability.SSH)
+    _run(cluster, named[0] if named else None, cluster.user(user), [*named[1:], *words])
 
 
-def _cluster(stack: str) -> cluster.Cluster:
-    return cluster.from_outputs(stack, outputs.read(stack, show_secrets=True))
+def ssh_config(
+    stack: options.Stack,
+    *,
+    user: Annotated[
+        str | None,
+        Option("--as", "-u", metavar="USER", help="Who to log in as. Default: the first user.", show_default=False),
+    ] = None,
+    admin_key: Annotated[
+        bool, Option("--admin-key", help="Log in as root everywhere, with the stack's own key, which is written too.")
+    ] = False,
+    show: Annotated[bool, Option("--print", help="Print the configuration, and do not keep it.")] = False,
+) -> None:
+    """Write an ssh_config, so that ssh, scp, rsync and editors reach the cluster as STACK or by a machine's name.
+
+    A user logs in with their own key (`users: keys:` in the stack file) to login machines, and to the nodes of their
+    jobs if slurm.pam_slurm_adopt is set. Host keys are pinned. Run it again after machines were added or recreated;
+    `destroy` removes what it wrote.
+    """
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.SSH)
+    name = "root" if admin_key and user is None else cluster.user(user)
+    if (name == "root") != admin_key:
+        raise CliError(
+            "root is let in with the stack's admin key only: use --admin-key, which writes that key (0600) too, and no "
+            "other user. Users log in with their own keys."
+        )
+    # It parses the configuration, which other commands of this file need not.
+    from cli.access import user_config
+    from cluster.load.parse import parse_output
+
+    config = parse_output(values["config"]) if values.get("config") else None
+    files = user_config.Files(stack)
+    nodes = bool(config and config.slurm.pam_slurm_adopt)
+    made = user_config.render(cluster, files, user=name, admin=admin_key, nodes=nodes)
+    if show:
+        console.lines(made.text.splitlines())
+    else:
+        user_config.write(files, made.text)
+        console.lines([str(files.config)])
+        console.note(f"First line of ~/.ssh/config: Include {quoted(files.config)}")
+        console.note(f"Then: ssh {stack}    scp FILE {stack}:    rsync -a FOLDER {stack}:")
+    for machine, reason in made.left_out.items():
+        console.note(f"{machine} is left out: {reason}")
+    if config and not admin_key and not any(one.keys for one in config.users if one.name == name):
+        console.note(f"{name} has no `keys` in the stack file, so no key lets {name} in.")
 
 
-def _enter(entered: cluster.Cluster, name: str | None, user: str, command: Sequence[str]) -> None:
-    raise Exit(remote.run(entered.machine(name), entered.admin_key, user, command))
+def _cluster(stack: str, needed: Capability) -> Cluster:
+    return from_outputs(stack, outputs.read(stack, show_secrets=True), needed)
+
+
+def _run(cluster: Cluster, name: str | None, user: str, command: Sequence[str]) -> None:
+    raise Exit(remote.run(cluster.target(name), cluster.admin_key, user, command))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cli import console, options
-from cli.cluster import cluster
+from cli.cluster.cluster import from_outputs
 from cli.commands import outputs
 from cli.errors import CliError
+from cluster.platforms.capability import Capability
 
 if TYPE_CHECKING:
     from cluster.observe.usage import Row
@@ -58,11 +59,12 @@ def usage(
             moments[option] = on_machine(given)
         except MomentError as error:
             raise CliError(f"{option}: {error}") from None
-    entered = cluster.from_outputs(stack, values := outputs.read(stack, show_secrets=True))
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.USAGE)
     from cli.cluster.scheduler import Scheduler
 
     start, _, text = (
-        Scheduler(entered, stack)
+        Scheduler(cluster, stack)
         .ask(
             f"start={moments['--since']}; end={moments['--until']}; "
             '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
@@ -74,12 +76,12 @@ def usage(
     try:
         read = used.records(text)
     except ValueError as error:
-        raise CliError(f"{entered.controller.name}: {error}") from None
+        raise CliError(f"{cluster.controller.name}: {error}") from None
     found = read.records
     if read.runaways and not json:
         there = "sacctmgr show runawayjobs (on the controller) lists them and offers to end them"
         console.note(f"{read.runaways} jobs whose end the database does not know are left out: {there}.")
-    _known("user", user, {record.user for record in found}, entered.users)
+    _known("user", user, {record.user for record in found}, cluster.users)
     configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
     _known("account", account, {record.account for record in found}, [row.name for row in configured])
     found = [record for record in found if user in (None, record.user) and account in (None, record.account)]
@@ -88,14 +90,14 @@ def usage(
     since, until = start.split()
     if json:
         document = {
-            "cluster": entered.name, "since": since, "until": until,
+            "cluster": cluster.name, "since": since, "until": until,
             "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows], "total": _figures(total),
             "runaways": read.runaways,
         }  # fmt: skip
         console.json(document)
         return
     if not rows:
-        console.note(f"Nothing of cluster {entered.name} was used so between {since} and {until}.")
+        console.note(f"Nothing of cluster {cluster.name} was used so between {since} and {until}.")
         return
     lines = [(*(key.upper() for key in keys), "CPU HOURS", "GPU HOURS", "JOBS")]
     lines += [(*row.keys, *_cells(row)) for row in rows]

@@ -99,7 +99,7 @@ def _forget(paths: Sequence[str]) -> str:
 def _run(
     entered: cluster.Cluster, name: str, line: str, *, stdin: str = "", told: str = "", quiet: bool = False
 ) -> None:
-    done = remote.capture(entered.machines[name], entered.admin_key, line, stdin=stdin, seconds=SECONDS)
+    done = remote.capture(entered.targets[name], entered.admin_key, line, stdin=stdin, seconds=SECONDS)
     if done.code:
         said = "\n".join((done.err or done.out).strip().splitlines()[-12:])
         raise CliError(f"{name}: {line.partition(';')[0] if quiet else 'mending'} failed: {said or done.code}")

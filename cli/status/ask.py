@@ -27,9 +27,8 @@ def ask(stack: str, outputs: Mapping[str, Any]) -> ClusterObservation:
         CliError: the stack is not up.
     """
     entered = cluster.from_outputs(stack, outputs)
-    answers = remote.gather(entered.machines.values(), entered.admin_key, LOOK, seconds=patience(len(entered.machines)))
-    roles = {name: tuple(row["roles"]) for name, row in outputs["machines"].items()}
-    machines = [_observation(name, roles[name], done) for name, done in answers.items()]
+    answers = remote.gather(entered.targets.values(), entered.admin_key, LOOK, seconds=patience(len(entered.targets)))
+    machines = [_observation(name, entered.targets[name].roles, done) for name, done in answers.items()]
     return ClusterObservation(stack=stack, machines=tuple(sorted(machines, key=_rank)))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from cluster.checks.warning import Warned
@@ -11,34 +10,7 @@ from cluster.config.impact import Impact
 from cluster.config.section import Section
 from cluster.findings import Finding
 from cluster.impact.rule import Rule
-
-
-class Capability(str, Enum):
-    """What a command needs of the platform; a platform without it makes the command fail by this name."""
-
-    SSH = "ssh"
-    """Log in to machines, and run commands on them."""
-    CONSOLE = "console"
-    """Read what a machine writes to its console."""
-    REBOOT = "reboot"
-    """Restart nodes once their jobs have ended."""
-    MEND = "mend"
-    """Have machines take on again what they should have."""
-    UPDATE = "update"
-    """Install security updates, or roll out a new image."""
-    BACKUP = "backup"
-    """Copy the accounting database and Slurm's state."""
-    HEALTH = "health"
-    """Check daemons, disks and keys on the machines."""
-    STATUS = "status"
-    NODES = "nodes"
-    """List, drain and resume nodes."""
-    DRIFT = "drift"
-    """Compare machines with what the stack made."""
-    LOGS = "logs"
-    USAGE = "usage"
-    REHEARSE = "rehearse"
-    """Be brought up on local machines."""
+from cluster.platforms.capability import Capability
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,7 +185,7 @@ class TestUsage:
 @pytest.mark.usefixtures("up")
 class TestLogs:
     def test_a_dead_machine_does_not_keep_the_others(self, hpc: Hpc, tool: Tool):
-        tool("ssh", "case \"$*\" in *10.77.2.0*) echo no route >&2; exit 255 ;; esac; echo '[2026-11-21T05:00:00] x'")
+        tool("ssh", "case \"$*\" in *dev-cpu-0*) echo no route >&2; exit 255 ;; esac; echo '[2026-11-21T05:00:00] x'")
         ended = hpc("logs", "dev", "slurmd")
         assert ended.code == 0
         assert ended.out == "dev-cpu-1 | [2026-11-21T05:00:00] x\n"

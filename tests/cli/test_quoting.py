@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.access.remote import remote_line
+from cli.access.shell_line import shell_line
 
 # Everything that a shell reads specially, and what Python allows in an argument. NUL can be in no argument at all.
 WORDS = st.lists(
@@ -37,7 +37,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=40, deadline=None)
 @given(words=WORDS)
 def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> None:
-    line = remote_line(user, ["words", *words], terminal=False)
+    line = shell_line(user, ["words", *words], terminal=False)
     env = {"PATH": f"{machine}:{os.defpath}"}
     done = subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, check=True)
     assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
@@ -47,7 +47,7 @@ def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> No
 @pytest.mark.parametrize("line", ["words one | cat", "words 'a b'; true", "words $((1 + 1))"])
 def test_one_word_that_is_a_line_goes_to_the_shell(machine: Path, user: str, line: str) -> None:
     env = {"PATH": f"{machine}:{os.defpath}"}
-    given = remote_line(user, [line], terminal=False)
+    given = shell_line(user, [line], terminal=False)
     done = subprocess.run(["/bin/sh", "-c", given], env=env, capture_output=True, check=True)
     assert done.stdout == subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, check=True).stdout
 
@@ -64,7 +64,7 @@ def test_sacct_waits_for_the_newest_job_to_be_recorded(machine: Path, command: l
     for name, body in scripts.items():
         (machine / name).write_text(f"#!/bin/sh\n{body}\n")
         (machine / name).chmod(0o755)
-    line = remote_line("a user", command, terminal=False)
+    line = shell_line("a user", command, terminal=False)
     done = subprocess.run(
         ["/bin/sh", "-c", line], env={"PATH": f"{machine}:{os.defpath}"}, capture_output=True, check=True, text=True
     )
@@ -73,10 +73,10 @@ def test_sacct_waits_for_the_newest_job_to_be_recorded(machine: Path, command: l
 
 
 def test_without_a_command_it_is_a_login_shell() -> None:
-    assert remote_line("alice", [], terminal=True) == "exec runuser -l alice"
-    assert remote_line("root", [], terminal=True) == ""
+    assert shell_line("alice", [], terminal=True) == "exec runuser -l alice"
+    assert shell_line("root", [], terminal=True) == ""
 
 
 def test_a_terminal_keeps_its_session() -> None:
-    words = shlex.split(remote_line("alice", ["top"], terminal=True))
+    words = shlex.split(shell_line("alice", ["top"], terminal=True))
     assert words == ["exec", "runuser", "-l", "alice", "--session-command", "top"]

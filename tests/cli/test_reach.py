@@ -34,13 +34,11 @@ OUTPUTS: dict[str, Any] = {
 FAKE_SSH = """\
 {
     printf 'word %s\\n' "$@"
-    while [ $# -gt 0 ]; do
-        case $1 in
-            -i) printf 'mode %s\\n' "$(stat -Lc %a "$2")"; sed 's/^/key /' "$2" ;;
-            UserKnownHostsFile=*) sed 's/^/known /' "${1#*=}" ;;
-        esac
-        shift
-    done
+    sed 's/^ */option /' "$2"
+    key=$(sed -n 's/^ *IdentityFile //p' "$2")
+    printf 'mode %s\\n' "$(stat -Lc %a "$key")" "$(stat -c %a "${2%/*}")"
+    sed 's/^/key /' "$key"
+    sed 's/^/known /' "$(sed -n 's/^ *UserKnownHostsFile //p' "$2")"
     sed 's/^/input /'
 } >"$LOG"
 exit 7
@@ -72,34 +70,34 @@ class TestCommands:
         ended = hpc("run", "dev", "--", "srun", "-N2", "-l", "echo", "a b")
         assert ended.code == 7
         words = said(log, "word")
-        assert words[-2:] == ["root@10.77.0.3", """exec runuser -l alice -c 'srun -N2 -l echo '"'"'a b'"'"''"""]
+        assert words[-2:] == ["dev-login-0", """exec runuser -l alice -c 'srun -N2 -l echo '"'"'a b'"'"''"""]
         assert "-T" in words
 
     def test_another_user_and_machine(self, hpc: Hpc, log: Path) -> None:
         hpc("run", "dev", "--as", "bob", "--login", "controller", "--", "id")
-        assert said(log, "word")[-2:] == ["root@10.77.0.2", "exec runuser -l bob -c id"]
+        assert said(log, "word")[-2:] == ["dev-controller", "exec runuser -l bob -c id"]
 
     def test_ssh_is_root_on_the_named_machine(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "cpu-0", "--", "journalctl", "-u", "slurmd")
-        assert said(log, "word")[-2:] == ["root@10.77.2.0", "journalctl -u slurmd"]
+        assert said(log, "word")[-2:] == ["dev-cpu-0", "journalctl -u slurmd"]
 
     def test_ssh_alone_is_a_shell_on_the_login_machine(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev")
-        assert said(log, "word")[-1] == "root@10.77.0.3"
+        assert said(log, "word")[-1] == "dev-login-0"
 
     def test_ssh_takes_a_command_for_the_login_machine_too(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "--", "sh", "-c", "a; b", "--")
-        assert said(log, "word")[-2:] == ["root@10.77.0.3", "sh -c 'a; b' --"]
+        assert said(log, "word")[-2:] == ["dev-login-0", "sh -c 'a; b' --"]
         hpc("ssh", "dev", "cpu-0", "--as", "bob", "uptime", "--", "-p")
-        assert said(log, "word")[-2:] == ["root@10.77.2.0", "exec runuser -l bob -c 'uptime -p'"]
+        assert said(log, "word")[-2:] == ["dev-cpu-0", "exec runuser -l bob -c 'uptime -p'"]
 
     def test_the_host_key_is_pinned_and_the_private_key_private(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "controller")
-        assert "StrictHostKeyChecking=yes" in said(log, "word")
-        assert "HostKeyAlias=dev-controller" in said(log, "word")
+        options = said(log, "option")
+        assert {"StrictHostKeyChecking yes", "HostKeyAlias dev-controller", "HostName 10.77.0.2"} <= set(options)
         assert said(log, "known") == ["dev-controller ssh-ed25519 AAA1"]
         assert "\n".join(said(log, "key")) + "\n" == KEY
-        assert said(log, "mode") == ["600"]
+        assert said(log, "mode") == ["600", "700"]
 
     def test_a_machine_that_does_not_answer_is_named(
         self, hpc: Hpc, tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
@@ -125,18 +123,18 @@ class TestCommands:
         self, hpc: Hpc, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.delattr(os, "memfd_create")
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        monkeypatch.setattr("engine.private.PARENT", tmp_path)
         before = set(tmp_path.iterdir())
         hpc("ssh", "dev", "controller")
         assert "\n".join(said(log, "key")) + "\n" == KEY
-        assert said(log, "mode") == ["600"]
+        assert said(log, "mode") == ["600", "700"]
         assert set(tmp_path.iterdir()) - before == {log}
 
 
 class TestNames:
     @pytest.mark.parametrize("given", ["dev-cpu-0", "cpu-0", "cpu"])
     def test_with_or_without_the_clusters(self, given: str) -> None:
-        assert from_outputs("dev", OUTPUTS).machine(given).name == "dev-cpu-0"
+        assert from_outputs("dev", OUTPUTS).target(given).name == "dev-cpu-0"
 
     def test_a_stack_that_is_down_says_how_to_bring_it_up(self) -> None:
         with pytest.raises(CliError, match=r"^stack dev is not up\. Bring it up with: \./hpc up dev$"):
@@ -193,7 +191,7 @@ def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
         "import json, sys; sys.path.insert(0, sys.argv[1])\n"
         "from cli.cluster.cluster import from_outputs; from cli.access.remote import run\n"
         "cluster = from_outputs('dev', json.loads(sys.argv[2]))\n"
-        "sys.exit(run(cluster.machine(sys.argv[3]), cluster.admin_key, 'alice', ['sbatch']))\n"
+        "sys.exit(run(cluster.target(sys.argv[3]), cluster.admin_key, 'alice', ['sbatch']))\n"
     )
     root = str(Path(__file__).parents[2])
     return subprocess.Popen([sys.executable, "-c", program, root, json.dumps(OUTPUTS), machine], stdin=stdin)
@@ -203,4 +201,4 @@ def test_without_ssh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("PATH", str(tmp_path))
     cluster = from_outputs("dev", OUTPUTS)
     with pytest.raises(CliError, match="openssh-client"):
-        run_remote(cluster.machine(None), cluster.admin_key, "alice", ["id"])
+        run_remote(cluster.target(None), cluster.admin_key, "alice", ["id"])

@@ -26,7 +26,8 @@ STACK = {
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
 # Prints what is kept for the address; without anything kept, the machine does not answer.
 FAKE_SSH = """\
-for word; do case $word in root@*) address=${word#root@} ;; esac; line=$word; done
+for word; do name=$line; line=$word; done
+address=$(sed -n "/^Host $name\\$/,/HostName/s/.*HostName //p" "$2")
 printf '%s %s\\n' "$address" "$line" >>"$ASKED"
 [ -e "$KEPT/$address" ] || { echo "ssh: connect to host $address port 22: No route to host" >&2; exit 255; }
 cat "$KEPT/$address"

@@ -23,41 +23,36 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def entered(folder: Path, doors: dict[str, Door], cloud: Cloud) -> Callable[..., Cluster]:
-    """Makes the cluster as its outputs describe it, with these differences in rows.
-
-    Its machines listen at another port than 22, which may be taken here.
-    """
-    ssh = cloud.file.with_name("ssh")
-    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -o Port={doors["jump"].port} "$@"\n')
-    ssh.chmod(0o755)
+    """Makes the cluster as its outputs describe it, with these differences in rows."""
 
     def make(*, proxied: bool = False, **other: dict[str, Any]) -> Cluster:
-        through: dict[str, Any] = {"jump": {"name": "small-login-0"}}
+        through: dict[str, Any] = {"method": "ssh", "jump": "small-login-0"}
         if proxied:
-            through = {"iap": {"instance": INSTANCE.name, "project": INSTANCE.project, "zone": INSTANCE.zone}}
+            through = {"method": "iap", "instance": INSTANCE.name, "project": INSTANCE.project, "zone": INSTANCE.zone}
         rows = {
-            "small-login-0": {"address": doors["jump"].address, "roles": ["login"], "host_key": doors["jump"].host_key},
-            "small-controller": {
-                "address": doors["target"].address, "roles": ["controller"], "host_key": doors["target"].host_key,
-                "via": through,
-            },
+            "small-login-0": {"method": "ssh", "roles": ["login"], **found(doors["jump"])},
+            "small-controller": {"roles": ["controller"], **found(doors["target"]), **through},
             "small-cpu-0": {
-                "address": doors["node"].address, "roles": ["node"], "host_key": "",
-                "via": {"jump": {"name": "small-controller"}},
+                "method": "ssh", "roles": ["node"], **found(doors["node"]), "host_key": "", "jump": "small-controller",
             },
         }  # fmt: skip
         for name, changes in other.items():
             rows[f"small-{name}"] |= changes
         key = (folder / "user").read_text()
-        outputs = {"cluster": "small", "machines": rows, "admin_key": key, "users": [], "login": "small-login-0"}
+        outputs = {"cluster": "small", "targets": rows, "admin_key": key, "users": [], "login": "small-login-0"}
         return from_outputs("small", outputs)
 
     return make
 
 
+def found(door: Door) -> dict[str, Any]:
+    """What the outputs have of where a machine is. It listens at another port than 22, which may be taken here."""
+    return {"address": door.address, "port": door.port, "host_key": door.host_key}
+
+
 def ask(cluster: Cluster, *names: str, line: str = "echo $DOOR", seconds: float = 10) -> dict[str, tuple[int, str]]:
     """Exit code and words of a line on these machines."""
-    asked = [cluster.machines[f"small-{name}"] for name in names]
+    asked = [cluster.targets[f"small-{name}"] for name in names]
     answers = remote.gather(asked, cluster.admin_key, line, seconds=seconds)
     return {name.removeprefix("small-"): (done.code, done.out + done.err) for name, done in answers.items()}
 
@@ -68,7 +63,7 @@ def masters(pid: int) -> list[str]:
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             found.append(file.read_bytes().decode(errors="replace"))
-    return [line for line in found if f"hpc-gate-{pid}-" in line]
+    return [line for line in found if f"hpc-ssh-{pid}-" in line and "ControlMaster" in line]
 
 
 @pytest.fixture
@@ -96,12 +91,12 @@ class TestThroughALoginMachine:
     def test_another_key_of_the_login_machine_is_refused(self, entered: Callable[..., Cluster], doors: dict) -> None:
         found = ask(entered(**{"login-0": {"host_key": doors["target"].host_key}}), "controller", "cpu-0")
         assert {code for code, _ in found.values()} == {remote.UNREACHED}
-        assert found["controller"][1] == "small-login-0, which leads there: Host key verification failed."
+        assert found["controller"][1] == "jump host small-login-0: Host key verification failed."
         assert found["cpu-0"] == found["controller"]
 
     def test_one_connection_serves_many_and_none_is_left(self, entered: Callable[..., Cluster]) -> None:
         cluster = entered()
-        machine = cluster.machines["small-controller"]
+        machine = cluster.targets["small-controller"]
         with remote.connected([machine], cluster.admin_key) as argv:
             came = [
                 subprocess.Popen(
@@ -113,14 +108,14 @@ class TestThroughALoginMachine:
             for process in came:
                 process.communicate()
         assert firsts == ["target\n"] * 3
-        assert list(Path("/tmp").glob(f"hpc-gate-{os.getpid()}-*")) == []  # noqa: S108
+        assert list(Path("/tmp").glob(f"hpc-ssh-{os.getpid()}-*")) == []  # noqa: S108
 
     def test_none_outlives_a_command_that_is_killed(self, entered: Callable[..., Cluster]) -> None:
         cluster = entered()
         reading, writing = os.pipe()
         pid = os.fork()
         if not pid:
-            with remote.connected([cluster.machines["small-controller"]], cluster.admin_key):
+            with remote.connected([cluster.targets["small-controller"]], cluster.admin_key):
                 os.write(writing, b"open")
                 signal.pause()
         os.close(writing)
@@ -154,7 +149,7 @@ class TestNodes:
         board({})
         assert ask(entered(), "cpu-0")["cpu-0"] == (
             remote.UNREACHED,
-            "its host key is not known: it has told nothing on the board, so it has not joined",
+            "its host key is not known: it has not published one, so it has not joined",
         )
 
 

@@ -1,0 +1,56 @@
+"""Which driver reaches a target: one for each method that a stack's outputs may name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from cli.access.ssh import Ssh
+from cli.access.ssh_config import IAP
+from cli.cluster.target import Target
+from cli.errors import CliError
+
+Argv = Callable[..., list[str]]
+"""argv(target, user, command, terminal=False): the program and arguments that run a command as a user on a target.
+
+No command is the user's login shell. One single word that could not be a program's name is a line for a shell."""
+
+
+class Driver(Protocol):
+    """Reaches the targets of one method. What its program ends with if a target is not reached is UNREACHED."""
+
+    needs_admin_key: bool
+    """Whether it logs in with the stack's admin key."""
+
+    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
+        """What gives the argv for these targets, while their connections are open; CliError if it can't be used here.
+
+        A target that does not answer within `seconds` is given up.
+        """
+        ...
+
+    def extra_seconds(self, target: Target) -> float:
+        """How much longer this target may take to reach than one that answers here."""
+        ...
+
+    def explain(self, target: Target, stderr: str) -> str:
+        """Why a target was not reached, on one line, from what the program printed."""
+        ...
+
+
+_SSH = Ssh()
+DRIVERS: Mapping[str, Driver] = {"ssh": _SSH, IAP: _SSH}
+"""Drivers by method. A platform with another way to reach its targets adds its method here."""
+
+
+def driver_of(target: Target) -> Driver:
+    """The driver of a target's method.
+
+    Raises:
+        CliError: this version has none, as when a newer one brought the stack up.
+    """
+    if target.method not in DRIVERS:
+        raise CliError(
+            f"{target.name} is reached by {target.method!r}, and this version can use {', '.join(DRIVERS)} only. "
+            "Use the version that brought the stack up."
+        )
+    return DRIVERS[target.method]

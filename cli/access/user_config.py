@@ -1,0 +1,127 @@
+"""The ssh_config of a stack that stays in the state dir, for ssh, scp, rsync and editors of the user."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cli.access import ssh_config
+from cli.access.drivers import driver_of
+from cli.access.ssh import Ssh
+from cli.access.ssh_config import Host
+from cli.cluster.cluster import Cluster
+from cli.cluster.target import Target
+from cli.errors import CliError
+from cli.stack import state_dir
+
+_LONGEST_SOCKET = 104 - len("/" + 40 * "x" + ".0123456789abcdef")
+"""Characters of the folder of a ControlPath: a socket's path has 104 at most on macOS, and ssh adds a suffix."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a stack's files are."""
+
+    stack: str
+
+    @property
+    def config(self) -> Path:
+        """The ssh_config."""
+        return self._file("conf")
+
+    @property
+    def known_hosts(self) -> Path:
+        """The host keys that it pins."""
+        return self._file("known_hosts")
+
+    @property
+    def key(self) -> Path:
+        """The admin key, if it was asked for."""
+        return self._file("key")
+
+    def remove(self) -> None:
+        """Remove them all."""
+        for path in (self.config, self.known_hosts, self.key):
+            path.unlink(missing_ok=True)
+
+    def _file(self, kind: str) -> Path:
+        return state_dir.directory() / "ssh" / f"{self.stack}.{kind}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What `render` made."""
+
+    text: str
+    left_out: Mapping[str, str]
+    """Why a machine is not in it, by name."""
+
+
+def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: bool) -> Written:
+    """The text of the ssh_config; its known_hosts, and with `admin` the key, are written.
+
+    A user gets the login machines, and with `nodes` the nodes through them. `admin` gets every machine, as root.
+
+    Raises:
+        CliError: no target is reached by ssh, or nothing can be written there.
+    """
+    login = cluster.target(None)
+    targets = [one for one in cluster.targets.values() if isinstance(driver_of(one), Ssh)]
+    if not admin:
+        # Other machines let users in that way only: the controller is root's.
+        mine = [one for one in targets if "login" in one.roles or (nodes and "node" in one.roles)]
+        targets = [one if one.direct or "login" in one.roles else replace(one, jump=login) for one in mine]
+    if login not in targets:
+        raise CliError(f"{login.name} is not reached by ssh, so there is no ssh_config for it. Use: ./hpc run")
+    keys, left_out = _host_keys(cluster, [cluster.targets[one.name] for one in targets])
+    _write(files.known_hosts, ssh_config.known_hosts(keys))
+    files.key.unlink(missing_ok=True)
+    shared = {**ssh_config.PINNED, "User": user, "UserKnownHostsFile": ssh_config.quoted(files.known_hosts)}
+    if admin:
+        _write(files.key, cluster.admin_key if cluster.admin_key.endswith("\n") else f"{cluster.admin_key}\n")
+        shared |= {"IdentityFile": ssh_config.quoted(files.key), "IdentitiesOnly": "yes", "IdentityAgent": "none"}
+    if len(str(files.config.parent)) <= _LONGEST_SOCKET:
+        socket = ssh_config.quoted(files.config.parent).removesuffix('"') + '/%C"'
+        shared |= {"ControlMaster": "auto", "ControlPath": socket, "ControlPersist": "60"}
+    hosts = [
+        Host(
+            names=[*([files.stack] if target.name == login.name else []), target.name],
+            options={**ssh_config.route(target), **shared},
+        )
+        for target in targets
+        if target.name in keys
+    ]
+    return Written(text=ssh_config.render(hosts), left_out=left_out)
+
+
+def write(files: Files, text: str) -> None:
+    """Write the ssh_config.
+
+    Raises:
+        CliError: it can't be written.
+    """
+    _write(files.config, text)
+
+
+def _host_keys(cluster: Cluster, targets: list[Target]) -> tuple[dict[str, str], dict[str, str]]:
+    """The host keys of targets, asked of jump hosts where only those know them; and why some are not known."""
+    keys = {one.name: one.host_key for one in targets if one.host_key}
+    unknown = [one for one in targets if not one.host_key]
+    if not unknown:
+        return keys, {}
+    found, left_out = Ssh().host_keys(unknown, cluster.admin_key)
+    return {**keys, **found}, left_out
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file of mode 0600 atomically."""
+    state_dir.make_directory()
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        Path(name).replace(path)
+    except OSError as error:
+        raise CliError(f"{path}: can't be written: {error.strerror}.") from None

@@ -1,0 +1,60 @@
+"""A target: one machine or pod of a cluster, and how it is reached, as the stack's outputs describe it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where commands run."""
+
+    name: str
+    method: str
+    """How it is reached; cli/access/drivers.py has a driver for each method."""
+    roles: tuple[str, ...] = ()
+    """What it does: controller, login, node."""
+    address: str = ""
+    port: int = 22
+    host_key: str = ""
+    """Its public SSH host key, as a line of known_hosts has it after the name. Empty where only the jump host knows
+    it."""
+    jump: "Target | None" = None
+    """The jump host, if it does not answer here."""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """All that the outputs have of it, for the driver of its method."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether its SSH server answers here, with nothing in between."""
+        return self.method == "ssh" and not self.jump
+
+
+def read_targets(outputs: Mapping[str, Any]) -> dict[str, Target]:
+    """The targets of a stack's outputs, by name; also of a stack whose last `up` was one of an earlier version."""
+    machines = outputs.get("machines") or {}
+    rows = outputs.get("targets") or {name: _earlier(row) for name, row in machines.items()}
+    return {name: _target(name, rows) for name in rows}
+
+
+def _target(name: str, rows: Mapping[str, Any]) -> Target:
+    row = rows[name]
+    return Target(
+        name=name,
+        method=str(row["method"]),
+        roles=tuple(row.get("roles") or ()),
+        address=str(row.get("address") or ""),
+        port=int(row.get("port") or 22),
+        host_key=str(row.get("host_key") or "").strip(),
+        jump=_target(row["jump"], rows) if row.get("jump") else None,
+        row=row,
+    )
+
+
+def _earlier(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `machines`, which said how a machine is reached before there was the output `targets`."""
+    via = row.get("via") or {}
+    new = {key: row.get(key) for key in ("address", "roles", "host_key")}
+    if "iap" in via:
+        return {**new, "method": "iap", **via["iap"]}
+    return {**new, "method": "ssh", "jump": via["jump"]["name"] if "jump" in via else None}

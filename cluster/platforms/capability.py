@@ -1,0 +1,33 @@
+"""What a platform may be able to do. Commands ask for these, so this imports nothing."""
+
+from enum import Enum
+
+
+class Capability(str, Enum):
+    """What a command needs of the platform; a platform without it makes the command fail by this name."""
+
+    RUN = "run"
+    """Run commands as a user of the cluster."""
+    SSH = "ssh"
+    """Log in to machines."""
+    CONSOLE = "console"
+    """Read what a machine writes to its console."""
+    REBOOT = "reboot"
+    """Restart nodes once their jobs have ended."""
+    MEND = "mend"
+    """Have machines take on again what they should have."""
+    UPDATE = "update"
+    """Install security updates, or roll out a new image."""
+    BACKUP = "backup"
+    """Copy the accounting database and Slurm's state."""
+    HEALTH = "health"
+    """Check daemons, disks and keys on the machines."""
+    STATUS = "status"
+    NODES = "nodes"
+    """List, drain and resume nodes."""
+    DRIFT = "drift"
+    """Compare machines with what the stack made."""
+    LOGS = "logs"
+    USAGE = "usage"
+    REHEARSE = "rehearse"
+    """Be brought up on local machines."""
