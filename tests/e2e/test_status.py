@@ -99,7 +99,7 @@ NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
 @pytest.mark.parametrize(
     ("machine", "damage", "kind"),
     [
-        ("cpu-0", f"echo 'x y z' >{NODE}/look.py", "setup-missing"),
+        ("cpu-0", f"echo 'x y z' >{NODE}/collect.py", "setup-missing"),
         ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json", "setup-missing"),
         ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json", "board-damaged"),
         ("controller", f"rm -r {BOARD}; echo x >{BOARD}", "board-damaged"),
