@@ -221,7 +221,9 @@ class TestName:
 def changed_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
     """Our own steps, as a newer program would have them."""
     read = program._read
-    monkeypatch.setattr(program, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name))
+    monkeypatch.setattr(
+        program, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name)
+    )
 
 
 class TestWhatANewerProgramChanges:
