@@ -8,29 +8,25 @@ escaped (cluster.printable), in a pipe as well, since its end may be one.
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from cluster.printable import document, one_line, printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 @cache
-def stdout() -> "Console":
+def stdout() -> Console:
     """Rich's console on standard output."""
     return _console(stderr=False)
 
 
 @cache
-def stderr() -> "Console":
+def stderr() -> Console:
     """Rich's console on standard error."""
     return _console(stderr=True)
 
 
-def _console(*, stderr: bool) -> "Console":
-    from rich.console import Console
-
+def _console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 

@@ -1,8 +1,9 @@
-"""What goes wrong, in words and exit codes: 1 for an error, 2 for a wrong command line, 130 for Ctrl-C.
+"""Turns exceptions into messages and exit codes: 1 for an error, 2 for a wrong command line, 130 for Ctrl-C.
 
-No traceback reaches a user. An exception that nobody expected goes to a file, with one line that says so.
+No traceback is shown to a user. That of an unexpected exception goes to a file, which the message names.
 """
 
+import errno
 import os
 import platform
 import signal
@@ -16,8 +17,22 @@ from pathlib import Path
 from typer import Exit
 
 from cli import console
-from cli.errors import expected, on_disk, words
+from cli.errors import CliError
 from cli.stack import state_dir
+
+# By the module that has them. The modules are not imported for this: one that nobody imported has raised nothing.
+_EXPECTED = {
+    "engine.errors": "EngineError",
+    "cluster.findings": "ConfigError",
+    "components.local.host.errors": "HostError",
+}
+
+
+_DISK = {
+    errno.ENOSPC: "Free some space there (df -h, df -i)",
+    errno.EDQUOT: "Free some of your quota there",
+    errno.EROFS: "Make it writable",
+}
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -39,13 +54,47 @@ def shown() -> Generator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(BROKEN_PIPE) from None
     except Exception as error:  # noqa: BLE001 - the last one before the user
-        if isinstance(error, expected()):
-            console.error(words(error))
-        elif full := on_disk(error):
+        if isinstance(error, _expected()):
+            console.error(message(error))
+        elif full := _disk_message(error):
             console.error(full)
         else:
             _report(error)
         raise Exit(1) from None
+
+
+def _expected() -> tuple[type[BaseException], ...]:
+    """The exception types that are shown as their text."""
+    loaded = ((sys.modules.get(module), name) for module, name in _EXPECTED.items())
+    return (CliError, *(kind for module, name in loaded if isinstance(kind := getattr(module, name, None), type)))
+
+
+def _disk_message(error: BaseException) -> str:
+    """The text of an error of a disk that can't be written, with what to do; empty for any other error."""
+    todo = _DISK.get(error.errno or 0) if isinstance(error, OSError) else None
+    if not isinstance(error, OSError) or todo is None:
+        return ""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}. {todo}, and repeat the command: it goes on from what was written."
+
+
+def message(error: BaseException) -> str:
+    """The text of an expected error, with the command that helps: the engine knows none."""
+    hint = ""
+    if "engine.errors" in sys.modules:
+        from engine import StackLocked, StateDamaged, WrongPassphrase  # imported already
+
+        if isinstance(error, StateDamaged) and error.backup:
+            stack = error.file.stem
+            hint = (
+                f"Go back with: ./hpc state import {stack} {error.backup}\n"
+                f"What that state has missed comes in with: ./hpc up {stack}"
+            )
+        elif isinstance(error, StackLocked):
+            hint = f"Unlock it with: ./hpc state unlock {error.stack}"
+        elif isinstance(error, WrongPassphrase):
+            hint = f"It was taken from {state_dir.passphrase_source()}. Nothing was changed: put the right one there."
+    return f"{error}\n{hint}".rstrip()
 
 
 def _report(error: Exception) -> None:

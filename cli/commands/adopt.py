@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument, Exit
 
 from cli import options
-from cli.stack import engines, project
+from cli.stack import engines, project, pulumi_process
 
 
 def import_(
@@ -21,9 +21,7 @@ def import_(
     shows them as to be created. The engine built in makes what is on this machine only, of which `up` takes over by
     itself what is there.
     """
-    from cli.stack import pulumi_cli
-
     project.require_file(stack)
     pulumi = engines.require_pulumi("import is the Pulumi CLI's")
     command = [pulumi, "import", "--stack", stack, "--generate-code=false", "--protect=false", *arguments]
-    raise Exit(pulumi_cli.passed_through(command, stack))
+    raise Exit(pulumi_process.run_on_terminal(command, stack))

@@ -1,17 +1,17 @@
 """bench."""
 
 import json as jsonlib
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Exit, Option
 
+from bench import host, plot, report, runner
+from bench.cases import CASES
+from bench.result import Report
 from cli import console, options
 from cli.errors import CliError
 from cli.interrupts import unwound
 from cli.stack import localhost, project
-
-if TYPE_CHECKING:
-    from bench.result import Report
 
 _PAGE, _DATA, _PLOT = "benchmarks.md", "benchmarks.json", "benchmarks.svg"
 
@@ -31,9 +31,6 @@ def bench(
     Makes clusters of its own on this machine, beside any that are up, and removes them at the end, also on Ctrl-C. Give
     it a quiet machine: about fifteen minutes. The exit code is 1 if a goal is missed.
     """
-    from bench import report, runner
-    from bench.cases import CASES
-
     there = {case.name: case for case in CASES}
     if unknown := [name for name in names or () if name not in there]:
         raise CliError(f"there is no case {unknown[0]!r}. There are: {', '.join(there)}.")
@@ -56,15 +53,12 @@ def bench(
         raise Exit(1)
 
 
-def _before() -> "Report | None":
+def _before() -> Report | None:
     """What was written before, to put some new answers into.
 
     Raises:
         CliError: it is of another machine.
     """
-    from bench import host
-    from bench.result import Report
-
     file = project.ROOT / "docs" / _DATA
     if not file.exists():
         return None
@@ -74,9 +68,7 @@ def _before() -> "Report | None":
     return before
 
 
-def _write(found: "Report") -> None:
-    from bench import plot, report
-
+def _write(found: Report) -> None:
     docs = project.ROOT / "docs"
     (docs / _DATA).write_text(jsonlib.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     (docs / _PLOT).write_text(plot.svg(found), encoding="utf-8")

@@ -5,6 +5,8 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from cli import console
+from cli.checks import catalog, host
+from cli.checks.suite import Suite
 from cli.errors import CliError
 from cli.stack import project
 
@@ -30,9 +32,6 @@ def run_checks(
     The end-to-end tests make real machines on this host, beside any that are up: they need root, and install the
     host's missing packages after saying so. Everything runs side by side; pytest's summary comes last.
     """
-    from cli.checks import catalog, host
-    from cli.checks.suite import Suite
-
     chosen = only or list(catalog.NAMES)
     if unknown := sorted(set(chosen) - set(catalog.NAMES)):
         raise CliError(f"--only {unknown[0]}: there is no such check. There are: {', '.join(catalog.NAMES)}.")

@@ -4,17 +4,16 @@ import getpass
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
 from cli.stack import project, salt, state_dir
+from cli.stack.settings_text import with_setting
 from cli.stack.stackfile import StackFile
-
-if TYPE_CHECKING:
-    from engine.state.crypter import Crypter
+from engine.state.crypter import Crypter
 
 _FOREIGN = "secretsprovider"
 _HEAD = "hpc:"
@@ -43,7 +42,6 @@ def set_(
         )
     if secret and value is not None:
         raise CliError("a secret on the command line is read by others: leave VALUE out, and give it when asked for.")
-    from cli.stack.settings_text import with_setting
 
     crypter = _crypter(file) if secret else None
     given = _asked(key) if value is None else value
@@ -63,10 +61,8 @@ def _asked(key: str) -> str:
     return sys.stdin.read().removesuffix("\n")
 
 
-def _crypter(file: StackFile) -> "Crypter":
+def _crypter(file: StackFile) -> Crypter:
     """What encrypts under the stack's salt, which the file gets where it lacks one."""
-    from engine.state.crypter import Crypter
-
     kept = salt.kept(file.path)
     if _FOREIGN in kept or not (state_dir.on_files(file.stack) or kept):
         who = kept.get(_FOREIGN, state_dir.backend(file.stack))

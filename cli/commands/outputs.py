@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import engines, project, state_dir
+from cli.stack import engines, project, pulumi_process, state_dir
 
 
 def outputs(
@@ -52,11 +52,11 @@ def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
         values = kept.outputs(show_secrets=show_secrets)
         renew(values, kept.export_state()["deployment"].get("resources") or [])
         return values
-    from cli.stack import pulumi_cli
-
     pulumi = engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
     secrets = ["--show-secrets"] if show_secrets else []
-    return jsonlib.loads(pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets], stack))
+    return jsonlib.loads(
+        pulumi_process.run_captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets], stack)
+    )
 
 
 def renew(values: Mapping[str, Any], resources: Iterable[Mapping[str, Any]]) -> None:

@@ -1,13 +1,15 @@
 """rehearse."""
 
+import ipaddress
 import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import yaml
 from typer import Exit, Option
 
 from cli import console, options
@@ -15,9 +17,14 @@ from cli.commands import update
 from cli.errors import CliError
 from cli.stack import project, rehearsals, stackfile
 from cli.stack.run_options import Wishes
-
-if TYPE_CHECKING:
-    from cluster.config import ClusterConfig
+from cluster.config import ClusterConfig
+from cluster.config.validators.places import cluster_cidr
+from cluster.findings import ConfigError, Refused
+from cluster.load.parse import parse
+from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
+from components.local.host.errors import HostError
+from components.local.host.networks.network import taken_by
+from components.local.host.paths import host_root
 
 _EMBEDDED = options.EngineName.EMBEDDED
 
@@ -103,7 +110,7 @@ def _refuse_rehearsal(stack: str) -> None:
         raise CliError(f"{stack} is the rehearsal of {of}, which is what to name: ./hpc rehearse {of}")
 
 
-def _refuse_download(path: Path, config: "ClusterConfig", *, real_prolog: bool) -> None:
+def _refuse_download(path: Path, config: ClusterConfig, *, real_prolog: bool) -> None:
     rxdm = config.slurm.rxdm
     if real_prolog and rxdm and not rxdm.file:
         raise CliError(
@@ -113,13 +120,9 @@ def _refuse_download(path: Path, config: "ClusterConfig", *, real_prolog: bool) 
 
 
 def _section(
-    name: str, config: "ClusterConfig", *, nodes: int | None, cidr: str | None, real_prolog: bool
+    name: str, config: ClusterConfig, *, nodes: int | None, cidr: str | None, real_prolog: bool
 ) -> dict[str, Any]:
     """The rehearsal's cluster, on the network that is asked for, that it has, or that is free."""
-    from cluster.config.validators.places import cluster_cidr
-    from cluster.findings import Refused
-    from cluster.platforms.local.rehearsal import rehearsed, room
-
     if cidr is None:
         kept = stackfile.read(project.ROOT, name).network
         cidr = _free(config.name, room(config, nodes=nodes), kept)
@@ -132,15 +135,9 @@ def _section(
 
 def _free(cluster: str, room: int, kept: str | None) -> str:
     """A network with room for the machines that nobody else on this host uses; `kept`, if it is one."""
-    import ipaddress
-
-    from cluster.platforms.local.rehearsal import candidates
-    from components.local.host.errors import HostError
-    from components.local.host.networks.network import taken_by
-    from components.local.host.paths import host_root
 
     first: list[str] = []
-    with suppress(ValueError):  # somebody's hand in the file that is written anew now
+    with suppress(ValueError):  # the file was edited: it is written again now
         first = [kept] if kept and ipaddress.IPv4Network(kept).prefixlen <= room else []
     for one in chain(first, candidates(room)):
         try:
@@ -151,10 +148,7 @@ def _free(cluster: str, room: int, kept: str | None) -> str:
     raise CliError(f"no private network of /{room} is free on this machine: give --nodes a smaller N, or --cidr.")
 
 
-def _parsed(stack: str, section: dict[str, Any]) -> "ClusterConfig":
-    from cluster.findings import ConfigError
-    from cluster.load.parse import parse
-
+def _parsed(stack: str, section: dict[str, Any]) -> ClusterConfig:
     try:
         return parse({"hpc:cluster": section})
     except ConfigError as error:
@@ -163,8 +157,6 @@ def _parsed(stack: str, section: dict[str, Any]) -> "ClusterConfig":
 
 def _text(source: Path, section: dict[str, Any]) -> str:
     """The stack file."""
-    import yaml
-
     head = [
         f"Written by `./hpc rehearse` from {source} at {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.",
         "It is written anew each time: change that file, and not this one.",
@@ -176,11 +168,9 @@ def _text(source: Path, section: dict[str, Any]) -> str:
 
 
 def _told(
-    file: stackfile.StackFile, config: "ClusterConfig", local: "ClusterConfig", *, nodes: int | None, real_prolog: bool
+    file: stackfile.StackFile, config: ClusterConfig, local: ClusterConfig, *, nodes: int | None, real_prolog: bool
 ) -> dict[str, Any]:
     """What differs from the stack, as programs read it."""
-    from cluster.platforms.local.rehearsal import differences, stood_in
-
     return {
         "of": file.stack,
         "file": str(file.path),
@@ -193,8 +183,6 @@ def _told(
 
 
 def _say(stack: str, told: dict[str, Any]) -> None:
-    from cluster.platforms.local.rehearsal import COUNT
-
     counted = [one for one in told["differences"] if one["why"] == COUNT]
     others = [one for one in told["differences"] if one["why"] != COUNT]
     lines = [one["text"] for one in others]

@@ -8,6 +8,8 @@ from typer import Option
 from cli import console
 from cli.errors import CliError
 from cli.stack import project
+from cluster.reference.page import reference
+from cluster.reference.schema import json_schema
 
 PATH = "docs/schema/cluster.schema.json"
 PAGE = "docs/configuration.md"
@@ -19,9 +21,6 @@ def schema(
     write: Annotated[bool, Option("--write", help=f"Bring {PATH} and {PAGE} up to date.")] = False,
 ) -> None:
     """Print the JSON Schema of a stack file, which editors complete and check from."""
-    from cluster.reference.page import reference
-    from cluster.reference.schema import json_schema
-
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     if not (check or write):
         print(text, end="")

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from cli import console, options
 from cli.errors import CliError
 from cli.stack import project, stackfile, state_dir
+from engine import EngineError
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,6 @@ def _row(name: str) -> Row:
         platform = "(no file)" if file.settings is None else file.platform or "(not said)"
     except CliError:
         platform = "(unreadable)"
-    from engine import EngineError
 
     space = project.workspace(name) if state_dir.on_files(name) else None
     if space is None or name not in space.stacks():

@@ -7,7 +7,7 @@ from typer import Exit, Option
 
 from cli import console, error_handler, options
 from cli.commands import outputs
-from cli.errors import CliError, words
+from cli.errors import CliError
 from cli.stack import destruction, drain_recovery, engines, impact, project, stackfile
 from cli.stack.run_options import Wishes
 
@@ -230,7 +230,7 @@ def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: impac
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=wishes.parallel, scope=wishes.scope, **more)
         except EngineError as error:
-            view.failed(words(error))
+            view.failed(error_handler.message(error))
             if isinstance(error, NotRunnable):
                 engines.require_pulumi("this needs the Pulumi CLI")
             return 1

@@ -2,10 +2,9 @@
 
 import difflib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from engine.events import Change
+from engine.events import Change
 
 Line = tuple[str, str]
 """Text and rich style."""
@@ -21,7 +20,7 @@ _EXCERPT = 40
 _KEY_END = "\0"
 
 
-def lines(change: "Change") -> list[Line]:
+def lines(change: Change) -> list[Line]:
     """The lines for one change, not indented."""
     style = _STYLES[change.kind]
     head = f"{_SYMBOLS[change.kind]} {change.path}:"

@@ -11,15 +11,13 @@ known is "[unknown]".
 
 from dataclasses import asdict
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import Self
 
 from cli import console
 from cli.display.view import Lines
-
-if TYPE_CHECKING:
-    from engine.events import Event, Planned, Result
+from engine.events import Event, Log, Planned, Result, Started
 
 
 class DocumentView(Lines):
@@ -38,17 +36,15 @@ class DocumentView(Lines):
     ) -> None:
         return None
 
-    def on_event(self, event: "Event") -> None:
+    def on_event(self, event: Event) -> None:
         """Keep what the document will hold."""
-        from engine.events import Log, Started
-
         with self.lock:
             if isinstance(event, Started):
                 self._document |= {"stack": event.stack, "kind": event.kind}
             elif isinstance(event, Log) and not event.ephemeral and event.severity != "debug":
                 self._messages.append({"severity": event.severity, "message": event.message, "urn": event.urn})
 
-    def close(self, result: "Result") -> None:
+    def close(self, result: Result) -> None:
         """Print the document."""
         self._document |= {
             "kind": result.kind,
@@ -76,7 +72,7 @@ class DocumentView(Lines):
         console.json(document)
 
 
-def _step(plan: "Planned") -> dict[str, Any]:
+def _step(plan: Planned) -> dict[str, Any]:
     row = asdict(plan)
     inputs = {"inputs": row["inputs"]} if plan.inputs else {}
     return {key: row[key] for key in ("urn", "type", "name", "op", "reason", "changes")} | inputs

@@ -2,8 +2,8 @@
 
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 from typing_extensions import Self
@@ -13,11 +13,7 @@ from cli.display.changes import Line
 from cli.display.ops import op
 from cli.display.summary import seconds
 from cli.display.view import Lines
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from engine.events import Event, Result
+from engine.events import Event, Log, Result
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_SECOND = 8
@@ -45,10 +41,8 @@ class LiveView(Lines):
     ) -> None:
         self._live.stop()
 
-    def on_event(self, event: "Event") -> None:
+    def on_event(self, event: Event) -> None:
         """Print what ended, and let the lower part show the rest."""
-        from engine.events import Log
-
         with self._order:
             with self.lock:
                 lines = self.event_lines(event)
@@ -56,7 +50,7 @@ class LiveView(Lines):
             # Of what a step logs, the latest line stands beside it; all of them would drown the steps.
             self._print([] if at_work else lines)
 
-    def close(self, result: "Result") -> None:
+    def close(self, result: Result) -> None:
         """Print how the run ended, below everything."""
         self._live.stop()
         self._print(self.result_lines(result))
@@ -66,7 +60,7 @@ class LiveView(Lines):
         self._live.stop()
         console.error(message)
 
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lower part: one line for each step at work, as many as the screen holds, and one for the whole."""
         with self.lock:
             now = self.model.clock()

@@ -4,12 +4,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from cluster.printable import printable
-
-if TYPE_CHECKING:
-    from engine.events import Event, Planned
+from engine.events import Event, Log, Planned, StepDone, StepFailed, StepStarted
 
 _LOG_LINES = 15
 """How many of a step's last lines are kept, to be shown if it fails."""
@@ -20,7 +17,7 @@ class Row:
     """One resource in this run."""
 
     urn: str
-    plan: "Planned | None" = None
+    plan: Planned | None = None
     op: str = ""
     started: float | None = None
     log: deque[str] = field(default_factory=lambda: deque(maxlen=_LOG_LINES))
@@ -52,10 +49,8 @@ class Model:
         """The row of a URN, made on first sight."""
         return self.rows.setdefault(urn, Row(urn))
 
-    def apply(self, event: "Event") -> None:
+    def apply(self, event: Event) -> None:
         """Take one event in."""
-        from engine.events import Log, Planned, StepDone, StepFailed, StepStarted
-
         if isinstance(event, Planned):
             row = self.row(event.urn)
             row.plan, row.op = event, event.op

@@ -2,7 +2,6 @@
 
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
@@ -11,9 +10,7 @@ from cli.display.changes import Line
 from cli.display.ops import op
 from cli.display.summary import seconds
 from cli.display.view import Lines
-
-if TYPE_CHECKING:
-    from engine.events import Event, Result
+from engine.events import Event, Result
 
 _SILENCE = 10.0
 """Seconds without a line after which the steps at work are named."""
@@ -40,12 +37,12 @@ class PlainView(Lines):
         self._spoken.set()
         self._watch.join()
 
-    def on_event(self, event: "Event") -> None:
+    def on_event(self, event: Event) -> None:
         """Print the event's lines."""
         with self.lock:
             self._print(self.event_lines(event))
 
-    def close(self, result: "Result") -> None:
+    def close(self, result: Result) -> None:
         """Print how the run ended."""
         with self.lock:
             self._print(self.result_lines(result))

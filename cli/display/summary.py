@@ -1,11 +1,7 @@
 """The last line of a run: what was, or would be, done to how many resources, and in what time."""
 
-from typing import TYPE_CHECKING
-
 from cli.display.ops import ORDER, op
-
-if TYPE_CHECKING:
-    from engine.events import Result
+from engine.events import Result
 
 _MINUTE = 60
 
@@ -18,7 +14,7 @@ def seconds(value: float) -> str:
     return f"{whole // _MINUTE} min {whole % _MINUTE} s"
 
 
-def summary(result: "Result", stack: str, *, done: int = 0, skipped: int = 0) -> str:
+def summary(result: Result, stack: str, *, done: int = 0, skipped: int = 0) -> str:
     """One or two lines that say how the run ended. Of one that failed, `done` steps ended well."""
     took = f"in {seconds(result.seconds)}"
     if not result.ok:
@@ -34,12 +30,12 @@ def summary(result: "Result", stack: str, *, done: int = 0, skipped: int = 0) ->
     return f"{', '.join(parts)}, {took}"
 
 
-def interrupted(result: "Result") -> bool:
+def interrupted(result: Result) -> bool:
     """Whether the run was stopped by the user: it is not well, and yet nothing failed."""
     return not result.ok and not result.failures
 
 
-def _unfinished(result: "Result", stack: str, done: int, skipped: int, took: str) -> str:
+def _unfinished(result: Result, stack: str, done: int, skipped: int, took: str) -> str:
     # The counts are of what was planned, and do not tell how far it came.
     first = "interrupted" if interrupted(result) else f"{len(result.failures)} failed"
     parts = [first, *([f"{skipped} skipped"] if skipped else []), f"{done} done"]

@@ -1,19 +1,16 @@
 """A preview as a tree: every resource that changes under its parents, with what changes in it."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from cli.display import changes
 from cli.display.ops import op
-
-if TYPE_CHECKING:
-    from engine.events import Planned
+from engine.events import Change, Planned
 
 _WHOLE = ("create", "delete", "read")
 """Operations of which the properties say nothing new: all of them come or go."""
 
 
-def lines(planned: Iterable["Planned"], *, whole: bool = False) -> list[changes.Line]:
+def lines(planned: Iterable[Planned], *, whole: bool = False) -> list[changes.Line]:
     """The lines of the tree; empty if nothing changes. `whole`: with all properties of what is to be created."""
     rows = {plan.urn: plan for plan in planned}
     shown: set[str] = set()
@@ -32,10 +29,8 @@ def lines(planned: Iterable["Planned"], *, whole: bool = False) -> list[changes.
 
 
 def _add(
-    found: list[changes.Line], children: dict[str, list["Planned"]], parent: str, depth: int, *, whole: bool
+    found: list[changes.Line], children: dict[str, list[Planned]], parent: str, depth: int, *, whole: bool
 ) -> None:
-    from engine.events import Change
-
     for plan in children.get(parent, []):
         words = op(plan.op)
         indent = "  " * depth

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from typing_extensions import Self
 
@@ -11,10 +11,8 @@ from cli.display import changes, tree
 from cli.display.model import Model, Row
 from cli.display.ops import op
 from cli.display.summary import seconds, summary
-
-if TYPE_CHECKING:
-    from cli.stack.impact import Effects
-    from engine.events import Event, Log, Result, StepDone, StepFailed
+from cli.stack.impact import Effects
+from engine.events import Event, Log, Result, Started, StepDone, StepFailed
 
 _WORTH_SAYING = 0.1
 """Seconds below which a step's duration is left out."""
@@ -26,7 +24,7 @@ _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 class View(Protocol):
     """Shows one run. Events may come from any thread, one at a time or not."""
 
-    effects: "Effects | None"
+    effects: Effects | None
     """What the edit does to running jobs, where that is known and there is something to say of it."""
     more: Mapping[str, Any]
     """Further keys of a JSON document."""
@@ -39,10 +37,10 @@ class View(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def on_event(self, event: "Event") -> None:
+    def on_event(self, event: Event) -> None:
         """Take one event."""
 
-    def close(self, result: "Result") -> None:
+    def close(self, result: Result) -> None:
         """Show how the run ended."""
 
     def failed(self, message: str) -> None:
@@ -61,10 +59,8 @@ class Lines:
         self.more: Mapping[str, Any] = {}
         self.diff = False
 
-    def event_lines(self, event: "Event") -> list[changes.Line]:
+    def event_lines(self, event: Event) -> list[changes.Line]:
         """The lines for one event, after it went into the model."""
-        from engine.events import Log, Started, StepDone, StepFailed
-
         self.model.apply(event)
         if isinstance(event, Started):
             self.stack, self.preview = event.stack, event.kind == "preview"
@@ -78,7 +74,7 @@ class Lines:
             return self._log(event)
         return []
 
-    def result_lines(self, result: "Result") -> list[changes.Line]:
+    def result_lines(self, result: Result) -> list[changes.Line]:
         """The lines after the last event: a preview's tree, then the outputs, what failed, and the summary."""
         found: list[changes.Line] = []
         if result.kind == "preview":
@@ -98,7 +94,7 @@ class Lines:
             found += self.effects.lines(steps=any(op != "same" for op in result.counts))
         return found
 
-    def _done(self, event: "StepDone") -> list[changes.Line]:
+    def _done(self, event: StepDone) -> list[changes.Line]:
         if event.op == "same" or self.preview:
             return []
         row = self.model.row(event.urn)
@@ -110,7 +106,7 @@ class Lines:
             found += [(f"    {text}", style) for text, style in changes.lines(change)]
         return found
 
-    def _failed(self, event: "StepFailed") -> list[changes.Line]:
+    def _failed(self, event: StepFailed) -> list[changes.Line]:
         row = self.model.row(event.urn)
         if event.op == "skip":
             return [(f"{_label(row, 'skip', 'skipped')}: {event.message}", "dim")]
@@ -120,7 +116,7 @@ class Lines:
         log = [("    its last lines:", "dim"), *((f"      {line}", "dim") for line in said)] if said else []
         return [(words, "bold red"), *body, *log]
 
-    def _log(self, event: "Log") -> list[changes.Line]:
+    def _log(self, event: Log) -> list[changes.Line]:
         style = _SEVERITIES.get(event.severity)
         if style is None or event.ephemeral or not event.message.strip():
             return []

@@ -37,6 +37,7 @@ def settle(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
 
     One that does not answer is told of, and asked again after the next `up`.
     """
+    # Slow to import, and needed only after a run that failed.
     from cli.access import remote
     from cli.cluster import cluster
     from components.slurm import setup

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import CliError
-from cli.stack import project, state_dir
+from cli.stack import project, pulumi_process, state_dir
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
@@ -102,12 +102,10 @@ def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an outpu
     if state_dir.on_files(stack):
         space = project.workspace(stack)
         return space.stack(stack).outputs().get("config") if stack in space.stacks() else None
-    from cli.stack import pulumi_cli
-
     if pulumi is None:
         return None
     try:
-        told = pulumi_cli.captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
+        told = pulumi_process.run_captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
         return jsonlib.loads(told).get("config")
     except CliError:
         return None  # a new stack, or a backend that does not answer: the run itself will say so

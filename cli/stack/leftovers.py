@@ -2,8 +2,11 @@
 
 from cli import console
 from cli.errors import CliError
-from cli.stack import drain_recovery, project, state_dir
+from cli.stack import drain_recovery, localhost, project, state_dir
 from cli.stack.stackfile import StackFile
+from components.local.host import owner, stacks
+from components.local.host.errors import HostError
+from components.local.host.paths import StackPaths, host_root
 
 
 def refuse(name: str, stack: str) -> None:
@@ -12,10 +15,6 @@ def refuse(name: str, stack: str) -> None:
     Raises:
         HostError: it is; the text says whose it is, and the ways on.
     """
-    from components.local.host import owner
-    from components.local.host.errors import HostError
-    from components.local.host.paths import StackPaths, host_root
-
     paths = StackPaths(host_root(), name)
     if not _has_state(stack) and owner.recorded(paths).get("states"):
         raise HostError(owner.refusal(paths))
@@ -23,9 +22,6 @@ def refuse(name: str, stack: str) -> None:
 
 def of(file: StackFile) -> list[str]:
     """Names of the clusters on this host that a stack has made, by what is on record here."""
-    from components.local.host import owner, stacks
-    from components.local.host.paths import StackPaths, host_root
-
     name = project.workspace(file.stack).project.name if state_dir.on_files(file.stack) else project.ROOT.name
     mine = f"{name}/{file.stack}"
     root = host_root()
@@ -51,10 +47,6 @@ def remove(file: StackFile, *, yes: bool, json: bool) -> None:
     Raises:
         CliError: its state is here, which knows better; or nobody said yes.
     """
-    from cli.stack import localhost
-    from components.local.host import stacks
-    from components.local.host.paths import host_root
-
     if _has_state(file.stack):
         raise CliError(
             f"stack {file.stack} has state in {state_dir.backend(file.stack)}: ./hpc destroy {file.stack} "

@@ -1,6 +1,7 @@
 """This machine, before a rehearsal on it changes anything: root, and the packages that make machines."""
 
 from cli import console
+from components.local.host.packages import install_packages, missing_packages, require_host, usual_umask
 
 
 def prepare() -> None:
@@ -9,8 +10,6 @@ def prepare() -> None:
     Raises:
         HostError: they can't be; the text says why and what to do.
     """
-    from components.local.host.packages import install_packages, missing_packages, require_host, usual_umask
-
     usual_umask()
     install_packages(missing_packages(), lambda text: console.note(f"{text} ..."))
     require_host()

@@ -3,19 +3,16 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cli import ROOT
 from cli.errors import CliError
 from cli.stack import stackfile, state_dir
-
-if TYPE_CHECKING:
-    from engine import Stack, Workspace
-
-ROOT = Path(__file__).resolve().parents[2]
+from engine import Stack, Workspace
+from engine.project import Project
 
 
-def workspace(stack: str | None = None, *, as_new: bool = False) -> "Workspace":
-    """The embedded engine's workspace over the state of `home`. `as_new`: where that can't be read, over our own
+def workspace(stack: str | None = None, *, as_new: bool = False) -> Workspace:
+    """The embedded engine's workspace over the state. `as_new`: where that can't be read, over our own
     folder, in which the stack is a new one.
 
     Raises:
@@ -29,22 +26,16 @@ def workspace(stack: str | None = None, *, as_new: bool = False) -> "Workspace":
                 f"or, to keep this stack's state on this machine, set PULUMI_BACKEND_URL={state_dir.own()}"
             )
         url = state_dir.own()
-    from engine import Workspace
-
     return Workspace(ROOT, backend=url, passphrase=state_dir.passphrase)
 
 
 def name() -> str:
     """The project's name, as Pulumi.yaml has it."""
-    from engine.project import Project
-
     return Project.read(ROOT).name
 
 
 def known() -> list[str]:
     """Every stack that has a file or state."""
-    from engine import Workspace
-
     kept = {state_dir.own(), *([state_dir.backend()] if state_dir.on_files() else [])}
     return sorted({*stackfile.named(ROOT), *(name for url in kept for name in Workspace(ROOT, backend=url).stacks())})
 
@@ -61,7 +52,7 @@ def require_file(name: str, config_file: Path | None = None) -> stackfile.StackF
     return file
 
 
-def require_state(name: str) -> "Stack":
+def require_state(name: str) -> Stack:
     """The embedded engine's stack, which must have been brought up before.
 
     Raises:

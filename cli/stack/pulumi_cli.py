@@ -2,16 +2,13 @@
 
 import json as jsonlib
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
-from cli import console, error_handler
-from cli.errors import CliError
-from cli.interrupts import left_to_child
-from cli.stack import project, salt, state_dir
+from cli import console
+from cli.stack import project, pulumi_json, salt, state_dir
 from cli.stack.impact import Effects
+from cli.stack.pulumi_process import run_captured, run_on_terminal
 from cli.stack.run_options import Wishes
 from cli.stack.stackfile import StackFile
 
@@ -29,50 +26,18 @@ def update(pulumi: str, kind: str, file: StackFile, wishes: Wishes, *, yes: bool
     if yes and kind != "preview":
         command += ["--yes", "--skip-preview", *(["--suppress-outputs"] if kind == "up" else [])]
     if wishes.json:
-        from cli.stack import pulumi_json
-
         return pulumi_json.update(command, kind, file.stack, wishes, told)
-    code = passed_through(command, file.stack)
+    code = run_on_terminal(command, file.stack)
     for text, style in told.lines(steps=True) if told and kind == "preview" and code == 0 and told.changes else ():
         console.line(text, style=style)
     return code
-
-
-def passed_through(command: Sequence[str], stack: str) -> int:
-    """Run a command of the CLI on this process's own streams; its exit code, or that of an interrupt if one came."""
-    env = state_dir.environment(stack)
-    with left_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=env) as process:
-        code = process.wait()
-    return error_handler.INTERRUPTED if code and interrupts else code
-
-
-def captured(command: Sequence[str], stack: str, given: str = "") -> str:
-    """Run a command of the CLI about a stack with `given` on its standard input; what it printed.
-
-    Raises:
-        CliError: it failed; the text is the CLI's own.
-    """
-    done = subprocess.run(
-        [*command, "--non-interactive"],
-        cwd=project.ROOT,
-        env=state_dir.environment(stack),
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
-        words = [word for word in command[1:] if not word.startswith("-")]
-        raise CliError(f"{' '.join(words[:2])} failed: {said.removeprefix('error: ')}")
-    return done.stdout
 
 
 def has(pulumi: str, stack: str) -> bool:
     """Whether the backend has a stack."""
     if state_dir.on_files(stack):
         return stack in project.workspace(stack).stacks()
-    rows = jsonlib.loads(captured([pulumi, "stack", "ls", "--json"], stack))
+    rows = jsonlib.loads(run_captured([pulumi, "stack", "ls", "--json"], stack))
     return stack in (str(row["name"]).rpartition("/")[2] for row in rows)
 
 
@@ -98,5 +63,5 @@ def _made(pulumi: str, file: StackFile) -> dict[str, str]:
         copy.write_text(jsonlib.dumps(salt.kept(file.path)), encoding="utf-8")
         provider = salt.kept(file.path).get("secretsprovider", "passphrase")
         init = ["stack", "init", file.stack, "--no-select", "--secrets-provider", provider]
-        captured([pulumi, *init, "--cwd", folder], file.stack)
+        run_captured([pulumi, *init, "--cwd", folder], file.stack)
         return salt.kept(copy)

@@ -7,16 +7,17 @@ that is asked to by a variable; on its own it would print a document of yet anot
 import json as jsonlib
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli import console, error_handler
+from cli.commands import outputs
+from cli.display.document import DocumentView
 from cli.interrupts import left_to_child
 from cli.stack import project, state_dir
-
-if TYPE_CHECKING:
-    from cli.stack.impact import Effects
-    from cli.stack.run_options import Wishes
-    from engine.events import Change, Planned, Result
+from cli.stack.impact import Effects
+from cli.stack.run_options import Wishes
+from engine.core.diff import differences, marked
+from engine.events import Change, Log, Planned, Result, Started, StepFailed
 
 _STREAMED = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
 _OPS = {
@@ -31,11 +32,8 @@ _SILENT = {"discard-replaced", "read-discarded", "remove-pending-replace"}
 _SECRET, _UNKNOWN = "1b47061264138c4ac30d75fd1eb44270", "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
-def update(command: Sequence[str], kind: str, stack: str, wishes: "Wishes", told: "Effects | None") -> int:
+def update(command: Sequence[str], kind: str, stack: str, wishes: Wishes, told: Effects | None) -> int:
     """Run `pulumi KIND --json`, and print one document; the exit code."""
-    from cli.display.document import DocumentView
-    from engine.events import Log, Started
-
     env = {**state_dir.environment(stack), _STREAMED: "true"}
     with (
         left_to_child() as interrupts,
@@ -63,8 +61,6 @@ def update(command: Sequence[str], kind: str, stack: str, wishes: "Wishes", told
 
 
 def _outputs(stack: str) -> dict[str, Any]:
-    from cli.commands import outputs
-
     return outputs.read(stack, show_secrets=False)
 
 
@@ -106,8 +102,6 @@ class Heard:
             self.messages.append(message)
 
     def _plan(self, step: Mapping[str, Any], *, preview: bool) -> None:
-        from engine.events import Planned
-
         urn, type_, name = str(step["urn"]), str(step["type"]), str(step["op"])
         op = _OPS.get(name, name)
         before = self._planned.get(urn)
@@ -122,10 +116,8 @@ class Heard:
         inputs = {key: value for key, value in now.items() if key != "__provider"} if op == "create" and preview else {}
         self._planned[urn] = Planned(urn, type_, urn.rpartition("::")[2], parent, op, changed, inputs=inputs)
 
-    def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> "Result":
+    def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> Result:
         """How it ended."""
-        from engine.events import Result, StepFailed
-
         counts: dict[str, int] = {}
         for plan in self._planned.values():
             counts[plan.op] = counts.get(plan.op, 0) + 1
@@ -138,11 +130,8 @@ class Heard:
         return Result(kind, ok, counts, changes, failures, outputs, self._seconds)  # type: ignore[arg-type]
 
 
-def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple["Change", ...]:  # noqa: ANN401 - inputs
+def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:  # noqa: ANN401 - inputs
     """What differs in the inputs, and what the provider says differs though it is not to be seen: secrets, mostly."""
-    from engine.core.diff import differences, marked
-    from engine.events import Change
-
     detailed = step.get("detailedDiff") or {}
     forced = [path for path, how in detailed.items() if how["diffKind"].endswith("-replace")]
     found = marked(differences(was, now), tuple(step.get("keys") or forced), [])

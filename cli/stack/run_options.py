@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli.errors import CliError
 from cli.options import EngineName
-
-if TYPE_CHECKING:
-    from engine import Scope
+from engine import Scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +45,8 @@ class Wishes:
             raise CliError("--confirm NAME goes with --unprotect, which destroys what is protected.")
 
     @property
-    def scope(self) -> "Scope":
+    def scope(self) -> Scope:
         """The resources that a run is about, for the embedded engine."""
-        from engine import Scope
-
         return Scope(targets=self.targets, excludes=self.excludes, replace=self.replace, dependents=self.dependents)
 
     def flags(self) -> list[str]:

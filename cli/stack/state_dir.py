@@ -11,7 +11,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from cli import console
+from cli import ROOT, console
 from cli.errors import CliError
 
 _BACKEND = "PULUMI_BACKEND_URL"
@@ -77,9 +77,7 @@ def _is_ours(stack: str) -> bool:
 
 
 def _of_project() -> str:
-    import yaml
-
-    from cli.stack.project import ROOT
+    import yaml  # most commands do without
 
     try:
         row = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))

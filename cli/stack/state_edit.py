@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from cli.stack import engines, project, state_dir
+from cli.stack import engines, project, pulumi_process, state_dir
 from engine.state import edits
 
 
@@ -45,7 +45,5 @@ def rename(stack: str, urn: str, name: str) -> None:
 
 
 def _pulumi(pulumi: str | None, stack: str, *arguments: str) -> str:
-    from cli.stack import pulumi_cli
-
     pulumi = pulumi or engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
-    return pulumi_cli.captured([pulumi, *arguments], stack)
+    return pulumi_process.run_captured([pulumi, *arguments], stack)

@@ -9,7 +9,7 @@ import pytest
 
 from cli import console
 from cli.app import main
-from cli.stack import project
+from cli.stack import project, state_dir
 
 PULUMI_YAML = "name: hpc\nruntime: python\n"
 STACK = """\
@@ -63,6 +63,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "Pulumi.dev.yaml").write_text(STACK)
     (folder / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
     monkeypatch.setattr(project, "ROOT", folder)
+    monkeypatch.setattr(state_dir, "ROOT", folder)
     for name in ("HPC_ENGINE", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HPC_HOME", str(tmp_path / "home"))

@@ -13,7 +13,6 @@ from tests.clouds import settings
 from tests.cluster.test_config_errors import CLOUD
 
 ISSUE = (
-    "a zone without A3 Mega",
     "a reservation with placement",
     "spot machines from a reservation",
     "two mounts of one EXAScaler",
