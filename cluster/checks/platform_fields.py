@@ -24,6 +24,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             config.platform,
             "Google Cloud",
             [
+                ((), config, ("customize",)),
                 (("network",), config.network, NETWORK),
                 (("storage",), config.storage, STORAGE),
                 (("image",), config.image, IMAGE),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cluster.catalog.bounds import MOST_NODES
 from cluster.checks import accounting, counts, machines, partitions, platform_fields, scripts, settings, users
-from cluster.platforms.gcp.checks import capacity, disks, image, storage
+from cluster.platforms.gcp.checks import capacity, customize, disks, image, storage
 from cluster.platforms.gcp.checks import network as gcp_network
 from cluster.platforms.local.checks import network, shared
 
@@ -22,7 +22,7 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     yield from counts.broken(config)
     if counts.nodes(config) > MOST_NODES:
         return  # the other rules list machines, which takes a while where nobody meant so many
-    google = (gcp_network, storage, image, disks, capacity)
+    google = (gcp_network, storage, image, disks, capacity, customize)
     rules = (*google, platform_fields, network, shared, machines, partitions, users, accounting, settings, scripts)
     for rule in rules:
         yield from rule.broken(config)

@@ -7,9 +7,10 @@ from pydantic import Field
 
 from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
+from cluster.config.customize import Customize
 from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
-from cluster.config.impact import ByRule, Members, NoEffect, Order, Refuse
+from cluster.config.impact import ByRule, Members, NoEffect, Order, Refuse, Replace
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.metadata import Slurm
 from cluster.config.network import Network
@@ -73,6 +74,10 @@ class ClusterConfig(Section):
     """Who is charged, and within which limits."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)
     """Slurm's own settings; the defaults suit a cluster of any size here."""
+    customize: Annotated[tuple[Customize, ...], Replace("depends on the provider: see the preview")] = Field(
+        default=(), max_length=100
+    )
+    """On gcp: inputs of Google Cloud's resources to change or add before they are registered."""
     deletion_protection: Annotated[Flag, NoEffect("only `destroy` asks for it")]
     """Whether data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
 

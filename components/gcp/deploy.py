@@ -17,6 +17,7 @@ from cluster.slurm.script_tree import Tree
 from components import machines as on_machines
 from components.deploy import Deployment
 from components.gcp.access.access import Access
+from components.gcp.customize import Customizer
 from components.gcp.image import Image, ImageArgs
 from components.gcp.machines.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
@@ -65,7 +66,8 @@ class GcpPlatform(pulumi.ComponentResource):
     """What the stack exports of them."""
 
     def __init__(self, name: str, args: GcpPlatformArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("hpc:gcp:GcpPlatform", name, {}, opts)
+        customizer = Customizer(args.config)
+        super().__init__("hpc:gcp:GcpPlatform", name, {}, pulumi.ResourceOptions.merge(opts, customizer.options()))
         self._config, self._keys = args.config, args.keys
         child = pulumi.ResourceOptions(parent=self)
         config = args.config
@@ -104,6 +106,7 @@ class GcpPlatform(pulumi.ComponentResource):
             "ssh": pulumi.Output.all(**made.public).apply(lambda public: ssh_commands(config, public)),
             "console": console_links(config),
         }
+        customizer.report()
         self.register_outputs({"machines": len(self.machines), "image": image.self_link})
 
     def mounts(self, spec: MachineSpec) -> Sequence[Mapping[str, pulumi.Input[str]]]:

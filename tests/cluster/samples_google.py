@@ -146,6 +146,7 @@ SAMPLES: list[Sample] = [
     ("nodesets.*", at("nodesets", a3={"machine_type": "a3-megagpu-8g"}), _REPLACE),
     ("nodesets.*", gone("nodesets", "gpu"), _REPLACE),
     ("nodesets.*.gpus.type", at("nodesets", "gpu", "gpus", type="v100"), _REPLACE),
+    ("customize", at(customize=[{"type": "gcp:compute/disk:Disk", "set": {"description": "x"}}]), _REPLACE),
     ("nodesets.*.gpus", at("nodesets", "cpu", machine_type="n1-standard-1", gpus={"type": "t4", "count": 1}), _REPLACE),
 ]  # fmt: skip
 MANAGED_SAMPLES: list[Sample] = [

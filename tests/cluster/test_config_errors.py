@@ -7,6 +7,7 @@ from cluster.load.parse import parse
 from tests.cluster.bad import (
     accounting,
     google_capacity,
+    google_customize,
     google_local,
     google_machines,
     google_places,
@@ -30,7 +31,15 @@ BAD = {
 
 CLOUD = {
     name: case
-    for area in (google_places, google_storage, google_capacity, google_machines, google_local, google_rxdm)
+    for area in (
+        google_customize,
+        google_places,
+        google_storage,
+        google_capacity,
+        google_machines,
+        google_local,
+        google_rxdm,
+    )
     for name, case in area.CASES.items()
 }
 

@@ -53,7 +53,7 @@ def patterns(section: type[Section], above: str = "") -> Iterator[str]:
             if is_optional(field.annotation):
                 yield here
             yield from patterns(kind, f"{here}.")
-        elif isinstance(member, type) and issubclass(member, Section):
+        elif isinstance(member, type) and issubclass(member, Section) and not member.one_value:
             yield f"{here}.*"
             yield from (one for one in patterns(member, f"{here}.*.") if one != f"{here}.*.name")
         else:

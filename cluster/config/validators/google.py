@@ -42,6 +42,15 @@ def zone(value: str) -> str:
     return value
 
 
+def resource_type(value: str) -> str:
+    """A type of resource by its form; whether the provider has it is asked of its own classes."""
+    if not re.fullmatch(r"gcp:[a-z0-9]+/[A-Za-z0-9]+:[A-Za-z0-9]+", value):
+        raise Refused(
+            "a type of resource of Google Cloud, e.g. gcp:compute/instance:Instance", "copy it from a preview"
+        )
+    return value
+
+
 def reservation(value: str) -> str:
     """A reservation by name, or with the project that shares it."""
     return _named(value, "reservations", rf"projects/{_PROJECT}/reservations/{_NAME}", "my-reservation")

@@ -12,13 +12,13 @@ from cluster.config.network import Network
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
 from cluster.platforms.base import Capability, Platform, Provider
-from cluster.platforms.gcp.checks import capacity, disks, driver, image, location, network, storage
+from cluster.platforms.gcp.checks import capacity, customize, disks, driver, image, location, network, storage
 from cluster.platforms.gcp.defaults import DEFAULTS, MACHINE_TYPES
 from cluster.platforms.gcp.impact.table import TABLE
 
 
 def _checks(config: ClusterConfig) -> Iterator[Finding]:
-    for rules in (network, storage, image, disks, capacity):
+    for rules in (network, storage, image, disks, capacity, customize):
         yield from rules.broken(config)
 
 
@@ -52,6 +52,7 @@ PLATFORM = Platform(
         check=_region,
     ),
     fields={
+        ClusterConfig: frozenset({"customize"}),
         Network: frozenset({"gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "builder"}),

@@ -25,6 +25,11 @@ CASES = {
         (("network", "nat"), "false", {"network": {"nat": False}}),
         (("image", "bake"), "true", {"image": {"bake": True}}),
         (("controller", "state_disk"), "{size_gb: 500}", {"controller": {"state_disk": {"size_gb": 500}}}),
+        (
+            ("customize",),
+            "[{type: gcp:compute/instance:Instance, set: {description: x}}]",
+            {"customize": [{"type": "gcp:compute/instance:Instance", "set": {"description": "x"}}]},
+        ),
         (("login", "public"), "true", {"login": {"public": True}}),
         (("nodesets", "cpu", "capacity"), "{spot: {}}", cpu({"spot": {}})),
         (("nodesets", "cpu", "disk"), "{size_gb: 300}", cpu(disk={"size_gb": 300})),
