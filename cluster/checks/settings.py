@@ -1,21 +1,19 @@
 """Free settings of Slurm: known to the release, and not decided elsewhere."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any
 
 from cluster import roster
 from cluster.catalog import IMAGES
 from cluster.catalog.bounds import COUNT, NUMBERS
-from cluster.catalog.parameters import CONF, NODE, PARTITION, PROLOG_FLAGS, Table
-from cluster.checks.owned_parameters import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
+from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
+from cluster.checks.owned_parameters import owned_conf, owned_node, owned_partition
+from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import conf_fields
+from cluster.config.metadata import Slurm, slurm_fields
 from cluster.findings import Broken, Location, listing, nearest, show
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from cluster.config.cluster import ClusterConfig
 
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
 _LONGEST_NUMBER = 20
@@ -26,13 +24,15 @@ APART = {"NoHold": ("Contain", "X11", "RunInJob"), "Serial": ("RunInJob",)}
 def broken(config: ClusterConfig) -> Iterator[Broken]:
     """Rules of free settings, and of timers that depend on each other, that do not hold."""
     version = config.slurm_version
-    yield from _settings(("slurm", "extra"), config.slurm.extra, CONF, OWNED_CONF, version)
+    yield from _settings(("slurm", "extra"), config.slurm.extra, CONF, owned_conf(type(config)), version)
     for name, section in config.nodesets.items():
         at = ("nodesets", name, "node_conf")
-        yield from _settings(at, section.node_conf, NODE, OWNED_NODE, version)
+        yield from _settings(at, section.node_conf, NODE, owned_node(type(section)), version)
         yield from _sizes(config, name)
     for name, part in config.partitions.items():
-        yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, OWNED_PARTITION, version)
+        yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, owned_partition(type(part)), version)
+    for at, slurm, value, table in _fields(config):
+        yield from _unknown(at, slurm, value, table, version)
     yield from _prolog_flags(config)
     yield from _adoption(config)
     yield from _rest(config)
@@ -46,18 +46,37 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
-def _prolog_flags(config: ClusterConfig) -> Iterator[Broken]:
-    """slurmctld and slurmd do not start with a flag that they do not know, nor with flags that rule each other out."""
-    given = config.slurm.prolog_flags
-    for position, flag in enumerate(given):
-        releases = PROLOG_FLAGS.versions(flag)
-        if config.slurm_version not in releases:
+def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table]]:
+    """Place, parameter and value of every field that sets a parameter of slurm.conf, and the table of its line."""
+    for path, slurm in conf_fields(type(config)):
+        at = tuple(path.split("."))
+        yield at, slurm, reduce(getattr, at, config), CONF
+    for key, sections, table in (("nodesets", config.nodesets, NODE), ("partitions", config.partitions, PARTITION)):
+        for name, section in sections.items():
+            for field, slurm in slurm_fields(section):
+                yield (key, name, field), slurm, getattr(section, field), table
+
+
+def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str) -> Iterator[Broken]:  # noqa: ANN401
+    """A field that sets what the release does not know: daemons do not start with it."""
+    if slurm.value(value) is None:
+        return
+    parts = enumerate(value) if slurm.values else ()
+    words = [((*at, position), word, slurm.values.versions(word)) for position, word in parts if slurm.values]
+    for place, given, releases in ((at, at[-1], table.versions(slurm.parameter)), *words):
+        if version not in releases:
             yield Broken(
-                at=("slurm", "prolog_flags", position),
-                given=flag,
-                allowed=f"a flag that Slurm {config.slurm_version} knows; {flag} is in {listing(releases)}",
+                at=place,
+                given=str(given),
+                allowed=f"what Slurm {version} knows; {given} is in {listing(releases)}",
                 todo="remove it, or use an image with such a release",
             )
+
+
+def _prolog_flags(config: ClusterConfig) -> Iterator[Broken]:
+    """slurmctld and slurmd do not start with flags that rule each other out."""
+    given = config.slurm.prolog_flags
+    for position, flag in enumerate(given):
         for other in APART.get(flag, ()):
             if other in given:
                 yield Broken(

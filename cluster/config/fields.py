@@ -7,6 +7,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from cluster.config.docstrings import texts
+from cluster.config.metadata import Slurm, metadata
 from cluster.config.section import Section
 from cluster.findings import Location, flow
 
@@ -52,6 +53,13 @@ def edit_patterns(section: type[Section], above: str = "") -> Iterator[str]:
             yield from edit_patterns(unwrap(info.annotation), f"{here}.")
         else:
             yield here + (MEMBER if get_origin(unwrap(info.annotation)) is Mapping else "")
+
+
+def conf_fields(model: type[Section]) -> Iterator[tuple[str, Slurm]]:
+    """Dotted path of every field that sets a parameter of slurm.conf, and the parameter; members have other lines."""
+    for pattern, info in patterns(model):
+        if MEMBER not in pattern and (slurm := metadata(info, Slurm)):
+            yield pattern, slurm
 
 
 def member_section(info: FieldInfo) -> type[Section] | None:

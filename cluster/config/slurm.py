@@ -65,6 +65,7 @@ class SlurmSettings(Section):
         default=3600, le=365 * 86400
     )
     """How long `up` waits, in seconds, for the jobs of nodes that leave, before it gives up and leaves them drained."""
+    # There is no plugin called none since 23.11; leaving the parameter out means the same in every release.
     mpi_default: Annotated[Literal["none", "pmi2", "pmix"], Slurm("MpiDefault", {"none": None}), LAUNCH] = "pmix"
     """How srun starts MPI ranks unless told otherwise."""
     prolog_flags: Annotated[

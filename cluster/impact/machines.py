@@ -1,10 +1,13 @@
 """The impact on machines, nodes and partitions, and on what Slurm knows of them, wherever the machines are."""
 
+from collections.abc import Iterable
+
 from cluster import roster
 from cluster.catalog.parameters import CONF, NODE, RECONFIGURED
 from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Replace, Restart
 from cluster.impact.edits import Edit
-from cluster.impact.rule import Rule, names, rule, show_jobs
+from cluster.impact.rule import Rule, rule
+from cluster.slurm import hostlist
 
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 """Parameters of a NodeName line that running jobs are tied to: slurmctld ends those whose node has others when it
@@ -129,3 +132,19 @@ def end_sessions(gone: list[str], how: str) -> Impact:
         "jobs run on",
         f"./hpc ssh {{stack}} {gone[0]} -- who",
     )
+
+
+def names(machines: Iterable[str]) -> str:
+    """Names of machines as Slurm writes them in one: lab-cpu-[0-3]."""
+    return hostlist.compress(machines)
+
+
+def show_jobs(nodes: Iterable[str]) -> str:
+    """The command that shows whose jobs run on nodes."""
+    return f"./hpc ssh {{stack}} controller -- squeue --nodelist='{names(nodes)}'"
+
+
+def recreate_controller(edit: Edit, stays: str, how: str = "the controller is recreated") -> Impact:
+    """What is lost with the controller; `stays` says what is not."""
+    hosted = any(section.on for section in edit.before.nodesets.values())
+    return Replace(f"{how}: {stays}" + ("; jobs on the controller itself end" if hosted else ""))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cluster.config.cluster import ClusterConfig
 from cluster.impact.table import possible
 from cluster.load.model import cluster_model
 from cluster.reference.schema import json_schema
@@ -28,9 +29,10 @@ The last column says what changing a key does to running jobs; [changes.md](chan
 """
 
 
-def reference() -> str:
+def reference(given: type[ClusterConfig] | None = None) -> str:
     """The page, as Markdown: a table for each section, in the order in which a file names them."""
-    definitions = json_schema()["$defs"]
+    model = given or cluster_model()
+    definitions = json_schema(model)["$defs"]
     parts = [HEAD]
     waiting = [("hpc:cluster", "ClusterConfig")]
     told: set[str] = set()
@@ -42,7 +44,7 @@ def reference() -> str:
         section = definitions[name]
         required = set(section.get("required", []))
         rows = [
-            _row(path, key, {**_of(definitions, field), **field}, required=key in required)
+            _row(key, {**_of(definitions, field), **field}, _effect(model, path, key), required=key in required)
             for key, field in section["properties"].items()
         ]
         table = "\n".join(["| key | what it is | default | allowed | changing it |", "|---|---|---|---|---|", *rows])
@@ -56,16 +58,16 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def _row(path: str, key: str, field: dict[str, Any], *, required: bool) -> str:
+def _row(key: str, field: dict[str, Any], effect: str, *, required: bool) -> str:
     default = "required" if required else _default(field)
     text = f"| `{key}` | {_cell(field.get('description', ''))} | {default} | {_cell(_allowed(field))} |"
-    return f"{text} {_effect(path, key)} |"
+    return f"{text} {effect} |"
 
 
-def _effect(path: str, key: str) -> str:
+def _effect(model: type[ClusterConfig], path: str, key: str) -> str:
     """What a change does to running jobs; nothing for what has keys of its own."""
     place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
-    found = {effect for below in ("", ".*", ".order") for effect in possible(place + below, cluster_model())}
+    found = {effect for below in ("", ".*", ".order") for effect in possible(place + below, model)}
     return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
 
 

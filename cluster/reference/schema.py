@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from cluster.config.cluster import ClusterConfig
 from cluster.config.docstrings import texts
 from cluster.config.section import Section
 from cluster.findings import ROOT
@@ -44,9 +45,9 @@ class _Schema(GenerateJsonSchema):
         return False
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
     """Schema of Pulumi.<stack>.yaml."""
-    model = cluster_model()
+    model = given or cluster_model()
     _describe(model)
     cluster = model.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = cluster.pop("$defs")

@@ -1,10 +1,11 @@
 """What the accounting database must hold: accounts, users and QOS, as data that scripts on the controller apply."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from cluster.config.accounting import Account, Qos
 from cluster.config.cluster import ClusterConfig
+from cluster.config.metadata import slurm_settings
 from cluster.config.users import User
 from cluster.people import accounts, default_account
 
@@ -60,19 +61,4 @@ def _user(config: ClusterConfig, user: User) -> dict[str, Any]:
 
 
 def _qos(qos: Qos) -> dict[str, Any]:
-    limits = {
-        "Priority": qos.priority,
-        "MaxWall": qos.max_wall,
-        "MaxJobsPerUser": qos.max_jobs_per_user,
-        "MaxSubmitJobsPerUser": qos.max_submit_jobs_per_user,
-        "MaxTRESPerJob": _tres(qos.max_tres_per_job),
-        "MaxTRESPerUser": _tres(qos.max_tres_per_user),
-        "GrpTRES": _tres(qos.grp_tres),
-        "Preempt": ",".join(qos.preempt),
-        "Flags": ",".join(qos.flags),
-    }
-    return {"name": qos.name} | {name: str(value) for name, value in limits.items() if value not in (None, "")}
-
-
-def _tres(limits: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={count}" for name, count in limits.items())
+    return {"name": qos.name} | {name: str(value) for name, value in slurm_settings(qos).items() if value is not None}

@@ -1,6 +1,7 @@
 """The files that nodes fetch beside slurm.conf: gres.conf, cgroup.conf, topology.conf."""
 
 from cluster.config.cluster import ClusterConfig
+from cluster.platforms import registry
 from cluster.roster import node_names, nodeset_gpu
 from cluster.slurm import hostlist
 from cluster.slurm.text import Group, document, groups, header, section
@@ -22,19 +23,19 @@ def render_gres(config: ClusterConfig) -> str:
 
 def render_cgroup(config: ClusterConfig) -> str:
     """Text of cgroup.conf: what a job is kept within."""
-    local = config.platform == "local"
+    confined = registry.get(config.platform).slurm.confine_cores
     cores = Group(
         title="Confinement",
         why="A job can't use cores, memory or GPUs that it was not given. Swap is left alone: on cgroup v1 it takes a "
         "kernel booted with swapaccount=1."
         + (
-            " Cores are not confined: machines of a rehearsal share the host's, and may claim more than it has."
-            if local
-            else ""
+            ""
+            if confined
+            else " Cores are not confined: machines of a rehearsal share the host's, and may claim more than it has."
         ),
         settings={
             "CgroupPlugin": "autodetect",
-            "ConstrainCores": not local,
+            "ConstrainCores": confined,
             "ConstrainRAMSpace": True,
             "ConstrainSwapSpace": False,
             "ConstrainDevices": True,

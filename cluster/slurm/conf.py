@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 
 from cluster.catalog.parameters import CONF
 from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import conf_fields
 from cluster.people import preempts
+from cluster.platforms import registry
 from cluster.roster import controller_name, has_gpus, nodeset_gpu
 from cluster.slurm import paths
 from cluster.slurm.daemons import identity, logs, places, scripts, timers
 from cluster.slurm.nodes import node_lines, partition_lines
-from cluster.slurm.text import Group, document, groups, header, overridden, section
+from cluster.slurm.text import FIELD, Group, document, groups, header, overridden, section
 
 NODES = (
     "Sizes are the catalog's: what a machine of the type surely reports, since a node with less than this is drained. "
@@ -39,7 +42,8 @@ def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> s
 def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> list[Group]:
     """All one-line settings, in groups.
 
-    What `slurm.extra` names stands in its own group at the end and nowhere else.
+    What fields set has the value of the field, in the group that names the parameter or else in one of their own. What
+    `slurm.extra` names stands in its own group at the end and nowhere else.
     """
     ours = [
         identity(config, addresses),
@@ -50,31 +54,40 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _priority(),
         _preemption(config),
         _submission(config),
-        _launching(config),
+        _launching(),
         scripts(config),
         timers(config),
         _accounting(config),
     ]
+    given = {
+        slurm.parameter: value
+        for path, slurm in conf_fields(type(config))
+        if (value := slurm.value(reduce(getattr, path.split("."), config))) is not None
+    }
+    placed = {name for group in ours for name in group.settings}
+    ours.append(Group(title="Further settings", settings={name: given[name] for name in given if name not in placed}))
     extra = overridden({}, config.slurm.extra, CONF)
     kept = [
-        replace(group, settings={name: value for name, value in group.settings.items() if name not in extra})
+        replace(
+            group, settings={name: given.get(name, one) for name, one in group.settings.items() if name not in extra}
+        )
         for group in ours
     ]
     return [*kept, Group(title="From slurm.extra of the stack's configuration", settings=extra)]
 
 
 def _confinement(config: ClusterConfig) -> Group:
-    rehearsal = config.platform == "local"
+    bound = registry.get(config.platform).slurm.bind_tasks
     return Group(
         title="Confinement",
         why="Every process of a job is found and ended through its cgroup, and gets only the cores, memory and GPUs "
         "that the job was given. PrologFlags=Contain makes that cgroup when the job starts, before its first step, and "
         "runs the prolog then too, so that a node whose prolog fails never starts a task."
-        + (f" {UNBOUND}" if rehearsal else ""),
+        + ("" if bound else f" {UNBOUND}"),
         settings={
             "ProctrackType": "proctrack/cgroup",
-            "TaskPlugin": "task/cgroup" if rehearsal else "task/affinity,task/cgroup",
-            "PrologFlags": ",".join(config.slurm.prolog_flags),
+            "TaskPlugin": "task/affinity,task/cgroup" if bound else "task/cgroup",
+            "PrologFlags": FIELD,
         },
     )
 
@@ -97,9 +110,9 @@ def _scheduling(config: ClusterConfig) -> Group:
             # Known to each release from 22.05 to 26.05 (src/slurmctld, src/salloc, src/plugins/sched/backfill).
             "SchedulerParameters": "bf_continue,nohold_on_prolog_fail,salloc_wait_nodes,sbatch_wait_nodes",
             "SelectType": "select/cons_tres",
-            "SelectTypeParameters": "CR_CPU_Memory" if config.slurm.consumable == "cpu" else "CR_Core_Memory",
+            "SelectTypeParameters": FIELD,
             "EnforcePartLimits": "ALL",
-            "ScronParameters": "enable" if config.slurm.scrontab else None,
+            "ScronParameters": FIELD,
             "TopologyPlugin": "topology/tree",
             "GresTypes": "gpu" if has_gpus(config) else None,
         },
@@ -141,8 +154,7 @@ def _submission(config: ClusterConfig) -> Group:
     )
 
 
-def _launching(config: ClusterConfig) -> Group:
-    mpi = config.slurm.mpi_default
+def _launching() -> Group:
     return Group(
         title="Launching",
         why="use_interactive_step: `salloc` opens its shell on the first node of the job, not on the login machine. "
@@ -150,8 +162,7 @@ def _launching(config: ClusterConfig) -> Group:
         "grants. KillOnBadExit: one dead rank ends the step; the others would wait for it, on all its GPUs, until the "
         "time limit (srun --kill-on-bad-exit=0 for steps whose tasks are their own).",
         settings={
-            # There is no plugin called none since 23.11; leaving the parameter out means the same in every release.
-            "MpiDefault": None if mpi == "none" else mpi,
+            "MpiDefault": FIELD,
             "LaunchParameters": "use_interactive_step",
             "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
             "KillOnBadExit": 1,
@@ -160,7 +171,7 @@ def _launching(config: ClusterConfig) -> Group:
 
 
 def _accounting(config: ClusterConfig) -> Group:
-    gather = config.slurm.job_account_gather or ("linux" if config.platform == "local" else "cgroup")
+    gather = config.slurm.job_account_gather or registry.get(config.platform).slurm.account_gather
     kinds = {gpu.type for one in config.nodesets.values() if (gpu := nodeset_gpu(config, one))}
     tres = ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))]) if kinds else None
     measured = (
@@ -177,7 +188,7 @@ def _accounting(config: ClusterConfig) -> Group:
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": controller_name(config),
             "AccountingStoragePort": paths.SLURMDBD_PORT,
-            "AccountingStorageEnforce": ",".join(config.accounting.enforce),
+            "AccountingStorageEnforce": FIELD,
             "AccountingStorageTRES": tres,
             "AccountingStoreFlags": "job_comment",
             "JobAcctGatherType": f"jobacct_gather/{gather}",

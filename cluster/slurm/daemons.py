@@ -3,23 +3,25 @@
 from collections.abc import Mapping
 
 from cluster.config.cluster import ClusterConfig
+from cluster.config.metadata import slurm_settings
+from cluster.platforms import registry
 from cluster.roster import controller_name
 from cluster.slurm import paths
 from cluster.slurm.script_tree import has_scripts
-from cluster.slurm.text import Group
+from cluster.slurm.text import FIELD, Group
 
 
 def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
     """Names, ports, and how daemons believe each other."""
     controller = controller_name(config)
-    rehearsal = config.platform == "local"
+    overrides = registry.get(config.platform).slurm.config_overrides
     return Group(
         title="Who and where",
         why="enable_configless: nodes and login machines fetch their files from slurmctld, so a change is one file and "
         "one `scontrol reconfigure`."
-        + (" config_overrides: a machine of a rehearsal stands for a larger one." if rehearsal else ""),
+        + (" config_overrides: a machine of a rehearsal stands for a larger one." if overrides else ""),
         settings={
-            "ClusterName": config.name,
+            "ClusterName": FIELD,
             "SlurmctldHost": f"{controller}({addresses[controller]})" if addresses else controller,
             "SlurmctldPort": paths.SLURMCTLD_PORT,
             "SlurmdPort": paths.SLURMD_PORT,
@@ -28,7 +30,7 @@ def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Grou
             "CredType": "cred/munge",
             **tokens(config),
             "SlurmctldParameters": "enable_configless",
-            "SlurmdParameters": "config_overrides" if rehearsal else None,
+            "SlurmdParameters": "config_overrides" if overrides else None,
         },
     )
 
@@ -87,7 +89,6 @@ machine with eight GPUs takes; slurm-gcp has 300 for machines of all kinds (scri
 
 def timers(config: ClusterConfig) -> Group:
     """How long daemons wait, and what brings a node back."""
-    given = config.slurm.timers
     back = {
         0: "a node that was down stays down until somebody resumes it.",
         1: "a node that stopped answering comes back by itself, one that rebooted on its own does not.",
@@ -100,17 +101,8 @@ def timers(config: ClusterConfig) -> Group:
         "`scontrol reboot` has slurmd run RebootProgram once the node is idle, and slurmctld wait for it for "
         "ResumeTimeout.",
         settings={
-            "SlurmctldTimeout": given.slurmctld,
-            "SlurmdTimeout": given.slurmd,
-            "InactiveLimit": given.inactive,
-            "WaitTime": given.wait,
-            "KillWait": given.kill_wait,
-            "MinJobAge": given.min_job_age,
-            "UnkillableStepTimeout": given.unkillable_step,
-            "MessageTimeout": given.message,
-            "BatchStartTimeout": given.batch_start,
-            "PrologEpilogTimeout": given.prolog_epilog,
-            "ReturnToService": config.slurm.return_to_service,
+            **slurm_settings(config.slurm.timers),
+            "ReturnToService": FIELD,
             "RebootProgram": paths.REBOOT,
             "ResumeTimeout": BOOT_SECONDS,
         },

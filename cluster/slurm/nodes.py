@@ -4,10 +4,17 @@ from collections.abc import Mapping
 
 from cluster.catalog.parameters import NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
+from cluster.config.metadata import Value, slurm_settings
 from cluster.config.partitions import Partition
 from cluster.roster import node_names, nodeset_gpu, sizes
 from cluster.slurm import hostlist
-from cluster.slurm.text import Value, assignments, overridden
+from cluster.slurm.text import assignments, overridden
+
+_FIRST = (
+    "PartitionName", "Nodes", "Default", "State", "MaxTime", "DefaultTime", "DefMemPerCPU", "MaxMemPerCPU",
+    "DefCPUPerGPU", "MinNodes", "MaxNodes", "OverSubscribe",
+)  # fmt: skip
+"""Order of a PartitionName line's parameters, as on clusters that are up; others follow in the order of the fields."""
 
 
 def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
@@ -26,7 +33,7 @@ def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> li
             "ThreadsPerCore": size.threads,
             "RealMemory": size.memory,
             "Gres": f"gpu:{gpu.type}:{gpu.count}" if gpu else None,
-            "Feature": ",".join(section.features),
+            **slurm_settings(section),
             "State": "UNKNOWN",
         }
         lines.append(" ".join(assignments(overridden(settings, section.node_conf, NODE))))
@@ -63,23 +70,12 @@ def partition_lines(config: ClusterConfig) -> list[str]:
     lines: list[str] = []
     for name, part in config.partitions.items():
         settings: dict[str, Value] = {
+            **dict.fromkeys(_FIRST),
+            **slurm_settings(part),
             "PartitionName": name,
-            "Nodes": ",".join(part.nodesets),
-            "Default": "YES" if part.default else None,
             "State": "UP",
-            "MaxTime": part.max_time,
-            "DefaultTime": part.default_time,
             "DefMemPerCPU": part.def_mem_per_cpu or memory_per_cpu(config, part),
-            "MaxMemPerCPU": part.max_mem_per_cpu,
             "DefCPUPerGPU": cpus_per_gpu(config, part),
-            "MinNodes": part.min_nodes,
-            "MaxNodes": part.max_nodes,
-            "OverSubscribe": "EXCLUSIVE" if part.exclusive else None,
-            "PriorityTier": part.priority_tier,
-            "QOS": part.qos,
-            "AllowAccounts": ",".join(part.allow_accounts),
-            "AllowGroups": ",".join(part.allow_groups),
-            "AllowQos": ",".join(part.allow_qos),
         }
         lines.append(" ".join(assignments(overridden(settings, part.conf, PARTITION))))
     return lines

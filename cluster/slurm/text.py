@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from cluster.catalog.parameters import Table
 from cluster.config.cluster import ClusterConfig
+from cluster.config.metadata import Value
 
-Value = str | int | bool | None
-
+FIELD: Value = None
+"""Stands in a group for a parameter whose value is a field's of the configuration."""
 _WIDTH = 116
 PLAIN = re.compile(r"[ !$-~]*")
 """A value: no line end of whatever kind, no tab, no quote, and no # that would begin a comment."""

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cluster.catalog.parameters import CONF, NODE, PARTITION, VERSIONS
-from cluster.checks.owned_parameters import OWNED_CONF, OWNED_NODE, OWNED_PARTITION
+from cluster.checks.owned_parameters import owned_conf, owned_node, owned_partition
 from cluster.config import ClusterConfig
 from cluster.slurm import render, render_slurmdbd
 from cluster.slurm.conf import settings
@@ -73,7 +73,7 @@ def test_mpi_none_is_said_by_silence():
 
 def test_what_is_owned_exists():
     """An owned name that no release knows would never match what a file says."""
-    for owned, table in ((OWNED_CONF, CONF), (OWNED_NODE, NODE), (OWNED_PARTITION, PARTITION)):
+    for owned, table in ((owned_conf(), CONF), (owned_node(), NODE), (owned_partition(), PARTITION)):
         assert [name for name in owned if table.canonical(name) != name] == []
 
 
@@ -83,7 +83,7 @@ def test_what_configuration_decides_is_owned_or_can_be_replaced_by_extra():
     names = [name for group in settings(config("example-full")) for name in group.settings]
     assert set(replaced) <= set(names)
     assert len(names) == len(set(names))
-    assert not set(replaced) & set(OWNED_CONF)
+    assert not set(replaced) & set(owned_conf())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.impact import machines
 from cluster.impact.edits import Edit
 from cluster.impact.image import ALL, WITH_IMAGE, refused_release
-from cluster.impact.rule import Rule, recreate_controller, rule
+from cluster.impact.rule import Rule, rule
 from cluster.platforms.local.address_plan import block, plan
 
 _STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
@@ -51,7 +51,7 @@ def _controller(edit: Edit) -> Impact:
     hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
     kinds = [roster.machines(config)[0] for config in (edit.before, edit.after)]
     if kinds[0].gpu != kinds[1].gpu:
-        return recreate_controller(edit, f"{_STATE_STAYS}; jobs on other machines run on")
+        return machines.recreate_controller(edit, f"{_STATE_STAYS}; jobs on other machines run on")
     if hosted:
         return machines.reshape_nodes(roster.node_names(edit.after, hosted[0]))
     return NoEffect(_SAME_SHAPE.format("the controller runs"))

@@ -3,8 +3,8 @@
 from cluster import roster
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse
 from cluster.impact.edits import Edit
-from cluster.impact.machines import end_sessions, recreate_nodes, unless_moved
-from cluster.impact.rule import recreate_controller, rule
+from cluster.impact.machines import end_sessions, recreate_controller, recreate_nodes, unless_moved
+from cluster.impact.rule import rule
 from cluster.platforms.gcp import disks
 from cluster.platforms.gcp.capacity import of_machine, of_nodes
 

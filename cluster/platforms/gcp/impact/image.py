@@ -3,7 +3,8 @@
 from cluster.config.impact import Effect, Impact, NoEffect
 from cluster.impact.edits import Edit
 from cluster.impact.image import ALL, WITH_IMAGE, refused_release
-from cluster.impact.rule import Rule, recreate_controller, rule
+from cluster.impact.machines import recreate_controller
+from cluster.impact.rule import Rule, rule
 from cluster.platforms.gcp.image.content import parts
 from cluster.platforms.gcp.image.source import bakes
 from cluster.platforms.gcp.impact.capacity import RECORDS_STAY

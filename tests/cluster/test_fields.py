@@ -1,0 +1,156 @@
+"""A setting of Slurm is one declaration: rendered, refused elsewhere, checked by release, with an impact and docs."""
+
+# pyright: reportIncompatibleVariableOverride=false, reportGeneralTypeIssues=false
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from cluster.checks.settings import broken
+from cluster.config import Accounting, ClusterConfig, Nodeset, Partition, Qos, SlurmSettings, Timers
+from cluster.config.impact import Effect, NoEffect, Reconfigure, Restart
+from cluster.config.metadata import Slurm
+from cluster.config.types import Flag, Positive, Seconds
+from cluster.impact.table import effects
+from cluster.load.defaults import with_defaults
+from cluster.reference.page import reference
+from cluster.reference.schema import json_schema
+from cluster.slurm import render
+from cluster.slurm.accounting import desired
+
+
+class MoreTimers(Timers):
+    """More of it."""
+
+    complete: Annotated[Seconds, Slurm("CompleteWait"), Reconfigure("read again")] = 32
+    """CompleteWait: how long a job may take to end."""
+
+
+class MoreSettings(SlurmSettings):
+    """More of it."""
+
+    timers: MoreTimers = Field(default_factory=MoreTimers)
+    array_size: Annotated[Positive | None, Slurm("MaxArraySize"), Restart("read at start")] = None
+    """Largest job array."""
+    requeue: Annotated[Flag, Slurm("JobRequeue", {True: 1, False: None}, replaceable=True), Reconfigure("read again")]
+    """Whether jobs are queued again."""
+
+
+class MoreNodeset(Nodeset):
+    """More of it."""
+
+    weight: Annotated[Positive | None, Slurm("Weight"), Restart("read at start")] = None
+    """Nodes of a lower weight are given first."""
+
+
+class MorePartition(Partition):
+    """More of it."""
+
+    grace: Annotated[Seconds | None, Slurm("GraceTime"), Reconfigure("read again")] = None
+    """Seconds that a job has to end when it is preempted."""
+    per_socket: Annotated[Positive | None, Slurm("MaxCPUsPerSocket"), Reconfigure("read again")] = None
+    """CPUs of a socket that jobs may have."""
+
+
+class MoreQos(Qos):
+    """More of it."""
+
+    group_jobs: Annotated[Positive | None, Slurm("GrpJobs"), NoEffect("in the database")] = None
+    """Running jobs of the QOS."""
+
+
+class MoreAccounting(Accounting):
+    """More of it."""
+
+    qos: tuple[MoreQos, ...] = ()
+    """QOS."""
+
+
+class MoreConfig(ClusterConfig):
+    """More of it."""
+
+    nodesets: Mapping[str, MoreNodeset]
+    """Nodes."""
+    partitions: Mapping[str, MorePartition]
+    """Partitions."""
+    accounting: MoreAccounting = Field(default_factory=MoreAccounting)
+    """Accounting."""
+    slurm: MoreSettings
+    """Slurm."""
+
+
+def more(partition: Mapping[str, Any] = {}, nodeset: Mapping[str, Any] = {}, **slurm: Any) -> MoreConfig:
+    return MoreConfig.model_validate(
+        with_defaults(
+            {
+                "platform": "local",
+                "name": "more",
+                "nodesets": {"cpu": dict(nodeset)},
+                "partitions": {"cpu": {"nodesets": ["cpu"], "default": True, **partition}},
+                "accounting": {"qos": [{"name": "few", "group_jobs": 3}]},
+                "slurm": {"requeue": True, **slurm},
+            }
+        )
+    )
+
+
+def test_it_is_rendered():
+    lines = render(more({"grace": 30}, {"weight": 7}, array_size=99, timers={"complete": 5}))["slurm.conf"].splitlines()
+    assert {"CompleteWait=5", "MaxArraySize=99", "JobRequeue=1"} <= {*lines}
+    assert lines.index("WaitTime=0") < lines.index("CompleteWait=5") < lines.index("ReturnToService=2")
+    (node,) = (line for line in lines if line.startswith("NodeName="))
+    (partition,) = (line for line in lines if line.startswith("PartitionName="))
+    assert "Weight=7" in node.split()
+    assert "GraceTime=30" in partition.split()
+    assert "MaxCPUsPerSocket" not in partition
+
+
+def test_a_limit_of_a_qos_goes_to_the_database():
+    assert desired(more())["qos"] == [{"name": "few", "GrpJobs": "3"}]
+
+
+@pytest.mark.parametrize(
+    ("config", "todo"),
+    [
+        (more(extra={"maxarraysize": 5}), "set `slurm.array_size` instead"),
+        (more(extra={"CompleteWait": 5}), "set `slurm.timers.complete` instead"),
+        (more(nodeset={"node_conf": {"Weight": 5}}), "set `weight:` of the nodeset instead"),
+        (more({"conf": {"GraceTime": 5}}), "set `grace:` of the partition instead"),
+    ],
+)
+def test_it_is_refused_in_free_settings(config: MoreConfig, todo: str):
+    assert [one.todo for one in broken(config)] == [todo]
+
+
+def test_one_that_is_a_default_may_be_replaced():
+    config = more(extra={"JobRequeue": 0})
+    assert not list(broken(config))
+    assert [line for line in render(config)["slurm.conf"].splitlines() if "JobRequeue" in line] == ["JobRequeue=0"]
+
+
+def test_a_release_that_does_not_know_it_is_refused():
+    assert not list(broken(more({"per_socket": 4}, version="23.11")))
+    (found,) = broken(more({"per_socket": 4}, version="22.05"))
+    assert found.at == ("partitions", "cpu", "per_socket")
+    assert "MaxCPUsPerSocket" not in found.given
+    assert "23.11" in found.allowed
+
+
+def test_it_is_in_the_schema_and_on_the_page():
+    keys = json_schema(MoreConfig)["$defs"]["MoreSettings"]["properties"]
+    assert keys["array_size"] == {"type": "integer", "minimum": 1, "description": "Largest job array."}
+    rows = reference(MoreConfig).splitlines()
+    assert "| `array_size` | Largest job array. |  | a whole number ≥ 1 | restart |" in rows
+    assert any(row.startswith("| `group_jobs` |") and row.endswith("| nothing |") for row in rows)
+    assert any(row.startswith("| `complete` |") and row.endswith("| reconfigure |") for row in rows)
+
+
+def test_it_has_an_impact():
+    changes = effects(more(), more({"grace": 30}, {"weight": 7}, array_size=99), "s")
+    assert [(one.path, one.effect, one.reason) for one in changes] == [
+        ("nodesets.cpu.weight", Effect.RESTART, "read at start"),
+        ("slurm.array_size", Effect.RESTART, "read at start"),
+        ("partitions.cpu.grace", Effect.RECONFIGURE, "read again"),
+    ]
