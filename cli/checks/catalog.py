@@ -13,7 +13,9 @@ from cli.stack import project
 _SHELLS = (b"sh", b"bash", b"dash")
 CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
-SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "gcp_boot", "status"))
+SECOND = tuple(
+    f"{CLUSTERS}/test_{name}.py" for name in ("bad_input", "changes", "day_two", "faults", "gcp_boot", "status")
+)
 """Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
 SLOW = (
     "tests/components/test_gcp_image.py",
@@ -39,6 +41,7 @@ SLOW = (
     "tests/cli/test_config_set.py::TestText::test_any_value_comes_back",
     "tests/cli/test_engines.py::TestCli::test_is_not_run_with_a_passphrase_that_does_not_fit",
     "tests/cli/test_hostile_files.py::test_a_mutated_stack_is_read_or_refused_in_words",
+    "tests/cluster/test_gcp_request.py",
     "tests/cluster/test_config_bounds.py::test_much_is_read_or_refused_in_two_seconds",
     "tests/cluster/test_config_shapes.py::test_an_odd_value_anywhere_is_told_in_four_parts_or_taken",
     "tests/cluster/test_rehearsal.py::test_of_any_stack_nothing_of_slurm_is_lost",

@@ -55,7 +55,7 @@ class Cluster:
         self.file.write_text(yaml.safe_dump({"config": {"hpc:cluster": self.config}}))
 
     def hpc(
-        self, command: str, *arguments: str, check: bool = True, timeout: float = 400
+        self, command: str, *arguments: str, check: bool = True, timeout: float = 900
     ) -> subprocess.CompletedProcess[str]:
         """./hpc COMMAND NAME --config-file FILE ARGUMENTS, without a terminal."""
         return self._call(
@@ -90,7 +90,7 @@ class Cluster:
                 *(word for option in options for word in ("-o", option)),
                 f"{user}@{there['address']}", command,
             ],
-            capture_output=True, text=True, timeout=30, check=False,
+            capture_output=True, text=True, timeout=120, check=False,
             env={**os.environ, "DISPLAY": display},
         )  # fmt: skip
         return done.stdout + done.stderr
@@ -135,7 +135,7 @@ class Cluster:
         return self._call(list(words), check=False)
 
     def _call(
-        self, arguments: list[str], *, check: bool = True, timeout: float = 120
+        self, arguments: list[str], *, check: bool = True, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [str(ROOT / "hpc"), *arguments],

@@ -107,7 +107,7 @@ def full_spool(cluster: Cluster, node: str) -> Iterator[str]:
     spool = "/var/spool/slurmd"
     cluster.ssh(node, f"systemctl stop slurmd; mount -t tmpfs -o size=1m spool {spool}; systemctl start slurmd")
     try:
-        eventually(lambda: states(cluster)[node] == "idle", seconds=20, what="slurmd on a small disk")
+        eventually(lambda: states(cluster)[node] == "idle", seconds=60, what="slurmd on a small disk")
         cluster.ssh(node, f"dd if=/dev/zero of={spool}/filler bs=4k 2>/dev/null; true")
         yield f"{spool}/filler"
     finally:

@@ -137,7 +137,7 @@ class CloudNode:
     def inside(self, script: str, *, check: bool = True) -> str:
         """What a shell script prints that root runs in the machine; no login is needed for it."""
         enter = ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
-        done = subprocess.run([*enter, "sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*enter, "sh", "-c", script], capture_output=True, text=True, timeout=120, check=False)
         assert not check or done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
 
@@ -187,5 +187,5 @@ class CloudNode:
         options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", "IdentitiesOnly=yes"]
         flags = [word for option in options for word in ("-o", option)]
         ssh = ["ssh", "-F", "none", "-i", str(self.login), *flags, f"root@{self.address}", command]
-        done = subprocess.run(ssh, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(ssh, capture_output=True, text=True, timeout=120, check=False)
         return (done.stdout + done.stderr).strip()

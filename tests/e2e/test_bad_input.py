@@ -46,9 +46,9 @@ def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(well: Cluster)
         env=well.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as running:  # fmt: skip
         machine = well.root / "stacks" / well.name / "machines" / f"{well.name}-cpu-1"
-        eventually(machine.exists, seconds=30, what="the second node's making")
+        eventually(machine.exists, seconds=60, what="the second node's making")
         os.kill(running.pid, signal.SIGINT)
-        said, _ = running.communicate(timeout=120)
+        said, _ = running.communicate(timeout=300)
     assert running.returncode == 130, said
     assert "Stopping: what has begun is finished, nothing new is begun." in said
     assert f"What was done is kept: ./hpc up {well.name} goes on from here." in said
@@ -61,7 +61,7 @@ def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(well: Cluster)
 def test_a_machine_that_does_not_answer_is_given_up_with_its_console_and_comes_back(well: Cluster):
     well.ssh("controller", "systemctl stop ssh.service ssh.socket 2>/dev/null; true")
     well.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
-    failed = well.hpc("up", check=False, timeout=90)
+    failed = well.hpc("up", check=False, timeout=200)
     said = failed.stdout + failed.stderr
     assert failed.returncode == 1
     assert re.search(r"\b10\.\d+\.\d+\.\d+: no SSH connection after \d+ attempts?: .*Connection refused", said)
@@ -100,7 +100,7 @@ def test_a_disk_too_small_for_the_image_is_refused_and_left_as_it_was(refused: C
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(tmp_path), *up],
         env=refused.env | {"HPC_LOCAL_IMAGES": str(tmp_path)},
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     assert re.search(
         rf"base image: {tmp_path} has 6\d MB free and making it needs \d+ MB: free some space", done.stdout

@@ -189,7 +189,7 @@ def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long
     edited.up()
     again = job(edited, "sleep 900", "--partition=gpu", "--requeue")
     edited.ssh("controller", f"scontrol requeuehold {again}")
-    eventually(lambda: state(edited, again) == "PENDING", seconds=20, what="the job's return to the queue")
+    eventually(lambda: state(edited, again) == "PENDING", seconds=60, what="the job's return to the queue")
     moving = job(edited, until_drained("edited-gpu-0"), "--partition=gpu", "--gpus=2")
     edited.edit(lambda c: c["nodesets"]["gpu"].update(machine_type="local-2c-8gpu"))
     effects = edited.preview()["effects"]
@@ -230,7 +230,7 @@ def job(cluster: Cluster, script: str, *options: str) -> str:
     """The number of a job of alice's that runs."""
     words = ["--parsable", "--chdir=/tmp", "--output=/dev/null", *options, "--wrap", script]
     number = cluster.run("sbatch", *words, user="alice")
-    eventually(lambda: state(cluster, number) == "RUNNING", seconds=20, what="the job's start")
+    eventually(lambda: state(cluster, number) == "RUNNING", seconds=60, what="the job's start")
     return number
 
 

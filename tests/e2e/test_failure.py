@@ -102,7 +102,7 @@ def test_a_controller_made_anew_goes_on_with_its_jobs_and_their_records(ill: Clu
     go = "/home/alice/go"
     script = f"while [ ! -e {go} ]; do sleep 0.2; done"
     number = ill.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", script)
-    eventually(lambda: ill.run("squeue", "-h", "-o", "%T") == "RUNNING", seconds=20, what="the job")
+    eventually(lambda: ill.run("squeue", "-h", "-o", "%T") == "RUNNING", seconds=60, what="the job")
     before = ill.outputs()["machines"]["ill-controller"]["host_key"]
     # In its order: what slurmctld has not written down yet, it does then.
     ill.ssh("controller", "systemctl stop slurmctld slurmdbd mariadb")
@@ -115,7 +115,7 @@ def test_a_controller_made_anew_goes_on_with_its_jobs_and_their_records(ill: Clu
     ill.run("touch", go)
     eventually(
         lambda: (number, "COMPLETED") in {tuple(line.split("|")) for line in _records(ill)},
-        seconds=30,
+        seconds=60,
         what="the end of the job that ran meanwhile",
     )
     assert any(line.startswith("before|") for line in _records(ill, "jobname,state"))

@@ -57,7 +57,7 @@ class TestDaemons:
         for number in jobs:
             assert (job(frail, number), job(frail, number, "Restarts")) == ("RUNNING", "0")
         frail.ssh("controller", f"touch {GO}")
-        eventually(lambda: recorded(frail, jobs) == ["COMPLETED"] * 2, seconds=30, what="both jobs' end")
+        eventually(lambda: recorded(frail, jobs) == ["COMPLETED"] * 2, seconds=60, what="both jobs' end")
 
     def test_killed_daemons_come_back_by_themselves_and_cost_no_job(self, frail: Cluster):
         frail.ssh("controller", f"rm -f {GO} /tmp/*.said")
@@ -80,19 +80,19 @@ class TestDaemons:
         }.items():
             active = f"systemctl is-active {units}; true"
             eventually(
-                lambda m=machine, a=active: frail.ssh(m, a).split() == ["active"] * 2, seconds=30, what=f"{units}"
+                lambda m=machine, a=active: frail.ssh(m, a).split() == ["active"] * 2, seconds=60, what=f"{units}"
             )
         eventually(
             lambda: frail.ssh("cpu-0", "mountpoint -q /opt/apps && echo yes; true") == "yes",
-            seconds=20,
+            seconds=60,
             what="/opt/apps",
         )
         frail.ssh("controller", f"touch {GO}")
-        eventually(lambda: "code" in frail.ssh("controller", "cat /tmp/waiting.said"), seconds=40, what="both sruns")
+        eventually(lambda: "code" in frail.ssh("controller", "cat /tmp/waiting.said"), seconds=60, what="both sruns")
         assert frail.ssh("controller", "cat /tmp/running.said").splitlines() == ["went on", "code 0"]
         said = frail.ssh("controller", "cat /tmp/waiting.said").splitlines()
         assert (said.count("came"), said[-1]) == (3, "code 0")
-        eventually(lambda: recorded(frail, [batch]) == ["COMPLETED"], seconds=30, what="the job's record")
+        eventually(lambda: recorded(frail, [batch]) == ["COMPLETED"], seconds=60, what="the job's record")
 
     @pytest.mark.parametrize("daemon", ["slurmdbd", "mariadb"])
     def test_no_job_is_lost_while_there_is_no_accounting(self, frail: Cluster, daemon: str):
@@ -108,7 +108,7 @@ class TestDaemons:
             frail.ssh("controller", f"systemctl start {daemon}")
         assert set(found) == {f"{daemon}-down"}
         wanted = ["COMPLETED", "COMPLETED", "FAILED"]
-        eventually(lambda: recorded(frail, [*good, bad]) == wanted, seconds=40, what="all three jobs' records")
+        eventually(lambda: recorded(frail, [*good, bad]) == wanted, seconds=60, what="all three jobs' records")
 
 
 # Every process starts others until it is refused; then it only stays, as what is tried is the limit and not the host's
@@ -215,10 +215,10 @@ class TestMachines:
         assert "slurm.conf differs" in struck.booted["old-config"]["cpu-1"]
         same = f"cmp {BOARD} /run/slurm/conf/slurm.conf && echo same; true"
         for node in faults.NODES:
-            eventually(lambda n=node: frail.ssh(n, same) == "same", seconds=30, what=f"{node}'s new slurm.conf")
+            eventually(lambda n=node: frail.ssh(n, same) == "same", seconds=60, what=f"{node}'s new slurm.conf")
 
     def test_all_take_jobs_again_without_a_hand(self, frail: Cluster, struck: Struck):
-        eventually(lambda: faults.all_idle(frail), seconds=30, what="nodes that no ghost of a job holds")
+        eventually(lambda: faults.all_idle(frail), seconds=60, what="nodes that no ghost of a job holds")
         assert faults.ask_for(frail) == list(faults.NODES)
         faults.elsewhere(frail, struck.gone, "cpu-2")
         becomes(frail, struck.gone, "RUNNING")

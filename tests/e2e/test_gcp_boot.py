@@ -77,7 +77,7 @@ class TestFirstBoot:
         node.says("is not there yet (404 NOT_FOUND")
         google.secrets[MUNGE] = payload
 
-        eventually(lambda: "installing: running 10-tools" in node.journal(), seconds=20, what="the installation")
+        eventually(lambda: "installing: running 10-tools" in node.journal(), seconds=60, what="the installation")
         assert not node.joined()
         assert node.inside("ls /etc/systemd/system/hpc-node.service 2>&1 || true").endswith("No such file or directory")
         node.inside("systemctl kill --signal=KILL hpc-install")
@@ -110,10 +110,10 @@ class TestLaterBoots:
         boot = member.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
         member.fake.refused = set(member.secrets.values())
         member.inside("systemctl reboot")
-        eventually(lambda: _rebooted(member, before), seconds=40, what="the reboot")
+        eventually(lambda: _rebooted(member, before), seconds=60, what="the reboot")
         member.listen()
         report = f"cat /opt/apps/adm/hpc/nodes/{member.name}.json"
-        eventually(lambda: member.cluster.ssh("controller", report) != boot, seconds=40, what="a new report")
+        eventually(lambda: member.cluster.ssh("controller", report) != boot, seconds=60, what="a new report")
         member.works()
         member.says("done")
 
@@ -165,12 +165,12 @@ class TestNews:
         member.tell(setup=member.store("setup.json", json.dumps(files).encode()), node=node)
         member.again()
         words = f"this cluster has no shared folder nowhere\n{server}:988 can't be reached"
-        eventually(lambda: words in member.journal(), seconds=20, what="the mount's words")
+        eventually(lambda: words in member.journal(), seconds=60, what="the mount's words")
         report = member.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
         assert json.loads(report)["state"] == "failed"
         member.tell()
         member.again()
-        eventually(lambda: _report(member)["state"] == "configured", seconds=30, what="the node's joining again")
+        eventually(lambda: _report(member)["state"] == "configured", seconds=60, what="the node's joining again")
 
 
 def _report(node: CloudNode) -> dict[str, str]:

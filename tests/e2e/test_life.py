@@ -35,7 +35,7 @@ class TestWorking:
     def test_the_accounting_names_job_user_and_account(self, many: Cluster):
         many.run("srun", "--job-name", "counted", "true", user="bob")
         # slurmctld hands over what happened every five seconds.
-        eventually(lambda: "counted" in many.run("sacct", "-X", user="bob"), seconds=15, what="the job's record")
+        eventually(lambda: "counted" in many.run("sacct", "-X", user="bob"), seconds=60, what="the job's record")
         line = next(line for line in many.run("sacct", "-X", user="bob").splitlines() if "counted" in line)
         assert {"bob", "teaching", "cpu", "COMPLETED"} <= set(line.split())
 
@@ -93,17 +93,17 @@ class TestWorking:
     def test_users_reach_the_nodes_of_their_jobs_within_those(self, many: Cluster, alices_key: Path):
         words = ("--parsable", "--chdir=/tmp", "--output=/dev/null", "--nodelist=many-cpu-1", "--wrap", "sleep 600")
         number = many.run("sbatch", *words, user="alice")
-        eventually(lambda: many.run("squeue", "-h", "-j", number, "-o", "%T") == "RUNNING", seconds=20, what="the job")
+        eventually(lambda: many.run("squeue", "-h", "-j", number, "-o", "%T") == "RUNNING", seconds=60, what="the job")
         found = many.log_in("alice", alices_key, "cpu-1", "id -un; cat /proc/self/cgroup")
         assert found.split()[0] == "alice"
         assert f"/job_{number}/step_extern" in found
         many.run("scancel", number, user="alice")
-        eventually(lambda: many.run("squeue", "-h", "-j", number) == "", seconds=40, what="the job's end")
+        eventually(lambda: many.run("squeue", "-h", "-j", number) == "", seconds=60, what="the job's end")
         assert "Access denied by pam_slurm_adopt" in many.log_in("alice", alices_key, "cpu-1", "id -un")
 
     def test_mail_about_a_job_is_delivered(self, many: Cluster):
         many.run("sbatch", "--wait", "--mail-type=END", "--job-name=lettered", "--chdir=/tmp", "--wrap", "true")
-        eventually(lambda: "lettered" in many.run("cat", "/var/mail/alice", check=False), seconds=20, what="the mail")
+        eventually(lambda: "lettered" in many.run("cat", "/var/mail/alice", check=False), seconds=60, what="the mail")
 
     def test_logs_are_rotated_and_the_daemons_write_on(self, many: Cluster):
         for machine, log in (("controller", "slurmctld"), ("cpu-0", "slurmd")):
@@ -113,7 +113,7 @@ class TestWorking:
         for machine, log in (("controller", "slurmctld"), ("cpu-0", "slurmd")):
             eventually(
                 lambda m=machine, name=log: "done" in many.ssh(m, f"cat /var/log/slurm/{name}.log"),
-                seconds=20, what=f"a line about the job in the new {log}.log",
+                seconds=60, what=f"a line about the job in the new {log}.log",
             )  # fmt: skip
 
     def test_one_machine_can_be_everything(self, one: Cluster):

@@ -86,7 +86,7 @@ def test_rxdm_is_patched_and_slurmd_runs_it(mega: Cluster):
 def test_it_runs_while_the_job_does(mega: Cluster):
     look = "pgrep -f '[s]tands-for-rxdm' >/dev/null && echo there || echo gone"
     assert mega.run("srun", "-N2", "sh", "-c", look).split() == ["there", "there"]
-    eventually(lambda: mega.ssh("cpu-0", look) == "gone", seconds=10, what="the end of the stand-in")
+    eventually(lambda: mega.ssh("cpu-0", look) == "gone", seconds=60, what="the end of the stand-in")
 
 
 def test_a_job_on_one_node_does_without(mega: Cluster):
@@ -97,7 +97,7 @@ def test_a_job_on_one_node_does_without(mega: Cluster):
 
 def test_the_log_has_job_script_and_exit_code(mega: Cluster):
     eventually(
-        lambda: "seen epilog_slurmd" in mega.ssh("cpu-0", "cat /var/log/slurm/epilog.log"), seconds=10, what="it"
+        lambda: "seen epilog_slurmd" in mega.ssh("cpu-0", "cat /var/log/slurm/epilog.log"), seconds=60, what="it"
     )
     lines = mega.ssh("cpu-0", "tail -n 7 /var/log/slurm/prolog.log").splitlines()
     assert [line.partition(" slurm_prolog ")[2] or line for line in lines] == [
@@ -130,7 +130,7 @@ def test_a_prolog_of_googles_shape_runs_to_its_end_with_stand_ins(mega: Cluster,
     mega.ssh("cpu-1", "cp /usr/bin/curl /root/curl; printf '#!/bin/sh\\nexit 7\\n' >/usr/bin/curl")
     assert mega.run("srun", "-N1", "-w", "mega-cpu-1", "hostname") == "mega-cpu-1"
     mega.run("srun", "-N2", "true", check=False)
-    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=10, what="the drain")
+    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=60, what="the drain")
     assert f"rxdm: did not write {PROFILE}, so NCCL would use plain TCP" in mega.ssh(
         "cpu-1", "cat /var/log/slurm/prolog.log"
     )
@@ -185,10 +185,10 @@ def test_a_prolog_that_fails_drains_its_node_and_says_why(mega: Cluster):
     # Two jobs, each of which takes a whole node: one of them meets the ill one, and goes elsewhere.
     words = ("--parsable", "--exclusive", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 4")
     numbers = [mega.run("sbatch", *words) for _ in range(2)]
-    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=10, what="the drain")
+    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=60, what="the drain")
     assert "jobs-held" not in mega.findings()
     told = ("squeue", "--noheader", "--states=all", f"--jobs={','.join(numbers)}", "--format=%T %N")
-    eventually(lambda: "PENDING" in mega.run(*told), seconds=20, what="the job's return to the queue")
+    eventually(lambda: "PENDING" in mega.run(*told), seconds=60, what="the job's return to the queue")
     # slurmctld lets two minutes pass before it tries again.
     mega.ssh("controller", f"for job in {' '.join(numbers)}; do scontrol update JobId=$job StartTime=now; done; true")
     eventually(
@@ -210,7 +210,7 @@ def test_a_prolog_that_fails_drains_its_node_and_says_why(mega: Cluster):
 def test_a_lost_tree_drains_with_words_and_is_mended(mega: Cluster):
     mega.ssh("controller", f"rm -r {TREE}/scripts {TREE}/slurm_prolog")
     mega.run("srun", "-w", "mega-cpu-1", "true", check=False)
-    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=10, what="the drain")
+    eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=60, what="the drain")
     assert f"Unable to create list of paths [{TREE}/slurm_prolog]" in mega.ssh("cpu-1", "cat /var/log/slurm/slurmd.log")
     told = mega.call("drift", "mega")
     assert told.returncode == 1
@@ -292,6 +292,6 @@ systemd-run --quiet --unit=pages python3 /root/pages.py
     knock = "import socket; socket.create_connection(('127.0.0.1', 8443))"
     eventually(
         lambda: cluster.ssh("controller", f'python3 -c "{knock}" 2>/dev/null && echo open || true') == "open",
-        seconds=10,
+        seconds=60,
         what="the server's start",
     )

@@ -103,7 +103,7 @@ def test_rxdm_runs_for_jobs_on_two_nodes_with_the_exports_of_ubuntu(mega: Cluste
     manager = "pgrep -f '[s]tands-for-rxdm' >/dev/null && echo there || echo gone"
     seen = mega.run("srun", "-N2", "sh", "-c", f"grep -c '^{EXPORT}$' {PROFILE}; {manager}")
     assert sorted(seen.split()) == ["1", "1", "there", "there"]
-    eventually(lambda: mega.ssh("a3mega-0", manager) == "gone", seconds=10, what="the end of the stand-in")
+    eventually(lambda: mega.ssh("a3mega-0", manager) == "gone", seconds=60, what="the end of the stand-in")
     mega.ssh("a3mega-0", f"rm {PROFILE}")
     assert mega.run("srun", "-N1", "-w", "a3mega-a3mega-0", "sh", "-c", manager) == "gone"
     assert mega.ssh("a3mega-0", f"test ! -e {PROFILE} && echo none") == "none"

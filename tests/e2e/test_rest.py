@@ -72,7 +72,7 @@ def test_a_job_is_submitted_and_read_back(served: Cluster):
         (job,) = ask(served, word, f"/slurm/v0.0.42/job/{made['job_id']}")["jobs"]
         return job
 
-    eventually(lambda: seen()["job_state"] == ["COMPLETED"], seconds=30, what="the job's end")
+    eventually(lambda: seen()["job_state"] == ["COMPLETED"], seconds=60, what="the job's end")
     assert (seen()["user_name"], seen()["name"]) == ("alice", "by-rest")
     assert served.run("cat", "/home/alice/by-rest.out", user="alice") == "alice"
     # slurmdbd takes the token as well.
@@ -98,7 +98,7 @@ def test_a_token_of_another_key_or_of_another_user_is_refused(served: Cluster):
 
 def test_a_token_ends(served: Cluster):
     word = token(served, "alice", seconds=2)
-    eventually(lambda: ask(served, word, "/slurm/v0.0.42/jobs")["status"] >= 400, seconds=30, what="the token's end")
+    eventually(lambda: ask(served, word, "/slurm/v0.0.42/jobs")["status"] >= 400, seconds=60, what="the token's end")
 
 
 def test_it_runs_as_nobody_special_on_the_clusters_network_alone(served: Cluster):

@@ -90,7 +90,7 @@ def test_a_drained_node_is_named_with_its_reason(seen: Cluster):
     assert "disk errors" in found["what"]
     assert found["todo"] == "./hpc nodes seen resume seen-cpu-1"
     seen.command("nodes", "resume", "cpu-1")
-    eventually(lambda: ask(seen, "status")["ok"], seconds=20, what="a status without findings")
+    eventually(lambda: ask(seen, "status")["ok"], seconds=60, what="a status without findings")
 
 
 NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
@@ -111,7 +111,7 @@ def test_what_is_damaged_is_mended_by_the_command_that_is_advised(seen: Cluster,
     found = {one["id"]: one for one in ask(seen, "status")["findings"]}
     assert found[kind]["todo"] == "./hpc drift seen --mend"
     seen.command("drift", "--mend")
-    eventually(lambda: ask(seen, "status")["ok"], seconds=30, what="a status without findings")
+    eventually(lambda: ask(seen, "status")["ok"], seconds=60, what="a status without findings")
 
 
 def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
@@ -135,7 +135,7 @@ def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
 def test_what_hands_changed_is_named_and_mended_beside_a_job(seen: Cluster):
     job = seen.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600")
     state = f"squeue --noheader --states=all --jobs={job} --format=%T"
-    eventually(lambda: seen.ssh("controller", state) == "RUNNING", seconds=20, what="the job's start")
+    eventually(lambda: seen.ssh("controller", state) == "RUNNING", seconds=60, what="the job's start")
     for machine, script in BY_HAND.items():
         seen.ssh(machine, script)
     found = ask(seen, "drift")["differences"]
@@ -144,7 +144,7 @@ def test_what_hands_changed_is_named_and_mended_beside_a_job(seen: Cluster):
     assert not any("theirs" in one["what"] for one in found), "a group that we did not make is not ours to judge"
     seen.command("drift", "--mend")
     assert ask(seen, "drift") == {"stack": "seen", "ok": True, "differences": [], "unseen": []}
-    eventually(lambda: ask(seen, "status")["ok"], seconds=20, what="a status without findings")
+    eventually(lambda: ask(seen, "status")["ok"], seconds=60, what="a status without findings")
     assert seen.ssh("controller", state) == "RUNNING"
     assert "MaxTime=1-00:00:00" in seen.ssh("controller", "scontrol show partition cpu")
     seen.ssh("controller", f"scancel {job}")

@@ -117,7 +117,7 @@ def test_a_cluster_whose_munge_key_stood_in_clear_gets_another_one_beside_its_jo
     file.write_text(json.dumps(document))
     assert many.call("state", "import", "many", str(file)).returncode == 0
     number = many.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600", user="alice")
-    eventually(lambda: many.run("squeue", "-h", "-j", number, "-o%T") == "RUNNING", seconds=20, what="the job's start")
+    eventually(lambda: many.run("squeue", "-h", "-j", number, "-o%T") == "RUNNING", seconds=60, what="the job's start")
     look = "sha256sum </etc/munge/munge.key; stat -c '%a %U' /etc/munge/munge.key"
     before = many.ssh("controller", look)
     preview = many.hpc("preview")
@@ -148,7 +148,7 @@ def test_a_jobs_name_is_only_a_name(many: Cluster):
     both = {theirs: "RUNNING", mine: "RUNNING"}
     state = "squeue -h -o '%A %T'"
     eventually(
-        lambda: dict(map(str.split, many.ssh("controller", state).splitlines())) == both, seconds=20, what="both"
+        lambda: dict(map(str.split, many.ssh("controller", state).splitlines())) == both, seconds=60, what="both"
     )
     (gpu,) = [row for row in json.loads(many.command("nodes", "--json")) if row["node"] == "many-gpu-0"]
     (job,) = gpu["jobs"]
