@@ -74,10 +74,10 @@ def copy(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(copy: Path, tmp_path: Path) -> Run:
-    """Apply the examples of a section to the copy and run Python there; what it printed."""
+    """Apply the examples of a section to the copy, unless `again`, and run Python there; what it printed."""
 
-    def run(title: str, *arguments: str, fails: bool = False) -> str:
-        for file, where, text in blocks(title):
+    def run(title: str, *arguments: str, fails: bool = False, again: bool = False) -> str:
+        for file, where, text in () if again else blocks(title):
             target = copy / file
             if where == "new":
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -153,3 +153,11 @@ def test_a_storage_kind(run: Run, copy: Path) -> None:
 
 def test_a_command(run: Run) -> None:
     assert run("A command", "cli", "capacity", "dev") == "cpu: 2\ngpu: 1\n"
+
+
+def test_a_slurm_setting(run: Run) -> None:
+    text = run("A Slurm setting", "-c", RENDER, "partitions.gpu.max_cpus_per_node: 12")
+    (line,) = (line for line in text.splitlines() if line.startswith("PartitionName=gpu"))
+    assert "MaxCPUsPerNode=12" in line
+    owned = run("A Slurm setting", "-c", RENDER, "partitions.gpu.conf: {MaxCPUsPerNode: 12}", fails=True, again=True)
+    assert "max_cpus_per_node" in owned
