@@ -1,11 +1,11 @@
-"""What each machine is told, as JSON on the standard input of its set-up. Pure functions of the configuration.
+"""The JSON on the standard input of each machine's set-up, typed by scripts/node/interface.py. Pure functions.
 
-Files travel as lists of lines, so that a preview shows the lines that change and nothing else.
+Files are lists of lines, so that a preview shows only the lines that change.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
@@ -13,13 +13,13 @@ from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
 from components.slurm import setup
+from scripts.node.interface import Configure, Exports, Group, Mount, NodeBoot, Probe, StateDisk, User
 
-Json = dict[str, Any]
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 
 
-def users(config: ClusterConfig) -> list[Json]:
-    """The Unix users, as scripts/node/system/users.py takes them."""
+def users(config: ClusterConfig) -> list[User]:
+    """The Unix users of every machine."""
     return [
         {
             "name": user.name,
@@ -33,8 +33,8 @@ def users(config: ClusterConfig) -> list[Json]:
     ]
 
 
-def groups(config: ClusterConfig) -> list[Json]:
-    """The Unix groups, as scripts/node/system/users.py takes them."""
+def groups(config: ClusterConfig) -> list[Group]:
+    """The Unix groups of every machine."""
     return [{"name": group.name, "gid": group.gid} for group in unix_groups(config)]
 
 
@@ -53,15 +53,12 @@ def configure(
     state: Mapping[str, Any] | None = None,
     exports: Mapping[str, Any] | None = None,
 ) -> str:
-    """Standard input of `configure` on the controller or a login machine.
-
-    `state` and `exports` are the controller's, as scripts/node/system/state_disk.py and exports.py take them.
-    """
-    payload: Json = {
+    """Standard input of `configure` on the controller or a login machine; `state` and `exports` are for the former."""
+    payload: Configure = {
         "cluster": config.name,
         "roles": list(machine.roles),
         "conf_server": f"{controller}:{paths.SLURMCTLD_PORT}",
-        "mounts": [dict(mount) for mount in mounts],
+        "mounts": _mounts(mounts),
         "users": users(config),
         "groups": groups(config),
         "setup": setup.version(),
@@ -70,10 +67,15 @@ def configure(
         files = slurm_files(config, addresses)
         payload["drain_seconds"] = config.slurm.drain_seconds
         payload["qos"] = partition_qos(config)
-        payload.update({"adopt": True} if config.slurm.pam_slurm_adopt else {})
-        payload.update({"slurmrestd": True} if config.slurm.slurmrestd else {})
+        if config.slurm.pam_slurm_adopt:
+            payload["adopt"] = True
+        if config.slurm.slurmrestd:
+            payload["slurmrestd"] = True
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
-        payload.update({key: value for key, value in (("state", state), ("exports", exports)) if value})
+        if state:
+            payload["state"] = cast("StateDisk", dict(state))
+        if exports:
+            payload["exports"] = cast("Exports", dict(exports))
     return _text(payload)
 
 
@@ -85,37 +87,43 @@ def partition_qos(config: ClusterConfig) -> list[str]:
 
 def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
     """/etc/hpc/node.json of a compute node: all it knows before it joins, and no more, so that it seldom changes."""
-    return _text({"conf_server": f"{controller}:{paths.SLURMCTLD_PORT}", "mounts": [dict(mount) for mount in mounts]})
+    return _text(NodeBoot(conf_server=f"{controller}:{paths.SLURMCTLD_PORT}", mounts=_mounts(mounts)))
 
 
-def probes(config: ClusterConfig) -> list[Json]:
+def probes(config: ClusterConfig) -> list[Probe]:
     """Standard input of `ready`: every partition, with somebody who may run there; all empty where nobody may.
 
     Where rxdm is to run, how many seconds a prolog may take: that long a job on several nodes may take to start.
     """
     rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
-    seconds = {name: {"rxdm": config.slurm.timers.prolog_epilog} for name in rxdm}
-    return [
-        {"partition": name, **_somebody(config, partition), **seconds.get(name, {})}
-        for name, partition in config.partitions.items()
-    ]
+    found: list[Probe] = []
+    for name, partition in config.partitions.items():
+        user, account, qos = _somebody(config, partition)
+        found.append({"partition": name, "user": user, "account": account, "qos": qos})
+        if name in rxdm:
+            found[-1]["rxdm"] = config.slurm.timers.prolog_epilog
+    return found
 
 
-def _somebody(config: ClusterConfig, partition: Partition) -> Json:
-    """Who, on which account, by which QOS a partition lets in; root, whom Slurm always knows, where all may."""
+def _somebody(config: ClusterConfig, partition: Partition) -> tuple[str, str, str]:
+    """User, account and QOS that a partition admits; root, whom Slurm always knows, where all may use it."""
     limited = partition.allow_accounts or partition.allow_groups
     if not limited and (not partition.allow_qos or "normal" in partition.allow_qos):
-        return {"user": "root", "account": "", "qos": ""}
+        return "root", "", ""
     for user in config.users:
         accounts = [default_account(config, user), *user.accounts]
         qos = list(user.qos) or ["normal"]
         mine = [name for name in accounts if not partition.allow_accounts or name in partition.allow_accounts]
-        ways = [name for name in qos if not partition.allow_qos or name in partition.allow_qos]
+        allowed = [name for name in qos if not partition.allow_qos or name in partition.allow_qos]
         groups = {group.name for group in unix_groups(config) if user.name in group.members}
-        if mine and ways and (not partition.allow_groups or groups & set(partition.allow_groups)):
-            return {"user": user.name, "account": mine[0], "qos": ways[0]}
-    return {"user": "", "account": "", "qos": ""}
+        if mine and allowed and (not partition.allow_groups or groups & set(partition.allow_groups)):
+            return user.name, mine[0], allowed[0]
+    return "", "", ""
 
 
-def _text(payload: Json) -> str:
+def _mounts(mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
+    return [cast("Mount", dict(mount)) for mount in mounts]
+
+
+def _text(payload: object) -> str:
     return json.dumps(payload, indent=1, sort_keys=True) + "\n"

@@ -1,15 +1,16 @@
-"""Scripts that slurmd runs before and after jobs, staged on the controller before slurm.conf names them."""
+"""Prologs and epilogs, staged on the controller before slurm.conf names them."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from cluster.config import ClusterConfig
 from cluster.roster import controller_name, node_names
 from cluster.slurm.script_tree import Tree, verdicts
 from components.slurm import setup
+from scripts.node.interface import Mount, Prologs, Rxdm, StateDisk
 
 STAGE, UNSTAGE = "prologs", "no-prologs"
 PATCH, UNPATCH = "rxdm", "no-rxdm"
@@ -26,26 +27,27 @@ def staged(
     """Standard input of `prologs`: the whole tree, and what has to be mounted for it."""
     controller = controller_name(config)
     hosted = [name for name in config.nodesets if node_names(config, name) == (controller,)]
-    return _text(
-        {
-            "cluster": config.name,
-            "controller_nodeset": hosted[0] if hosted else "",
-            "mounts": [dict(mount) for mount in mounts],
-            "scripts": tree.scripts,
-            "rxdm": tree.rxdm,
-            "links": tree.links,
-            "setup": setup.version(),
-            **({"state": state} if state else {}),
-        }
-    )
+    payload: Prologs = {
+        "cluster": config.name,
+        "controller_nodeset": hosted[0] if hosted else "",
+        "mounts": [cast("Mount", dict(mount)) for mount in mounts],
+        "scripts": {name: dict(source) for name, source in tree.scripts.items()},
+        "rxdm": dict(tree.rxdm) if tree.rxdm else None,
+        "links": dict(tree.links),
+        "setup": setup.version(),
+    }
+    if state:
+        payload["state"] = cast("StateDisk", dict(state))
+    return _text(payload)
 
 
 def patched(tree: Tree) -> str:
     """Standard input of `rxdm`: whose original it is, where it runs, and what is known of its versions."""
     original = tree.rxdm["sha256"] if tree.rxdm else ""
-    return _text(
-        {"sha256": original, "links": tree.rxdm_links, "known": verdicts(), "setup": setup.version()},
-    )
+    payload: Rxdm = {
+        "sha256": original, "links": dict(tree.rxdm_links), "known": verdicts(), "setup": setup.version(),
+    }  # fmt: skip
+    return _text(payload)
 
 
 def digest(tree: Tree) -> str:
@@ -58,5 +60,5 @@ def undone(phase: str) -> str:
     return f"test ! -e {setup.TARGET} || {setup.command(phase)}"
 
 
-def _text(payload: dict[str, Any]) -> str:
+def _text(payload: object) -> str:
     return json.dumps(payload, indent=1, sort_keys=True) + "\n"
