@@ -10,7 +10,6 @@ from cluster.load.parse import parse_output
 from cluster.observe.drift import Wanted
 from cluster.observe.drift.secrets import key_id
 from cluster.observe.health import ClusterObservation
-from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import expected
@@ -50,7 +49,7 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
     return Stack(
         name=name,
         config=config,
-        addresses=plan(config).of if config.platform == "local" else {},
+        addresses=place.get("addresses") or {},
         mounts=place["mounts"],
         state=place.get("state"),
         exports=place.get("exports"),

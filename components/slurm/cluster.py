@@ -53,8 +53,8 @@ class SlurmCluster(pulumi.ComponentResource):
     config: pulumi.Output[str]
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
     place: dict[str, Any]
-    """What machines were told of the place that they are in: `mounts` of each that is set up over SSH, `state` and
-    `exports` of the controller. Who tells them again (`drift --mend`) needs it, and could not work it out."""
+    """What follows from the platform and `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each
+    machine that is set up over SSH, `state` and `exports` of the controller."""
     login: pulumi.Output[str]
     """The machine where people log in: the first login machine, or the controller where it plays that part."""
 
@@ -82,6 +82,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.config_hash = controls.id.apply(lambda _: self._digest)
         self.config = ready.id.apply(lambda _: config_text(args.config))
         self.place = {
+            "addresses": dict(args.addresses),
             "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
             "state": args.state,
             "exports": args.exports,

@@ -62,7 +62,12 @@ def tell(
             "login": "hc-login-0",
             "users": [],
             "config": STACK,
-            "place": {"mounts": {one.name: [] for one in seen.machines}, "state": None, "exports": None},
+            "place": {
+                "addresses": {},
+                "mounts": {one.name: [] for one in seen.machines},
+                "state": None,
+                "exports": None,
+            },
         }
 
         def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:

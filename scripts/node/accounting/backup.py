@@ -9,6 +9,7 @@ So a file that was cut off, or is something else, is known before it is used; an
 that it takes without us.
 """
 
+# Not by Slurm's own tools: `sacctmgr dump` has no job records, and `sacctmgr archive dump` purges those that it writes.
 # Names of tables are constants of ours with the stack's checked cluster name.
 # ruff: noqa: S608
 

@@ -1,11 +1,12 @@
-"""Jobs that live through a restore: their records go over from the database that is there into the restored one.
+"""Carries the records of current jobs over a restore, from the live database into the restored one.
 
 slurmctld knows a job's record by its row number (job_db_inx). In the restored tables that row may be missing, if the
-job began after the backup, or be another job's, if the cluster was made anew since: its end would then be written over
-somebody else's record. That goes for jobs that have ended as well, as long as slurmctld remembers them (MinJobAge): at
-its start it tells of their end once more. And a job that ran while the backup was made has ended since, or never will.
+job began after the backup, or belong to another job, if the cluster was recreated since: slurmctld would then write the
+end into another job's record. The same holds for ended jobs as long as slurmctld remembers them (MinJobAge), since it
+reports their end again at its start. A job that ran when the backup was made has ended since, or never will.
 """
 
+# Not by `sacctmgr archive load`, which loads no jobs that still run, and gives no row its number again.
 # Names of tables are constants of ours with the stack's checked cluster name, all else are numbers from the database.
 # ruff: noqa: S608
 

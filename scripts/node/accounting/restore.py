@@ -1,8 +1,8 @@
-"""Puts a backup in the place of the accounting database, while slurmctld and its jobs go on.
+"""Replaces the accounting database with a backup, while slurmctld and its jobs go on.
 
-The backup is loaded beside the database first. Then slurmdbd stops (slurmctld keeps what there is to record), what is
-there is dumped, the tables change places in one statement, and slurmdbd starts. A run that was cut off anywhere is made
-good by the next: nothing is taken away before its copy is complete.
+The backup is loaded beside the database first. Then slurmdbd stops (slurmctld queues its records), the live database is
+dumped, the tables are exchanged in one statement, and slurmdbd starts. The next run completes an interrupted one:
+nothing is removed before its copy is complete.
 """
 
 # Names of tables are constants of ours with the stack's checked cluster name.
