@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.ground import Ground
+from bench.environment import Environment
 from bench.result import Claim, Series
 
 Answer = tuple[list[Series], list[Claim]]
@@ -15,5 +15,5 @@ class Case:
 
     name: str
     title: str
-    run: Callable[[Ground], Answer]
-    """Measures; what it makes it removes, or leaves to the ground's end."""
+    run: Callable[[Environment], Answer]
+    """Measures; what it makes it removes, or leaves to the environment's end."""

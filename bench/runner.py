@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from bench import host
 from bench.case import Case
-from bench.ground import CommandFailed, ground
+from bench.environment import CommandFailed, environment
 from bench.result import Report, Result
 from components.local.host.errors import HostError
 
@@ -17,7 +17,7 @@ def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Re
     All they make is under a root of this process's own, which is swept at the end, however that comes.
     """
     results: list[Result] = []
-    with ground(quick=quick, say=say) as here:
+    with environment(quick=quick, say=say) as here:
         for case in cases:
             say(f"{case.name}: {case.title} ...")
             began = time.monotonic()

@@ -66,7 +66,7 @@ def held() -> Generator[None]:
 
 @contextmanager
 def child(command: Sequence[str]) -> Generator["subprocess.Popen[bytes]"]:
-    """A child on this process's own streams, which ends before this block does: it is told to when we are."""
+    """A child on this process's own streams. It ends before this block does: it gets SIGTERM when we do."""
     process: subprocess.Popen[bytes] | None = None
     try:
         with held():

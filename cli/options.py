@@ -62,7 +62,7 @@ ExcludeDependents = Annotated[
 ]
 Replace = Annotated[
     list[str] | None,
-    Option("--replace", metavar="URN", help="Make this resource anew; may be given again.", show_default=False),
+    Option("--replace", metavar="URN", help="Recreate this resource; may be given again.", show_default=False),
 ]
 Refresh = Annotated[bool, Option("--refresh", help="First look what is really there.")]
 Diff = Annotated[bool, Option("--diff", help="Show every property that changes, and all of what is made.")]

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on. The engine prints nothing: whoever runs it renders these."""
+"""Events of a run. The engine prints nothing: its caller renders these."""
 
 from __future__ import annotations
 

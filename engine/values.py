@@ -90,7 +90,7 @@ def keep_secrets(outs: Props, ins: Props) -> Props:
 def mask(text: str, value: Value) -> str:
     """The text without the secrets in a value. Those under six characters stay: they turn up anywhere."""
     if is_secret(value):
-        for word in _words(value["value"]):
+        for word in _secret_texts(value["value"]):
             text = text.replace(word, events.SECRET)
         return text
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -98,12 +98,12 @@ def mask(text: str, value: Value) -> str:
     return text
 
 
-def _words(value: Value) -> list[str]:
+def _secret_texts(value: Value) -> list[str]:
     if isinstance(value, str):
         # Output comes by lines.
         return [word for word in (value, *value.splitlines()) if len(word) >= 6]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [word for part in parts for word in _words(part)]
+    return [word for part in parts for word in _secret_texts(part)]
 
 
 def show(value: Value) -> Value:

@@ -15,7 +15,7 @@ from engine.project import Project
 from engine.state import crypter
 from engine.state.crypter import Passphrase
 from engine.state.state import State
-from engine.state.stored_stack import Kept, state_file
+from engine.state.stored_stack import StoredStack, state_file
 from engine.values import Props
 
 OnEvent = Callable[[Event], None]
@@ -52,7 +52,7 @@ class Workspace:
         return state_file(self.folder, project, stack)
 
 
-class Stack(Kept):
+class Stack(StoredStack):
     """One stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed; all else that
     can go wrong is raised: StackLocked, WrongPassphrase, StateDamaged, NotRunnable, ProgramError, EngineError."""
 

@@ -1,7 +1,7 @@
 """YAML files that people write: read in bounded time, into values that JSON has too, or refused with line and column.
 
 A file can be damaged, or made to do harm: nested without end, a few lines of aliases that stand for billions of values
-(or for themselves), tags that ask for objects, numbers that are none. Each is an error in words here.
+(or for themselves), tags that ask for objects, numbers that are none. Each is an error here.
 """
 
 from __future__ import annotations
@@ -228,14 +228,14 @@ class _Reader:
         if self._values > MOST_VALUES:
             self._refuse(event, f"more than {MOST_VALUES} values, aliases counted as what they stand for. Shorten it")
 
-    def _fault(self, event: Value, words: str) -> None:
+    def _fault(self, event: Value, message: str) -> None:
         mark = event.start_mark
-        self.faults.append(f"line {mark.line + 1}, column {mark.column + 1}: {words}.")
+        self.faults.append(f"line {mark.line + 1}, column {mark.column + 1}: {message}.")
 
-    def _refuse(self, event: Value, words: str) -> NoReturn:
+    def _refuse(self, event: Value, message: str) -> NoReturn:
         """End here: what follows would cost too much, or mean nothing."""
         self.faults.clear()
-        raise yaml.MarkedYAMLError(None, None, words, event.start_mark)
+        raise yaml.MarkedYAMLError(None, None, message, event.start_mark)
 
 
 def _as_json(key: Value) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from bench.case import Answer, Case
 from bench.cluster import Cluster, sized
-from bench.ground import CommandFailed, Ground
+from bench.environment import CommandFailed, Environment
 from bench.result import Claim, Series
 
 _WATCH = """
@@ -18,18 +18,18 @@ exit 1
 """
 
 
-def _run(ground: Ground) -> Answer:
-    (size,) = ground.pick((32,), (2,))
-    cluster = ground.cluster("edit", sized(size))
+def _run(environment: Environment) -> Answer:
+    (size,) = environment.pick((32,), (2,))
+    cluster = environment.cluster("edit", sized(size))
     cluster.hpc("up")
     effects: list[float] = []
     ups: list[float] = []
-    for number in ground.rounds(5):
+    for number in environment.rounds(5):
         effect, took = _change(cluster, f"{number + 2:02}:00:00")
         effects.append(effect)
         ups.append(took)
-        ground.say(f"round {number + 1}: in effect after {effect:.1f} s, up done after {took:.1f} s")
-    ground.sweep(cluster.name)
+        environment.say(f"round {number + 1}: in effect after {effect:.1f} s, up done after {took:.1f} s")
+    environment.sweep(cluster.name)
     effect = Series(name="until slurmctld has it", values=tuple(effects))
     return (
         [effect, Series(name="until `up` is done", values=tuple(ups))],

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from bench.case import Answer, Case
 from bench.cluster import DEV
-from bench.ground import Ground
-from bench.hand import ByHand
+from bench.environment import Environment
+from bench.manual_cluster import ManualCluster
 from bench.result import Claim, Series, ratio
 
 # As alice on the login machine: the seconds from the first job's submission until none is left.
@@ -23,20 +23,20 @@ runuser -l alice -c '
 """
 
 
-def _run(ground: Ground) -> Answer:
-    (count,) = ground.pick((250,), (20,))
-    cluster, hand = ground.cluster("work", DEV), ByHand(ground)
+def _run(environment: Environment) -> Answer:
+    (count,) = environment.pick((250,), (20,))
+    cluster, hand = environment.cluster("work", DEV), ManualCluster(environment)
     cluster.hpc("up")
     hand.up()
     rates: dict[str, list[float]] = {"./hpc up": [], "by hand": []}
     shells: dict[str, Callable[[str, str], str]] = {"./hpc up": cluster.shell, "by hand": hand.shell}
-    for number in ground.rounds(4):
+    for number in environment.rounds(4):
         for name in rates if number % 2 else reversed(rates):
             seconds = int(shells[name]("login-0", _SCRIPT.replace("{count}", str(count)))) / 1e9
             rates[name].append(count / seconds)
-            ground.say(f"round {number + 1}: {name} {rates[name][-1]:.1f} jobs/s")
+            environment.say(f"round {number + 1}: {name} {rates[name][-1]:.1f} jobs/s")
     hand.down()
-    ground.sweep(cluster.name)
+    environment.sweep(cluster.name)
     ours, theirs = (Series(name=name, values=tuple(values), unit="jobs/s") for name, values in rates.items())
     return [ours, theirs], [
         Claim(what="time for a job, ours to by hand", value=ratio(theirs, ours), limit=1.1, unit="x")

@@ -5,29 +5,29 @@ import sys
 from pathlib import Path
 
 from bench.case import Answer, Case
-from bench.ground import Ground
+from bench.environment import Environment
 from bench.result import Claim, Series
 
 PROGRAM = Path(__file__).resolve().parent.parent / "programs/many"
 KINDS = (("up", "up"), ("up", "up with nothing to do"), ("destroy", "destroy"))
 
 
-def _run(ground: Ground) -> Answer:
-    few, many = ground.pick((1000, 5000), (20, 100))
+def _run(environment: Environment) -> Answer:
+    few, many = environment.pick((1000, 5000), (20, 100))
     series: list[Series] = []
     claims: list[Claim] = []
     seconds: dict[tuple[str, int], float] = {}
     memory = 0.0
     for size in (few, many):
         stack = f"many-{size}"
-        file = ground.root / f"files/Pulumi.{stack}.yaml"
+        file = environment.root / f"files/Pulumi.{stack}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"config": {"many:resources": size}}))
         for kind, title in KINDS:
             command = [sys.executable, "-m", "bench.programs.ran", str(PROGRAM), stack, str(file), kind]
-            took, out = ground.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
+            took, out = environment.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
             busy, megabytes, threads = map(float, out.split())
-            ground.say(
+            environment.say(
                 f"{size} resources, {title}: {took:.1f} s, {busy:.1f} s of processor time, {threads:.0f} threads"
             )
             seconds[title, size] = busy

@@ -4,22 +4,22 @@ from itertools import pairwise
 
 from bench.case import Answer, Case
 from bench.cluster import sized
-from bench.ground import Ground
+from bench.environment import Environment
 from bench.result import Claim, Series
 
 LIMIT_AT = 32
 LIMIT = 60.0
 
 
-def _run(ground: Ground) -> Answer:
-    sizes = ground.pick((2, 8, 32, 64), (2, 4))
+def _run(environment: Environment) -> Answer:
+    sizes = environment.pick((2, 8, 32, 64), (2, 4))
     times: dict[int, list[float]] = {size: [] for size in sizes}
-    for number in ground.rounds(2):
+    for number in environment.rounds(2):
         for size in sizes:
-            cluster = ground.cluster(f"n{size}", sized(size))
+            cluster = environment.cluster(f"n{size}", sized(size))
             times[size].append(cluster.hpc("up"))
-            ground.say(f"round {number + 1}: {size} nodes in {times[size][-1]:.1f} s")
-            ground.sweep(cluster.name)
+            environment.say(f"round {number + 1}: {size} nodes in {times[size][-1]:.1f} s")
+            environment.sweep(cluster.name)
     curve = [Series(name=f"{size} nodes", values=tuple(times[size]), at=size) for size in sizes]
     each = [one.median / size for one, size in zip(curve, sizes, strict=True)]
     # Above one, a larger cluster would take more for each node than the next smaller one.

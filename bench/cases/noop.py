@@ -2,15 +2,15 @@
 
 from bench.case import Answer, Case
 from bench.cluster import DEV
-from bench.ground import Ground
+from bench.environment import Environment
 from bench.result import Claim, Series
 
 
-def _run(ground: Ground) -> Answer:
-    cluster = ground.cluster("still", DEV)
+def _run(environment: Environment) -> Answer:
+    cluster = environment.cluster("still", DEV)
     cluster.hpc("up")
-    times = Series(name="second up", values=tuple(cluster.hpc("up") for _ in ground.rounds(7)))
-    ground.sweep(cluster.name)
+    times = Series(name="second up", values=tuple(cluster.hpc("up") for _ in environment.rounds(7)))
+    environment.sweep(cluster.name)
     return [times], [Claim(what="up with nothing to do", value=times.median, limit=3.0)]
 
 

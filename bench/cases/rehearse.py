@@ -2,20 +2,20 @@
 
 from bench.case import Answer, Case
 from bench.cluster import HPC, free_network
-from bench.ground import Ground
+from bench.environment import Environment
 from bench.result import Claim, Series
 
 STACK = "a3mega"
 
 
-def _run(ground: Ground) -> Answer:
-    (nodes,) = ground.pick((16,), (2,))
+def _run(environment: Environment) -> Answer:
+    (nodes,) = environment.pick((16,), (2,))
     times: list[float] = []
-    for number in ground.rounds(2):
+    for number in environment.rounds(2):
         command = [HPC, "rehearse", STACK, "--nodes", str(nodes), "--cidr", free_network(STACK)]
-        times.append(ground.timed(command)[0])
-        ground.say(f"round {number + 1}: {nodes} nodes of each nodeset in {times[-1]:.1f} s")
-        ground.call([HPC, "rehearse", STACK, "--destroy"])
+        times.append(environment.timed(command)[0])
+        environment.say(f"round {number + 1}: {nodes} nodes of each nodeset in {times[-1]:.1f} s")
+        environment.call([HPC, "rehearse", STACK, "--destroy"])
     series = Series(name=f"./hpc rehearse {STACK} --nodes {nodes}", values=tuple(times))
     return [series], [Claim(what="rehearsal with 16 nodes of each kind", value=series.median, limit=60.0)]
 

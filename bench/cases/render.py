@@ -4,7 +4,7 @@ import time
 
 from bench.case import Answer, Case
 from bench.cluster import sized
-from bench.ground import Ground
+from bench.environment import Environment
 from bench.result import Claim, Series
 from cluster.load.parse import parse
 from cluster.platforms.local.address_plan import plan
@@ -13,10 +13,10 @@ from cluster.slurm import render
 NODES = 10_000
 
 
-def _run(ground: Ground) -> Answer:
+def _run(environment: Environment) -> Answer:
     sections = {**sized(NODES), "platform": "local", "name": "large", "network": {"cidr": "10.0.0.0/8"}}
     times: dict[str, list[float]] = {"stack file to ClusterConfig": [], "addresses, and Slurm's files": []}
-    for _ in ground.rounds(9):
+    for _ in environment.rounds(9):
         began = time.perf_counter()
         config = parse({"hpc:cluster": sections})
         parsed = time.perf_counter()

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import project, salt, state_dir
+from cli.stack import encryption_keys, project, state_dir
 from cli.stack.settings_text import with_setting
 from cli.stack.stackfile import StackFile
 from engine.state.crypter import Crypter
@@ -63,14 +63,14 @@ def _asked(key: str) -> str:
 
 def _crypter(file: StackFile) -> Crypter:
     """What encrypts under the stack's salt, which the file gets where it lacks one."""
-    kept = salt.kept(file.path)
+    kept = encryption_keys.read(file.path)
     if _FOREIGN in kept or not (state_dir.on_files(file.stack) or kept):
         who = kept.get(_FOREIGN, state_dir.backend(file.stack))
         raise CliError(f"secrets of stack {file.stack} are kept by {who}: use `pulumi config set --secret`")
-    known = kept.get(salt.KEYS[0]) or _of_state(file.stack)
+    known = kept.get(encryption_keys.KEYS[0]) or _of_state(file.stack)
     crypter = Crypter(state_dir.passphrase, known)
     crypter.unlock()
-    salt.append(file.path, {salt.KEYS[0]: crypter.salt})
+    encryption_keys.append(file.path, {encryption_keys.KEYS[0]: crypter.salt})
     return crypter
 
 

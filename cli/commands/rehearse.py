@@ -16,7 +16,7 @@ from cli import console, options
 from cli.commands import update
 from cli.errors import CliError
 from cli.stack import project, rehearsals, stackfile
-from cli.stack.run_options import Wishes
+from cli.stack.run_options import RunOptions
 from cluster.config import ClusterConfig
 from cluster.config.validators.places import cluster_cidr
 from cluster.findings import ConfigError, Refused
@@ -86,14 +86,14 @@ def rehearse(
     section = _section(name, config, nodes=nodes, cidr=cidr, real_prolog=real_prolog)
     local = _parsed(stack, section)
     text = _text(file.path, section)
-    told = _told(file, config, local, nodes=nodes, real_prolog=real_prolog)
+    report = _report(file, config, local, nodes=nodes, real_prolog=real_prolog)
     if not json:
-        _say(stack, told)
+        _say(stack, report)
     if preview:
-        raise Exit(_preview(name, text, told, json=json, parallel=parallel))
+        raise Exit(_preview(name, text, report, json=json, parallel=parallel))
     rehearsals.write(rehearsals.file(name), text)
-    wishes = Wishes(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": told})
-    code = update.run("up", name, wishes)
+    chosen = RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": report})
+    code = update.run("up", name, chosen)
     if code == 0 and not json:
         console.line(f"     ./hpc run {name} -- sinfo")
         console.line(f"     ./hpc ssh {name} controller")
@@ -159,7 +159,7 @@ def _text(source: Path, section: dict[str, Any]) -> str:
     """The stack file."""
     head = [
         f"Written by `./hpc rehearse` from {source} at {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.",
-        "It is written anew each time: change that file, and not this one.",
+        "It is written again each time: change that file, and not this one.",
     ]
     body = yaml.safe_dump(
         {"config": {"hpc:cluster": section}}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
@@ -167,7 +167,7 @@ def _text(source: Path, section: dict[str, Any]) -> str:
     return "".join(f"# {line}\n" for line in head) + body
 
 
-def _told(
+def _report(
     file: stackfile.StackFile, config: ClusterConfig, local: ClusterConfig, *, nodes: int | None, real_prolog: bool
 ) -> dict[str, Any]:
     """What differs from the stack, as programs read it."""
@@ -182,27 +182,29 @@ def _told(
     }
 
 
-def _say(stack: str, told: dict[str, Any]) -> None:
-    counted = [one for one in told["differences"] if one["why"] == COUNT]
-    others = [one for one in told["differences"] if one["why"] != COUNT]
+def _say(stack: str, report: dict[str, Any]) -> None:
+    counted = [one for one in report["differences"] if one["why"] == COUNT]
+    others = [one for one in report["differences"] if one["why"] != COUNT]
     lines = [one["text"] for one in others]
     lines += [f"{len(counted)} names of nodes that follow from their number"] if counted else []
     console.line(f"Rehearses {stack} on this machine. Slurm's files are production's but for:", style="bold")
     for line in lines:
         console.line(f"  {line}")
-    if told["stood_in"]:
+    if report["stood_in"]:
         console.line("What else is not as in production:", style="bold")
-    for line in told["stood_in"]:
+    for line in report["stood_in"]:
         console.line(f"  {line}")
 
 
-def _preview(name: str, text: str, told: dict[str, Any], *, json: bool, parallel: int | None) -> int:
+def _preview(name: str, text: str, report: dict[str, Any], *, json: bool, parallel: int | None) -> int:
     """Preview the stack file that would be written, without writing it where it would be found."""
     with tempfile.TemporaryDirectory(prefix="hpc-rehearsal-") as folder:
         file = Path(folder) / f"Pulumi.{name}.yaml"
         file.write_text(text, encoding="utf-8")
-        wishes = Wishes(engine=_EMBEDDED, json=json, parallel=parallel, config_file=file, more={"rehearsal": told})
-        return update.run("preview", name, wishes)
+        chosen = RunOptions(
+            engine=_EMBEDDED, json=json, parallel=parallel, config_file=file, more={"rehearsal": report}
+        )
+        return update.run("preview", name, chosen)
 
 
 def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
@@ -212,7 +214,7 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
             project.require_file(stack)  # says which stacks there are
         update.nothing("destroy", name, json=json)
         return 0
-    code = update.run("destroy", name, Wishes(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
+    code = update.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
     if code == 0:
         rehearsals.remove(name)
         project.workspace(name).stack(name).forget()

@@ -92,7 +92,7 @@ def unprotect(
     *,
     all_: Annotated[bool, Option("--all", help="All resources that are protected.")] = False,
 ) -> None:
-    """Let resources be destroyed or made anew that are protected.
+    """Remove the protection of resources, so that they can be destroyed or recreated.
 
     The next `up` protects again what the stack file still protects.
     """
@@ -113,7 +113,8 @@ def delete(
 ) -> None:
     """Forget resources: what they stand for stays where it is, and nobody here knows of it any more.
 
-    For what is gone already or is given into other hands. The next `up` makes it anew if the stack file asks for it.
+    For what is deleted already, or is managed elsewhere from now on. The next `up` creates it again if the stack file
+    asks for it.
     """
     state_edit.delete(stack, urns, force=force, dependents=target_dependents)
     console.note(f"Forgotten in stack {stack}: {', '.join(urns)}")

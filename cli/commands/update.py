@@ -9,7 +9,7 @@ from cli import console, error_handler, options
 from cli.commands import outputs
 from cli.errors import CliError
 from cli.stack import destruction, drain_recovery, engines, impact, project, stackfile
-from cli.stack.run_options import Wishes
+from cli.stack.run_options import RunOptions
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
@@ -38,12 +38,12 @@ def preview(
 
     Needs neither root nor credentials. Exit code 0 also when there are changes, or some that `up` would refuse.
     """
-    wishes = Wishes(
+    chosen = RunOptions(
         engine=engine, json=json, parallel=parallel, config_file=config_file, targets=tuple(target or ()),
         excludes=tuple(exclude or ()), dependents=target_dependents or exclude_dependents, replace=tuple(replace or ()),
         refresh=refresh, diff=diff, expect_no_changes=expect_no_changes,
     )  # fmt: skip
-    raise Exit(run("preview", stack, wishes))
+    raise Exit(run("preview", stack, chosen))
 
 
 def up(
@@ -69,12 +69,12 @@ def up(
     Safe to repeat: what is right already is left alone, and an `up` that was stopped half-way goes on where it was.
     On this machine it needs root, and installs the host's missing packages after saying so.
     """
-    wishes = Wishes(
+    chosen = RunOptions(
         engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, targets=tuple(target or ()),
         excludes=tuple(exclude or ()), dependents=target_dependents or exclude_dependents, replace=tuple(replace or ()),
         refresh=refresh, diff=diff, expect_no_changes=expect_no_changes, message=message,
     )  # fmt: skip
-    raise Exit(run("up", stack, wishes))
+    raise Exit(run("up", stack, chosen))
 
 
 def destroy(
@@ -106,12 +106,12 @@ def destroy(
 
         left.remove(stackfile.read(project.ROOT, stack, config_file), yes=yes, json=json)
         return
-    wishes = Wishes(
+    chosen = RunOptions(
         engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, unprotect=unprotect,
         confirm=confirm, targets=tuple(target or ()), excludes=tuple(exclude or ()), dependents=target_dependents,
         refresh=refresh, message=message,
     )  # fmt: skip
-    raise Exit(run("destroy", stack, wishes))
+    raise Exit(run("destroy", stack, chosen))
 
 
 def refresh(
@@ -131,32 +131,32 @@ def refresh(
 
     Changes nothing else: the next `up` mends what has drifted.
     """
-    wishes = Wishes(
+    chosen = RunOptions(
         engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, targets=tuple(target or ()),
         excludes=tuple(exclude or ()), expect_no_changes=expect_no_changes, message=message,
     )  # fmt: skip
-    raise Exit(run("refresh", stack, wishes))
+    raise Exit(run("refresh", stack, chosen))
 
 
-def run(kind: Kind, stack: str, wishes: Wishes) -> int:
+def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     """Do one of the four, and show it; the exit code."""
     config = None
     if kind in ("preview", "up"):
-        file = project.require_file(stack, wishes.config_file)
+        file = project.require_file(stack, chosen.config_file)
         config = file.parse()
     else:
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
-        file = stackfile.read(project.ROOT, stack, wishes.config_file)
+        file = stackfile.read(project.ROOT, stack, chosen.config_file)
     asked = _asked(config) if config and kind == "preview" else []
     if asked:
-        wishes = changed(wishes, more={**wishes.more, "asks": asked})
-    pulumi = engines.choose(wishes.engine, file, kind)
-    if kind in ("destroy", "refresh") and _never_was(kind, file, pulumi, json=wishes.json):
+        chosen = changed(chosen, more={**chosen.more, "asks": asked})
+    pulumi = engines.choose(chosen.engine, file, kind)
+    if kind in ("destroy", "refresh") and _never_was(kind, file, pulumi, json=chosen.json):
         return 0
-    sure = kind == "destroy" and destruction.confirmed(file, wishes, pulumi)
+    sure = kind == "destroy" and destruction.confirmed(file, chosen, pulumi)
     told = impact.of(stack, config, pulumi) if config else None
     if told and kind == "up":
-        _warn(told, json=wishes.json)
+        _warn(told, json=chosen.json)
     if file.local and kind != "preview":
         _prepare(stack, config)
     earlier = kind == "up" and drain_recovery.begin(stack)
@@ -164,14 +164,14 @@ def run(kind: Kind, stack: str, wishes: Wishes) -> int:
         from cli.stack import pulumi_cli
 
         # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
-        yes = wishes.yes or sure or not file.protected
-        code = pulumi_cli.update(pulumi, kind, file, wishes, yes=yes, told=told)
+        yes = chosen.yes or sure or not file.protected
+        code = pulumi_cli.update(pulumi, kind, file, chosen, yes=yes, impact=told)
     else:
-        code = _embedded(kind, file, wishes, told)
-    if code == 0 and not wishes.json:
+        code = _embedded(kind, file, chosen, told)
+    if code == 0 and not chosen.json:
         _say_asked(asked)
     if code == 0 and earlier:
-        drain_recovery.settle(stack, outputs.read(stack, show_secrets=True), quiet=wishes.json)
+        drain_recovery.recover(stack, outputs.read(stack, show_secrets=True), quiet=chosen.json)
     elif code == 0 and kind in ("up", "destroy"):
         drain_recovery.end(stack)
     return code
@@ -216,19 +216,19 @@ def _warn(told: impact.Effects, *, json: bool) -> None:
             console.line(text, style=style)
 
 
-def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: impact.Effects | None) -> int:
+def _embedded(kind: Kind, file: stackfile.StackFile, chosen: RunOptions, told: impact.Effects | None) -> int:
     """Run on the embedded engine; the exit code."""
     from cli import display
     from cli.display.summary import interrupted
     from engine import EngineError, NotRunnable
 
-    space = project.workspace(file.stack, as_new=kind == "preview" and wishes.engine is None)
-    stack = space.stack(file.stack, file.path, message=wishes.message)
-    more = {} if kind == "refresh" else {"refresh": wishes.refresh}
-    with display.choose(json=wishes.json) as view:
-        view.effects, view.more, view.diff = told, wishes.more, wishes.diff
+    space = project.workspace(file.stack, as_new=kind == "preview" and chosen.engine is None)
+    stack = space.stack(file.stack, file.path, message=chosen.message)
+    more = {} if kind == "refresh" else {"refresh": chosen.refresh}
+    with display.choose(json=chosen.json) as view:
+        view.effects, view.more, view.diff = told, chosen.more, chosen.diff
         try:
-            result: Result = getattr(stack, kind)(view.on_event, parallel=wishes.parallel, scope=wishes.scope, **more)
+            result: Result = getattr(stack, kind)(view.on_event, parallel=chosen.parallel, scope=chosen.scope, **more)
         except EngineError as error:
             view.failed(error_handler.message(error))
             if isinstance(error, NotRunnable):
@@ -239,9 +239,9 @@ def _embedded(kind: Kind, file: stackfile.StackFile, wishes: Wishes, told: impac
         from cli.access import machine_console
 
         machine_console.show(result.failures, file.stack)
-    if kind == "up" and result.ok and file.local and not wishes.json:
+    if kind == "up" and result.ok and file.local and not chosen.json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
-    if wishes.expect_no_changes and result.ok and result.changes:
+    if chosen.expect_no_changes and result.ok and result.changes:
         console.error(f"no changes were expected (--expect-no-changes), and there are {len(result.changes)}.")
         return 1
     return error_handler.INTERRUPTED if interrupted(result) else 0 if result.ok else 1

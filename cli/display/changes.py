@@ -64,7 +64,7 @@ def _text(value: Any) -> str:  # noqa: ANN401 - a property's value
 
 def _difference(old: Any, new: Any) -> list[Line]:  # noqa: ANN401 - a property's values
     before, after = _text(old), _text(new)
-    if before == after:  # told apart only by their type or by the space in a JSON document
+    if before == after:  # they differ only in type, or in the space of a JSON document
         before, after = _inline(old), _inline(new)
     if "\n" not in before and "\n" not in after:
         return [(f"-{_excerpt(before, after)}", "red"), (f"+{_excerpt(after, before)}", "green")]
@@ -76,7 +76,7 @@ def _difference(old: Any, new: Any) -> list[Line]:  # noqa: ANN401 - a property'
         row = sign[:1] + line if _KEY_END in keyed else keyed
         style = "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"
         found.append((row, style))
-    # Lines are compared without their ends, so a final newline that came or went is said in words.
+    # Lines are compared without their ends, so a final newline that came or went is reported.
     return found or [("the text differs in its line ends only", "yellow")]
 
 

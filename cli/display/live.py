@@ -30,7 +30,7 @@ class LiveView(Lines):
         self._began = self.model.clock()
         # rich draws from a thread of its own, holding its lock while it asks for our lines; so `lock` must be free
         # whenever we print. This one keeps the printed lines in order and is never taken while drawing.
-        self._order = threading.RLock()  # again by the same thread: Ctrl-C is told from a signal handler
+        self._order = threading.RLock()  # reentrant: the signal handler of Ctrl-C prints too
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -67,8 +67,8 @@ class LiveView(Lines):
             running = list(self.model.running.values())
             room = max(1, options.max_width - 1), max(1, console.height - 3)
             for row in running[: room[1]]:
-                words = op(row.op)
-                text = Text(f"{words.symbol} {words.doing:<9} {row.name}", style=words.style, no_wrap=True)
+                shown = op(row.op)
+                text = Text(f"{shown.symbol} {shown.doing:<9} {row.name}", style=shown.style, no_wrap=True)
                 text.append(f"  {row.type}  {seconds(self.model.elapsed(row))}", style="dim")
                 if row.log:
                     text.append(f"  {row.log[-1].strip()}", style="dim italic")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Op:
-    """Symbol, colour and words of one operation."""
+    """Symbol, colour and verbs of one operation."""
 
     symbol: str
     style: str
@@ -35,5 +35,5 @@ ORDER = ("create", "update", "replace", "delete", "delete-replaced", "import", "
 
 
 def op(name: str) -> Op:
-    """The words for an operation; one that is not known here is shown by its own name."""
+    """How an operation is shown; an unknown one is shown by its own name."""
     return _OPS.get(name) or Op("*", "", name, name, f"to {name}")

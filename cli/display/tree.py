@@ -32,10 +32,10 @@ def _add(
     found: list[changes.Line], children: dict[str, list[Planned]], parent: str, depth: int, *, whole: bool
 ) -> None:
     for plan in children.get(parent, []):
-        words = op(plan.op)
+        shown = op(plan.op)
         indent = "  " * depth
         reason = f"  ({plan.reason})" if plan.reason else ""
-        found.append((f"{words.symbol} {indent}{plan.name}  {plan.type}{reason}", words.style))
+        found.append((f"{shown.symbol} {indent}{plan.name}  {plan.type}{reason}", shown.style))
         if plan.op not in _WHOLE:
             for change in plan.changes:
                 found += [(f"  {indent}    {text}", style) for text, style in changes.lines(change)]

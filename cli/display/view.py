@@ -110,11 +110,11 @@ class Lines:
         row = self.model.row(event.urn)
         if event.op == "skip":
             return [(f"{_label(row, 'skip', 'skipped')}: {event.message}", "dim")]
-        words = f"! {op(event.op).doing} failed: {row.name}  {row.type}"
+        title = f"! {op(event.op).doing} failed: {row.name}  {row.type}"
         body = [(f"    {text}", "red") for text in event.message.rstrip().splitlines()]
         said = [line for line in row.log if line.strip() and line not in event.message]
         log = [("    its last lines:", "dim"), *((f"      {line}", "dim") for line in said)] if said else []
-        return [(words, "bold red"), *body, *log]
+        return [(title, "bold red"), *body, *log]
 
     def _log(self, event: Log) -> list[changes.Line]:
         style = _SEVERITIES.get(event.severity)

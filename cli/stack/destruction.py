@@ -6,14 +6,14 @@ from typing import Any
 from cli import console
 from cli.errors import CliError
 from cli.stack import state_edit
-from cli.stack.run_options import Wishes
+from cli.stack.run_options import RunOptions
 from cli.stack.stackfile import StackFile
 
 _MOST = 20
 """Lines of what will be lost; more are counted."""
 
 
-def confirmed(file: StackFile, wishes: Wishes, pulumi: str | None) -> bool:
+def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
     """Have the user agree, as far as that is needed; whether nobody needs to be asked again.
 
     What is protected is refused before the first step, and not after half of the stack has gone; with --unprotect it is
@@ -24,18 +24,18 @@ def confirmed(file: StackFile, wishes: Wishes, pulumi: str | None) -> bool:
     """
     rows = state_edit.rows(file.stack, pulumi)
     protected = [row for row in rows if row.get("protect") and not row.get("delete")]
-    if wishes.unprotect:
-        if wishes.targets or wishes.excludes:
+    if chosen.unprotect:
+        if chosen.targets or chosen.excludes:
             raise CliError("--unprotect destroys the whole stack: leave out --target and --exclude.")
         if pulumi is None and file.platform not in (None, "local"):
             raise CliError(
                 f"the embedded engine can't destroy what is on {file.platform}: leave out --engine embedded."
             )
-        _typed(file, wishes, protected, rows)
+        _typed(file, chosen, protected, rows)
         if protected:
             state_edit.unprotect(file.stack, None, pulumi)
         return True
-    if protected and not (wishes.targets or wishes.excludes):
+    if protected and not (chosen.targets or chosen.excludes):
         raise CliError(
             "\n".join([
                 f"stack {file.stack} holds data that is protected, and nothing was destroyed:",
@@ -43,7 +43,7 @@ def confirmed(file: StackFile, wishes: Wishes, pulumi: str | None) -> bool:
                 f"To destroy it with its data: ./hpc destroy {file.stack} --unprotect",
             ])
         )  # fmt: skip
-    _agreed(file, yes=wishes.yes, pulumi_asks=pulumi is not None)
+    _agreed(file, yes=chosen.yes, pulumi_asks=pulumi is not None)
     return False
 
 
@@ -60,19 +60,19 @@ def _agreed(file: StackFile, *, yes: bool, pulumi_asks: bool) -> None:
 
 
 def _typed(
-    file: StackFile, wishes: Wishes, protected: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+    file: StackFile, chosen: RunOptions, protected: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Say what will be lost, and have the cluster's name typed."""
     name = _name(file, rows)
     others = sum(1 for row in rows if row.get("custom") and not row["type"].startswith("pulumi:")) - len(protected)
-    if not wishes.json:
+    if not chosen.json:
         console.line(
             f"This destroys cluster {name} (stack {file.stack}). Lost for good, with all data in it:", style="bold red"
         )
         for text in _lines(protected) or ["  nothing that is protected"]:
             console.line(text)
         console.line(f"  and {others} other resources: machines, networks, keys")
-    given = wishes.confirm
+    given = chosen.confirm
     if not given:
         if not console.interactive():
             raise CliError("destroying what is protected without a terminal needs --confirm NAME, the cluster's name.")

@@ -1,8 +1,8 @@
-"""What an `up` that did not end well may have left behind: half of an edit, and nodes that it drained for one.
+"""Drain recovery: what a failed `up` may have left on the machines, half of an edit and nodes drained for it.
 
-The next `up` goes on with the edit. But where the edit is taken back, no step is left to do, and nothing that the
-engine knows of would take it back on the machines. So an `up` notes that it has begun, and one that ends well after
-another that did not has the machines that are set up over SSH settle: they do again what held before.
+The next `up` continues the edit. But if the edit is reverted, the engine has no step to do, and nothing reverts it on
+the machines. So an `up` leaves a mark when it starts. If it succeeds after one that failed, the machines that are set
+up over SSH apply the configuration that holds (`settle`).
 """
 
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ def end(stack: str) -> None:
     _mark(stack).unlink(missing_ok=True)
 
 
-def settle(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
-    """Have the machines take back what belongs to an edit that did not come about, and say what they did.
+def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
+    """Resume the nodes that a failed `up` drained, and print what the machines did.
 
-    One that does not answer is told of, and asked again after the next `up`.
+    A machine that does not answer is reported, and asked again after the next `up`.
     """
     # Slow to import, and needed only after a run that failed.
     from cli.access import remote

@@ -1,4 +1,4 @@
-"""What the Pulumi CLI tells of a run to programs, as the document that the embedded engine gives: one shape for both.
+"""The Pulumi CLI's JSON events of a run, converted to the JSON document of the embedded engine.
 
 `up`, `destroy` and `refresh --json` print one event a line (sdk/go/common/apitype/events.go), and so does a preview
 that is asked to by a variable; on its own it would print a document of yet another shape.
@@ -15,7 +15,7 @@ from cli.display.document import DocumentView
 from cli.interrupts import left_to_child
 from cli.stack import project, state_dir
 from cli.stack.impact import Effects
-from cli.stack.run_options import Wishes
+from cli.stack.run_options import RunOptions
 from engine.core.diff import differences, marked
 from engine.events import Change, Log, Planned, Result, Started, StepFailed
 
@@ -32,7 +32,7 @@ _SILENT = {"discard-replaced", "read-discarded", "remove-pending-replace"}
 _SECRET, _UNKNOWN = "1b47061264138c4ac30d75fd1eb44270", "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
-def update(command: Sequence[str], kind: str, stack: str, wishes: Wishes, told: Effects | None) -> int:
+def update(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, impact: Effects | None) -> int:
     """Run `pulumi KIND --json`, and print one document; the exit code."""
     env = {**state_dir.environment(stack), _STREAMED: "true"}
     with (
@@ -44,19 +44,19 @@ def update(command: Sequence[str], kind: str, stack: str, wishes: Wishes, told: 
     ):  # fmt: skip
         out, said = process.communicate()
     code = error_handler.INTERRUPTED if process.returncode and interrupts else process.returncode
-    heard = Heard(line for line in out.splitlines() if line.startswith("{"))
+    events = RunEvents(line for line in out.splitlines() if line.startswith("{"))
     with DocumentView() as view:
-        view.effects, view.more = told, wishes.more
+        view.effects, view.more = impact, chosen.more
         view.on_event(Started(kind, stack, project.name()))  # type: ignore[arg-type]
-        for message in heard.messages:
+        for message in events.messages:
             view.on_event(Log(message["severity"], message["message"], message["urn"]))
-        result = heard.result(kind, ok=code == 0, outputs=_outputs(stack) if kind == "up" and code == 0 else {})
-        if code == 0 or result.failures or (heard.ended and code == error_handler.INTERRUPTED):
+        result = events.result(kind, ok=code == 0, outputs=_outputs(stack) if kind == "up" and code == 0 else {})
+        if code == 0 or result.failures or (events.ended and code == error_handler.INTERRUPTED):
             if said.strip():
                 console.note(said.rstrip("\n"))
             view.close(result)
         else:
-            view.failed(heard.why or said.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
+            view.failed(events.why or said.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
     return code
 
 
@@ -64,7 +64,7 @@ def _outputs(stack: str) -> dict[str, Any]:
     return outputs.read(stack, show_secrets=False)
 
 
-class Heard:
+class RunEvents:
     """The CLI's events of one run, taken together."""
 
     def __init__(self, lines: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ def of(path: Path) -> str | None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a stack file as a whole: whoever reads it sees the old text or the new one."""
+    """Write a stack file atomically."""
     state_dir.make_directory()
     path.parent.mkdir(mode=0o700, exist_ok=True)
     half = path.with_name(f".{path.name}.{os.getpid()}")

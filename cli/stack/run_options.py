@@ -11,7 +11,7 @@ from engine import Scope
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class RunOptions:
     """The options of preview, up, destroy and refresh. They mean the same on both engines."""
 
     engine: EngineName | None = None

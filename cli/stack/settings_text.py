@@ -25,7 +25,7 @@ def with_setting(text: str, key: str, value: Mapping[str, str] | str) -> str:
         at = name.end_mark.index + 1
         return _checked(text, f"{text[:at]}\n  {shown}{text[at:]}", key, value)
     if not isinstance(block, yaml.MappingNode) or block.flow_style:
-        raise CliError("`config` does not have its settings on lines below it: write this one by hand.")
+        raise CliError("`config` does not have its settings on lines below it: edit the file instead.")
     old = _entry(block, key)
     if old is not None:
         end = old[1].end_mark.index
@@ -56,4 +56,4 @@ def _checked(before: str, after: str, key: str, value: Mapping[str, str] | str) 
             return after
     except yaml.YAMLError:
         pass
-    raise CliError(f"{key} can't be put in by itself: write it by hand.")
+    raise CliError(f"{key} can't be inserted: edit the file instead.")

@@ -36,7 +36,7 @@ def backend(stack: str | None = None) -> str:
 
 
 def located(stack: str | None = None) -> tuple[str, str]:
-    """URL of the state, and who says so, in words.
+    """URL of the state, and the setting that it comes from.
 
     As for the Pulumi CLI (pkg/workspace/creds.go): PULUMI_BACKEND_URL, else the project's own backend, else where
     `pulumi login` led last. HPC_HOME says where state is too; and what has its state in our folder stays there, as do
@@ -83,7 +83,7 @@ def _of_project() -> str:
         row = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
         return str((row.get("backend") or {}).get("url") or "")
     except (OSError, ValueError, AttributeError, yaml.YAMLError):
-        return ""  # whoever runs the project says what is wrong with it
+        return ""  # the engine reports what is wrong with it
 
 
 def _logged_in() -> str:
@@ -114,7 +114,7 @@ def passphrase() -> str:
 
 
 def passphrase_source() -> str:
-    """Where `passphrase` takes it from, in words."""
+    """Name of the variable or file that `passphrase` reads."""
     if _PASSPHRASE in os.environ:
         return f"the variable {_PASSPHRASE}"
     chosen = os.environ.get(_PASSPHRASE_FILE)

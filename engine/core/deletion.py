@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 
 from engine.core.interrupted import undo
-from engine.core.run import Run, Settle, StepError
+from engine.core.run import Run, StateChange, StepError
 from engine.core.scope import Included, allowed
 from engine.core.threads import Daemons
 from engine.errors import Interrupted
@@ -91,7 +91,7 @@ def _delete(run: Run, resource: Resource, gone: set[str]) -> None:
         state.drop(resource)
         return
 
-    def work(provider: Provider, ctx: Context) -> Settle:
+    def work(provider: Provider, ctx: Context) -> StateChange:
         if isinstance(provider, Foreign):
             raise StepError(f"no provider for {resource.type} is embedded: delete it with the Pulumi CLI")
         provider.delete(ctx, resource.id, plain(resource.inputs), plain(resource.outputs))

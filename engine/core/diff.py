@@ -55,7 +55,7 @@ def _walk(path: property_paths.Path, old: Value, new: Value, found: list[Change]
 
 
 def marked(changes: tuple[Change, ...], replaces: tuple[str, ...], patterns: list[str]) -> tuple[Change, ...]:
-    """The changes, each told whether it forces a replacement: by the provider's word or by replaceOnChanges."""
+    """The changes, each with whether it forces a replacement: by the provider's answer or by replaceOnChanges."""
     wanted = [property_paths.parse(text) for text in (*replaces, *patterns)]
     return tuple(
         replace(

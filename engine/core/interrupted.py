@@ -7,7 +7,7 @@ run made the resource, so that most of those that it leaves are stale.
 from __future__ import annotations
 
 from engine import values
-from engine.core.run import Run, Settle, explain
+from engine.core.run import Run, StateChange, explain
 from engine.providers.base import Context, Provider
 from engine.state.resource import Resource
 from engine.values import Props, plain
@@ -60,7 +60,7 @@ def undo_unless_resumed(run: Run, new: Resource, inputs: Props | None) -> None:
     if left is None:
         return
     if run.dry:
-        # Either way it is seen to here, and nothing to be told at the end of a preview.
+        # Either way it is dealt with here: a preview shows nothing at its end.
         del run.state.pending[new.urn, "creating"]
     elif inputs is None or not values.same(_own(left.inputs), _own(inputs)):
         undo(run, left)
@@ -72,7 +72,7 @@ def undo(run: Run, left: Resource) -> None:
 
     held = frozenset(r.id for r in run.state.resources() if r.type == left.type and not r.delete)
 
-    def work(provider: Provider, ctx: Context) -> Settle:
+    def work(provider: Provider, ctx: Context) -> StateChange:
         try:
             provider.abandon(ctx, plain(left.inputs), held)
         except Exception as error:  # noqa: BLE001 - providers are other people's code

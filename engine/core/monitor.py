@@ -11,7 +11,7 @@ from engine import urn as urns
 from engine import values
 from engine.core.goal import Goal
 from engine.core.registration import Registrar
-from engine.core.run import Run, explain, finished
+from engine.core.run import Run, explain, with_outputs
 from engine.errors import EngineError
 from engine.providers.command import LocalCommand
 from engine.values import Props, Value, plain
@@ -90,15 +90,15 @@ class Monitor:
         new, run = goal.new, self._run
         if new.type == "pulumi:pulumi:StackReference":
             new.inputs = {"name": new.id}
-            return finished(new, new.id, self._reference(new.id), new.inputs)
+            return with_outputs(new, new.id, self._reference(new.id), new.inputs)
         provider = run.providers.of(new.type)
         if not provider.readable:
             run.refuse(new.type)
-            return finished(new, new.id, new.inputs, new.inputs)
+            return with_outputs(new, new.id, new.inputs, new.inputs)
         found = provider.read(run.context(new), new.id, plain(new.inputs), {})
         if found is None:
             raise EngineError(f"{new.type} {new.name}: there is none with the id {new.id!r}")
-        return finished(new, found[0], found[2], values.keep_secrets(found[1], new.inputs))
+        return with_outputs(new, found[0], found[2], values.keep_secrets(found[1], new.inputs))
 
     def _reference(self, name: str) -> Props:
         """What a stack reference is: the outputs of a stack, named as [[ORGANIZATION/]PROJECT/]STACK. The stack's own

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine import values
 from engine.core.diff import differences
-from engine.core.run import Run, explain, finished
+from engine.core.run import Run, explain, with_outputs
 from engine.core.scope import Included
 from engine.core.threads import Daemons
 from engine.errors import Interrupted
@@ -18,7 +18,7 @@ from engine.values import plain
 
 def refresh_all(run: Run) -> None:
     """Read all resources whose providers can tell, side by side. What is gone is dropped; dependents stay, and the
-    next update makes it anew. Before another run, only what differs is told."""
+    next update creates it again. Before another run, only what differs is shown."""
     gone: set[str] = set()
     changed: dict[int, Resource] = {}
     included = Included(run.scope)
@@ -53,7 +53,7 @@ def _read(run: Run, resource: Resource, gone: set[str], changed: dict[int, Resou
         gone.add(resource.urn)
         return
     id_, inputs, outputs = found
-    new = finished(resource, id_, outputs, values.keep_secrets(inputs, resource.inputs))
+    new = with_outputs(resource, id_, outputs, values.keep_secrets(inputs, resource.inputs))
     drift = differences(resource.outputs, new.outputs)
     if drift or run.kind == "refresh":
         run.plan(resource, "refresh" if drift else "same", drift, "what is there differs" if drift else "")

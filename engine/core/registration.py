@@ -12,7 +12,7 @@ from engine import values
 from engine.core import form
 from engine.core.diff import differences
 from engine.core.goal import Goal
-from engine.core.resource_step import Customs
+from engine.core.resource_step import ResourceSteps
 from engine.core.run import Run, StepError, explain
 from engine.core.scope import Included
 from engine.errors import EngineError, Interrupted, NotRunnable
@@ -33,7 +33,7 @@ class Registrar:
         self._seen: dict[str, str] = {}
         self._aliased: dict[str, str] = {}
         self._parents_were: dict[str, str] = {}
-        self._customs = Customs(run, self._seen)
+        self._steps = ResourceSteps(run, self._seen)
         self._defaults: dict[str, str] = {}
         self._included = Included(run.scope)
         self._left_out: set[str] = set()
@@ -54,7 +54,7 @@ class Registrar:
             raise Interrupted("interrupted")
         new = goal.new
         old = self._identify(goal)
-        if not self._included(new) and not self._customs.condemned(new.urn):
+        if not self._included(new) and not self._steps.is_deleted_first(new.urn):
             return self._left_as_it_is(new, old)
         if missing := self._left_out & new.needs():
             raise EngineError(
@@ -73,7 +73,7 @@ class Registrar:
         if not new.is_provider and not new.provider:
             new.provider = self._default_provider(goal)
         try:
-            done = self._customs.bring_about(goal, old, provider)
+            done = self._steps.apply(goal, old, provider)
         except StepError:
             return None
         except (Interrupted, NotRunnable):

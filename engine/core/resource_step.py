@@ -12,21 +12,21 @@ from engine.core import property_paths
 from engine.core.diff import Diff, differences, marked
 from engine.core.goal import Goal
 from engine.core.interrupted import resumed, undo_unless_resumed
-from engine.core.run import Run, Settle, StepError, finished
+from engine.core.run import Run, StateChange, StepError, with_outputs
 from engine.events import Change
 from engine.providers.base import Context, Provider
 from engine.state.resource import Resource, now
 from engine.values import Props, plain
 
 
-class Customs:
+class ResourceSteps:
     """The custom resources of one run: what was replaced, what had to go along with it."""
 
     def __init__(self, run: Run, seen: dict[str, str]) -> None:
         """`seen` holds the URNs that were registered so far, and grows."""
         self._run, self._state, self._seen = run, run.state, seen
         self._replaced: set[str] = set()
-        self._condemned: dict[str, threading.Event] = {}
+        self._deleted_first: dict[str, threading.Event] = {}
         self._found = run.state.olds
         # The places, among what was found, of all that name a resource.
         self._named_by: dict[str, list[int]] = {}
@@ -34,22 +34,22 @@ class Customs:
             for urn in {*old.needs(), *old.replace_with}:
                 self._named_by.setdefault(urn, []).append(place)
 
-    def condemned(self, urn: str) -> bool:
-        """Whether a resource had to go along with what it depends on, so that it must be made anew."""
-        return urn in self._condemned
+    def is_deleted_first(self, urn: str) -> bool:
+        """Whether a resource was deleted with what it depends on, so that it must be recreated."""
+        return urn in self._deleted_first
 
-    def bring_about(self, goal: Goal, old: Resource | None, provider: Provider) -> Resource:
+    def apply(self, goal: Goal, old: Resource | None, provider: Provider) -> Resource:
         """Create, update, replace or leave a resource. Raises StepError, after telling of it; Interrupted; and
         whatever a provider's check or diff raises."""
         run, new, ctx = self._run, goal.new, self._run.context(goal.new)
-        if event := self._condemned.get(new.urn):
+        if event := self._deleted_first.get(new.urn):
             event.wait()
             if new.urn in run.failed:
                 run.fail(new, "skip", "left alone: its old self could not be deleted")
                 raise StepError("skipped")
         given = new.inputs
         recreate = bool(
-            old and (old.pending_replacement or old.external or new.urn in self._condemned or not old.custom)
+            old and (old.pending_replacement or old.external or new.urn in self._deleted_first or not old.custom)
         )
         before = {} if old is None or recreate else old.inputs
         if before and new.ignore_changes:
@@ -67,7 +67,7 @@ class Customs:
             undo_unless_resumed(run, new, inputs)
             self._replaced.add(new.urn)
             return self._create(new, old, inputs, "replace")
-        diff, reason = self._verdict(goal, old, provider, inputs)
+        diff, reason = self._compare(goal, old, provider, inputs)
         changes = marked(changes, diff.replaces, new.replace_on_changes if diff.changes is None else [])
         if diff.replaces or any(change.replaces for change in changes):
             # A replacement keeps nothing of the old inputs, neither defaults nor what was to be ignored.
@@ -90,7 +90,7 @@ class Customs:
     def _check(provider: Provider, ctx: Context, olds: Props, news: Props) -> Props:
         return values.keep_secrets(provider.check(ctx, plain(olds), plain(news)), news)
 
-    def _verdict(self, goal: Goal, old: Resource, provider: Provider, inputs: Props) -> tuple[Diff, str]:
+    def _compare(self, goal: Goal, old: Resource, provider: Provider, inputs: Props) -> tuple[Diff, str]:
         """What is to become of a resource, and why if that is not plain from its inputs."""
         new = goal.new
         if self._run.scope.replaces(new.urn):
@@ -133,9 +133,9 @@ class Customs:
             take(made[0])
             return made[0]
 
-        def work(provider: Provider, ctx: Context) -> Settle:
+        def work(provider: Provider, ctx: Context) -> StateChange:
             id_, outputs = provider.create(ctx, plain(inputs))
-            made[0] = replace(finished(new, id_, outputs, inputs), created=now(), modified=now())
+            made[0] = replace(with_outputs(new, id_, outputs, inputs), created=now(), modified=now())
             return lambda: take(made[0])
 
         self._run.step(op, "creating", replace(new, inputs=inputs), work)
@@ -147,9 +147,9 @@ class Customs:
             self._state.put(made[0], old)
             return made[0]
 
-        def work(provider: Provider, ctx: Context) -> Settle:
+        def work(provider: Provider, ctx: Context) -> StateChange:
             outputs = provider.update(ctx, old.id, plain(old.inputs), plain(old.outputs), plain(inputs))
-            made[0] = replace(finished(new, old.id, outputs, inputs), modified=now())
+            made[0] = replace(with_outputs(new, old.id, outputs, inputs), modified=now())
             return lambda: self._state.put(made[0], old)
 
         self._run.step("update", "updating", replace(new, id=old.id, inputs=inputs), work)
@@ -174,14 +174,14 @@ class Customs:
             raise
         finally:
             for resource in doomed:
-                self._condemned[resource.urn].set()
+                self._deleted_first[resource.urn].set()
         return self._create(new, old, inputs, "replace")
 
     # -- delete before replace ---------------------------------------------------------------------------------
 
     def _dependents(self, root: Resource) -> list[Resource]:
         """Old resources that can't outlive `root` or will be replaced with it; each after what it depends on. They
-        are marked as condemned: if the program registers them again, they are made anew."""
+        are noted: if the program registers them again, they are recreated."""
         replaced, doomed = {root.urn}, []
         with self._run.lock:
             # Who might fall are those that name one that does, in the state's order: each after what it depends on.
@@ -194,7 +194,7 @@ class Customs:
                 if self._state.waits(old) and self._falls(old, replaced):
                     replaced.add(old.urn)
                     doomed.append(old)
-                    self._condemned.setdefault(old.urn, threading.Event())
+                    self._deleted_first.setdefault(old.urn, threading.Event())
                     for place in self._named_by.get(old.urn, ()):
                         if place not in found:
                             found.add(place)
@@ -227,8 +227,8 @@ class Customs:
         if self._run.dry:
             return
 
-        def work(provider: Provider, ctx: Context) -> Settle:
-            if not old.retain_on_delete and old.deleted_with not in self._replaced | self._condemned.keys():
+        def work(provider: Provider, ctx: Context) -> StateChange:
+            if not old.retain_on_delete and old.deleted_with not in self._replaced | self._deleted_first.keys():
                 provider.delete(ctx, old.id, plain(old.inputs), plain(old.outputs))
             return lambda: self._state.mark(old, pending_replacement=True)
 

@@ -21,14 +21,14 @@ from engine.state.resource import Resource
 from engine.state.state import State
 from engine.values import Props, Value
 
-Settle: TypeAlias = Callable[[], None]
+StateChange: TypeAlias = Callable[[], None]
 """What a finished step changes in the state."""
 
 PARALLEL = 32  # steps at a time: most of them wait for other machines
 
 
 class StepError(EngineError):
-    """A step failed, and that has been told."""
+    """A step failed, and the event was emitted."""
 
 
 @dataclass(kw_only=True)
@@ -70,7 +70,7 @@ class Run:
         self.emit(Log(severity, message, urn, ephemeral))
 
     def plan(self, resource: Resource, op: str, changes: tuple[Change, ...] = (), reason: str = "") -> None:
-        """Tell what is to be done with a resource."""
+        """Emit what is to be done with a resource."""
         shown = resource.inputs if self.dry and op == "create" else {}
         inputs = {key: values.show(value) for key, value in shown.items() if key != "__provider"}
         planned = Planned(resource.urn, resource.type, resource.name, resource.parent, op, changes, reason, inputs)
@@ -79,7 +79,7 @@ class Run:
             self.emit(planned)
 
     def fail(self, resource: Resource, op: str, message: str) -> None:
-        """Tell of a failure; whatever needs the resource is left alone from now on."""
+        """Emit a failure. Resources that depend on this one are skipped."""
         with self.lock:
             self.failed.add(resource.urn)
             event = StepFailed(resource.urn, op, self._masked(message, resource))
@@ -92,14 +92,14 @@ class Run:
         for planned in self._planned.values():
             counts[planned.op] = counts.get(planned.op, 0) + 1
         changes = tuple(p for p in self._planned.values() if p.op != "same")
-        words = [f"{n} {op}" for op, n in counts.items() if op != "same"] or ["nothing to do"]
-        words += [f"{len(self._failures)} failed"] if self._failures else []
-        words += ["interrupted"] if self._stopping else []
+        parts = [f"{n} {op}" for op, n in counts.items() if op != "same"] or ["nothing to do"]
+        parts += [f"{len(self._failures)} failed"] if self._failures else []
+        parts += ["interrupted"] if self._stopping else []
         ok = not (self._failures or self._stopping)
         seconds = time.monotonic() - self._began
         failures, foreign = tuple(self._failures), tuple(sorted(self.foreign))
         return Result(
-            self.kind, ok, counts, changes, failures, outputs, seconds, ", ".join(words), foreign, self._stopping
+            self.kind, ok, counts, changes, failures, outputs, seconds, ", ".join(parts), foreign, self._stopping
         )
 
     # -- steps -------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Run:
         """Whether nothing has gone wrong so far."""
         return not (self._stopping or self._ended or self.failed)
 
-    def step(self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], Settle]) -> None:
+    def step(self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], StateChange]) -> None:
         """Do one step: note it in the state, let the provider work, take in the change that `work` returns.
         Raises StepError (after telling of it), Interrupted."""
         with self.slot():
@@ -126,15 +126,15 @@ class Run:
             provider = self.providers.of(resource.type)
             trivial = provider.trivial(pending, resource.inputs)
             if not trivial:
-                self.state.begin(pending, resource)
+                self.state.begin_step(pending, resource)
             began = time.monotonic()
             try:
                 change = work(provider, self.context(resource, op))
             except Exception as error:
-                self.state.settle(pending, resource)
+                self.state.end_step(pending, resource)
                 self.fail(resource, op, explain(error))
                 raise StepError(str(error)) from error
-            self.state.settle(pending, resource, change, saved=not trivial)
+            self.state.end_step(pending, resource, change, saved=not trivial)
             self.emit(StepDone(resource.urn, op, time.monotonic() - began))
 
     def context(self, resource: Resource, op: str = "") -> Context:
@@ -199,7 +199,7 @@ class Run:
                 signal.signal(number, handler)
 
 
-def finished(new: Resource, id_: str, outputs: Props, inputs: Props) -> Resource:
+def with_outputs(new: Resource, id_: str, outputs: Props, inputs: Props) -> Resource:
     """The resource with what its provider returned, secrets marked again."""
     outputs = values.keep_secrets(outputs, inputs)
     outputs |= {k: values.secret(outputs[k]) for k in new.additional_secret_outputs if k in outputs}
@@ -207,7 +207,7 @@ def finished(new: Resource, id_: str, outputs: Props, inputs: Props) -> Resource
 
 
 def explain(error: BaseException) -> str:
-    """An exception's own words, or its name if it has none."""
+    """The text of an exception, or its name if it has none."""
     text = str(error).strip()
     known = isinstance(error, (EngineError, RuntimeError)) or type(error) is Exception
     return text if text and known else f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,6 +1,6 @@
 """command:local:Command and command:remote:Command, as pulumi-command 1.2 has them.
 
-Changed `triggers` replace (create runs anew, delete runs for the old one); any other changed input updates, which
+Changed `triggers` replace (`create` runs again, delete runs for the old one); any other changed input updates, which
 runs `update`, or `create` where there is none.
 """
 
@@ -32,7 +32,7 @@ class _Command(Provider):
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:  # noqa: ARG002
         self._step(ctx, outputs.get("delete"), outputs, outputs)
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:  # noqa: ARG002 - ids are drawn anew
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:  # noqa: ARG002 - each id is random
         self._step(ctx, inputs.get("delete"), inputs, {})
 
     def trivial(self, kind: str, inputs: Props) -> bool:

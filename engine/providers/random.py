@@ -1,4 +1,4 @@
-"""pulumi-random: values drawn once and kept in the state. Value changed input draws anew (a replacement)."""
+"""pulumi-random: random values, created once and kept in the state. A changed input replaces them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _CURVES = {"P224": "SECP224R1", "P256": "SECP256R1", "P384": "SECP384R1", "P521"
 
 
 class PrivateKey(Provider):
-    """tls:PrivateKey: RSA, ECDSA or ED25519, kept in the state. Value changed input makes a new one."""
+    """tls:PrivateKey: RSA, ECDSA or ED25519, kept in the state. A changed input replaces it."""
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         for name, allowed in (("algorithm", {"RSA", "ECDSA", "ED25519"}), ("ecdsaCurve", {*_CURVES})):

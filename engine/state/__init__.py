@@ -1,1 +1,1 @@
-"""The state of a stack: its file, its encryption, its lock, and edits of it by hand."""
+"""The state of a stack: its file, its encryption, its lock, and edits of single resources."""

@@ -1,4 +1,4 @@
-"""Single resources of a state, edited by hand: what `pulumi state unprotect`, `delete` and `rename` do to its rows.
+"""Edits of single resources of a state: what `pulumi state unprotect`, `delete` and `rename` do to its rows.
 
 Nothing here looks at what is really there.
 """

@@ -2,7 +2,7 @@
 
 A file beside the state's, STACK.json.journal: a line that tells of which state it goes on, then a line for each write.
 It is folded into the state's file now and then and at the end of each run, so that only a run that was killed leaves
-one (with its lock, which keeps the Pulumi CLI away until somebody says otherwise). Whoever reads the state reads the
+one (with its lock, which keeps the Pulumi CLI away until somebody says otherwise). A reader of the state reads the
 journal too. Resources go by numbers: their places in the file, and whatever comes after.
 """
 
@@ -37,7 +37,7 @@ class Journal:
         self.size = 0
 
     def begin(self, of: str, salt: str, done: int) -> None:
-        """Begin anew, after the state whose digest is `of`: the run has dealt with the first `done` of its resources.
+        """Start a new journal, after the state whose digest is `of`: the run is done with its first `done` resources.
         Raises OSError."""
         self.close()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND

@@ -105,7 +105,7 @@ class State:
 
     # -- what a run does to it ---------------------------------------------------------------------------------
 
-    def begin(self, kind: str, resource: Resource) -> None:
+    def begin_step(self, kind: str, resource: Resource) -> None:
         """Note that a step is about to begin. kind: creating, updating, deleting, reading."""
         with self._lock:
             self.pending[resource.urn, kind] = resource
@@ -113,7 +113,7 @@ class State:
             self._version += 1
         self.save()
 
-    def settle(
+    def end_step(
         self, kind: str, resource: Resource, change: Callable[[], None] | None = None, *, saved: bool = True
     ) -> None:
         """Note that a step has ended, with what it changed; not `saved`, it is written with the next save."""

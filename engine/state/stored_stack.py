@@ -18,7 +18,7 @@ from engine.state.state import State
 from engine.values import Value
 
 
-class Kept:
+class StoredStack:
     """The state of one stack, its copies, history and locks."""
 
     def __init__(self, project: Project, name: str, config_file: Path, folder: Path, passphrase: Passphrase) -> None:
@@ -32,7 +32,7 @@ class Kept:
         """Whether a run that is dead left a journal, which the file alone does not tell of."""
         return journal.beside(self.file).exists() and not any(one.alive() for one in self._locks().holders())
 
-    def hand_over(self) -> None:
+    def prepare_for_cli(self) -> None:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
         take away what a dead run of ours left behind, and give a state that an earlier version of ours wrote the form
         that the CLI expects. Raises StackLocked, WrongPassphrase, StateDamaged."""

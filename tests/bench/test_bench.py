@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import ground, host, plot, report, runner
+from bench import environment, host, plot, report, runner
 from bench.case import Answer, Case
 from bench.cases import CASES
 from bench.cluster import free_network, sized
-from bench.ground import CommandFailed, Ground
+from bench.environment import CommandFailed, Ground
 from bench.result import Claim, Report, Result, Series, ratio
 from cluster.load.parse import parse
 from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
@@ -121,7 +121,7 @@ class TestRunner:
     def test_a_case_that_fails_is_told_and_the_next_is_asked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ground, "PLACE", tmp_path / "place")
+        monkeypatch.setattr(environment, "PLACE", tmp_path / "place")
 
         def broken(here: Ground) -> Answer:
             here.call(["sh", "-c", "echo no disk; exit 1"])

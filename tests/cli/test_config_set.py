@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.errors import CliError
-from cli.stack import project, salt
+from cli.stack import encryption_keys, project
 from cli.stack.settings_text import with_setting
 from engine.project import Project
 from tests.cli.conftest import STACK, Hpc
@@ -34,7 +34,7 @@ class TestText:
 
     @pytest.mark.parametrize("text", ["config: {a: 1}\n", "config: [1]\n", "config: &x\n  a: 1\nb: *x\n"])
     def test_what_has_no_lines_of_its_own_is_left_to_its_author(self, text: str) -> None:
-        with pytest.raises(CliError, match="by hand"):
+        with pytest.raises(CliError, match="edit the file"):
             with_setting(text, "gcp:zone", "eu")
 
     @given(st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1))
@@ -67,10 +67,10 @@ class TestCommand:
         assert (root / "Pulumi.dev.yaml").read_text() == STACK
 
     def test_it_is_kept_under_the_states_salt(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        made = salt.kept(root / "nowhere")
+        made = encryption_keys.read(root / "nowhere")
         monkeypatch.setattr(sys, "stdin", io.StringIO("hush"))
         hpc("config", "set", "dev", "gcp:credentials", "--secret")
-        first = salt.kept(root / "Pulumi.dev.yaml")
+        first = encryption_keys.read(root / "Pulumi.dev.yaml")
         assert made == {}
         stack = project.workspace("dev").stack("dev")
         secrets = {"type": "passphrase", "state": {"salt": first["encryptionsalt"]}}
@@ -78,7 +78,7 @@ class TestCommand:
         (root / "Pulumi.dev.yaml").write_text(STACK)
         monkeypatch.setattr(sys, "stdin", io.StringIO("hush"))
         hpc("config", "set", "dev", "gcp:credentials", "--secret")
-        assert salt.kept(root / "Pulumi.dev.yaml") == first
+        assert encryption_keys.read(root / "Pulumi.dev.yaml") == first
 
     def test_what_it_is_not_for_is_said(self, hpc: Hpc, root: Path) -> None:
         for key in ("zone", "hpc:cluster"):

@@ -79,10 +79,10 @@ def test_a_state_from_before_takes_that_form_without_a_word(bench):
     assert bench.up().summary == "nothing to do"
     assert forms(bench) == wanted
     age()
-    bench.stack().hand_over()
+    bench.stack().prepare_for_cli()
     assert forms(bench) == wanted
     before = file.read_bytes()
-    bench.stack().hand_over()
+    bench.stack().prepare_for_cli()
     assert file.read_bytes() == before
 
 

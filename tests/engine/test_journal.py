@@ -75,7 +75,7 @@ def test_a_line_that_was_cut_off_counts_for_nothing(bench, written):
     whole = checkpoint.read(file)
     journal.beside(file).write_bytes(lines + lines.splitlines()[-1][:-7])
     assert meant(checkpoint.read(file)) == meant(whole)
-    bench.stack().hand_over()
+    bench.stack().prepare_for_cli()
     assert not journal.beside(file).exists()
     assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
 
@@ -117,7 +117,7 @@ def test_a_killed_run_is_gone_on_with_and_every_command_reads_what_it_did(bench)
 def test_the_pulumi_cli_is_handed_the_whole_state(bench):
     file = killed(bench)
     assert bench.stack().interrupted
-    bench.stack().hand_over()
+    bench.stack().prepare_for_cli()
     assert not bench.stack().interrupted
     latest = json.loads(file.read_text())["checkpoint"]["latest"]
     assert {r["urn"] for r in latest["resources"]} >= {URN + "a", URN + "b"}
@@ -152,12 +152,12 @@ def test_a_kill_while_the_journal_is_folded_loses_nothing(bench, monkeypatch, wh
 
     monkeypatch.setattr(checkpoint, "write_text", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        bench.stack().hand_over()
+        bench.stack().prepare_for_cli()
     assert journal.beside(file).exists()
     assert meant(checkpoint.read(file)) == meant(whole)
     monkeypatch.undo()
     monkeypatch.setattr("engine.state.crypter.ROUNDS", 10)
-    bench.stack().hand_over()
+    bench.stack().prepare_for_cli()
     assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
 
 

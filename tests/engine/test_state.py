@@ -113,12 +113,12 @@ def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_
     with pytest.raises(WrongPassphrase, match="encryptionsalt" if whose == "stack file" else r"dev\.json"):
         bench.run(kind)
     with pytest.raises(WrongPassphrase):
-        bench.stack().hand_over()
+        bench.stack().prepare_for_cli()
     assert bench.alive() == {}
     assert (bench.stack().file.read_bytes() if bench.stack().file.exists() else None) == before
     bench.passphrase = "correct horse"
     (bench.root / "Pulumi.dev.yaml").unlink(missing_ok=True)
-    bench.stack().hand_over()
+    bench.stack().prepare_for_cli()
     assert bench.up().ok
 
 

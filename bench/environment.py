@@ -1,4 +1,4 @@
-"""The ground a case stands on: a root for its machines, a home for its states, and commands that end with it."""
+"""The environment of a case: a root for its machines, a state dir, and commands that end with it."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ class CommandFailed(Exception):  # noqa: N818 - says what happened
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class Environment:
     """What the cases of one run share."""
 
     root: Path
@@ -115,10 +115,10 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 
 @contextmanager
-def ground(*, quick: bool, say: Callable[[str], None]) -> Iterator[Ground]:
-    """A ground that is swept at the end; what killed runs left of theirs is swept first."""
+def environment(*, quick: bool, say: Callable[[str], None]) -> Iterator[Environment]:
+    """A environment that is swept at the end; what killed runs left of theirs is swept first."""
     with stacks.own_root(PLACE, "bench") as root:
-        here = Ground(root=root, quick=quick, say=say)
+        here = Environment(root=root, quick=quick, say=say)
         try:
             yield here
         finally:

@@ -1,7 +1,7 @@
-"""What a stack's secrets are encrypted with stands in its file, where the Pulumi CLI wants it: put there beforehand.
+"""The keys of a stack file that say how its secrets are encrypted, added before the Pulumi CLI adds them.
 
-The CLI writes a stack file anew to add it (sdk/go/common/workspace/project.go, save), which loses blank lines and what
-else has no place in its model of the file. It leaves a file alone that has it.
+The CLI rewrites the whole stack file to add them (sdk/go/common/workspace/project.go, save), which loses blank lines
+and whatever its model of the file lacks. It does not touch a file that has them.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ KEYS = ("encryptionsalt", "secretsprovider", "encryptedkey")
 """The keys of a stack file (workspace.ProjectStack) that say how its secrets are kept."""
 
 
-def kept(path: Path) -> dict[str, str]:
+def read(path: Path) -> dict[str, str]:
     """Those keys as a stack file has them; none of one that is not there or can't be read."""
     import yaml
 
@@ -25,7 +25,7 @@ def kept(path: Path) -> dict[str, str]:
 
 def append(path: Path, found: dict[str, str]) -> None:
     """Add keys that the file lacks at its end, and leave the rest as it is."""
-    missing = {key: value for key, value in found.items() if key not in kept(path)}
+    missing = {key: value for key, value in found.items() if key not in read(path)}
     if not missing:
         return
     try:
