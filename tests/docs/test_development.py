@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "development.md").read_text()
-COPIED = ["__main__.py", "cli", "cluster", "components", "docs", "engine", "scripts", "Pulumi.yaml", "Pulumi.dev.yaml",
+COPIED = ["__main__.py", "cli", "cluster", "components", "engine", "scripts", "Pulumi.yaml", "Pulumi.dev.yaml",
           "Pulumi.a3mega.yaml", "requirements.txt"]  # fmt: skip
 
 Run = Callable[..., str]
@@ -58,26 +58,25 @@ def add(file: Path, name: str, text: str) -> None:
     raise AssertionError(f"{file} has no {name}")
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of what the program needs."""
-    folder = tmp_path / "copy"
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the program needs, to which the examples are applied one after the other."""
+    folder = tmp_path_factory.mktemp("copy")
     for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            folder.mkdir(exist_ok=True)
-            shutil.copy(source, folder / name)
+            shutil.copy(ROOT / name, folder / name)
     return folder
 
 
-@pytest.fixture
-def run(copy: Path, tmp_path: Path) -> Run:
-    """Apply the examples of a section to the copy, unless `again`, and run Python there; what it printed."""
+@pytest.fixture(scope="module")
+def run(copy: Path) -> Run:
+    """Apply the examples of a section to the copy, if they are not there yet, and run Python there: what it printed."""
+    applied: set[str] = set()
 
-    def run(title: str, *arguments: str, fails: bool = False, again: bool = False) -> str:
-        for file, where, text in () if again else blocks(title):
+    def run(title: str, *arguments: str, fails: bool = False) -> str:
+        for file, where, text in () if title in applied else blocks(title):
             target = copy / file
             if where == "new":
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,10 +85,11 @@ def run(copy: Path, tmp_path: Path) -> Run:
                 add_import(target, text)
             else:
                 add(target, where.removeprefix("add to "), text)
+        applied.add(title)
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=copy,
-            env={**os.environ, "HPC_HOME": str(tmp_path / "state"), "PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"},
+            env={**os.environ, "HPC_HOME": str(copy / "state"), "PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"},
             capture_output=True,
             text=True,
             check=False,
@@ -159,5 +159,5 @@ def test_a_slurm_setting(run: Run) -> None:
     text = run("A Slurm setting", "-c", RENDER, "partitions.gpu.max_cpus_per_node: 12")
     (line,) = (line for line in text.splitlines() if line.startswith("PartitionName=gpu"))
     assert "MaxCPUsPerNode=12" in line
-    owned = run("A Slurm setting", "-c", RENDER, "partitions.gpu.conf: {MaxCPUsPerNode: 12}", fails=True, again=True)
+    owned = run("A Slurm setting", "-c", RENDER, "partitions.gpu.conf: {MaxCPUsPerNode: 12}", fails=True)
     assert "max_cpus_per_node" in owned
