@@ -25,9 +25,9 @@ def test_each_machine_is_given_the_line_and_the_input(tool: Callable[[str, str],
 
 def test_one_that_hangs_is_given_up_and_the_others_are_heard(tool: Callable[[str, str], Path]) -> None:
     tool("ssh", 'case "$*" in *dev-cpu-0*) exec sleep 60 ;; *) echo here ;; esac')
-    answers = gather(CLUSTER.targets.values(), CLUSTER.admin_key, "true", seconds=1)
+    answers = gather(CLUSTER.targets.values(), CLUSTER.admin_key, "true", seconds=3)
     assert [name for name, done in answers.items() if not done.reached] == ["dev-cpu-0"]
-    assert answers["dev-cpu-0"].err == "no answer within 1 s"
+    assert answers["dev-cpu-0"].err == "no answer within 3 s"
     assert answers["dev-controller"].out == "here\n"
 
 

@@ -112,7 +112,7 @@ class TestEnvironment:
         started = checkout.log.with_name("started")
         env = checkout.env | {"UV_SYNC": f"touch '{started}'; sleep 60"}
         with subprocess.Popen([checkout.folder / "hpc", "up"], env=env, start_new_session=True) as process:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not started.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
             os.killpg(process.pid, signal.SIGKILL)

@@ -154,7 +154,7 @@ class TestNames:
 class TestStreams:
     def test_input_passes_through(self, log: Path, tmp_path: Path) -> None:
         with child("dev-login-0", stdin=subprocess.PIPE) as process:
-            process.communicate(b"#!/bin/sh\nsrun hostname\n", timeout=20)
+            process.communicate(b"#!/bin/sh\nsrun hostname\n", timeout=60)
             assert process.returncode == 7
         assert said(log, "input") == ["#!/bin/sh", "srun hostname"]
 
@@ -162,11 +162,11 @@ class TestStreams:
         pid = tmp_path / "pid"
         tool("ssh", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 60")
         with child("dev-login-0", stdin=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not pid.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 128 + signal.SIGTERM
+            assert process.wait(60) == 128 + signal.SIGTERM
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
 

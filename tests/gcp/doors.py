@@ -15,7 +15,7 @@ SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 FAKE = Path(__file__).with_name("fake_gcloud.py")
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 10) -> None:
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
     """Wait until something is so."""
     limit = time.monotonic() + seconds
     while not condition():

@@ -38,14 +38,14 @@ def test_who_waited_for_a_removed_lock_gets_one_that_others_see(tmp_path: Path) 
     def waiter() -> None:
         with locked(path):
             entered.set()
-            done.wait(10)
+            done.wait(60)
 
     with locked(path):
         thread = threading.Thread(target=waiter)
         thread.start()
         assert not entered.wait(0.1)
         path.unlink()
-    assert entered.wait(10)
+    assert entered.wait(60)
     with locked(path, wait=False) as free:
         assert not free
     done.set()

@@ -89,7 +89,7 @@ def _mentions(process: Path, folder: Path) -> bool:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -287,7 +287,7 @@ def _design(stack: RealStack, name: str) -> Design:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.005)

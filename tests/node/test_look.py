@@ -41,13 +41,13 @@ class TestParts:
 
     def test_one_that_hangs_costs_itself_only(self):
         began = time.monotonic()
-        found = collect.side_by_side({"hung": lambda: time.sleep(60), "well": lambda: "x" * 200_000}, seconds=0.5)
-        assert time.monotonic() - began < 2
-        assert found == {"hung": {"error": "no answer within 0 s"}, "well": "x" * 200_000}
+        found = collect.side_by_side({"hung": lambda: time.sleep(60), "well": lambda: "x" * 200_000}, seconds=2)
+        assert time.monotonic() - began < 30
+        assert found == {"hung": {"error": "no answer within 2 s"}, "well": "x" * 200_000}
 
     def test_one_that_fails_says_why(self):
         found = collect.side_by_side(
-            {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "absent": lambda: {}["x"]}, seconds=5
+            {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "absent": lambda: {}["x"]}, seconds=60
         )
         assert found["fails"] == {"error": "munged is not there"}
         assert found["crashes"] == {"error": "RuntimeError: unforeseen"}
@@ -55,7 +55,7 @@ class TestParts:
         assert "x" in found["absent"]["error"]
 
     def test_nothing_a_part_prints_reaches_the_document(self, capfd: pytest.CaptureFixture[str]):
-        collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=5)
+        collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=60)
         assert capfd.readouterr().out == ""
 
     def test_the_document_is_one_line_of_json_on_any_machine(self, capfd: pytest.CaptureFixture[str]):
