@@ -9,7 +9,7 @@ from cli import console, error_handler, options
 from cli.commands import outputs
 from cli.errors import CliError
 from cli.stack import destruction, drain_recovery, engines, impact, project, stackfile
-from cli.stack.run_options import RunOptions
+from cli.stack.run_options import RunOptions, run_options
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
@@ -18,83 +18,33 @@ if TYPE_CHECKING:
 Kind = Literal["preview", "up", "destroy", "refresh"]
 
 
-def preview(
-    stack: options.Stack,
-    *,
-    engine: options.Engine = None,
-    json: options.Json = False,
-    parallel: options.Parallel = None,
-    config_file: options.ConfigFile = None,
-    target: options.Target = None,
-    target_dependents: options.TargetDependents = False,
-    exclude: options.Exclude = None,
-    exclude_dependents: options.ExcludeDependents = False,
-    replace: options.Replace = None,
-    refresh: options.Refresh = False,
-    diff: options.Diff = False,
-    expect_no_changes: options.ExpectNoChanges = False,
-) -> None:
+@run_options("yes", "unprotect", "confirm", "message")
+def preview(stack: options.Stack, *, chosen: RunOptions) -> None:
     """Show what `up` would do, and do nothing; the last lines say what an edit does to running jobs.
 
     Needs neither root nor credentials. Exit code 0 also when there are changes, or some that `up` would refuse.
     """
-    chosen = RunOptions(
-        engine=engine, json=json, parallel=parallel, config_file=config_file, targets=tuple(target or ()),
-        excludes=tuple(exclude or ()), dependents=target_dependents or exclude_dependents, replace=tuple(replace or ()),
-        refresh=refresh, diff=diff, expect_no_changes=expect_no_changes,
-    )  # fmt: skip
     raise Exit(run("preview", stack, chosen))
 
 
-def up(
-    stack: options.Stack,
-    *,
-    engine: options.Engine = None,
-    json: options.Json = False,
-    parallel: options.Parallel = None,
-    config_file: options.ConfigFile = None,
-    yes: options.Yes = False,
-    target: options.Target = None,
-    target_dependents: options.TargetDependents = False,
-    exclude: options.Exclude = None,
-    exclude_dependents: options.ExcludeDependents = False,
-    replace: options.Replace = None,
-    refresh: options.Refresh = False,
-    diff: options.Diff = False,
-    expect_no_changes: options.ExpectNoChanges = False,
-    message: options.Message = "",
-) -> None:
+@run_options("unprotect", "confirm")
+def up(stack: options.Stack, *, chosen: RunOptions) -> None:
     """Make the cluster what its stack file says.
 
     Safe to repeat: what is right already is left alone, and an `up` that was stopped half-way goes on where it was.
     On this machine it needs root, and installs the host's missing packages after saying so.
     """
-    chosen = RunOptions(
-        engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, targets=tuple(target or ()),
-        excludes=tuple(exclude or ()), dependents=target_dependents or exclude_dependents, replace=tuple(replace or ()),
-        refresh=refresh, diff=diff, expect_no_changes=expect_no_changes, message=message,
-    )  # fmt: skip
     raise Exit(run("up", stack, chosen))
 
 
+@run_options("exclude_dependents", "replace", "diff", "expect_no_changes")
 def destroy(
     stack: options.Stack,
     *,
-    engine: options.Engine = None,
-    json: options.Json = False,
-    parallel: options.Parallel = None,
-    config_file: options.ConfigFile = None,
-    yes: options.Yes = False,
     leftovers: Annotated[
         bool, Option("--leftovers", help="Remove what is on this host of a stack whose state is lost.")
     ] = False,
-    unprotect: options.Unprotect = False,
-    confirm: options.Confirm = "",
-    target: options.Target = None,
-    target_dependents: options.TargetDependents = False,
-    exclude: options.Exclude = None,
-    refresh: options.Refresh = False,
-    message: options.Message = "",
+    chosen: RunOptions,
 ) -> None:
     """Remove everything the stack made.
 
@@ -104,37 +54,17 @@ def destroy(
     if leftovers:
         from cli.stack import leftovers as left
 
-        left.remove(stackfile.read(project.ROOT, stack, config_file), yes=yes, json=json)
+        left.remove(stackfile.read(project.ROOT, stack, chosen.config_file), yes=chosen.yes, json=chosen.json)
         return
-    chosen = RunOptions(
-        engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, unprotect=unprotect,
-        confirm=confirm, targets=tuple(target or ()), excludes=tuple(exclude or ()), dependents=target_dependents,
-        refresh=refresh, message=message,
-    )  # fmt: skip
     raise Exit(run("destroy", stack, chosen))
 
 
-def refresh(
-    stack: options.Stack,
-    *,
-    engine: options.Engine = None,
-    json: options.Json = False,
-    parallel: options.Parallel = None,
-    config_file: options.ConfigFile = None,
-    yes: options.Yes = False,
-    target: options.Target = None,
-    exclude: options.Exclude = None,
-    expect_no_changes: options.ExpectNoChanges = False,
-    message: options.Message = "",
-) -> None:
+@run_options("unprotect", "confirm", "target_dependents", "exclude_dependents", "replace", "refresh", "diff")
+def refresh(stack: options.Stack, *, chosen: RunOptions) -> None:
     """Compare the state with what is really there, and correct the state.
 
     Changes nothing else: the next `up` mends what has drifted.
     """
-    chosen = RunOptions(
-        engine=engine, json=json, parallel=parallel, config_file=config_file, yes=yes, targets=tuple(target or ()),
-        excludes=tuple(exclude or ()), expect_no_changes=expect_no_changes, message=message,
-    )  # fmt: skip
     raise Exit(run("refresh", stack, chosen))
 
 

@@ -1,10 +1,13 @@
-"""What a command line asks of a run, besides which one it is and of which stack."""
+"""The options of preview, up, destroy and refresh: declared once, and what a run gets of them."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
+from cli import options
 from cli.errors import CliError
 from cli.options import EngineName
 from engine import Scope
@@ -44,6 +47,20 @@ class RunOptions:
         if self.confirm and not self.unprotect:
             raise CliError("--confirm NAME goes with --unprotect, which destroys what is protected.")
 
+    @classmethod
+    def from_command_line(
+        cls, *, target: list[str] | None = None, exclude: list[str] | None = None, target_dependents: bool = False,
+        exclude_dependents: bool = False, replace: list[str] | None = None, **same: Any,  # noqa: ANN401
+    ) -> "RunOptions":  # fmt: skip
+        """From the options as they are declared in cli/options.py."""
+        return cls(
+            targets=tuple(target or ()),
+            excludes=tuple(exclude or ()),
+            dependents=target_dependents or exclude_dependents,
+            replace=tuple(replace or ()),
+            **same,
+        )
+
     @property
     def scope(self) -> Scope:
         """The resources that a run is about, for the embedded engine."""
@@ -62,3 +79,46 @@ class RunOptions:
         found += ["--json"] if self.json else []
         found += ["--parallel", str(self.parallel)] if self.parallel else []
         return found
+
+
+_DECLARED: dict[str, tuple[Any, Any]] = {
+    "engine": (options.Engine, None),
+    "json": (options.Json, False),
+    "parallel": (options.Parallel, None),
+    "config_file": (options.ConfigFile, None),
+    "yes": (options.Yes, False),
+    "unprotect": (options.Unprotect, False),
+    "confirm": (options.Confirm, ""),
+    "target": (options.Target, None),
+    "target_dependents": (options.TargetDependents, False),
+    "exclude": (options.Exclude, None),
+    "exclude_dependents": (options.ExcludeDependents, False),
+    "replace": (options.Replace, None),
+    "refresh": (options.Refresh, False),
+    "diff": (options.Diff, False),
+    "expect_no_changes": (options.ExpectNoChanges, False),
+    "message": (options.Message, ""),
+}
+"""Type and default of each option, in the order of the help."""
+
+
+def run_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command all options of a run but these. It gets them as one RunOptions, in its parameter `chosen`."""
+    shared = {name: declared for name, declared in _DECLARED.items() if name not in without}
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def command(**given: Any) -> None:  # noqa: ANN401 - by the signature below
+            chosen = RunOptions.from_command_line(**{name: given.pop(name) for name in shared})
+            function(**given, chosen=chosen)
+
+        own = [one for one in inspect.signature(function).parameters.values() if one.name != "chosen"]
+        more = [Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=type_)
+                for name, (type_, default) in shared.items()]  # fmt: skip
+        signature = inspect.Signature([*own, *more])
+        # typer reads both.
+        setattr(command, "__signature__", signature)  # noqa: B010
+        command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        return command
+
+    return decorate

@@ -113,7 +113,8 @@ class TestWithoutPublicAddress:
         assert rows["small-cpu-0"]["via"]["jump"]["name"] == "small-controller"
 
     def test_ports_are_the_clusters_own_and_stay(self) -> None:
-        ports = {(name, index): iap.port(config(name), index) for name in ("small", "other") for index in range(4)}
+        place = "my-project/us-central1-a"
+        ports = {(name, index): iap.port(f"{place}/{name}", index) for name in ("small", "other") for index in range(4)}
         assert len(set(ports.values())) == len(ports)
         assert all(20000 <= port < 30000 for port in ports.values())
         # Written down: another one would run every command of every cluster anew.

@@ -7,8 +7,6 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from cluster.config.cluster import ClusterConfig
-
 SOURCES = "35.235.240.0/20"
 """Where its connections come from (cloud.google.com/iap/docs/using-tcp-forwarding)."""
 ROLE = "roles/iap.tunnelResourceAccessor"
@@ -51,10 +49,12 @@ class Instance:
         return " ".join(["gcloud", "compute", "instances", "start", self.name, *self._flags])
 
 
-def port(config: ClusterConfig, index: int) -> int:
-    """Port of this host for a tunnel to a machine; the same in every run, so that connections never differ."""
-    where = f"{config.gcp.project}/{config.gcp.zone}/{config.name}" if config.gcp else config.name
-    block = int(hashlib.sha256(where.encode()).hexdigest()[:8], 16) % (_PORTS // _BLOCK)
+def port(cluster: str, index: int) -> int:
+    """Port of this host for a tunnel to a machine; the same in every run, so that connections never differ.
+
+    `cluster` is PROJECT/ZONE/NAME.
+    """
+    block = int(hashlib.sha256(cluster.encode()).hexdigest()[:8], 16) % (_PORTS // _BLOCK)
     return _FIRST_PORT + (block * _BLOCK + index) % _PORTS
 
 

@@ -62,7 +62,8 @@ class Access:
         if self._config.login.public:
             return patient(host=address, proxy=lambda: self._entrance()[1], via=self._through_entrance)
         instance = iap.Instance(name=name, project=self._place.project, zone=self._place.zone)
-        port = iap.port(self._config, 0 if "controller" in spec.roles else spec.index + 1)
+        cluster = f"{instance.project}/{instance.zone}/{self._config.name}"
+        port = iap.port(cluster, 0 if "controller" in spec.roles else spec.index + 1)
 
         async def tunnelled(_: str) -> str:
             await tunnels.opened(instance, port)
