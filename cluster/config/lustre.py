@@ -4,9 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from cluster.config.impact import Refuse
 from cluster.config.section import Section
 from cluster.config.types import DiskTypeName, FsName, MachineTypeName, MountPoint, Positive, ServerImage, Whole
 from cluster.findings import Refused
+
+DELETES = Refuse("the file system would be deleted with every file in it, and created again: put it back")
+DELETES_DISKS = Refuse("the disks would be deleted with every file on them: put it back")
 
 
 def _one_place(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
@@ -21,7 +25,7 @@ def _one_place(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may
 class Targets(Section):
     """The disks of one Lustre server: each is one target."""
 
-    type: DiskTypeName
+    type: Annotated[DiskTypeName, DELETES_DISKS]
     """Disk type of the catalog."""
     size_gb: Positive = Field(le=65536)
     """GB of each disk."""
@@ -69,13 +73,19 @@ class Oss(Section):
 class Lustre(Section):
     """A Lustre file system of the stack's own."""
 
-    kind: Literal["exascaler", "managed"] = Field(examples=["managed"])
+    kind: Annotated[Literal["exascaler", "managed"], DELETES] = Field(examples=["managed"])
     """exascaler: DDN EXAScaler, on machines of the stack; managed: Google Cloud Managed Lustre."""
-    mount: Annotated[MountPoint, BeforeValidator(_one_place)] = "/lustre"
+    mount: Annotated[
+        MountPoint,
+        BeforeValidator(_one_place),
+        Refuse("jobs, and links between files, know the file system by its place: put it back"),
+    ] = "/lustre"
     """Where every machine has it. /home puts home folders on it; data may then go to /home/data."""
     fsname: FsName = "exacloud"
     """Name of the file system in Lustre."""
-    image: ServerImage = "projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp"
+    image: Annotated[ServerImage, Refuse("servers keep the image that they were created from: put it back")] = (
+        "projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp"
+    )
     """exascaler: image of the servers, from the Marketplace; its terms must have been accepted in the project."""
     mgs: Mgs = Field(default_factory=Mgs)
     """exascaler: the management server."""
@@ -85,5 +95,5 @@ class Lustre(Section):
     """exascaler: object storage servers."""
     size_gib: Positive = Field(default=36000, le=10**9)
     """managed: capacity in GiB."""
-    throughput: Whole = Field(default=500, ge=1, le=10**4)
+    throughput: Annotated[Whole, DELETES] = Field(default=500, ge=1, le=10**4)
     """managed: MB/s for each TiB: 125, 250, 500 or 1000."""

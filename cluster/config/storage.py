@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cluster.config.impact import NoEffect
+from cluster.config.impact import NoEffect, Refuse
 from cluster.config.lustre import Lustre
 from cluster.config.section import Section
 from cluster.config.types import BucketName, Flag, MountPoint, Positive
@@ -25,9 +25,14 @@ def _one_lustre(given: Any) -> Any:  # noqa: ANN401 - what stands in the file ma
 class Filestore(Section):
     """A Filestore share, by NFS."""
 
-    mount: MountPoint = "/home"
+    mount: Annotated[MountPoint, Refuse("jobs, and links between files, know the share by its place: put it back")] = (
+        "/home"
+    )
     """Where every machine has it."""
-    tier: Literal["BASIC_SSD", "ZONAL", "REGIONAL"] = "ZONAL"
+    tier: Annotated[
+        Literal["BASIC_SSD", "ZONAL", "REGIONAL"],
+        Refuse("the share would be deleted with every file in it, and created again: put it back"),
+    ] = "ZONAL"
     """Service tier of Filestore."""
     size_gb: Positive = Field(default=1024, le=102400)
     """Capacity in GB; each tier has its own least."""

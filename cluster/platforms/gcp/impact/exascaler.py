@@ -3,12 +3,10 @@ says what is changed in place and what is replaced."""
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
-from cluster.config.lustre import Targets
+from cluster.config.lustre import DELETES_DISKS, Targets
 from cluster.impact.edits import Edit
 from cluster.impact.rule import rule
 from cluster.platforms.gcp.filesystems.registry import servers
-
-DISKS = Refuse("the disks would be deleted with every file on them: put it back")
 
 
 def _kind(edit: Edit) -> str:
@@ -67,7 +65,7 @@ def rate(edit: Edit) -> Impact:
         return NoEffect("the disks keep the rate that they have")
     if edit.path[-1] == "mbps" or _targets(edit.after, edit).type.startswith("hyperdisk"):
         return NoEffect("the disks change while they are used; Google allows it once in four hours")
-    return DISKS
+    return DELETES_DISKS
 
 
 @rule(Effect.REFUSED)

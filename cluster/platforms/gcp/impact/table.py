@@ -7,29 +7,19 @@ from cluster.impact import machines
 from cluster.impact.rule import Rule
 from cluster.platforms.gcp.impact import capacity, exascaler, image, storage
 
-_LUSTRE = Refuse("the file system would be deleted with every file in it, and created again: put it back")
 _TARGETS = ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
 
 TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
     "storage.lustre": storage.lustre,
-    "storage.lustre.kind": _LUSTRE,
-    "storage.lustre.throughput": _LUSTRE,
     "storage.lustre.fsname": exascaler.fsname,
-    "storage.lustre.image": Refuse("servers keep the image that they were created from: put it back"),
     **{f"storage.lustre.{server}.machine_type": exascaler.machine_type for server in ("mgs", "mds", "oss")},
     **{f"storage.lustre.{server}.count": exascaler.count for server in ("mds", "oss")},
-    **{f"storage.lustre.{disks}.type": exascaler.DISKS for disks in _TARGETS},
     **{f"storage.lustre.{disks}.size_gb": exascaler.size for disks in _TARGETS},
     **{f"storage.lustre.{disks}.count": exascaler.targets for disks in _TARGETS},
     **{f"storage.lustre.{disks}.{key}": exascaler.rate for disks in _TARGETS for key in ("iops", "mbps")},
-    "storage.lustre.mount": Refuse("jobs, and links between files, know the file system by its place: put it back"),
     "storage.lustre.size_gib": storage.capacity,
     "storage.filestore": storage.filestore,
-    "storage.filestore.mount": Refuse("jobs, and links between files, know the share by its place: put it back"),
-    "storage.filestore.tier": Refuse(
-        "the share would be deleted with every file in it, and created again: put it back"
-    ),
     "storage.filestore.size_gb": storage.capacity,
     "storage.buckets.*": image.or_image(storage.bucket),
     **{f"storage.buckets.*.{key}": storage.bucket for key in ("mount", "read_only", "cache")},
