@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from components.gcp.bake import builder
+from components.gcp.bake.compute import READY, Compute
 from components.gcp.bake.design import BOOTED_LABEL, DIGEST_LABEL, GRACE_MINUTES
 from components.gcp.bake.errors import BakeError, UnwellError, told
 from components.gcp.bake.watch import ALIVE, watch
 
-if TYPE_CHECKING:
-    from google.cloud import compute_v1
-
-    from components.gcp.bake.compute import Compute
-
-READY, PENDING = "READY", "PENDING"
+PENDING = "PENDING"
 
 Say = Callable[[str], None]
 
@@ -156,9 +151,3 @@ def _left(compute: Compute) -> str:
             f"--project {bake.project}"
         )
     return ""
-
-
-def there(compute: Compute) -> compute_v1.Image | None:
-    """The image, if it is there and whole."""
-    image = compute.image()
-    return image if image is not None and image.status == READY else None

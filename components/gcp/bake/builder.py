@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from google.cloud import compute_v1
 
 from components.gcp.bake.design import DIGEST_LABEL, GRACE_MINUTES, Bake
-
-if TYPE_CHECKING:
-    from google.cloud import compute_v1
 
 INPUTS_KEY = "hpc-inputs"
 """Metadata key of the builder's fingerprint."""
@@ -15,20 +12,20 @@ INPUTS_KEY = "hpc-inputs"
 
 def builder(bake: Bake) -> compute_v1.Instance:
     """The machine that installs: in the cluster's network, with no address of its own to the outside."""
-    from google.cloud import compute_v1 as v1
-
-    account = v1.ServiceAccount(email=bake.service_account, scopes=["https://www.googleapis.com/auth/cloud-platform"])
-    return v1.Instance(
+    account = compute_v1.ServiceAccount(
+        email=bake.service_account, scopes=["https://www.googleapis.com/auth/cloud-platform"]
+    )
+    return compute_v1.Instance(
         name=bake.builder,
         description=f"Installs {bake.image}, and is gone afterwards",
         machine_type=f"zones/{bake.zone}/machineTypes/{bake.machine_type}",
         labels={**bake.builder_labels, DIGEST_LABEL: bake.digest},
-        tags=v1.Tags(items=[bake.tag]),
+        tags=compute_v1.Tags(items=[bake.tag]),
         disks=[
-            v1.AttachedDisk(
+            compute_v1.AttachedDisk(
                 boot=True,
                 auto_delete=True,
-                initialize_params=v1.AttachedDiskInitializeParams(
+                initialize_params=compute_v1.AttachedDiskInitializeParams(
                     disk_name=bake.builder,
                     source_image=bake.source_image,
                     disk_size_gb=bake.size_gb,
@@ -38,22 +35,22 @@ def builder(bake: Bake) -> compute_v1.Instance:
             )
         ],
         # As the cluster's own machines: what is installed for it is then what the builder's network runs by.
-        network_interfaces=[v1.NetworkInterface(subnetwork=bake.subnetwork, nic_type="GVNIC")],
+        network_interfaces=[compute_v1.NetworkInterface(subnetwork=bake.subnetwork, nic_type="GVNIC")],
         service_accounts=[account] if bake.service_account else [],
         # DKMS builds kernel modules here that nobody has signed, which Secure Boot would not load.
-        shielded_instance_config=v1.ShieldedInstanceConfig(
+        shielded_instance_config=compute_v1.ShieldedInstanceConfig(
             enable_secure_boot=False, enable_vtpm=True, enable_integrity_monitoring=True
         ),
-        scheduling=v1.Scheduling(
+        scheduling=compute_v1.Scheduling(
             # Whoever waits for it may be killed, and never come back: Google itself deletes it then.
-            max_run_duration=v1.Duration(seconds=round((bake.minutes + GRACE_MINUTES) * 60)),
+            max_run_duration=compute_v1.Duration(seconds=round((bake.minutes + GRACE_MINUTES) * 60)),
             instance_termination_action="DELETE",
             # One whose host failed is told as a failure, and nothing is built on what it had on its disk.
             automatic_restart=False,
         ),
-        metadata=v1.Metadata(
+        metadata=compute_v1.Metadata(
             items=[
-                v1.Items(key=key, value=value)
+                compute_v1.Items(key=key, value=value)
                 for key, value in {
                     "startup-script": bake.script,
                     "enable-guest-attributes": "TRUE",
@@ -78,13 +75,11 @@ def image_labels(bake: Bake) -> dict[str, str]:
 
 def image(bake: Bake) -> compute_v1.Image:
     """The image of the builder's disk."""
-    from google.cloud import compute_v1 as v1
-
-    return v1.Image(
+    return compute_v1.Image(
         name=bake.image,
         description=bake.description,
         labels=image_labels(bake),
         source_disk=f"projects/{bake.project}/zones/{bake.zone}/disks/{bake.builder}",
-        guest_os_features=[v1.GuestOsFeature(type_=feature) for feature in ("GVNIC", "UEFI_COMPATIBLE")],
+        guest_os_features=[compute_v1.GuestOsFeature(type_=feature) for feature in ("GVNIC", "UEFI_COMPATIBLE")],
         storage_locations=[bake.storage_location] if bake.storage_location else [],
     )

@@ -7,20 +7,25 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+from google.api_core.retry import Retry
+from google.auth.exceptions import GoogleAuthError, TransportError
+from google.cloud import compute_v1
+from requests.exceptions import ConnectionError as NoConnection
+from requests.exceptions import RequestException, Timeout
 
 from components.gcp.bake.builder import image_labels
 from components.gcp.bake.credentials import credentials, host
-from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL, OWNER_LABEL
-from components.gcp.bake.errors import LATER, LOG_IN, BakeError, Complaint, of_answer, of_operation, refused, told
-
-if TYPE_CHECKING:
-    from google.cloud import compute_v1
-
-    from components.gcp.bake.design import Bake
+from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL, OWNER_LABEL, Bake
+from components.gcp.bake.errors import LATER, LOG_IN, BakeError, Complaint, of_answer, refused, told
 
 REQUEST_SECONDS = 60.0
 """For one answer."""
+READY = "READY"
+"""Status of an image that is whole."""
 CONSOLE_PAGES = 8
 """Of a megabyte at most each: Google keeps one (instances.getSerialPortOutput)."""
 
@@ -32,16 +37,12 @@ class Compute:
 
     def __init__(self, bake: Bake) -> None:
         """Raises BakeError where there are no credentials."""
-        from google.api_core.client_options import ClientOptions
-        from google.cloud import compute_v1
-
         self.bake = bake
         endpoint = host(bake.endpoint) if bake.endpoint else None
         given: dict[str, Any] = {
             "credentials": credentials(bake.endpoint),
             "client_options": ClientOptions(api_endpoint=endpoint),
         }
-        self.types = compute_v1
         self._instances = compute_v1.InstancesClient(**given)
         self._images = compute_v1.ImagesClient(**given)
         self._zonal = compute_v1.ZoneOperationsClient(**given)
@@ -79,9 +80,7 @@ class Compute:
     def delete_builder(self) -> None:
         """Delete the builder with its disk, and wait until it is gone; none is fine."""
         doing = f"delete the builder {self.bake.builder}"
-        operation = self._found(doing, self._instances.delete_unary, {**self._builder, **once()})
-        if operation is not None:
-            self._finish(doing, operation)
+        self._delete(doing, self._instances.delete_unary, self._builder)
 
     def progress(self) -> str | None:
         """What the builder said last: the guest attribute hpc/bake, or None until it is set, or without a builder."""
@@ -107,6 +106,11 @@ class Compute:
         """The image, if there is one, whole or not."""
         return self._found(f"look for the image {self.bake.image}", self._images.get, self._image)
 
+    def finished_image(self) -> compute_v1.Image | None:
+        """The image, if it is there and whole."""
+        image = self.image()
+        return image if image is not None and image.status == READY else None
+
     def make_image(self, image: compute_v1.Image) -> None:
         """Write the image, and wait until it is written."""
         doing = f"write the image {self.bake.image}"
@@ -120,7 +124,7 @@ class Compute:
         wanted = {**image_labels(self.bake), **kept, **more}
         doing = f"label the image {self.bake.image}"
         while dict(image.labels) != wanted:
-            labels = self.types.GlobalSetLabelsRequest(labels=wanted, label_fingerprint=image.label_fingerprint)
+            labels = compute_v1.GlobalSetLabelsRequest(labels=wanted, label_fingerprint=image.label_fingerprint)
             request = {
                 "project": self.bake.project,
                 "resource": self.bake.image,
@@ -136,9 +140,7 @@ class Compute:
     def delete_image(self) -> None:
         """Delete the image, and wait until it is gone; none is fine."""
         doing = f"delete the image {self.bake.image}"
-        operation = self._found(doing, self._images.delete_unary, {**self._image, **once()})
-        if operation is not None:
-            self._finish(doing, operation)
+        self._delete(doing, self._images.delete_unary, self._image)
 
     # -- what there is of a cluster's --------------------------------------------------------------------------------
 
@@ -155,37 +157,32 @@ class Compute:
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _ask(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
-        from google.api_core.exceptions import NotFound
-
         try:
             return self._send(doing, method, request)
-        except NotFound as error:
+        except exceptions.NotFound as error:
             raise self._refused(doing, of_answer(error)) from error
 
     def _found(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
-        from google.api_core.exceptions import NotFound
-
         try:
             return self._send(doing, method, request)
-        except NotFound:
+        except exceptions.NotFound:
             return None
+
+    def _delete(self, doing: str, method: Callable[..., compute_v1.Operation], request: dict[str, str]) -> None:
+        operation = self._found(doing, method, {**request, **once()})
+        if operation is not None:
+            self._finish(doing, operation)
 
     def _unless_changed(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
         """The answer; none where somebody was faster (412): what the request was based on is no longer so."""
-        from google.api_core.exceptions import PreconditionFailed
-
         try:
             return self._ask(doing, method, request)
         except BakeError as error:
-            if isinstance(error.__cause__, PreconditionFailed):
+            if isinstance(error.__cause__, exceptions.PreconditionFailed):
                 return None
             raise
 
     def _send(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
-        from google.api_core import exceptions
-        from google.auth.exceptions import GoogleAuthError
-        from requests.exceptions import RequestException
-
         try:
             return method(request=request, retry=self._retry(), timeout=REQUEST_SECONDS)
         except exceptions.NotFound:
@@ -200,14 +197,13 @@ class Compute:
     def _refused(self, doing: str, complaints: Sequence[Complaint]) -> BakeError:
         return refused(self.bake, doing, complaints)
 
-    def _retry(self) -> Any:  # noqa: ANN401 - Google's own class, which is imported late
-        from google.api_core.retry import Retry
-
+    def _retry(self) -> Retry:
         pace = self.bake.pace
         return Retry(predicate=_transient, initial=min(1.0, pace.poll), maximum=30.0, timeout=pace.patience)
 
     def _finish(self, doing: str, operation: compute_v1.Operation, *, seconds: float | None = None) -> None:
-        pace, done = self.bake.pace, self.types.Operation.Status.DONE
+        # Not ExtendedOperation.result(): the client that it polls with has Google's own address, whatever the endpoint.
+        pace, done = self.bake.pace, compute_v1.Operation.Status.DONE
         limit = pace.operation if seconds is None else seconds
         ends = time.monotonic() + limit
         while operation.status != done:
@@ -228,6 +224,20 @@ class Compute:
         return self._ask(doing, self._global.get, {"project": self.bake.project, "operation": operation.name})
 
 
+def of_operation(error: compute_v1.Error) -> list[Complaint]:
+    """The complaints of an operation that has ended."""
+    found: list[Complaint] = []
+    for row in error.errors:
+        quotas = [detail.quota_info for detail in row.error_details if detail.quota_info.limit_name]
+        limit = "; ".join(f"{q.limit_name}: {q.limit:g}{_place(q.dimensions.values())}" for q in quotas)
+        found.append(Complaint(row.code, row.message, limit))
+    return found
+
+
+def _place(dimensions: Iterable[str]) -> str:
+    return "".join(f" in {value}" for value in dimensions)
+
+
 def _all_pages(method: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]:
     """A method that answers in pages, answering whole."""
     return lambda **request: list(method(**request))
@@ -239,11 +249,6 @@ def once() -> dict[str, str]:
 
 
 def _transient(error: BaseException) -> bool:
-    from google.api_core import exceptions
-    from google.auth.exceptions import TransportError
-    from requests.exceptions import ConnectionError as NoConnection
-    from requests.exceptions import Timeout
-
     if isinstance(error, exceptions.ClientError) and any(row.code in LATER for row in of_answer(error)):
         return True
     later = (exceptions.TooManyRequests, exceptions.ServerError, NoConnection, Timeout, TransportError)

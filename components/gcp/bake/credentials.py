@@ -6,7 +6,11 @@ import json
 import os
 import urllib.parse
 from pathlib import Path
-from typing import Any
+
+import google.auth
+import google.auth.credentials
+import google.auth.exceptions
+import google.oauth2.credentials
 
 from components.gcp.bake.errors import LOG_IN, told
 
@@ -34,16 +38,11 @@ def _is_loopback(endpoint: str) -> bool:
     return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
 
 
-def credentials(endpoint: str) -> Any:  # noqa: ANN401 - google.auth's own class, which is imported late
+def credentials(endpoint: str) -> google.auth.credentials.Credentials:
     """Credentials for that endpoint; none at all for one on this machine.
 
     Raises BakeError where there are none to be found.
     """
-    import google.auth
-    import google.auth.credentials
-    import google.auth.exceptions
-    import google.oauth2.credentials
-
     if endpoint and _is_loopback(endpoint):
         return google.auth.credentials.AnonymousCredentials()
     if token := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
@@ -57,9 +56,7 @@ def credentials(endpoint: str) -> Any:  # noqa: ANN401 - google.auth's own class
         raise told(f"no credentials for Google Cloud: {' '.join(str(error).split())}", LOG_IN) from error
 
 
-def _given(key: str, given: str) -> Any:  # noqa: ANN401
-    import google.auth
-
+def _given(key: str, given: str) -> google.auth.credentials.Credentials:
     try:
         text = given if given.lstrip().startswith("{") else Path(given).expanduser().read_text(encoding="utf-8")
         info = json.loads(text)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from google.cloud import compute_v1
-
-    from components.gcp.bake.design import Bake
+from components.gcp.bake.design import Bake
 
 LATER = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "resourceNotReady"})
 """Reasons of a 403 or 400 that is none the next time: too many requests, or another operation is under way."""
@@ -44,20 +41,6 @@ def told(what: str, todo: str = "", *, log: Sequence[str] = (), kind: type[BakeE
     return kind("\n".join(lines))
 
 
-def of_operation(error: compute_v1.Error) -> list[Complaint]:
-    """The complaints of an operation that has ended."""
-    found: list[Complaint] = []
-    for row in error.errors:
-        quotas = [detail.quota_info for detail in row.error_details if detail.quota_info.limit_name]
-        limit = "; ".join(f"{q.limit_name}: {q.limit:g}{_place(q.dimensions.values())}" for q in quotas)
-        found.append(Complaint(row.code, row.message, limit))
-    return found
-
-
-def _place(dimensions: Iterable[str]) -> str:
-    return "".join(f" in {value}" for value in dimensions)
-
-
 def of_answer(error: Exception) -> list[Complaint]:
     """The complaints of a request that was answered with an error, or with nothing."""
     listed = getattr(error, "errors", ())
@@ -69,7 +52,18 @@ def of_answer(error: Exception) -> list[Complaint]:
 
 def refused(bake: Bake, doing: str, complaints: Sequence[Complaint]) -> BakeError:
     """Google would not: `doing` says what was tried, such as `make the builder x`."""
-    return refusal(doing, complaints, next(filter(None, (_todo(bake, row) for row in complaints)), ""))
+    other = "c2-standard-8" if bake.machine_type.startswith("e2-") else "e2-standard-8"
+    todo = advice(_ADVICE, complaints)
+    return refusal(
+        doing, complaints, todo.format(bake=bake, other=other, account=bake.service_account or "its service account")
+    )
+
+
+def advice(table: Mapping[tuple[str, ...], str], complaints: Sequence[Complaint]) -> str:
+    """What to do, by what stands in Google's code or message, in small letters: the first that fits; else nothing."""
+    said = [f"{row.code} {row.message}".lower() for row in complaints]
+    fitting = (todo for one in said for marks, todo in table.items() if any(mark in one for mark in marks))
+    return next(fitting, "")
 
 
 def refusal(doing: str, complaints: Sequence[Complaint], todo: str) -> BakeError:
@@ -83,14 +77,6 @@ def _sentence(row: Complaint) -> str:
     return ": ".join(part for part in (row.code, text) if part) + (f" ({row.limit})" if row.limit else "")
 
 
-def _todo(bake: Bake, row: Complaint) -> str:
-    said = f"{row.code} {row.message}".lower()
-    advice = next((advice for marks, advice in _ADVICE.items() if any(mark in said for mark in marks)), "")
-    other = "c2-standard-8" if bake.machine_type.startswith("e2-") else "e2-standard-8"
-    return advice.format(bake=bake, other=other, account=bake.service_account or "its service account")
-
-
-# By what stands in Google's code or message, in small letters. The first that fits is given.
 _ADVICE: Mapping[tuple[str, ...], str] = {
     ("quota_exceeded", "quotaexceeded"): (
         "ask for more at https://console.cloud.google.com/iam-admin/quotas?project={bake.project}, or set "

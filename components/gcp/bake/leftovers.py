@@ -7,7 +7,6 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, say, told_in_words
-from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import BUILDER_ENDING, DIGEST_LABEL, TRIAL_ENDING, Bake, pace_of
 from components.gcp.bake.errors import BakeError
 
@@ -76,6 +75,9 @@ def _baked(props: Mapping[str, Any], image: str, labels: Mapping[str, str]) -> b
     return image == f"{props['cluster']}-{labels.get(DIGEST_LABEL)}"
 
 
-def _compute(props: Mapping[str, Any], image: str = "", ending: str = BUILDER_ENDING) -> Compute:
+def _compute(props: Mapping[str, Any], image: str = "", ending: str = BUILDER_ENDING) -> Any:  # noqa: ANN401
+    # Google's client takes seconds to import: only what calls Google imports it.
+    from components.gcp.bake.compute import Compute
+
     where = {name: props[name] for name in ("project", "zone", "endpoint")}
     return Compute(Bake(**where, image=image, ending=ending, pace=pace_of(props)))

@@ -8,8 +8,6 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, say, told_in_words
-from components.gcp.bake.bake import bake, there
-from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import OWNER_LABEL, bake_of
 from components.gcp.bake.errors import BakeError
 
@@ -31,10 +29,10 @@ class BakeProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Bake, or take over what an interrupted bake left."""
         with told_in_words(BakeError):
-            compute = Compute(bake_of(props))
-            bake(compute, say)
+            compute = _compute(props)
+            _bake(compute)
             owner = uuid.uuid4().hex[:12]
-            if (image := there(compute)) is not None:
+            if (image := compute.finished_image()) is not None:
                 compute.label_image(image, **{OWNER_LABEL: owner})
         return CreateResult(compute.bake.link, {**_outputs(props), "owner": owner})
 
@@ -56,17 +54,17 @@ class BakeProvider(ResourceProvider):
         """Label it anew, and note its content; one that somebody deleted is made again."""
         props = {**_news, **{name: _olds[name] for name in OWN}}
         with told_in_words(BakeError):
-            compute = Compute(bake_of(props))
-            if there(compute) is None:
-                bake(compute, say)
-            if (image := there(compute)) is not None:
+            compute = _compute(props)
+            if compute.finished_image() is None:
+                _bake(compute)
+            if (image := compute.finished_image()) is not None:
                 compute.label_image(image)
         return UpdateResult({**_outputs(props), **({"owner": _olds["owner"]} if _olds.get("owner") else {})})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The image, if it is there."""
         with told_in_words(BakeError):
-            found = there(Compute(bake_of(props)))
+            found = _compute(props).finished_image()
         return ReadResult(id_ if found else "", _outputs(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
@@ -75,10 +73,23 @@ class BakeProvider(ResourceProvider):
         One that another resource has taken over, as a forced replacement does, is no longer ours.
         """
         with told_in_words(BakeError):
-            compute = Compute(bake_of(_props))
+            compute = _compute(_props)
             image = compute.image()
             if image is not None and image.labels.get(OWNER_LABEL) in (None, _props.get("owner")):
                 compute.delete_image()
+
+
+def _compute(props: Mapping[str, Any]) -> Any:  # noqa: ANN401 - its class is imported late
+    # Google's client takes seconds to import, and a preview asks nobody: only what calls Google imports it.
+    from components.gcp.bake.compute import Compute
+
+    return Compute(bake_of(props))
+
+
+def _bake(compute: Any) -> None:  # noqa: ANN401
+    from components.gcp.bake.bake import bake  # as above
+
+    bake(compute, say)
 
 
 def _outputs(props: Mapping[str, Any]) -> dict[str, Any]:

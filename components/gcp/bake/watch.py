@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import GRACE_MINUTES, SHOWN_LINES, TRIAL_ENDING
 from components.gcp.bake.errors import BakeError, UnwellError, told
-
-if TYPE_CHECKING:
-    from components.gcp.bake.compute import Compute
 
 ALIVE = frozenset({"PROVISIONING", "STAGING", "RUNNING"})
 """States of a machine that installs, or will."""

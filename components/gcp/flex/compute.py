@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
-from components.gcp.bake.compute import Compute, once
+from google.cloud import compute_v1
+
+from components.gcp.bake.compute import Compute, of_operation, once
 from components.gcp.bake.design import Bake
-from components.gcp.bake.errors import LOG_IN, BakeError, Complaint, of_operation, refusal
+from components.gcp.bake.errors import LOG_IN, BakeError, Complaint, advice, refusal
 from components.gcp.flex.design import WAIT_SECONDS, Wanted
-
-if TYPE_CHECKING:
-    from google.cloud import compute_v1
 
 
 class FlexCompute(Compute):
@@ -32,12 +30,12 @@ class FlexCompute(Compute):
 
     def ask(self) -> compute_v1.Operation | None:
         """Ask for the machine; what Google does about it goes on by itself. None where it has been asked already."""
-        v1, wanted = self.types, self.wanted
-        instance = v1.Instance(
+        wanted = self.wanted
+        instance = compute_v1.Instance(
             name=wanted.name,
             labels=dict(wanted.labels),
             metadata=self._metadata(),
-            params=v1.InstanceParams(request_valid_for_duration=v1.Duration(seconds=WAIT_SECONDS)),
+            params=compute_v1.InstanceParams(request_valid_for_duration=compute_v1.Duration(seconds=WAIT_SECONDS)),
         )
         request = {
             **self._zone,
@@ -55,20 +53,18 @@ class FlexCompute(Compute):
     def look(self, operation: compute_v1.Operation) -> compute_v1.Operation:
         """How far it is. Raises BakeError for one that has failed."""
         found = self._poll(self.doing, operation)
-        if found.status == self.types.Operation.Status.DONE and found.error.errors:
+        if found.status == compute_v1.Operation.Status.DONE and found.error.errors:
             raise self._refused(self.doing, of_operation(found.error))
         return found
 
     def delete(self) -> None:
         """Delete the machine with its disk, and wait until it is gone; none is fine."""
         doing = f"delete {self.wanted.name}"
-        operation = self._found(doing, self._instances.delete_unary, {**self._node, **once()})
-        if operation is not None:
-            self._finish(doing, operation)
+        self._delete(doing, self._instances.delete_unary, self._node)
 
     def tell(self, instance: compute_v1.Instance) -> None:
         """Give a machine that is there the metadata and the labels that it should have."""
-        v1, wanted = self.types, self.wanted
+        wanted = self.wanted
         if {item.key: item.value for item in instance.metadata.items} != wanted.told:
             doing, resource = f"set the metadata of {wanted.name}", self._metadata(instance.metadata.fingerprint)
             request = {**self._node, "metadata_resource": resource, **once()}
@@ -77,7 +73,7 @@ class FlexCompute(Compute):
         labelled = {**instance.labels, **wanted.labels}
         if dict(instance.labels) != labelled:
             doing = f"set the labels of {wanted.name}"
-            labels = v1.InstancesSetLabelsRequest(labels=labelled, label_fingerprint=instance.label_fingerprint)
+            labels = compute_v1.InstancesSetLabelsRequest(labels=labelled, label_fingerprint=instance.label_fingerprint)
             request = {**self._node, "instances_set_labels_request_resource": labels, **once()}
             self._finish(doing, self._ask(doing, self._instances.set_labels_unary, request))
 
@@ -87,17 +83,13 @@ class FlexCompute(Compute):
         return f"make {self.wanted.name}"
 
     def _metadata(self, fingerprint: str | None = None) -> compute_v1.Metadata:
-        v1 = self.types
-        items = [v1.Items(key=key, value=value) for key, value in sorted(self.wanted.told.items())]
-        return v1.Metadata(items=items, fingerprint=fingerprint)
+        items = [compute_v1.Items(key=key, value=value) for key, value in sorted(self.wanted.told.items())]
+        return compute_v1.Metadata(items=items, fingerprint=fingerprint)
 
     def _refused(self, doing: str, complaints: Sequence[Complaint]) -> BakeError:
-        said = " ".join(f"{row.code} {row.message}" for row in complaints).lower()
-        todo = next((todo for marks, todo in _ADVICE.items() if any(mark in said for mark in marks)), "")
-        return refusal(doing, complaints, todo.format(wanted=self.wanted))
+        return refusal(doing, complaints, advice(_ADVICE, complaints).format(wanted=self.wanted))
 
 
-# By what stands in Google's code or message, in small letters. The first that fits is given.
 _ADVICE: Mapping[tuple[str, ...], str] = {
     ("quota_exceeded", "quotaexceeded"): (
         "flex start takes the quota of preemptible GPUs: ask for more at "

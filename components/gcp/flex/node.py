@@ -1,6 +1,7 @@
 """A node of flex start as two resources: what stands for its name, and the machine."""
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import pulumi
@@ -8,9 +9,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvide
 
 from components.dynamic import DynamicResource, changed, given, say, told_in_words
 from components.gcp.bake.errors import BakeError
-from components.gcp.flex.compute import FlexCompute
 from components.gcp.flex.design import wanted_of
-from components.gcp.flex.start import remove, start
 
 PLACE = ("project", "zone", "name", "cluster")
 ANEW = (*PLACE, "template")
@@ -41,7 +40,7 @@ class FlexRequestProvider(ResourceProvider):
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what a killed run asked for; nothing, where the node itself was in the state."""
         with told_in_words(BakeError):
-            remove(FlexCompute(wanted_of(_props)))
+            _google().remove(_google().FlexCompute(wanted_of(_props)))
 
 
 class FlexNodeProvider(ResourceProvider):
@@ -68,18 +67,25 @@ class FlexNodeProvider(ResourceProvider):
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The machine, if it is there."""
         with told_in_words(BakeError):
-            found = FlexCompute(wanted_of(props)).node()
+            found = _google().FlexCompute(wanted_of(props)).node()
         return ReadResult(id_, _outputs(props, found)) if found is not None else ReadResult("", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the machine; it may have ended already."""
         with told_in_words(BakeError):
-            remove(FlexCompute(wanted_of(_props)))
+            _google().remove(_google().FlexCompute(wanted_of(_props)))
+
+
+def _google() -> ModuleType:
+    # Google's client takes seconds to import, and a preview asks nobody: only what calls Google imports it.
+    from components.gcp.flex import start  # noqa: PLC0415
+
+    return start
 
 
 def _started(props: dict[str, Any]) -> dict[str, Any]:
     with told_in_words(BakeError):
-        return _outputs(props, start(FlexCompute(wanted_of(props)), say))
+        return _outputs(props, _google().start(_google().FlexCompute(wanted_of(props)), say))
 
 
 def _outputs(props: Mapping[str, Any], found: Any) -> dict[str, Any]:  # noqa: ANN401 - Google's own class

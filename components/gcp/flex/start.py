@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from google.cloud import compute_v1
 
 from components.gcp.bake.design import CLUSTER_LABEL
 from components.gcp.bake.errors import told
+from components.gcp.flex.compute import FlexCompute
 from components.gcp.flex.design import MARGIN_SECONDS, TEMPLATE_KEY, WAIT_SECONDS
-
-if TYPE_CHECKING:
-    from google.cloud import compute_v1
-
-    from components.gcp.flex.compute import FlexCompute
 
 RUNNING, PENDING = "RUNNING", "PENDING"
 COMING = frozenset({PENDING, "PROVISIONING", "STAGING", RUNNING})
@@ -53,7 +50,7 @@ def remove(compute: FlexCompute) -> None:
 def _wait(compute: FlexCompute, operation: compute_v1.Operation | None, say: Say) -> compute_v1.Instance:
     """Look until it runs. Google may end the operation at once or when the machine has started; and deletes a machine
     that it found nothing for. The machine alone is asked after while it is there: many are waited for at a time."""
-    name, done = compute.wanted.name, compute.types.Operation.Status.DONE
+    name, done = compute.wanted.name, compute_v1.Operation.Status.DONE
     ends, last = time.monotonic() + WAIT_SECONDS + MARGIN_SECONDS, ""
     while True:
         found = compute.node()
