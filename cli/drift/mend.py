@@ -23,7 +23,7 @@ SECONDS = 300
 """For one command on one machine; most take a second."""
 _SETUP = {"setup-changed", "setup-damaged"}
 _READS = {"file-changed", "file-missing", "value-changed"}
-# What daemons were started with: forgotten, they are started anew, since they may run with what stood there meanwhile.
+# What daemons were started with: without it they are restarted, since they may run with what was changed meanwhile.
 _SLURMCTLD = "/etc/hpc/slurm-files.json /etc/hpc/started/slurmctld"
 _SLURMD = "/etc/hpc/started/slurmd"
 _JOIN = "systemctl reset-failed hpc-node; systemctl restart hpc-node"
@@ -56,8 +56,8 @@ def mend(of: Stack, entered: cluster.Cluster, seen: ClusterObservation, found: S
     for name in sorted(names, key=lambda name: "controller" not in there[name].roles):
         mine = {one.id for one in found if name in one.where}
         if there[name].roles == ("node",):
-            anew = [_SLURMD] if mine & {"copy-changed", "daemon-stopped"} else []
-            _run(entered, name, _forget(anew) + _JOIN, told="joined the cluster anew")
+            restarted = [_SLURMD] if mine & {"copy-changed", "daemon-stopped"} else []
+            _run(entered, name, _forget(restarted) + _JOIN, told="joined the cluster again")
             continue
         spec = next(spec for spec in machines(of.config) if spec.name == name)
         text = payload.configure(
@@ -69,9 +69,9 @@ def mend(of: Stack, entered: cluster.Cluster, seen: ClusterObservation, found: S
             state=of.state,
             exports=of.exports,
         )
-        anew = [_SLURMCTLD] if mine & _READS else []
-        anew += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []
-        _run(entered, name, _forget(anew) + setup.command("configure"), stdin=text)
+        restarted = [_SLURMCTLD] if mine & _READS else []
+        restarted += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []
+        _run(entered, name, _forget(restarted) + setup.command("configure"), stdin=text)
     if any(one.id == "accounting-changed" for one in found):
         controller = seen.controller.name
         _run(entered, controller, setup.command("accounting"), stdin=json.dumps(desired(of.config)))

@@ -73,6 +73,6 @@ def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
 
 
 def _version(seen: ClusterObservation) -> str | None:
-    """The set-up that the last `up` brought, from whoever can read the board, which all share."""
+    """The set-up that the last `up` brought, from any machine that can read the cluster state."""
     read = ((one.part("board", "newest") or {}).get("setup") for one in seen.machines)
     return next(filter(None, read), None)

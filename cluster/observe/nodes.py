@@ -80,7 +80,7 @@ def jobs_asked(mark: str) -> str:
     """The line that asks for jobs that hold nodes, `mark` behind every field.
 
     A job's name may hold anything, line ends and whole rows of other jobs among it: so the mark is one that nobody
-    could know who gave a name, drawn anew for every look. (Slurm of Debian 12 prints JSON of all jobs or of none, and
+    could know who gave a name, generated for every call. (Slurm of Debian 12 prints JSON of all jobs or of none, and
     each release in another form.)
     """
     columns = "".join(f"{column}{mark}" for column in _FIELDS)

@@ -243,7 +243,7 @@ class SlurmCluster(pulumi.ComponentResource):
             update=command,
             delete=prologs.undone(undo) if undo else None,
             stdin=stdin,
-            # The instance, not its address: a machine made anew is set up again, whatever else stayed the same.
+            # The instance, not its address: a recreated machine is set up again, whatever else stayed the same.
             triggers=[machine.instance_id, *triggers],
             # The previous output says nothing to the set-up, and sshd would have to be told to accept it.
             add_previous_output_in_env=False,

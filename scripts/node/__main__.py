@@ -11,7 +11,7 @@
     python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back
     python3 FOLDER backup      < JSON   controller: the accounting database on standard output, as `restore` takes it
     python3 FOLDER restore     < JSON   controller: put an uploaded backup in the place of the accounting database
-    python3 FOLDER host-keys            controller: SSH host keys that machines told on the board, as JSON
+    python3 FOLDER host-keys            controller: SSH host keys that machines reported, as JSON
     python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
@@ -84,7 +84,7 @@ def configure(payload: dict[str, Any]) -> None:
 
 
 def control(payload: dict[str, Any]) -> None:
-    """The controller's part: daemons with their files, then the orders for everybody else."""
+    """The controller's part: daemons with their files, then the config version for all other machines."""
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
     slurmctld.refuse_other_name(payload["cluster"])
@@ -111,7 +111,7 @@ def control(payload: dict[str, Any]) -> None:
 
 
 def boot() -> None:
-    """A compute node, at boot and whenever the controller's orders change."""
+    """A compute node, at boot and whenever the config version changes."""
     node = json.loads(NODE.read_text())
     try:
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
@@ -127,11 +127,11 @@ def boot() -> None:
         slurmctld.disable()
         slurmd.start(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
-        # Told on the board if that is reachable; the journal has it in any case.
+        # Reported in the cluster state if that is reachable; the journal has it in any case.
         if cluster_state.FOLDER.is_dir():
             cluster_state.report("failed", "", str(error))
         raise
-    # What the watcher compares with: the orders this machine follows now.
+    # What the watcher compares with: the config version that this machine has applied.
     write("/etc/hpc/orders.json", json.dumps(config, indent=1) + "\n")
     # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
     service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)

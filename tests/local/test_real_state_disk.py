@@ -15,7 +15,7 @@ NODE = Path(__file__).parents[2] / "scripts" / "node"
 DRIVER = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
-import state, system
+from system import host as system, state_disk as state
 root, device = pathlib.Path(sys.argv[2]), sys.argv[3]
 real = system.run
 fstab = root / "fstab"
@@ -23,7 +23,7 @@ def run(*command, **more):
     if command[0] == "systemctl":
         return ""
     return real(*(("mount", "--fstab", str(fstab), command[1]) if command[0] == "mount" else command), **more)
-state.run, state.PLACE, state.OURS = run, root / "srv", str(root / "ours")
+state.run, state.MOUNT_POINT, state.OURS = run, root / "srv", str(root / "ours")
 state.OWNERS = {str(root / "db"): ("games", 0o700)}
 told = {"source": device, "fs_type": "ext4", "options": "defaults", "folders": [str(root / "db"), str(root / "home")]}
 for turn in range(int(sys.argv[4])):

@@ -59,7 +59,7 @@ def test_a_kill_between_key_and_start_is_made_good(machine, tmp_path, monkeypatc
 
 def test_one_that_runs_and_does_not_vouch_is_started_anew(machine, monkeypatch):
     munge.start()
-    monkeypatch.setattr(munge, "vouches", lambda: len(machine) > 1)
+    monkeypatch.setattr(munge, "authenticates", lambda: len(machine) > 1)
     assert munge.start()
     assert machine == ["restart munge", "restart munge"]
     assert not munge.start()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jobs import os_check
-from jobs.os_check import DEBIAN, OK, PATCH, PATCHED, UNKNOWN, judge, patch, proven, unpatch
+from jobs.os_check import DEBIAN, OK, PATCH, PATCHED, UNKNOWN, classify, patch, proven, unpatch
 
 from tests.cluster.stacks import ROOT
 
@@ -40,7 +40,7 @@ class TestJudging:
         ],
     )
     def test_checks_that_are_understood(self, check, verdict):
-        assert judge(script(check))[0] == verdict
+        assert classify(script(check))[0] == verdict
 
     @pytest.mark.parametrize(
         "text",
@@ -58,10 +58,10 @@ class TestJudging:
         ],
     )
     def test_whatever_else_is_left_alone(self, text):
-        assert judge(text)[0] == UNKNOWN
+        assert classify(text)[0] == UNKNOWN
 
     def test_comments_about_systems_do_not_count(self):
-        assert judge(script(DEBIAN, before="# os-release says debian\n\t# lsb_release too\n"))[0] == PATCH
+        assert classify(script(DEBIAN, before="# os-release says debian\n\t# lsb_release too\n"))[0] == PATCH
 
     def test_the_check_that_is_tried_can_start_nothing_else(self, tmp_path):
         """What is not understood is never given to bash."""
@@ -72,7 +72,7 @@ class TestJudging:
             f'" ; touch {mark}; "',
             f'x" /etc/os-release | tee {mark} "',
         ):
-            assert judge(script(f'grep -q "{inside}" /etc/os-release'))[0] == UNKNOWN
+            assert classify(script(f'grep -q "{inside}" /etc/os-release'))[0] == UNKNOWN
         assert not mark.exists()
 
 
@@ -94,7 +94,7 @@ class TestPatching:
         assert [new.strip() for _, new in changed] == [f"if {PATCHED}; then"]
 
     def test_the_stand_in_is_like_the_versions_for_debian_only(self):
-        assert judge(STAND_IN)[0] == PATCH
+        assert classify(STAND_IN)[0] == PATCH
         assert proven(patch(STAND_IN)) == ""
 
     @given(before=LINES, after=LINES, indent=INDENTS)
@@ -103,21 +103,21 @@ class TestPatching:
         patched = patch(text)
         assert unpatch(patched) == text
         assert patched.replace(PATCHED, DEBIAN) == text
-        assert judge(text)[0] == PATCH
+        assert classify(text)[0] == PATCH
         assert unpatch(text) == text
 
     @given(before=LINES, after=LINES, check=st.sampled_from([UPSTREAM, PATCHED, GUIDES]))
     def test_what_is_right_is_right_in_any_surroundings(self, before, after, check):
-        assert judge(script(check, before, after))[0] == OK
+        assert classify(script(check, before, after))[0] == OK
 
     @given(text=st.text())
     def test_no_text_is_too_strange_to_be_judged(self, text):
         assume("os-release" not in text)
-        assert judge(text) == (UNKNOWN, "it asks for no operating system")
+        assert classify(text) == (UNKNOWN, "it asks for no operating system")
 
     def test_a_long_line_of_words_takes_no_time(self):
         """Each word of a check can be read in one way only, so that a line that fails at its end fails at once."""
-        assert judge(script("|| " * 3000 + "x /etc/os-release"))[0] == UNKNOWN
+        assert classify(script("|| " * 3000 + "x /etc/os-release"))[0] == UNKNOWN
 
 
 def test_systems_are_what_these_systems_say():

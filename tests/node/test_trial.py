@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from jobs import rxdm_trial
-from jobs.os_check import DEBIAN, PATCHED, judge, patch
+from jobs.os_check import DEBIAN, PATCHED, classify, patch
 
 from tests.cluster.stacks import ROOT
 
@@ -79,8 +79,8 @@ def test_what_it_does_counts_and_not_what_its_text_looks_like(text, why):
 
 def test_checks_that_look_right_are_not_enough():
     """Why it is tried at all: the text of each of these is judged right."""
-    assert judge(prolog(body="true"))[0] == "ok"
-    assert judge(f"#!/bin/bash\ncat >/dev/null <<'EOF'\n{prolog()}EOF\n")[0] == "ok"
+    assert classify(prolog(body="true"))[0] == "ok"
+    assert classify(f"#!/bin/bash\ncat >/dev/null <<'EOF'\n{prolog()}EOF\n")[0] == "ok"
 
 
 def test_this_machine_is_out_of_its_reach(tmp_path):

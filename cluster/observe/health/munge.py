@@ -38,7 +38,7 @@ def clocks(seen: ClusterObservation) -> Iterator[Finding]:
 
 
 def strangers(seen: ClusterObservation) -> set[str]:
-    """Machines that the controller can't believe: it gets no answer from them, whatever the network does."""
+    """Machines that can't authenticate to the controller: it gets no answer from them, whatever the network does."""
     late = {
         one.name
         for one in seen.machines
@@ -85,7 +85,7 @@ def keys(seen: ClusterObservation) -> Iterator[Finding]:
             yield Finding(
                 id="munge-key",
                 where=(one.name,),
-                what="has another MUNGE key than the controller: it can't be believed, and believes nobody",
+                what="has another MUNGE key than the controller: no authentication between the two succeeds",
                 todo=again if one.roles == ("node",) else f"./hpc drift {seen.stack} --mend",
                 note="It installs again the key that the stack gave it.",
             )

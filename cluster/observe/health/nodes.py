@@ -67,7 +67,8 @@ def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | Non
     return Finding(
         id="node-down",
         where=(one.name,),
-        what=f"slurmd does not run there ({unit['state']}){noticed}" + (f". Its last words: {words}" if words else ""),
+        what=f"slurmd does not run there ({unit['state']}){noticed}"
+        + (f". Its last messages: {words}" if words else ""),
         todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl start slurmd",
         since=unit["since"] or None,
     )
@@ -90,7 +91,7 @@ def _down(seen: ClusterObservation, said: Node) -> Finding:
         return Finding(
             id="node-down",
             where=(said.name,),
-            what="slurmctld has started anew and not heard of it yet",
+            what="slurmctld was restarted, and the node has not registered yet",
             todo=f"./hpc status {seen.stack}",
             note="Ask again in half a minute.",
         )

@@ -18,7 +18,7 @@ from system.host import SetupError, log, read_json, run, write
 # On the state disk where there is one: it belongs to the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
 FORMER = Path("/etc/hpc/accounting.json")  # where earlier versions had it
-NODES_SECONDS = 60  # nodes look for new orders every two seconds
+NODES_SECONDS = 60  # nodes look for a new config version every two seconds
 TRES_SECONDS = 15  # slurmctld tells slurmdbd of its GPUs when it registers, a moment after it answers
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
 Command = list[str]

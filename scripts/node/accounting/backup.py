@@ -115,7 +115,7 @@ def confined() -> list[str]:
 
 
 def load(file: Path, database: str) -> None:
-    """Load a backup into a database that is made anew for it. Raises SetupError with the database's own words.
+    """Load a backup into a new database. Raises SetupError with the database's own message.
 
     MariaDB's client would run lines of it as root's shell commands (`\\! COMMAND`): told not to, it refuses the backup.
     """

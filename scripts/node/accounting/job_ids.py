@@ -8,7 +8,7 @@ from pathlib import Path
 from system.host import log, run, succeeds, wait, write
 
 CONF = Path("/etc/slurm/slurm.conf")
-HIGHEST = 67_000_000  # MaxJobId's default (slurm.conf(5)): after it, numbers begin anew anyway
+HIGHEST = 67_000_000  # MaxJobId's default (slurm.conf(5)): after it, numbers start at the first again
 
 
 def restart(recorded: int) -> None:

@@ -1,9 +1,8 @@
-"""What leaves the cluster is emptied first: no new jobs start there, and those that run finish.
+"""Drains what leaves the cluster: no new jobs start there, and running jobs finish.
 
-A node that leaves, or whose sockets, cores or GPUs change, is drained before slurm.conf says so (`configure`); one
-whose machine is made anew, before that goes (`leave`). Who and why stands in the node's reason, so that exactly what
-was drained here is resumed: when the node is back, or when the edit was taken back. Killed or at its limit, the wait is
-taken up again by the next `up`.
+A node that leaves, or whose sockets, cores or GPUs change, is drained before slurm.conf changes (`configure`); one whose
+machine is recreated, before that is deleted (`leave`). The node's reason says so, and exactly those nodes are resumed:
+when the node is back, or the edit was reverted. After a kill or a timeout, the next `up` continues to wait.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from system.host import SetupError, log, read_json, run, succeeds, wait, write
 PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
 DEFAULT_SECONDS = 3600
-WANTED = Path("/run/hpc/setup-wanted")  # made anew by an `up` that finds another one's set-up at work
+WANTED = Path("/run/hpc/setup-wanted")  # touched by an `up` that finds another one's set-up at work
 REPEAT_SECONDS = 60  # how often a wait says that it still waits for the same jobs
 
 

@@ -1,4 +1,4 @@
-"""The check of the operating system in the rxdm prolog: found by its text, judged by trying it. Pure but for bash.
+"""The check of the operating system in the rxdm prolog: found by its text, and tried. Pure but for bash.
 
 A check is one `if ...; then` line of greps in /etc/os-release and in what lsb_release prints. Only such a line is ever
 tried or changed; a script that asks for its system in any other way is not understood, and left alone.
@@ -33,7 +33,7 @@ SYSTEMS = {
 """Systems to try a check on: what `lsb_release -rs` prints there, and os-release."""
 
 
-def judge(text: str) -> tuple[str, str]:
+def classify(text: str) -> tuple[str, str]:
     """Whether a prolog is right for Ubuntu 22.04 as it is, can be patched, or is not understood; and why."""
     checks = _checks(text)
     if _asks_elsewhere(text, checks):

@@ -28,7 +28,7 @@ TREE = Path("/opt/apps/adm/slurm")
 MUX = Path(__file__).with_name("slurm_mux.sh")
 CONF, OURS = "etc/slurm_mux.conf", "etc/hpc.json"
 RXDM = "scripts/rxdm"
-RXDM_STAGED = f"{RXDM}.staged"  # as obtained, for the phase `rxdm` to judge before it runs anywhere
+RXDM_STAGED = f"{RXDM}.staged"  # as obtained, for the phase `rxdm` to check before it runs anywhere
 RXDM_FILES = (RXDM, RXDM_STAGED, f"{RXDM}.orig", f"{RXDM}.json")
 
 
@@ -59,9 +59,9 @@ def stage(payload: dict[str, Any]) -> None:
     for path, data in files.items():
         folder((TREE / path).parent)
         write(TREE / path, data, mode=0o644 if path == CONF else 0o755)
-    # The links of a script that is still to be judged come with it: a link to nothing would drain nodes.
+    # The links of a script that is still to be checked come with it: a link to nothing would drain nodes.
     connect({path: target for path, target in links.items() if _leads_to(path, target).exists()})
-    # One that was staged, and then taken back in the stack, is not to be judged any more.
+    # One that was staged, and then taken back in the stack, is not checked any more.
     _clear((before - wanted) | ({RXDM_STAGED} if held else set()))
     _keep(wanted)
 

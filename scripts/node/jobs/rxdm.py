@@ -1,7 +1,7 @@
-"""The rxdm prolog of A3 Mega nodes: judged by its text, patched for Ubuntu 22.04 where it is for Debian 12 only.
+"""The rxdm prolog of A3 Mega nodes: checked by its text, and patched for Ubuntu 22.04 where it is for Debian 12 only.
 
 It appends exports to NCCL's profile where its check of the operating system holds; without them jobs on two or more
-nodes fall back to plain TCP, and nothing says so. A version that is staged runs nowhere before it is judged here.
+nodes fall back to plain TCP, and nothing says so. A version that is staged runs nowhere before it is checked here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import prologs, rxdm_trial
-from jobs.os_check import OK, PATCH, judge, patch, proven, unpatch
+from jobs.os_check import OK, PATCH, classify, patch, proven, unpatch
 from jobs.script_sources import digest, file_digest
 from system.host import SetupError, log, write
 
@@ -24,9 +24,9 @@ REFUSE = "refuse"
 def converge(payload: dict[str, Any]) -> None:
     """Put the prolog with the hash `sha256` in its place, patched if it has to be, then link it to its partitions.
 
-    `known` has the verdicts on the versions that are known by their hash; others are judged by their text, then tried.
-    Nothing is written before all is judged, and what an interrupted run wrote is recognised by its hash, so that this
-    can be ended at any point. Raises SetupError, with everything left as it is, for one that cannot be judged.
+    `known` has the results for known versions, by hash; others are checked by their text, then tried.
+    Nothing is written before all is checked, and what an interrupted run wrote is recognised by its hash, so that this
+    can be ended at any point. Raises SetupError, with everything left as it is, for one that is not understood.
     """
     live, staged, orig = (prologs.TREE / name for name in prologs.RXDM_FILES[:3])
     before = payload["sha256"]
@@ -93,7 +93,7 @@ def _original(sha256: str) -> bytes:
 def _verdict(known: str | None, text: str) -> tuple[str, str]:
     if known == REFUSE:
         return REFUSE, "this version writes no exports for NCCL, on any system"
-    found, why = judge(text)
+    found, why = classify(text)
     if known == OK:
         return OK, "this version is known"
     if known == PATCH and found == PATCH:

@@ -1,7 +1,7 @@
 """What a changed Slurm file asks for: nothing, a reconfigure, or a restart of slurmctld. Pure functions.
 
 From the slurm.conf manual: most parameters follow `scontrol reconfigure`; node lines (before 23.11) and the parameters
-below need the daemons started anew. Jobs survive either, so when in doubt: restart.
+below need a restart of the daemons. Jobs survive either, so when in doubt: restart.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def need(old: dict[str, str], new: dict[str, str]) -> Need:
 
 
 def slurmd_epoch(files: dict[str, str]) -> str:
-    """A hash of all that slurmd reads only when it starts: when it differs, slurmd is started anew (jobs stay).
+    """A hash of all that slurmd reads only when it starts: when it differs, slurmd is restarted (jobs stay).
 
     Node lines count by their parameters, not by how many nodes they name: +1 node restarts nobody.
     """

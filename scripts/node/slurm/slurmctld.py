@@ -154,7 +154,7 @@ def controller_daemon(files: dict[str, str]) -> None:
 
 
 def answer() -> None:
-    """Wait until slurmctld answers. Raises SetupError with its last words when it does not, or ends again and again."""
+    """Wait until slurmctld answers. Raises SetupError with its last messages when it does not, or keeps exiting."""
 
     def lives(there: Callable[[], bool]) -> bool:
         if there():

@@ -20,7 +20,7 @@ RestartSec=1
 def start(controller: str, epoch: str, *, at_boot: bool) -> None:
     """Have slurmd run. `controller` is where it asks for its files, as host:port, on the controller itself too.
 
-    `epoch` stands for the settings that slurmd reads only when it starts; a new one starts it anew, and jobs go on.
+    `epoch` stands for the settings that slurmd reads only when it starts; another one restarts it, and jobs go on.
     `at_boot`: systemd starts it at every boot. A machine that joins by itself does so when it has its file systems,
     users and key: it must not take jobs before.
     """

@@ -193,13 +193,13 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
 
 
 def restarts(name: str) -> int:
-    """How often systemd has started the unit `name` anew since somebody last started it."""
+    """Number of automatic restarts of the unit `name` since its last manual start (NRestarts)."""
     said = run("systemctl", "show", "--property=NRestarts", "--value", name).strip()
     return int(said) if said.isdigit() else 0
 
 
 def forget(name: str) -> None:
-    """Have the next `service` start the unit `name` anew, whatever it runs with now."""
+    """Have the next `service` restart the unit `name`, whatever it runs with now."""
     (STARTED / name).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""MUNGE: the key that makes a machine a member, and the daemon that vouches with it."""
+"""MUNGE: the key that makes a machine a member, and the daemon that authenticates with it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ DELIVERED = Path("/etc/hpc/munge.key")  # put here by the platform's own secret 
 KEY = Path("/etc/munge/munge.key")
 
 
-def start(ordered: str | None = None) -> bool:
+def start(wanted: str | None = None) -> bool:
     """Install the delivered key, 0400 and munge's own, and have munged run with it; True when it was (re)started.
 
-    `ordered` is the fingerprint of the key that the controller runs with, as it orders: a node keeps the key that it
-    has until the controller has changed to the one that was delivered, so that both change within seconds. Empty, from
-    a controller whose set-up is older: it has not changed.
+    `wanted` is the fingerprint of the controller's key, from the config version: a node keeps its key until the
+    controller has changed to the delivered one, so that both change within seconds. Empty, from a controller with an
+    older set-up: it has not changed.
 
-    One that runs, and does not vouch, is started anew. Raises SetupError when no key was delivered, or when munged does
+    A munged that does not authenticate is restarted. Raises SetupError when no key was delivered, or when munged does
     not accept its own credential after that either.
     """
     if not DELIVERED.exists():
         raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
     key = DELIVERED.read_bytes()
-    if ordered is not None and KEY.exists() and fingerprint(key) != ordered:
+    if wanted is not None and KEY.exists() and fingerprint(key) != wanted:
         had = KEY.read_bytes()
-        if had != key and ordered in ("", fingerprint(had)):
+        if had != key and wanted in ("", fingerprint(had)):
             log("the controller has not changed to the MUNGE key that was delivered: kept the one before")
             key = had
     folder(KEY.parent, mode=0o700, owner="munge")
@@ -39,8 +39,8 @@ def start(ordered: str | None = None) -> bool:
     # munged refuses to log into a folder that others can write to, and takes no key from one.
     folder("/var/log/munge", mode=0o700, owner="munge")
     started = service("munge", settings=key.hex())
-    if not started and not vouches():
-        log("munged runs, and does not vouch: starting it anew")
+    if not started and not authenticates():
+        log("munged is running but does not authenticate: restarting it")
         forget("munge")
         started = service("munge", settings=key.hex())
     if started:
@@ -48,7 +48,7 @@ def start(ordered: str | None = None) -> bool:
     return started
 
 
-def vouches() -> bool:
+def authenticates() -> bool:
     """Whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
     try:
         run("unmunge", stdin=run("munge", "--no-input", timeout=10), timeout=10)
@@ -63,7 +63,7 @@ def fingerprint(key: bytes) -> str:
 
 
 def check() -> dict[str, Any]:
-    """Whether munged vouches and accepts; a short hash of its key, since one with another key is a stranger to all.
+    """Whether munged accepts its own credential, and a fingerprint of its key: no machine accepts another key.
 
     `ahead`: by how many whole seconds munged's clock differs from this machine's.
     """

@@ -1,8 +1,7 @@
 """What the controller shares with the other machines by NFS: folders of its state disk.
 
-To the cluster's own network only. Root of the other machines is root here too (no_root_squash): every machine's set-up
-reports on the board below /opt/apps, and looks after users' keys below /home; and whoever is root on a machine in that
-network could take any user's number anyway.
+To the cluster's own network only. Root of the other machines is root here too (no_root_squash): every set-up writes a
+report below /opt/apps and users' keys below /home, and root on a machine of that network could use any uid anyway.
 """
 
 from __future__ import annotations

@@ -43,6 +43,6 @@ def check(path: Path) -> None:
             why = f"may be written by others (mode {stat.S_IMODE(found.st_mode):04o})"
         if why:
             raise SetupError(
-                f"{part} {why}, and what is in it is believed by root of every machine. Look at what is there; if it "
+                f"{part} {why}, and root of every machine applies what is in it. Look at what is there; if it "
                 f"is yours: chown root {part} && chmod 755 {part}; if not, move it away"
             )

@@ -16,7 +16,7 @@ from system.host import SetupError, folder, log, run, succeeds, wait, write
 from system.mounts import mount_one, mounted
 from system.text_block import with_block
 
-PLACE = Path("/srv/state")
+MOUNT_POINT = Path("/srv/state")
 OURS = "/var/lib/hpc/controller"  # what the set-up remembers of the database: always kept with it
 MARK = "hpc state"
 OWNERS = {  # of what is not root's and for everybody to see: user, mode where it has to be made
@@ -50,10 +50,10 @@ def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
             written.append(write(drop_in, text))
     if any(written):
         run("systemctl", "daemon-reload")
-    if not mounted(str(PLACE)):
-        PLACE.mkdir(parents=True, exist_ok=True, mode=0o700)
-        mount(PLACE)
-        log(f"mounted {state['source']} on {PLACE}")
+    if not mounted(str(MOUNT_POINT)):
+        MOUNT_POINT.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mount(MOUNT_POINT)
+        log(f"mounted {state['source']} on {MOUNT_POINT}")
     if disk:
         grow(state["source"])
     for path in folders(state):
@@ -88,9 +88,9 @@ def folders(state: StateDisk) -> list[str]:
 
 def grow(device: str) -> None:
     """Have the file system as large as its disk, which may have grown since."""
-    before = os.statvfs(PLACE).f_blocks
+    before = os.statvfs(MOUNT_POINT).f_blocks
     run("resize2fs", device, timeout=600)
-    if os.statvfs(PLACE).f_blocks > before:
+    if os.statvfs(MOUNT_POINT).f_blocks > before:
         log(f"{device}: the file system has grown to the disk's size")
 
 
@@ -98,13 +98,13 @@ def lines(state: StateDisk) -> list[str]:
     """The lines of fstab. The machine boots without the disk, so that one can log in and mend it; daemons do not."""
     remote = ",_netdev" if "_netdev" in state["options"].split(",") else ""
     checked = 2 if state["fs_type"] == "ext4" else 0
-    own = f"{state['source']} {PLACE} {state['fs_type']} {state['options']},nofail 0 {checked}"
+    own = f"{state['source']} {MOUNT_POINT} {state['fs_type']} {state['options']},nofail 0 {checked}"
     return [own, *(f"{place(path)} {path} none bind,nofail{remote} 0 0" for path in map(Path, folders(state)))]
 
 
 def place(path: Path) -> Path:
     """Where a folder lies on the disk: /var/lib/mysql is var-lib-mysql."""
-    return PLACE / str(path).strip("/").replace("/", "-")
+    return MOUNT_POINT / str(path).strip("/").replace("/", "-")
 
 
 def bind(path: Path) -> None:
@@ -134,7 +134,7 @@ def mount(path: Path) -> None:
 
 
 def take_over(path: Path, there: Path, *, owner: str, mode: int) -> None:
-    """Put on the disk what the machine has in a folder. Whole or not at all: a copy that was cut off is made anew."""
+    """Copy a folder of the machine to the disk. The copy is atomic: an interrupted one is repeated."""
     half = there.with_name(f".{there.name}.half")
     if half.exists():
         shutil.rmtree(half)

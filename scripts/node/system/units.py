@@ -32,12 +32,12 @@ def of(roles: list[str]) -> list[str]:
 
 
 def states(units: list[str]) -> dict[str, dict[str, Any]]:
-    """For each unit its state, since when (seconds since the epoch, 0: never), restarts, a sick one's last words."""
+    """Each unit's state, since when (seconds since the epoch, 0: never) and restarts; the last messages of a bad one."""
     text = run("systemctl", "show", f"--property={','.join(PROPERTIES)}", *units, timeout=3)
     found = parse(text, now=time.time(), monotonic=time.monotonic())
     for unit, row in found.items():
         if row["state"] != "active" or row["restarts"]:
-            row["journal"] = _last_words(unit)
+            row["journal"] = _last_messages(unit)
     return found
 
 
@@ -64,7 +64,7 @@ def _when(microseconds: str, now: float, monotonic: float) -> float:
     return round(now - monotonic + int(microseconds) / 1e6, 1) if microseconds.strip("0") else 0.0
 
 
-def _last_words(unit: str) -> list[str]:
+def _last_messages(unit: str) -> list[str]:
     command = ["journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={LINES}", f"--unit={unit}"]
     try:
         return run(*command, timeout=2).strip().splitlines()

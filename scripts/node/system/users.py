@@ -1,6 +1,6 @@
 """The cluster's users and groups, the same uid and gid on every machine.
 
-MUNGE vouches for a uid, not for a name: a user with another uid on one node would run jobs as somebody else there.
+MUNGE authenticates a uid, not a name: a user with another uid on one node would run jobs as somebody else there.
 Users that we made and that the stack no longer names lose their account; their home and its files stay.
 """
 
