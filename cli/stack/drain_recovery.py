@@ -45,7 +45,7 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
     entered = cluster.from_outputs(stack, outputs)
     whole = True
     # The controller first: the others wait for what it says.
-    for machine in dict.fromkeys((entered.controller, *entered.having("login"))):
+    for machine in {one.name: one for one in (entered.controller, *entered.having("login"))}.values():
         done = remote.capture(machine, entered.admin_key, setup.command("settle"), stdin="{}", seconds=SECONDS)
         for text in done.out.splitlines():
             if not quiet:

@@ -32,7 +32,7 @@ def of(roles: list[str]) -> list[str]:
 
 
 def states(units: list[str]) -> dict[str, dict[str, Any]]:
-    """Each unit's state, since when (seconds since the epoch, 0: never) and restarts; the last messages of a bad one."""
+    """Each unit's state, since when (seconds since the epoch, 0: never) and restarts; last messages of a bad one."""
     text = run("systemctl", "show", f"--property={','.join(PROPERTIES)}", *units, timeout=3)
     found = parse(text, now=time.time(), monotonic=time.monotonic())
     for unit, row in found.items():
