@@ -1,7 +1,7 @@
 """Drains what leaves the cluster: no new jobs start there, and running jobs finish.
 
 A node that leaves, or whose sockets, cores or GPUs change, is drained before slurm.conf changes (`configure`); where
-its machine is recreated, before that is deleted (`leave`). The node's reason says so, and exactly those nodes are resumed:
+its machine is recreated, before that is deleted (`leave`). The node's reason says so; exactly these nodes are resumed:
 when the node is back, or the edit was reverted. After a kill or a timeout, the next `up` continues to wait.
 """
 
