@@ -21,7 +21,7 @@ class Target:
     it."""
     jump: "Target | None" = None
     """The jump host, if it does not answer here."""
-    row: Mapping[str, Any] = field(default_factory=dict)
+    row: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """All that the outputs have of it, for the driver of its method."""
 
     @property
