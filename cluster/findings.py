@@ -40,7 +40,7 @@ class Level(str, Enum):
 class Finding:
     """One thing that a check found in a configuration."""
 
-    id: str = ""
+    id: str
     """Stable name of the rule, such as `login-count`."""
     level: Level = Level.ERROR
     at: Location | str
@@ -70,9 +70,6 @@ class Finding:
             return f"{self.where}: {self.what}. To do: {self.todo}."
         place, allowed, todo = short(self.where, _LONGEST_PLACE), short(self.allowed), short(self.todo)
         return f"{place}\n  given:   {short(self.given)}\n  allowed: {allowed}\n  to do:   {todo}"
-
-
-Broken = Finding
 
 
 class ConfigError(Exception):

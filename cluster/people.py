@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cluster.config.accounting import Account
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.users import User
+from cluster.config.cluster import ClusterConfig
+from cluster.config.users import User
 
 GENERAL = "general"
 """Account of users that name none, where no account is declared."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
-
-if TYPE_CHECKING:
-    # Names of types only: the configuration's own rules ask the roster, so it can't be imported in turn.
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.machines import Nodeset
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Nodeset
 
 Role = Literal["controller", "login", "node"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pulumi
 
-from cluster.checks.warnings import warnings
+from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
@@ -35,7 +35,7 @@ def load() -> ClusterConfig:
         config = parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None
-    for one in warnings(config):
+    for one in find_warnings(config):
         pulumi.log.warn(str(one))
     return config
 

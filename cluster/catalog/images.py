@@ -8,7 +8,6 @@ class Image:
     """One base operating system."""
 
     name: str
-    platforms: tuple[str, ...]
     slurm_versions: tuple[str, ...]
     """Releases of Slurm that can run on it, the default first; one only, where it is the distribution's package."""
     source: str
@@ -21,13 +20,11 @@ class Image:
 _ROWS = (
     Image(
         name="debian-12",
-        platforms=("local",),
         slurm_versions=("22.05",),
         source="packages.debian.org/bookworm/slurm-wlm: 22.05.8",
     ),
     Image(
         name="debian-13",
-        platforms=("local",),
         slurm_versions=("24.11",),
         adopts=True,
         rests=True,
@@ -35,13 +32,11 @@ _ROWS = (
     ),
     Image(
         name="ubuntu-2404",
-        platforms=("gcp",),
         slurm_versions=("23.11",),
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4",
     ),
     Image(
         name="ubuntu-2204",
-        platforms=("gcp",),
         slurm_versions=("25.05", "24.11"),
         adopts=True,
         rests=True,

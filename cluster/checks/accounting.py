@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from cluster import people, roster
 from cluster.checks.partitions import unknown
-from cluster.findings import Broken, Location, listing, suggest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from cluster.config.accounting import Qos
-    from cluster.config.cluster import ClusterConfig
+from cluster.config.accounting import Qos
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import Finding, Location, listing, suggest
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of accounts and QOS that do not hold."""
     given = config.accounting
     yield from _twice("accounts", [one.name for one in given.accounts])
@@ -26,7 +22,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     for position, account in enumerate(given.accounts):
         at = ("accounting", "accounts", position)
         if account.name == "root":
-            yield Broken(
+            yield Finding(
+                id="account-root",
                 at=(*at, "name"),
                 given="root",
                 allowed="any name but root, e.g. research",
@@ -34,7 +31,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
         if account.parent not in (None, "root", *parents):
             known = [name for name in parents if name != account.name]
-            yield Broken(
+            yield Finding(
+                id="account-parent-unknown",
                 at=(*at, "parent"),
                 given=str(account.parent),
                 allowed=f"root or an account that exists: {listing(known)}",
@@ -42,7 +40,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
                 missing=account.parent,
             )
         elif account.name in doubtful and (circle := _round(account.name, above)):
-            yield Broken(
+            yield Finding(
+                id="account-circle",
                 at=(*at, "parent"),
                 given=str(account.parent),
                 allowed="accounts that lead up to root",
@@ -58,7 +57,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         yield from unknown((*at, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
         yield from _resources(tracked, at, qos)
         if qos.name in doubtful and (circle := _round(qos.name, preempted)):
-            yield Broken(
+            yield Finding(
+                id="qos-circle",
                 at=(*at, "preempt"),
                 given=listing(qos.preempt),
                 allowed="QOS that preempt no QOS which preempts them",
@@ -66,13 +66,14 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _preemption(config: ClusterConfig) -> Iterator[Broken]:
+def _preemption(config: ClusterConfig) -> Iterator[Finding]:
     """slurmctld does not start with preempt/qos and PreemptMode=OFF, and another PreemptType forgets what QOS say."""
     fits = {"preempttype": ("preempt/qos",), "preemptmode": ("CANCEL", "REQUEUE", "SUSPEND,GANG")}
     for name, value in config.slurm.extra.items():
         allowed = fits.get(name.lower())
         if allowed and people.preempts(config) and str(value).lower() not in {one.lower() for one in allowed}:
-            yield Broken(
+            yield Finding(
+                id="preemption-settings",
                 at=("slurm", "extra", name),
                 given=str(value),
                 allowed=f"{' or '.join(allowed)}, since a QOS of this cluster preempts others",
@@ -86,12 +87,13 @@ def _tracked(config: ClusterConfig) -> list[str]:
     return ["cpu", "mem", "node", "billing", "energy", "fs/disk", *gpus]
 
 
-def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Broken]:
+def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Finding]:
     """sacctmgr refuses a limit on what slurmctld does not track, which would only show on the running cluster."""
     for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres"):
         for name in getattr(qos, key):
             if name not in tracked:
-                yield Broken(
+                yield Finding(
+                    id="qos-limit-untracked",
                     at=(*at, key, name),
                     given=name,
                     allowed=f"what this cluster has: {listing(tracked)}",
@@ -99,11 +101,12 @@ def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Broken]:
                 )
 
 
-def _twice(key: str, names: list[str]) -> Iterator[Broken]:
+def _twice(key: str, names: list[str]) -> Iterator[Finding]:
     seen: set[str] = set()
     for position, name in enumerate(names):
         if name in seen:
-            yield Broken(
+            yield Finding(
+                id="accounting-name-twice",
                 at=("accounting", key, position, "name"),
                 given=name,
                 allowed="each name once",

@@ -1,16 +1,12 @@
-"""Machines, counted: not more than Slurm, a bridge of this machine or a network of Google Cloud can have."""
+"""The number of machines: not more than the platform can have."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from cluster.catalog import bounds
-from cluster.findings import Broken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import Finding
+from cluster.platforms import registry
 
 
 def nodes(config: ClusterConfig) -> int:
@@ -22,21 +18,20 @@ def _counts(config: ClusterConfig) -> dict[str, int]:
     return {name: 0 if one.on else one.count for name, one in config.nodesets.items()}
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
-    """Bounds that are passed, told at the nodeset that adds most. No list of machines is made for this."""
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """The platform's limit, reported at the largest nodeset. No list of machines is made for this."""
     counts, total = _counts(config), nodes(config)
     others = 1 + (0 if config.login.on else config.login.count)
-    most, why = {
-        "local": (bounds.BRIDGE_PORTS, "a bridge of Linux"),
-        "gcp": (bounds.GOOGLE_INSTANCES, "a network of Google Cloud"),
-    }[config.platform]
-    if total + others <= most:
+    limit = registry.get(config.platform).limit
+    if total + others <= limit.machines:
         return
     largest = max(counts, key=lambda name: counts[name])
     beside = f", with those of other nodesets {total}" if total > counts[largest] else ""
-    yield Broken(
+    yield Finding(
+        id="machines-too-many",
         at=("nodesets", largest, "count"),
         given=f"{counts[largest]}{beside}",
-        allowed=f"{most - others} nodes in all: {why} has {most} machines at most, with controller and login",
+        allowed=f"{limit.machines - others} nodes in all: {limit.of} has {limit.machines} machines at most, with "
+        "controller and login",
         todo="lower the count",
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from cluster import roster
 from cluster.catalog import IMAGES, MACHINE_TYPES
-from cluster.findings import Broken, Location, listing, nearest
+from cluster.findings import Finding, Location, listing, nearest
+from cluster.platforms import registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,22 +19,16 @@ LONGEST_HOST_NAME = 63
 """A label of the domain name system (RFC 1035), and what sethostname(2) leaves room for."""
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of machines that do not hold."""
     yield from _image(config)
-    if config.image.presents_as and config.platform != "local":
-        yield Broken(
-            at=("image", "presents_as"),
-            given=config.image.presents_as,
-            allowed="nothing on platforms but local, whose machines run what `image.base` says",
-            todo=f"remove it, and set `image: {{base: {config.image.presents_as}}}` if that is what is meant",
-        )
     yield from _types(config)
     yield from _gpus(config)
     yield from _names(config)
     hosted = [name for name, section in config.nodesets.items() if section.on]
     for name in hosted[1:]:
-        yield Broken(
+        yield Finding(
+            id="nodeset-on-controller",
             at=("nodesets", name, "on"),
             given="controller",
             allowed="one nodeset on the controller, since a node is in one nodeset",
@@ -41,18 +36,20 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
-def _image(config: ClusterConfig) -> Iterator[Broken]:
+def _image(config: ClusterConfig) -> Iterator[Finding]:
     image = IMAGES[config.image.base]
-    fitting = [one.name for one in IMAGES.values() if config.platform in one.platforms]
-    if config.platform not in image.platforms:
-        yield Broken(
+    fitting = registry.get(config.platform).images
+    if image.name not in fitting:
+        yield Finding(
+            id="image-platform",
             at=("image", "base"),
             given=image.name,
             allowed=f"on {config.platform}: {listing(fitting)}",
-            todo=f"write one of these, or remove the key for the default, {fitting[0] if fitting else 'none'}",
+            todo=f"write one of these, or remove the key for the default, {fitting[0]}",
         )
     elif config.slurm_version not in image.slurm_versions:
-        yield Broken(
+        yield Finding(
+            id="slurm-version",
             at=("slurm", "version"),
             given=config.slurm_version,
             allowed=f"what {image.name} can run: {listing(image.slurm_versions)}",
@@ -60,7 +57,7 @@ def _image(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
-def _types(config: ClusterConfig) -> Iterator[Broken]:
+def _types(config: ClusterConfig) -> Iterator[Finding]:
     given: dict[Location, str | None] = {
         ("controller", "machine_type"): config.controller.machine_type,
         ("login", "machine_type"): config.login.machine_type,
@@ -71,12 +68,13 @@ def _types(config: ClusterConfig) -> Iterator[Broken]:
             yield from wrong_platform(at, name, config.platform)
 
 
-def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Broken]:
-    """A machine type that the platform does not have. A rehearsal may claim to be any machine; a cloud has its own."""
-    if platform in ("local", MACHINE_TYPES[name].platform):
+def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Finding]:
+    """A machine type that the platform does not have."""
+    if registry.get(platform).any_machine_type or platform == MACHINE_TYPES[name].platform:
         return
     fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == platform and one.family.usable]
-    yield Broken(
+    yield Finding(
+        id="machine-type-platform",
         at=at,
         given=name,
         allowed=f"a machine type of {platform}: {listing(fitting)}",
@@ -84,14 +82,15 @@ def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Broken]:
     )
 
 
-def _gpus(config: ClusterConfig) -> Iterator[Broken]:
+def _gpus(config: ClusterConfig) -> Iterator[Finding]:
     for name, section in config.nodesets.items():
         if section.gpus is None or section.machine_type is None:
             continue
         kind = MACHINE_TYPES[section.machine_type]
         at: Location = ("nodesets", name, "gpus")
         if kind.gpu:
-            yield Broken(
+            yield Finding(
+                id="gpus-built-in",
                 at=at,
                 given=f"{section.gpus.count} x {section.gpus.type}",
                 allowed=f"no gpus on {kind.name}, which comes with {kind.gpu.count} x {kind.gpu.type}",
@@ -99,7 +98,8 @@ def _gpus(config: ClusterConfig) -> Iterator[Broken]:
             )
         elif section.gpus.type not in kind.family.gpus:
             takers = [one.name for one in MACHINE_TYPES.values() if section.gpus.type in one.family.gpus]
-            yield Broken(
+            yield Finding(
+                id="gpus-unknown",
                 at=(*at, "type"),
                 given=section.gpus.type,
                 allowed=f"on {kind.name}: {listing(kind.family.gpus)}",
@@ -107,11 +107,12 @@ def _gpus(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _names(config: ClusterConfig) -> Iterator[Broken]:
+def _names(config: ClusterConfig) -> Iterator[Finding]:
     for name in config.nodesets:
         longest = max(roster.node_names(config, name), key=len)
         if len(longest) > LONGEST_HOST_NAME:
-            yield Broken(
+            yield Finding(
+                id="host-name-length",
                 at=("nodesets", name),
                 given=f"a host name of {len(longest)} characters: {longest}",
                 allowed=f"names that make host names of at most {LONGEST_HOST_NAME} characters, e.g. gpu",
@@ -120,7 +121,8 @@ def _names(config: ClusterConfig) -> Iterator[Broken]:
     counted = Counter(machine.name for machine in roster.machines(config))
     for name in config.nodesets:
         if name in counted:
-            yield Broken(
+            yield Finding(
+                id="nodeset-name-taken",
                 at=("nodesets", name),
                 given=name,
                 allowed="a name that no machine has, e.g. cpu",

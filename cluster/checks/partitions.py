@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
 
 from cluster import people, roster
+from cluster.config.cluster import ClusterConfig
+from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
-from cluster.findings import Broken, Location, listing, nearest, suggest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.partitions import Partition
+from cluster.findings import Finding, Location, listing, nearest, suggest
 
 
-def unknown(at: Location, names: Iterable[str], known: Collection[str], what: str, where: str) -> Iterator[Broken]:
+def unknown(at: Location, names: Iterable[str], known: Collection[str], what: str, where: str) -> Iterator[Finding]:
     """One for each name that is not known, at its position in the list."""
     have = set(known)
     for position, name in enumerate(names):
         if name not in have:
-            yield Broken(
+            yield Finding(
+                id="unknown-name",
                 at=(*at, position),
                 given=name,
                 allowed=f"{what} that exists: {listing(known)}",
@@ -30,7 +27,7 @@ def unknown(at: Location, names: Iterable[str], known: Collection[str], what: st
             )
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of partitions that do not hold."""
     yield from _default(config)
     yield from _alike(config)
@@ -41,7 +38,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         at = ("partitions", name)
         yield from unknown((*at, "nodesets"), part.nodesets, config.nodesets, "a nodeset", "nodesets")
         for double in sorted(one for one, times in Counter(part.nodesets).items() if times > 1):
-            yield Broken(
+            yield Finding(
+                id="partition-nodeset-twice",
                 at=(*at, "nodesets"),
                 given=listing(part.nodesets),
                 allowed="each nodeset once",
@@ -53,7 +51,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         yield from unknown((*at, "allow_groups"), part.allow_groups, group_names, "a group", "groups")
         yield from unknown((*at, "allow_qos"), part.allow_qos, qos_names, "a QOS", "accounting.qos")
         if part.qos and part.qos not in qos_names:
-            yield Broken(
+            yield Finding(
+                id="partition-qos-unknown",
                 at=(*at, "qos"),
                 given=part.qos,
                 allowed=f"a QOS that exists: {listing(qos_names)}",
@@ -63,11 +62,12 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         yield from _limits(config, name, part)
 
 
-def _default(config: ClusterConfig) -> Iterator[Broken]:
+def _default(config: ClusterConfig) -> Iterator[Finding]:
     defaults = [name for name, part in config.partitions.items() if part.default]
     if not defaults:
         first = next(iter(config.partitions))
-        yield Broken(
+        yield Finding(
+            id="partition-default-missing",
             at=("partitions",),
             given="no partition with `default: true`",
             allowed="exactly one default partition, where jobs go that name none",
@@ -75,7 +75,8 @@ def _default(config: ClusterConfig) -> Iterator[Broken]:
             missing="default",
         )
     for name in defaults[1:]:
-        yield Broken(
+        yield Finding(
+            id="partition-default-twice",
             at=("partitions", name, "default"),
             given=f"true, as in partition {defaults[0]}",
             allowed="true in exactly one partition",
@@ -83,13 +84,14 @@ def _default(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
-def _alike(config: ClusterConfig) -> Iterator[Broken]:
+def _alike(config: ClusterConfig) -> Iterator[Finding]:
     """Slurm tells CPU from cpu, its database does not: MariaDB compares names without regard to case."""
     seen: dict[str, str] = {}
     for name in config.partitions:
         before = seen.setdefault(name.lower(), name)
         if before != name:
-            yield Broken(
+            yield Finding(
+                id="partition-name-case",
                 at=("partitions", name),
                 given=name,
                 allowed=f"a name that differs from {before} in more than capitals, e.g. {name.lower()}-2",
@@ -97,7 +99,7 @@ def _alike(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Broken]:
+def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Finding]:
     at = ("partitions", name)
     sections = [config.nodesets[one] for one in part.nodesets if one in config.nodesets]
     if len(sections) < len(part.nodesets):
@@ -105,14 +107,16 @@ def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Broke
     memory = min(roster.sizes(config, one).memory for one in sections)
     for key, value in (("def_mem_per_cpu", part.def_mem_per_cpu), ("max_mem_per_cpu", part.max_mem_per_cpu)):
         if value and value > memory:
-            yield Broken(
+            yield Finding(
+                id="partition-memory-limit",
                 at=(*at, key),
                 given=str(value),
                 allowed=f"1 to {memory} MiB, the memory of the smallest node in the partition",
                 todo="lower it, or leave it out: the default shares a node's memory out by CPUs",
             )
     if part.def_mem_per_cpu and part.max_mem_per_cpu and part.def_mem_per_cpu > part.max_mem_per_cpu:
-        yield Broken(
+        yield Finding(
+            id="partition-memory-default",
             at=(*at, "def_mem_per_cpu"),
             given=str(part.def_mem_per_cpu),
             allowed=f"at most max_mem_per_cpu, {part.max_mem_per_cpu}",
@@ -121,14 +125,16 @@ def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Broke
     nodes = len({node for one in part.nodesets for node in roster.node_names(config, one)})
     for key, value in (("min_nodes", part.min_nodes), ("max_nodes", part.max_nodes)):
         if value and value > nodes:
-            yield Broken(
+            yield Finding(
+                id="partition-node-limit",
                 at=(*at, key),
                 given=str(value),
                 allowed=f"at most the partition's {nodes} nodes",
                 todo=f"lower {key}, or raise the count of {nearest(name, part.nodesets) or part.nodesets[0]}",
             )
     if part.min_nodes and part.max_nodes and part.min_nodes > part.max_nodes:
-        yield Broken(
+        yield Finding(
+            id="partition-min-nodes",
             at=(*at, "min_nodes"),
             given=str(part.min_nodes),
             allowed=f"at most max_nodes, {part.max_nodes}",
@@ -136,7 +142,8 @@ def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Broke
         )
     limit, usual = minutes(part.max_time), minutes(part.default_time or "0")
     if usual > limit:
-        yield Broken(
+        yield Finding(
+            id="partition-default-time",
             at=(*at, "default_time"),
             given=str(part.default_time),
             allowed=f"at most max_time, {part.max_time}",

@@ -1,51 +1,50 @@
-"""Keys that only one platform has: told where they say something on another."""
-
-from __future__ import annotations
+"""Fields and sections that not all platforms have, where the stack's does not."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Section
-from cluster.findings import Broken, Location, flow
-
-if TYPE_CHECKING:
-    from cluster.config.cluster import ClusterConfig
-
-NETWORK = ("gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs")
-STORAGE = ("lustre", "filestore", "buckets")
-IMAGE = ("bake", "recipe", "snapshot", "name", "provision", "builder")
+from cluster.findings import Finding, Location, flow
+from cluster.platforms import registry
+from cluster.platforms.base import Platform
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
-    """Keys of other platforms than the cluster's."""
-    nodesets = [(("nodesets", name), section) for name, section in config.nodesets.items()]
-    if config.platform != "gcp":
-        yield from _said(
-            config.platform,
-            "Google Cloud",
-            [
-                ((), config, ("customize",)),
-                (("network",), config.network, NETWORK),
-                (("storage",), config.storage, STORAGE),
-                (("image",), config.image, IMAGE),
-                (("controller",), config.controller, ("disk", "state_disk", "capacity")),
-                (("login",), config.login, ("disk", "capacity", "public")),
-                *((at, section, ("disk", "capacity")) for at, section in nodesets),
-            ],
-        )
-    if config.platform != "local":
-        yield from _said(
-            config.platform,
-            "the rehearsal on local machines",
-            [
-                (("storage",), config.storage, ("shared", "read_only")),
-                *((at, section, ("addresses",)) for at, section in nodesets),
-            ],
-        )
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Fields that other platforms honour and the stack's does not."""
+    platform, everyone = registry.get(config.platform), registry.all_platforms()
+    for at, section in _sections((), config):
+        for key in type(section).model_fields:
+            owners = [one for one in everyone if key in _fields(one, section)]
+            if not owners or platform in owners or (value := given(section, key)) is None:
+                continue
+            yield Finding(
+                id="platform-field",
+                at=(*at, key),
+                given=shown(value),
+                allowed=f"nothing on {platform.name}: {key} is for {' and '.join(one.title for one in owners)}",
+                todo="remove it here",
+            )
+
+
+def _fields(platform: Platform, section: Section) -> frozenset[str]:
+    """The fields of a section that only some platforms have, this one among them."""
+    own = frozenset(platform.sections) if isinstance(section, ClusterConfig) else frozenset[str]()
+    return own.union(*(keys for kind, keys in platform.fields.items() if isinstance(section, kind)))
+
+
+def _sections(at: Location, section: Section) -> Iterator[tuple[Location, Section]]:
+    """A section and those below it, by their place; without lists, whose sections are alike on all platforms."""
+    yield at, section
+    for key, value in section:
+        members = value.items() if isinstance(value, dict) else [(None, value)]
+        for name, one in members:
+            if isinstance(one, Section):
+                yield from _sections((*at, key) if name is None else (*at, key, name), one)
 
 
 def given(section: Section, key: str) -> Any:  # noqa: ANN401 - a field may be anything
-    """What a key says, other than its default; None where it says nothing."""
+    """The value of a field, unless it is the default; None otherwise."""
     value = getattr(section, key)
     default = type(section).model_fields[key].get_default(call_default_factory=True, validated_data={})
     return None if value == default else value
@@ -58,17 +57,3 @@ def shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
     if isinstance(value, tuple):
         return "[" + ", ".join(map(shown, value)) + "]"
     return flow(value)
-
-
-def _said(platform: str, owner: str, places: list[tuple[Location, Any, tuple[str, ...]]]) -> Iterator[Broken]:
-    for at, section, keys in places:
-        for key in keys:
-            value = given(section, key)
-            if value is None:
-                continue
-            yield Broken(
-                at=(*at, key),
-                given=shown(value),
-                allowed=f"nothing on {platform}: {key} is for {owner}",
-                todo="remove it here",
-            )

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.families import Fabric
 from cluster.catalog.parameters import CONF
 from cluster.catalog.programs import INTERPRETERS, missing_interpreter
 from cluster.catalog.prologs import RXDM_VERSIONS
 from cluster.checks.partitions import unknown
-from cluster.findings import Broken, Location, listing, show
-from cluster.roster import nodeset_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.scripts import Script
-
-
-_TCPXO = tuple(one.name for one in MACHINE_TYPES.values() if one.family.fabric is Fabric.TCPXO)
+from cluster.config.cluster import ClusterConfig
+from cluster.config.scripts import Script
+from cluster.findings import Finding, Level, Location, listing, show
 
 
 def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
@@ -38,7 +28,7 @@ def programs_may_differ(config: ClusterConfig) -> bool:
     return config.image.name is not None or bool(config.image.provision)
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of scripts that do not hold."""
     yield from _names(config)
     yield from _interpreters(config)
@@ -47,7 +37,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         return
     for key in config.slurm.extra:
         if CONF.canonical(key) in ("Prolog", "Epilog"):
-            yield Broken(
+            yield Finding(
+                id="script-parameter",
                 at=("slurm", "extra", key),
                 given=show(config.slurm.extra[key]),
                 allowed=f"{key} only in a stack without scripts, which are run by a program of their own",
@@ -55,35 +46,37 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _strange_nodes(config: ClusterConfig, partitions: tuple[str, ...]) -> Iterator[Broken]:
-    """On other machines the prolog does nothing, which fails jobs on two or more nodes; a rehearsal has a stand-in."""
-    for at, name in enumerate(partitions if config.platform == "gcp" else ()):
-        nodesets = config.partitions[name].nodesets if name in config.partitions else ()
-        given = {one: nodeset_type(config, config.nodesets[one]) for one in nodesets if one in config.nodesets}
-        if others := {one: kind.name for one, kind in given.items() if kind.family.fabric is not Fabric.TCPXO}:
-            yield Broken(
-                at=("slurm", "rxdm", "partitions", at),
-                given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
-                allowed=f"partitions of {listing(_TCPXO)} alone",
-                todo="give the other nodesets a partition of their own",
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Partitions with rxdm whose nodes run several jobs."""
+    for name in config.slurm.rxdm.partitions if config.slurm.rxdm else ():
+        if not config.partitions[name].exclusive:
+            yield Finding(
+                id="rxdm-shared-nodes",
+                level=Level.WARNING,
+                at=("partitions", name, "exclusive"),
+                what="jobs that share a node end each other's rxdm: the prolog of the second stops the container of "
+                "the first",
+                todo="write `exclusive: true`, as rxdm serves one job on a node",
             )
 
 
-def _names(config: ClusterConfig) -> Iterator[Broken]:
+def _names(config: ClusterConfig) -> Iterator[Finding]:
     first: dict[str, tuple[Location, Script]] = {}
     for at, script in places(config):
         before, same = first.setdefault(script.name, (at, script))
         if before == at:
             continue
         if before[:-1] == at[:-1]:
-            yield Broken(
+            yield Finding(
+                id="script-name-twice",
                 at=(*at, "name"),
                 given=script.name,
                 allowed="each name once in a list",
                 todo="remove the second one, or rename it; `on: [prolog, epilog]` runs one script before and after",
             )
         elif (same.file, same.url, same.text) != (script.file, script.url, script.text):
-            yield Broken(
+            yield Finding(
+                id="script-name-differs",
                 at=(*at, "name"),
                 given=script.name,
                 allowed="the same script wherever the name stands: it is one file on the cluster",
@@ -91,18 +84,19 @@ def _names(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _interpreters(config: ClusterConfig) -> Iterator[Broken]:
+def _interpreters(config: ClusterConfig) -> Iterator[Finding]:
     for at, script in places(config):
         if script.text is not None and (found := interpreter(config, (*at, "text"), script.text)):
             yield found
 
 
-def interpreter(config: ClusterConfig, at: Location, text: str) -> Broken | None:
+def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | None:
     """What is wrong with a script whose interpreter machines don't have: its jobs' nodes would be drained."""
     missing = None if programs_may_differ(config) else missing_interpreter(text)
     if missing is None:
         return None
-    return Broken(
+    return Finding(
+        id="script-interpreter",
         at=at,
         given=f"a script for {missing!a}",
         allowed=f"an interpreter that the machines have, in /bin, /usr/bin or by /usr/bin/env: {listing(INTERPRETERS)}",
@@ -112,23 +106,24 @@ def interpreter(config: ClusterConfig, at: Location, text: str) -> Broken | None
     )
 
 
-def _rxdm(config: ClusterConfig) -> Iterator[Broken]:
+def _rxdm(config: ClusterConfig) -> Iterator[Finding]:
     rxdm = config.slurm.rxdm
     if rxdm is None:
         return
     at = ("slurm", "rxdm")
     yield from unknown((*at, "partitions"), rxdm.partitions, config.partitions, "a partition", "partitions")
     for double in sorted(one for one, times in Counter(rxdm.partitions).items() if times > 1):
-        yield Broken(
+        yield Finding(
+            id="rxdm-partition-twice",
             at=(*at, "partitions"),
             given=listing(rxdm.partitions),
             allowed="each partition once",
             todo=f"remove the second {double}",
         )
-    yield from _strange_nodes(config, rxdm.partitions)
     version = RXDM_VERSIONS.get(rxdm.sha256 or "")
     if version and not version.usable:
-        yield Broken(
+        yield Finding(
+            id="rxdm-version",
             at=(*at, "sha256"),
             given=f"{version.sha256[:16]}..., the version of {version.date}",
             allowed="a version that writes the exports that NCCL needs; this one does not, on any system",

@@ -13,7 +13,8 @@ from cluster.checks.owned_parameters import owned_conf, owned_node, owned_partit
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
 from cluster.config.metadata import Slurm, slurm_fields
-from cluster.findings import Broken, Location, listing, nearest, show
+from cluster.findings import Finding, Location, listing, nearest, show
+from cluster.platforms import registry
 
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
 _LONGEST_NUMBER = 20
@@ -21,7 +22,7 @@ APART = {"NoHold": ("Contain", "X11", "RunInJob"), "Serial": ("RunInJob",)}
 """Flags of PrologFlags that fit with none of the others named (slurm.conf(5); RunInJob implies Contain)."""
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of free settings, and of timers that depend on each other, that do not hold."""
     version = config.slurm_version
     yield from _settings(("slurm", "extra"), config.slurm.extra, CONF, owned_conf(type(config)), version)
@@ -38,7 +39,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     yield from _rest(config)
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
-        yield Broken(
+        yield Finding(
+            id="timer-unkillable-step",
             at=("slurm", "timers", "unkillable_step"),
             given=str(timers.unkillable_step),
             allowed=f"at least 5 times timers.message ({timers.message}), that is {5 * timers.message}",
@@ -57,7 +59,7 @@ def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table
                 yield (key, name, field), slurm, getattr(section, field), table
 
 
-def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str) -> Iterator[Broken]:  # noqa: ANN401
+def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str) -> Iterator[Finding]:  # noqa: ANN401
     """A field that sets what the release does not know: daemons do not start with it."""
     if slurm.value(value) is None:
         return
@@ -65,7 +67,8 @@ def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str)
     words = [((*at, position), word, slurm.values.versions(word)) for position, word in parts if slurm.values]
     for place, given, releases in ((at, at[-1], table.versions(slurm.parameter)), *words):
         if version not in releases:
-            yield Broken(
+            yield Finding(
+                id="field-release",
                 at=place,
                 given=str(given),
                 allowed=f"what Slurm {version} knows; {given} is in {listing(releases)}",
@@ -73,13 +76,14 @@ def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str)
             )
 
 
-def _prolog_flags(config: ClusterConfig) -> Iterator[Broken]:
+def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
     """slurmctld and slurmd do not start with flags that rule each other out."""
     given = config.slurm.prolog_flags
     for position, flag in enumerate(given):
         for other in APART.get(flag, ()):
             if other in given:
-                yield Broken(
+                yield Finding(
+                    id="prolog-flags-exclusive",
                     at=("slurm", "prolog_flags", position),
                     given=f"{flag} and {other}",
                     allowed="one of the two: slurm.conf(5) rules out both together",
@@ -87,14 +91,15 @@ def _prolog_flags(config: ClusterConfig) -> Iterator[Broken]:
                 )
 
 
-def _adoption(config: ClusterConfig) -> Iterator[Broken]:
+def _adoption(config: ClusterConfig) -> Iterator[Finding]:
     """Who logs in goes into the container that a job has on its nodes, by a module that some images have."""
     at = ("slurm", "pam_slurm_adopt")
     if not config.slurm.pam_slurm_adopt:
         return
     yield from _without(config, at, {name for name, image in IMAGES.items() if image.adopts})
     if not {"Contain", "X11", "RunInJob"} & set(config.slurm.prolog_flags):
-        yield Broken(
+        yield Finding(
+            id="pam-slurm-adopt-contain",
             at=at,
             given="true",
             allowed="true with Contain in slurm.prolog_flags: jobs have a container on their nodes only then",
@@ -102,11 +107,14 @@ def _adoption(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
-def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Broken]:
+def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Finding]:
     """An option for a program that the stack's image does not have: the setting's name is the program's."""
     if config.image.base not in images:
-        some = [name for name, image in IMAGES.items() if name in images and config.platform in image.platforms]
-        yield Broken(
+        some = [
+            name for name, image in IMAGES.items() if name in images and name in registry.get(config.platform).images
+        ]
+        yield Finding(
+            id="program-missing",
             at=at,
             given="true",
             allowed=f"false on {config.image.base}, whose machines do not have {at[-1]}",
@@ -114,14 +122,15 @@ def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> It
         )
 
 
-def _rest(config: ClusterConfig) -> Iterator[Broken]:
+def _rest(config: ClusterConfig) -> Iterator[Finding]:
     at = ("slurm", "slurmrestd")
     if not config.slurm.slurmrestd:
         return
     yield from _without(config, at, {name for name, image in IMAGES.items() if image.rests})
     for name in config.slurm.extra:
         if name.lower() in ("authalttypes", "authaltparameters"):
-            yield Broken(
+            yield Finding(
+                id="slurmrestd-parameter",
                 at=("slurm", "extra", name),
                 given=name,
                 allowed="other parameters, where slurm.slurmrestd is true: it sets this one",
@@ -129,18 +138,20 @@ def _rest(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _sizes(config: ClusterConfig, name: str) -> Iterator[Broken]:
+def _sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
     size = roster.sizes(config, config.nodesets[name])
     cores = size.sockets * size.cores
     if size.cpus not in (cores, cores * size.threads):
-        yield Broken(
+        yield Finding(
+            id="node-cpus",
             at=("nodesets", name, "node_conf"),
             given=f"{size.cpus} CPUs on {size.sockets} sockets of {size.cores} cores with {size.threads} threads",
             allowed=f"{cores * size.threads} CPUs, one for each thread, or {cores}, one for each core",
             todo="leave CPUs out: it follows from the others",
         )
     if size.reserved >= size.memory:
-        yield Broken(
+        yield Finding(
+            id="node-reserved-memory",
             at=("nodesets", name, "node_conf"),
             given=f"MemSpecLimit {size.reserved} of {size.memory} MiB",
             allowed="a MemSpecLimit below RealMemory, so that jobs have memory",
@@ -154,37 +165,42 @@ def _settings(
     table: Table,
     owned: Mapping[str, str],
     version: str,
-) -> Iterator[Broken]:
+) -> Iterator[Finding]:
     seen: set[str] = set()
     for key in given:
         name = table.canonical(key)
         if name is None:
             meant = nearest(key, [*table.names(version), *owned])
-            yield Broken(
+            yield Finding(
+                id="parameter-unknown",
                 at=(*at, key),
                 given=key,
                 allowed=f"a parameter that Slurm {version} reads here, as its manual lists them",
                 todo=f"write {meant}" if meant else "look the name up in the manual (man 5 slurm.conf), or remove it",
             )
         elif name in owned:
-            yield Broken(
+            yield Finding(
+                id="parameter-owned",
                 at=(*at, key),
                 given=show(given[key]),
                 allowed=f"any parameter but {name}, which is set elsewhere",
                 todo=owned[name],
             )
         elif version not in table.versions(name):
-            yield Broken(
+            yield Finding(
+                id="parameter-release",
                 at=(*at, key),
                 given=key,
                 allowed=f"a parameter that Slurm {version} knows; {name} is in {listing(table.versions(name))}",
                 todo="remove it, or use an image with such a release",
             )
         elif name in seen:
-            yield Broken(at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one")
+            yield Finding(
+                id="parameter-twice", at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one"
+            )
         elif too_large := _number(name, given[key]):
             allowed, todo = too_large
-            yield Broken(at=(*at, key), given=show(given[key]), allowed=allowed, todo=todo)
+            yield Finding(id="parameter-number", at=(*at, key), given=show(given[key]), allowed=allowed, todo=todo)
         seen.add(name or key)
 
 

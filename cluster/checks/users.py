@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cluster import people
 from cluster.catalog.programs import LOGIN_SHELLS
 from cluster.checks.partitions import unknown
 from cluster.checks.scripts import programs_may_differ
-from cluster.findings import Broken, listing, suggest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
-    from cluster.config.users import User
+from cluster.config.cluster import ClusterConfig
+from cluster.config.image import Image
+from cluster.config.users import User
+from cluster.findings import Finding, listing, suggest
+from cluster.platforms import registry
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of users and groups that do not hold."""
     yield from _groups(config)
     known = [one.name for one in people.accounts(config)]
@@ -26,14 +24,16 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     for position, user in enumerate(config.users):
         at = ("users", position)
         if user.name in seen_names:
-            yield Broken(
+            yield Finding(
+                id="user-name-twice",
                 at=(*at, "name"),
                 given=user.name,
                 allowed="a name that no other user has",
                 todo="remove one of the two, or rename it",
             )
         elif user.uid in seen_uids:
-            yield Broken(
+            yield Finding(
+                id="user-uid-taken",
                 at=(*at, "uid"),
                 given=str(user.uid),
                 allowed=f"a number that no other user has; {user.uid} is {seen_uids[user.uid]}'s",
@@ -47,11 +47,12 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     yield from _gids(config)
 
 
-def _groups(config: ClusterConfig) -> Iterator[Broken]:
+def _groups(config: ClusterConfig) -> Iterator[Finding]:
     owners: dict[int, str] = {}
     for name, gid in config.groups.items():
         if gid in owners:
-            yield Broken(
+            yield Finding(
+                id="group-gid-taken",
                 at=("groups", name),
                 given=str(gid),
                 allowed=f"a number that no other group has; {gid} is {owners[gid]}'s",
@@ -60,14 +61,15 @@ def _groups(config: ClusterConfig) -> Iterator[Broken]:
         owners.setdefault(gid, name)
 
 
-def _gids(config: ClusterConfig) -> Iterator[Broken]:
+def _gids(config: ClusterConfig) -> Iterator[Finding]:
     """A user's own group has the user's name and the primary gid, unless that gid is a declared group's."""
     declared = {gid: name for name, gid in config.groups.items()}
     owners: dict[int, User] = {}
     for position, user in enumerate(config.users):
         gid, key = user.primary_gid, "uid" if user.gid is None else "gid"
         if user.gid is None and gid in declared:
-            yield Broken(
+            yield Finding(
+                id="user-gid-of-group",
                 at=("users", position, key),
                 given=str(gid),
                 allowed=f"a number that no group has; {gid} is group {declared[gid]}'s",
@@ -76,14 +78,16 @@ def _gids(config: ClusterConfig) -> Iterator[Broken]:
         elif gid in declared:
             continue
         elif user.name in config.groups:
-            yield Broken(
+            yield Finding(
+                id="user-name-of-group",
                 at=("groups", user.name),
                 given=user.name,
                 allowed="a name that no user has, since every user has a group of the same name",
                 todo=f"rename the group, or give {user.name} `gid: {config.groups[user.name]}`",
             )
         elif gid in owners and owners[gid].name != user.name and owners[gid].uid != user.uid:
-            yield Broken(
+            yield Finding(
+                id="user-gid-taken",
                 at=("users", position, key),
                 given=str(gid),
                 allowed=f"a gid of the user's own; {gid} is {owners[gid].name}'s",
@@ -92,28 +96,30 @@ def _gids(config: ClusterConfig) -> Iterator[Broken]:
         owners.setdefault(gid, user)
 
 
-def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Broken]:
+def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Finding]:
     """sshd lets nobody in whose shell is not there."""
     if user.shell in LOGIN_SHELLS or programs_may_differ(config):
         return
-    yield Broken(
+    yield Finding(
+        id="user-shell",
         at=("users", position, "shell"),
         given=user.shell,
         allowed=f"a shell that the machines have: {listing(LOGIN_SHELLS)}",
         todo="write /bin/bash"
         + (
             ", or install it by a step of `image.provision`"
-            if config.platform == "gcp"
+            if "provision" in registry.get(config.platform).fields.get(Image, ())
             else "; ~/.bashrc can start others"
         ),
     )
 
 
-def _accounting(config: ClusterConfig, position: int, user: User, known: list[str]) -> Iterator[Broken]:
+def _accounting(config: ClusterConfig, position: int, user: User, known: list[str]) -> Iterator[Finding]:
     at = ("users", position)
     default = people.default_account(config, user)
     if default not in known:
-        yield Broken(
+        yield Finding(
+            id="user-account-unknown",
             at=(*at, "account"),
             given=user.account or "nothing",
             allowed=f"an account that exists: {listing(known)}",

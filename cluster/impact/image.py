@@ -6,6 +6,7 @@ from cluster.config.impact import Effect, Impact, Refuse, Replace
 from cluster.findings import listing
 from cluster.impact.edits import Edit
 from cluster.impact.rule import rule
+from cluster.platforms import registry
 
 ALL = "every machine is recreated"
 WITH_IMAGE = f"Slurm comes with the machines' image: {ALL}"
@@ -35,7 +36,7 @@ def refused_release(edit: Edit) -> Impact | None:
     there = {
         release: image.name
         for image in IMAGES.values()
-        if edit.after.platform in image.platforms
+        if image.name in registry.get(edit.after.platform).images
         for release in image.slurm_versions
     }
     between = steps[1:-1]

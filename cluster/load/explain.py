@@ -19,7 +19,7 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
     if at and at[-1] == "[key]":
         at, given = at[:-1], at[-2]
     if isinstance(refused := context.get("error"), Refused):
-        return Finding(at=at, given=show(given), allowed=refused.allowed, todo=refused.todo)
+        return Finding(id="value-invalid", at=at, given=show(given), allowed=refused.allowed, todo=refused.todo)
     if kind == "missing":
         return _missing(at)
     if kind == "extra_forbidden":
@@ -27,7 +27,7 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
     if kind == "literal_error":
         return _no_choice(at, given, str(context["expected"]))
     allowed, todo = _KINDS.get(kind, _otherwise)(error)
-    return Finding(at=at, given=show(given), allowed=allowed, todo=todo)
+    return Finding(id="value-invalid", at=at, given=show(given), allowed=allowed, todo=todo)
 
 
 def _missing(at: Location) -> Finding:
@@ -35,7 +35,9 @@ def _missing(at: Location) -> Finding:
     if len(at) == 2 and at[0] in PROVIDERS:
         example = description(cluster_model(), at).rpartition("e.g. ")[2]
         todo = f"add `{dotted(at)}: {example}` under `config:`, or `pulumi config set {dotted(at)} {example}`"
-    return Finding(at=at, given="nothing", allowed=description(cluster_model(), at) or "a value", todo=todo)
+    return Finding(
+        id="value-missing", at=at, given="nothing", allowed=description(cluster_model(), at) or "a value", todo=todo
+    )
 
 
 def _unknown_key(at: Location, given: object) -> Finding:
@@ -47,6 +49,7 @@ def _unknown_key(at: Location, given: object) -> Finding:
     if key == "secure":
         todo = _NO_SECRETS
     return Finding(
+        id="key-unknown",
         at=at,
         given=f"{key}: {show(given)}" if key != "secure" else "an encrypted value",
         allowed=f"the keys {', '.join(known)}",
@@ -58,6 +61,7 @@ def _no_choice(at: Location, given: object, expected: str) -> Finding:
     choices = [one.strip("'") for one in expected.replace(" or ", ", ").split(", ")]
     meant = nearest(str(given), choices)
     return Finding(
+        id="value-choice",
         at=at,
         given=show(given),
         allowed=listing(choices) if len(choices) > 1 else f"only {choices[0]}",

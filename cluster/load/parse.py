@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cluster.checks.run import broken
+from cluster.checks.run import find_errors
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ROOT, ConfigError, Finding, listing, nearest, show
 from cluster.load.explain import explain
@@ -49,7 +49,7 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
         if more <= 0:
             findings += _of_the_rest(given, error)
         raise ConfigError(findings, more=max(more, 0)) from None
-    findings += islice(broken(config), _MOST_EXPLAINED)
+    findings += islice(find_errors(config), _MOST_EXPLAINED)
     if findings:
         raise ConfigError(findings)
     return config
@@ -62,7 +62,7 @@ def _of_the_rest(given: Mapping[str, Any], error: ValidationError) -> list[Findi
     at_fault = any(place[0] == "partitions" for place in saved.removed)
     return [
         replace(one, at=saved.written(one.at))
-        for one in broken(saved.config)
+        for one in find_errors(saved.config)
         # What was taken out may be just what is missed now, and what stands in for it is not the file's.
         if one.at[0] not in saved.stand_ins
         and not (one.missing and (saved.about_removed(one.missing) or (one.missing == "default" and at_fault)))

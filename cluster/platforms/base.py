@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.checks.warning import Warned
+from cluster.catalog.bounds import MOST_NODES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Impact
 from cluster.config.section import Section
@@ -25,6 +25,14 @@ class SlurmDifferences:
     """Whether slurmd accepts nodes that have less than slurm.conf says (SlurmdParameters=config_overrides)."""
     account_gather: str = "cgroup"
     """Default of JobAcctGatherType: cgroup or linux."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The most machines that a cluster can have, and what sets this limit."""
+
+    machines: int
+    of: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +63,12 @@ class Platform:
     """Values of `hpc:cluster` where the stack file has none."""
     machine_types: Mapping[str, str]
     """Default machine type of each role: controller, login, node."""
+    images: tuple[str, ...]
+    """Operating systems of the catalog that machines can have, the default first."""
+    any_machine_type: bool = False
+    """Whether machines may be of every type of the catalog, as those of a rehearsal, which only claim to be."""
+    limit: Limit = Limit(machines=MOST_NODES, of="Slurm")
+    """How many machines there can be."""
     sections: Mapping[str, type[Section]] = field(default_factory=dict)
     """Sections of its own, by their key of `hpc:cluster`."""
     provider: Provider | None = None
@@ -66,7 +80,7 @@ class Platform:
     slurm: SlurmDifferences = SlurmDifferences()
     checks: Callable[[ClusterConfig], Iterable[Finding]] = _none
     """Errors of a configuration that only this platform can have."""
-    warnings: Callable[[ClusterConfig], Iterable[Warned]] = _none
+    warnings: Callable[[ClusterConfig], Iterable[Finding]] = _none
     impacts: Mapping[str, Impact | Rule] = field(default_factory=dict)
     """What an edit does, by pattern of the field, as in cluster.impact.table."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none

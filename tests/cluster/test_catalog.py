@@ -75,7 +75,7 @@ def test_defaults_exist():
     for platform in all_platforms():
         assert set(platform.machine_types.values()) <= set(MACHINE_TYPES)
         base = platform.defaults.get("image", {}).get("base")
-        assert base is None or platform.name in IMAGES[base].platforms
+        assert base is None or base == platform.images[0]
 
 
 @pytest.mark.parametrize("row", IMAGES.values(), ids=lambda row: row.name)

@@ -13,6 +13,7 @@ import pytest
 from cluster.catalog import IMAGES
 from cluster.catalog.recipes import FIRST, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download, Source
 from cluster.findings import ConfigError
+from cluster.platforms import registry
 from cluster.platforms.gcp.image import program
 from cluster.platforms.gcp.image import recipe as recipes
 from cluster.platforms.gcp.image.program import FOLDER, LARGEST
@@ -117,7 +118,7 @@ class TestPins:
         for name, image in IMAGES.items():
             for (_, base, _), row in RECIPES.items():
                 if base == name:
-                    assert "gcp" in image.platforms
+                    assert image.name in registry.get("gcp").images
                     assert not row.slurm or set(row.slurm) == set(image.slurm_versions)
 
     @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.version}-{row.base}-{row.lustre}")

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.catalog.prologs import QUALIFIED, RXDM_VERSIONS, fitting
 from cluster.catalog.recipes import R570, R580, RECIPES
-from cluster.checks.warnings import warnings
+from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.checks import driver
 from cluster.platforms.gcp.image.rxdm import of_driver
@@ -34,7 +34,7 @@ class TestDefault:
     def test_it_was_qualified_with_the_newest_recipes_driver(self):
         assert R580.version in fitting(R580.version).drivers
         assert of_driver(a3mega(image=NEW)) is BY_PLUGIN["v1.0.15"]
-        assert warnings(a3mega(image=NEW)) == []
+        assert find_warnings(a3mega(image=NEW)) == []
 
     def test_with_the_first_recipe_it_is_what_google_ran_with_that_branch(self):
         assert R570.version not in fitting(R570.version).drivers
@@ -51,12 +51,12 @@ class TestDefault:
 
     @pytest.mark.parametrize("stack", [name for name in STACKS if name.startswith("a3mega")])
     def test_no_stack_of_ours_has_a_mismatch(self, stack: str):
-        assert list(driver.warned(config(stack))) == []
+        assert list(driver.find_warnings(config(stack))) == []
 
 
 class TestMismatch:
     def test_a_version_for_another_driver_is_told_with_what_to_do(self):
-        (told,) = map(str, warnings(a3mega(staged("v1.0.17"), NEW)))
+        (told,) = map(str, find_warnings(a3mega(staged("v1.0.17"), NEW)))
         assert told.startswith(
             "hpc:cluster.slurm.rxdm: plugin v1.0.17 and rxdm v1.0.23 were qualified with driver 595.71.05"
         )
@@ -64,15 +64,15 @@ class TestMismatch:
         assert "remove url and sha256 for the version of 2026-01-22" in told
 
     def test_a_version_of_which_google_said_nothing_is_told_so(self):
-        (told,) = map(str, warnings(a3mega(staged("v1.0.8-1"), NEW)))
+        (told,) = map(str, find_warnings(a3mega(staged("v1.0.8-1"), NEW)))
         assert "with no driver that is known here" in told
 
     def test_what_google_ran_with_the_drivers_branch_is_not_told(self):
-        assert warnings(a3mega()) == warnings(a3mega(staged("v1.0.10"))) == []
+        assert find_warnings(a3mega()) == find_warnings(a3mega(staged("v1.0.10"))) == []
 
     def test_what_is_not_known_is_not_judged(self):
-        assert warnings(a3mega({"url": "https://example.org/x.sh", "sha256": "a" * 64}, NEW)) == []
-        assert warnings(google()) == []
+        assert find_warnings(a3mega({"url": "https://example.org/x.sh", "sha256": "a" * 64}, NEW)) == []
+        assert find_warnings(google()) == []
 
     def test_each_qualified_driver_is_a_whole_version(self):
         for drivers in QUALIFIED.values():

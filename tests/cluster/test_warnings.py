@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import rxdm
-from cluster.checks.warnings import warnings
+from cluster.checks.run import find_warnings
 from cluster.load.parse import parse
-from cluster.platforms.gcp.checks import location
+from cluster.platforms.gcp.checks import location, rxdm
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.cluster.stacks import STACKS, cluster, config
 
@@ -21,13 +20,13 @@ OTHER = {"other": {"nodesets": ["a3"], "exclusive": True}}
 
 def told(**changes: Any) -> dict[str, str]:
     """Place and text of each warning of a cluster of A3 Mega nodes."""
-    found = warnings(google(**{**MEGA, "slurm": RXDM, **changes}))
+    found = find_warnings(google(**{**MEGA, "slurm": RXDM, **changes}))
     return {".".join(map(str, one.at)): one.what for one in found}
 
 
 @pytest.mark.parametrize("name", [name for name in STACKS if not name.startswith("example-")])
 def test_the_stacks_that_are_here_to_start_from_use_their_gpu_networks(name):
-    assert list(map(str, rxdm.warned(config(name)))) == []
+    assert list(map(str, rxdm.find_warnings(config(name)))) == []
 
 
 class TestExascaler:
@@ -37,14 +36,14 @@ class TestExascaler:
 
     def test_the_stack_that_is_recommended_is_warned_of_nothing(self):
         assert told(storage={"lustre": MANAGED}) == {}
-        assert warnings(config("a3mega-managed")) == []
-        assert [".".join(map(str, one.at)) for one in warnings(config("a3mega"))] == ["storage.lustre.kind"]
+        assert find_warnings(config("a3mega-managed")) == []
+        assert [".".join(map(str, one.at)) for one in find_warnings(config("a3mega"))] == ["storage.lustre.kind"]
 
 
 class TestZones:
     @staticmethod
     def warned(zone: str, **changes: Any) -> list[str]:
-        return list(map(str, location.warned(parse({**settings(**changes), "gcp:zone": zone}))))
+        return list(map(str, location.find_warnings(parse({**settings(**changes), "gcp:zone": zone}))))
 
     def test_one_that_is_not_known_to_have_the_machines(self):
         (one,) = self.warned("us-west4-b", **MEGA)
@@ -92,13 +91,13 @@ class TestRxdm:
         }
 
     def test_nodes_without_gpus_need_none(self):
-        assert warnings(google()) == []
+        assert find_warnings(google()) == []
 
     def test_a_rehearsal_is_warned_of_shared_nodes_alone(self):
-        found = warnings(cluster(slurm={"rxdm": {"partitions": ["cpu"], "file": "scripts/rehearsal/rxdm.sh"}}))
+        found = find_warnings(cluster(slurm={"rxdm": {"partitions": ["cpu"], "file": "scripts/rehearsal/rxdm.sh"}}))
         assert [one.at for one in found] == [("partitions", "cpu", "exclusive")]
 
     def test_it_says_where_what_and_what_to_do(self):
-        (one,) = warnings(google(**MEGA))
+        (one,) = find_warnings(google(**MEGA))
         assert str(one).startswith("hpc:cluster.slurm.rxdm: jobs of partition main use plain TCP")
         assert str(one).endswith("To do: add main to slurm.rxdm.partitions.")

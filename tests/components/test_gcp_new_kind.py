@@ -7,9 +7,8 @@ import pulumi
 import pytest
 from pulumi_gcp import compute
 
-from cluster.checks.warning import Warned
 from cluster.config import ClusterConfig
-from cluster.findings import Broken, ConfigError
+from cluster.findings import ConfigError, Finding, Level
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Need, Place
@@ -54,12 +53,18 @@ class Volumes(FileSystem):
     def pages(self) -> Mapping[str, str]:
         return {"volumes": "/netapp/volumes"}
 
-    def broken(self) -> Iterable[Broken]:
+    def find_errors(self) -> Iterable[Finding]:
         if self.config.name == "netapp-broken":
-            yield Broken(at=("name",), given=self.config.name, allowed="a sound name", todo="rename it")
+            yield Finding(
+                id="volumes-name", at=("name",), given=self.config.name, allowed="a sound name", todo="rename it"
+            )
 
-    def warned(self) -> Iterable[Warned]:
-        return [Warned(at=("name",), what="volumes are dear", todo="take a bucket")]
+    def find_warnings(self) -> Iterable[Finding]:
+        return [
+            Finding(
+                id="volumes-price", level=Level.WARNING, at=("name",), what="volumes are dear", todo="take a bucket"
+            )
+        ]
 
 
 class VolumesComponent(FileSystemComponent[Volumes]):

@@ -15,5 +15,7 @@ DEFAULTS: Mapping[str, Any] = {
     "image": {"base": "ubuntu-2204"},
     "deletion_protection": True,
 }
+BASE_IMAGES = ("ubuntu-2204", "ubuntu-2404")
+"""Operating systems of the catalog that machines can have, the default first."""
 MACHINE_TYPES: Mapping[str, str] = {"controller": "c2-standard-8", "login": "c2-standard-4", "node": "n2-standard-2"}
 """By role."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.checks.warning import Warned
+from cluster.catalog.bounds import GOOGLE_INSTANCES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
@@ -11,21 +11,21 @@ from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.network import Network
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
-from cluster.platforms.base import Capability, Platform, Provider
-from cluster.platforms.gcp.checks import capacity, customize, disks, driver, image, location, network, storage
-from cluster.platforms.gcp.defaults import DEFAULTS, MACHINE_TYPES
+from cluster.platforms.base import Capability, Limit, Platform, Provider
+from cluster.platforms.gcp.checks import capacity, customize, disks, driver, image, location, network, rxdm, storage
+from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
 from cluster.platforms.gcp.impact.table import TABLE
+from cluster.platforms.gcp.request import told
 
 
 def _checks(config: ClusterConfig) -> Iterator[Finding]:
-    for rules in (network, storage, image, disks, capacity, customize):
-        yield from rules.broken(config)
+    for rules in (network, storage, image, disks, capacity, rxdm, customize):
+        yield from rules.find_errors(config)
 
 
-def _warnings(config: ClusterConfig) -> Iterator[Warned]:
-    yield from location.warned(config)
-    yield from driver.warned(config)
-    yield from storage.warned(config)
+def _warnings(config: ClusterConfig) -> Iterator[Finding]:
+    for rules in (location, rxdm, driver, storage):
+        yield from rules.find_warnings(config)
 
 
 def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -45,6 +45,8 @@ PLATFORM = Platform(
     title="Google Cloud",
     defaults=DEFAULTS,
     machine_types=MACHINE_TYPES,
+    images=BASE_IMAGES,
+    limit=Limit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud"),
     sections={"gcp": GoogleCloud},
     provider=Provider(
         namespace="gcp",
@@ -52,6 +54,7 @@ PLATFORM = Platform(
         check=_region,
     ),
     fields={
+        ClusterConfig: frozenset({"customize"}),
         ClusterConfig: frozenset({"customize"}),
         Network: frozenset({"gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "buckets"}),
@@ -64,5 +67,6 @@ PLATFORM = Platform(
     checks=_checks,
     warnings=_warnings,
     impacts=TABLE,
+    summary=told,
     deploy="components.gcp.deploy",
 )

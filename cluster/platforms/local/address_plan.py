@@ -11,15 +11,11 @@ So a nodeset added at the end, or a node more, moves nobody. A nodeset with `add
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from cluster.config.cluster import ClusterConfig
 from cluster.roster import machines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster.config.cluster import ClusterConfig
 
 BLOCKS = 8
 

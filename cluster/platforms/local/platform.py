@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 
+from cluster.catalog.bounds import BRIDGE_PORTS
 from cluster.config.cluster import ClusterConfig
+from cluster.config.image import Image
 from cluster.config.machines import Nodeset
 from cluster.config.storage import Storage
 from cluster.findings import Finding
-from cluster.platforms.base import Capability, Platform, SlurmDifferences
+from cluster.platforms.base import Capability, Limit, Platform, SlurmDifferences
 from cluster.platforms.local.checks import network, shared
 from cluster.platforms.local.impact import IMPACTS
 
 
 def _checks(config: ClusterConfig) -> Iterator[Finding]:
-    yield from network.broken(config)
-    yield from shared.broken(config)
+    yield from network.find_errors(config)
+    yield from shared.find_errors(config)
 
 
 PLATFORM = Platform(
@@ -26,7 +28,11 @@ PLATFORM = Platform(
         "deletion_protection": False,
     },
     machine_types={"controller": "local-1c", "login": "local-1c", "node": "local-2c"},
+    images=("debian-12", "debian-13"),
+    any_machine_type=True,
+    limit=Limit(machines=BRIDGE_PORTS, of="a bridge of Linux"),
     fields={
+        Image: frozenset({"presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
         Nodeset: frozenset({"addresses"}),
     },

@@ -168,7 +168,7 @@ IMAGES = {
         image(presents_as="ubuntu-2204"),
         "image.presents_as",
         "ubuntu-2204",
-        "nothing on platforms but local",
+        "presents_as is for local machines",
         "remove it",
     ),
 }

@@ -211,7 +211,7 @@ CASES = {
         {"storage": {"shared": ["/home"]}},
         "storage.shared",
         "[/home]",
-        "nothing on gcp: shared is for the rehearsal",
+        "nothing on gcp: shared is for local machines",
         "remove it",
     ),
 }

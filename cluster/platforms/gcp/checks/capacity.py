@@ -10,17 +10,15 @@ from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login
 from cluster.config.validators.settings import minutes
-from cluster.findings import Broken, Location, listing
+from cluster.findings import Finding, Location, listing
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10
 _NO_PLACEMENT = [one.name for one in FAMILIES.values() if one.platform == "gcp" and not one.compact_placement]
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of capacity that do not hold."""
-    if config.platform != "gcp":
-        return
     for role, machine in (("controller", config.controller), ("login", config.login)):
         yield from _alone(role, machine)
     for name, section in config.nodesets.items():
@@ -29,7 +27,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             yield _fabric(name, kind)
         row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
         if section.gpus and row and section.gpus.count not in row.counts:
-            yield Broken(
+            yield Finding(
+                id="gpus-count",
                 at=("nodesets", name, "gpus", "count"),
                 given=str(section.gpus.count),
                 allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
@@ -41,10 +40,11 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             yield from _refused(at, section.capacity, kind, gpu=gpu)
 
 
-def _fabric(nodeset: str, kind: MachineType) -> Broken:
+def _fabric(nodeset: str, kind: MachineType) -> Finding:
     """A machine type whose GPUs would have no network between machines."""
     usable = [one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.usable]
-    return Broken(
+    return Finding(
+        id="machine-type-fabric",
         at=("nodesets", nodeset, "machine_type"),
         given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.value}",
         allowed=f"machine types with GPUs whose network this version sets up: {listing(usable)}",
@@ -52,11 +52,12 @@ def _fabric(nodeset: str, kind: MachineType) -> Broken:
     )
 
 
-def _alone(role: str, machine: Controller | Login) -> Iterator[Broken]:
+def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
     """Machines that compute nothing: no neighbours, no GPUs."""
     way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
     if machine.capacity and way and way.placement:
-        yield Broken(
+        yield Finding(
+            id="placement-role",
             at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
             given=f"{{max_distance: {way.placement.max_distance}}}",
             allowed="placement of nodesets, whose machines talk to each other",
@@ -64,7 +65,8 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Broken]:
         )
     kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
     if kind and kind.gpu:
-        yield Broken(
+        yield Finding(
+            id="machine-type-gpu",
             at=(role, "machine_type"),
             given=kind.name,
             allowed="a machine type without GPUs, e.g. c2-standard-8",
@@ -72,16 +74,18 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Broken]:
         )
 
 
-def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Broken]:
+def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Finding]:
     if capacity.placement and not kind.family.compact_placement:
-        yield Broken(
+        yield Finding(
+            id="placement-family",
             at=(*at, capacity.way, "placement"),
             given=f"{{max_distance: {capacity.placement.max_distance}}} on {kind.name}",
             allowed=f"placement on machine families other than {listing(_NO_PLACEMENT)}",
             todo="remove it, or take another machine type, e.g. c2-standard-8",
         )
     if capacity.flex and not gpu:
-        yield Broken(
+        yield Finding(
+            id="flex-gpu",
             at=(*at, "flex"),
             given=f"flex on {kind.name}",
             allowed="flex start for machines with GPUs, e.g. a3-megagpu-8g",
@@ -90,7 +94,8 @@ def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) 
     if capacity.flex:
         yield from _held(at, capacity.flex.max_run)
     if capacity.calendar and not kind.family.calendar:
-        yield Broken(
+        yield Finding(
+            id="calendar-family",
             at=(*at, "calendar"),
             given=f"{capacity.calendar} for {kind.name}",
             allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
@@ -98,10 +103,11 @@ def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) 
         )
 
 
-def _held(at: Location, max_run: str) -> Iterator[Broken]:
+def _held(at: Location, max_run: str) -> Iterator[Finding]:
     held = minutes(max_run)
     if not LEAST_FLEX_MINUTES <= held <= MOST_FLEX_MINUTES:
-        yield Broken(
+        yield Finding(
+            id="flex-duration",
             at=(*at, "flex", "max_run"),
             given=max_run,
             allowed='ten minutes to seven days, e.g. "7-00:00:00"',

@@ -26,7 +26,7 @@ KEYS: Mapping[str, frozenset[str]] = {
 """Keys of mappings, in the same way."""
 
 
-def broken(config: ClusterConfig) -> Iterator[Finding]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Inputs and keys that must stay as they are."""
     for index, one in enumerate(config.customize):
         for name, value in one.set.items():

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
-from cluster.checks.warning import Warned
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import listing
+from cluster.findings import Finding, Level, listing
 from cluster.platforms.gcp.image.rxdm import of_driver, row_of
 
 
-def warned(config: ClusterConfig) -> Iterator[Warned]:
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """A version of the prolog that Google has neither qualified with the recipe's driver nor run with its branch.
 
     What is not known here, a file of one's own for one, is not judged.
@@ -22,7 +21,9 @@ def warned(config: ClusterConfig) -> Iterator[Warned]:
     if version is None or driver in version.drivers or branch(driver) in version.branches:
         return
     known = f"with driver {listing(version.drivers)}" if version.drivers else "with no driver that is known here"
-    yield Warned(
+    yield Finding(
+        id="rxdm-driver",
+        level=Level.WARNING,
         at=("slurm", "rxdm"),
         what=f"plugin {version.plugin} and rxdm {version.rxdm} were qualified {known}, and recipe {row.version} has "
         f"{driver}: jobs may fail on the GPUs' devices, after all images were pulled",

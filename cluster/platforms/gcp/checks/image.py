@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 
-from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.catalog import MACHINE_TYPES
 from cluster.checks.platform_fields import given, shown
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Broken
+from cluster.findings import Finding
+from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.image.source import BAKED, bakes
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of the image that do not hold."""
-    if config.platform != "gcp" or "gcp" not in IMAGES[config.image.base].platforms:
+    if config.image.base not in BASE_IMAGES:
         return
     image = config.image
     if image.name:
@@ -19,7 +20,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             value = given(image, key)
             if value is None or (key == "bake" and value is False):
                 continue
-            yield Broken(
+            yield Finding(
+                id="image-name-alone",
                 at=("image", key),
                 given=shown(value),
                 allowed=f"nothing beside image.name: {image.name} is used as it is",
@@ -27,7 +29,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
         return
     if image.bake and image.base not in BAKED:
-        yield Broken(
+        yield Finding(
+            id="image-bake",
             at=("image", "bake"),
             given=f"true, of {image.base}",
             allowed=f"true of {' and '.join(BAKED)}; {image.base} has Slurm and drivers as packages",
@@ -35,7 +38,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         )
     if not bakes(config):
         if (value := given(image, "builder")) is not None:
-            yield Broken(
+            yield Finding(
+                id="image-builder-unused",
                 at=("image", "builder"),
                 given=shown(value),
                 allowed="nothing where no image is made",
@@ -45,7 +49,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
     builder = MACHINE_TYPES[image.builder.machine_type]
     if not builder.family.builds_images or builder.gpu or builder.platform != "gcp":
         why = "that has no GPU and is not of an N series, where NVIDIA's open driver does not install"
-        yield Broken(
+        yield Finding(
+            id="image-builder-type",
             at=("image", "builder", "machine_type"),
             given=builder.name,
             allowed=f"a machine of gcp {why}, e.g. c2-standard-8",

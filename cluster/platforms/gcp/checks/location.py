@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from cluster import roster
 from cluster.catalog.gpus import ACCELERATORS
-from cluster.checks.warning import Warned
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import listing
+from cluster.findings import Finding, Level, listing
 
 
-def warned(config: ClusterConfig) -> Iterator[Warned]:
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Machine types and GPUs of nodes that the catalog does not know in the zone."""
     if config.gcp is None:
         return
@@ -17,7 +16,9 @@ def warned(config: ClusterConfig) -> Iterator[Warned]:
     for name, (kind, zones) in _wanted(config).items():
         if not zones or zone in zones:
             continue
-        yield Warned(
+        yield Finding(
+            id="zone-unknown",
+            level=Level.WARNING,
             at=("gcp", "zone"),
             what=f"{zone} is not known to have {name}; zones that have it: {_zones(zones, zone)}",
             todo=f"take one of these, unless `gcloud compute {kind} list --filter zone:{zone}` shows {name}",

@@ -7,7 +7,7 @@ from itertools import combinations
 from cluster import roster
 from cluster.checks import counts
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Broken, listing
+from cluster.findings import Finding, listing
 from cluster.platforms.gcp import address_plan
 from cluster.platforms.gcp.defaults import NETWORK
 from cluster.platforms.gcp.fabric import gpu_networks
@@ -22,15 +22,14 @@ TAKEN = 4
 """Addresses of each subnetwork that Google keeps (cloud.google.com/vpc/docs/subnets)."""
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of networks that do not hold."""
-    if config.platform != "gcp":
-        return
     yield from _overlaps(config)
     yield from _sizes(config)
     yield from _public(config)
     if not config.network.nat and not config.network.existing and (bakes(config) or installs(config)):
-        yield Broken(
+        yield Finding(
+            id="network-nat",
             at=("network", "nat"),
             given="false",
             allowed="true, where machines install packages: an image is baked, or each installs at its first boot",
@@ -50,7 +49,7 @@ def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
     return {key: ipaddress.IPv4Network(value) for key, value in used.items() if value}
 
 
-def _overlaps(config: ClusterConfig) -> Iterator[Broken]:
+def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
     purpose = {"cidr": "the machines'", "gpu_cidr": "the GPUs'", "services_cidr": "for what Google runs"}
     for (one, left), (other, right) in combinations(_used(config).items(), 2):
         if not left.overlaps(right):
@@ -58,7 +57,8 @@ def _overlaps(config: ClusterConfig) -> Iterator[Broken]:
         # What the file says is at fault before a default.
         fault, against = (one, other) if str(right) == NETWORK[other] else (other, one)
         networks = {one: left, other: right}
-        yield Broken(
+        yield Finding(
+            id="network-overlap",
             at=("network", fault),
             given=str(networks[fault]),
             allowed=f"a network that overlaps no other; {networks[against]} is {purpose[against]} ({against})",
@@ -68,10 +68,11 @@ def _overlaps(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
-def _sizes(config: ClusterConfig) -> Iterator[Broken]:
+def _sizes(config: ClusterConfig) -> Iterator[Finding]:
     network = config.network
-    for crowd in () if any(counts.broken(config)) else address_plan.crowded(config):
-        yield Broken(
+    for crowd in () if any(counts.find_errors(config)) else address_plan.crowded(config):
+        yield Finding(
+            id="network-size",
             at=("network", "cidr"),
             given=f"{network.cidr}: {crowd}",
             allowed="a network whose sixteen parts hold all machines (docs/gcp/reference.md), e.g. 172.16.0.0/20",
@@ -80,7 +81,8 @@ def _sizes(config: ClusterConfig) -> Iterator[Broken]:
     used = _used(config)
     said = ipaddress.IPv4Network(network.gpu_cidr or "10.0.0.0/17")
     if said.prefixlen > LARGEST_GPU:
-        yield Broken(
+        yield Finding(
+            id="gpu-network-size",
             at=("network", "gpu_cidr"),
             given=str(said),
             allowed=f"a network of /{LARGEST_GPU} or larger, of which each of eight GPU networks gets a part",
@@ -94,7 +96,8 @@ def _sizes(config: ClusterConfig) -> Iterator[Broken]:
         )
         room = (gpu.num_addresses // address_plan.GPU_NETWORKS) - TAKEN
         if room < nodes:
-            yield Broken(
+            yield Finding(
+                id="gpu-network-nodes",
                 at=("network", "gpu_cidr"),
                 given=str(gpu),
                 allowed=f"a network whose eighth holds {nodes} nodes and {TAKEN} addresses of Google's",
@@ -102,7 +105,8 @@ def _sizes(config: ClusterConfig) -> Iterator[Broken]:
             )
     services = used.get("services_cidr")
     if services and services.prefixlen > LARGEST_SERVICES:
-        yield Broken(
+        yield Finding(
+            id="services-network-size",
             at=("network", "services_cidr"),
             given=str(services),
             allowed=f"a network of /{LARGEST_SERVICES} or larger, e.g. 10.128.0.0/20",
@@ -110,17 +114,19 @@ def _sizes(config: ClusterConfig) -> Iterator[Broken]:
         )
 
 
-def _public(config: ClusterConfig) -> Iterator[Broken]:
+def _public(config: ClusterConfig) -> Iterator[Finding]:
     login, admins = config.login, config.network.admin_cidrs
     if login.public and not login.on and login.count == 0:
-        yield Broken(
+        yield Finding(
+            id="login-public-nowhere",
             at=("login", "public"),
             given="true, with no login machine",
             allowed="true with a login machine, or `on: controller`",
             todo="raise login.count, or remove `public`: Identity-Aware Proxy reaches the controller",
         )
     elif login.public and not admins:
-        yield Broken(
+        yield Finding(
+            id="login-public-nobody",
             at=("login", "public"),
             given="true, and nobody in network.admin_cidrs",
             allowed="true together with network.admin_cidrs, e.g. [203.0.113.7/32]",
@@ -128,7 +134,8 @@ def _public(config: ClusterConfig) -> Iterator[Broken]:
             missing="admin_cidrs",
         )
     if admins and not login.public:
-        yield Broken(
+        yield Finding(
+            id="admin-cidrs-unused",
             at=("network", "admin_cidrs"),
             given=listing(admins),
             allowed="networks of those who log in at public addresses, which no machine has",

@@ -3,35 +3,35 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from cluster.checks.warning import Warned
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Broken, Location
+from cluster.findings import Finding, Location
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.mounts import EXPORTS
 from cluster.platforms.gcp.filesystems.registry import file_systems
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of file systems that do not hold."""
     for one in file_systems(config):
-        yield from one.broken()
+        yield from one.find_errors()
     yield from _mounts(config)
 
 
-def warned(config: ClusterConfig) -> Iterator[Warned]:
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Warnings of each kind."""
     for one in file_systems(config):
-        yield from one.warned()
+        yield from one.find_warnings()
 
 
-def _mounts(config: ClusterConfig) -> Iterator[Broken]:
+def _mounts(config: ClusterConfig) -> Iterator[Finding]:
     """Of two mount points that are one, or of which one lies below the other, the later is told of."""
     places = [place for one in file_systems(config) for place in one.places()]
     for place in places:
         yield from _hides(place.at, place.path, bucket=not place.posix)
     for left, right in combinations(places, 2):
         if _within(left.path, right.path) or _within(right.path, left.path):
-            yield Broken(
+            yield Finding(
+                id="mount-overlap",
                 at=(*right.at, "mount"),
                 given=right.path,
                 allowed=f"a directory apart from all others that are mounted; {left.path} is {left.owner}",
@@ -39,7 +39,7 @@ def _mounts(config: ClusterConfig) -> Iterator[Broken]:
             )
 
 
-def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Broken]:
+def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
     """What machines need at a mount point or below it; Lustre and Filestore may take an export's place."""
     for needed in (*EXPORTS, LOCAL_SSDS):
         if mount == needed and not bucket and needed in EXPORTS:
@@ -52,7 +52,8 @@ def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Broken]:
             why = "which need a file system with owners, locks and renaming"
         else:
             why = "which are a file system of their own"
-        yield Broken(
+        yield Finding(
+            id="mount-hides",
             at=(*place, "mount"),
             given=mount,
             allowed=f"a directory apart from {needed}, {why}",

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cluster.catalog import MachineType
-from cluster.checks.warning import Warned
 from cluster.config.cluster import ClusterConfig
 from cluster.config.lustre import Targets
-from cluster.findings import Broken, Location
+from cluster.findings import Finding, Location
 from cluster.roster import MachineSpec
 
 NFS = "hard,noatime,_netdev"
@@ -136,10 +135,10 @@ class FileSystem(ABC):
         """Paths of its pages in the Cloud Console, by what they show."""
         return {}
 
-    def broken(self) -> Iterable[Broken]:
+    def find_errors(self) -> Iterable[Finding]:
         """Rules that do not hold."""
         return ()
 
-    def warned(self) -> Iterable[Warned]:
+    def find_warnings(self) -> Iterable[Finding]:
         """Warnings."""
         return ()

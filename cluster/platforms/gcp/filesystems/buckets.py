@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Bucket
-from cluster.findings import Broken
+from cluster.findings import Finding
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place
 from cluster.roster import MachineSpec
 
@@ -45,13 +45,14 @@ class Buckets(FileSystem):
         """Pages in the Cloud Console."""
         return {f"bucket {one.name}": f"/storage/browser/{one.name}" for one in self.config.storage.buckets}
 
-    def broken(self) -> Iterator[Broken]:
+    def find_errors(self) -> Iterator[Finding]:
         """A bucket that is there twice."""
         counted = Counter(bucket.name for bucket in self.config.storage.buckets)
         seen: set[str] = set()
         for index, bucket in enumerate(self.config.storage.buckets):
             if bucket.name in seen and counted[bucket.name] > 1:
-                yield Broken(
+                yield Finding(
+                    id="bucket-twice",
                     at=("storage", "buckets", index, "name"),
                     given=bucket.name,
                     allowed="each bucket once",

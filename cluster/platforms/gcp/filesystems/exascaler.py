@@ -12,10 +12,9 @@ from typing import ClassVar
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.bandwidth import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
 from cluster.checks.machines import wrong_platform
-from cluster.checks.warning import Warned
 from cluster.config.lustre import Lustre, Targets
-from cluster.findings import Broken
-from cluster.platforms.gcp.checks.disk_types import provisioned, size_broken, type_broken
+from cluster.findings import Finding, Level
+from cluster.platforms.gcp.checks.disk_types import find_rate_errors, find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.base import Need, Server, TargetDisk
 from cluster.platforms.gcp.filesystems.lustre import Expected, LustreKind
 
@@ -107,22 +106,24 @@ class Exascaler(LustreKind):
             for index in range(count)
         )
 
-    def broken(self) -> Iterator[Broken]:
+    def find_errors(self) -> Iterator[Finding]:
         """Machine types and disks that there are not, or not together."""
-        yield from super().broken()
+        yield from super().find_errors()
         for server, machine_type, _, disks in self.parts():
             kind = MACHINE_TYPES[machine_type]
             at = ("storage", "lustre", server)
             yield from wrong_platform((*at, "machine_type"), machine_type, self.config.platform)
             for role, targets in disks.items() if kind.platform == self.config.platform else ():
                 row = DISK_TYPES[targets.type]
-                yield from type_broken((*at, role), row, kind)
-                yield from size_broken((*at, role), row, targets.size_gb)
-                yield from provisioned((*at, role), row, targets)
+                yield from find_type_errors((*at, role), row, kind)
+                yield from find_size_errors((*at, role), row, targets.size_gb)
+                yield from find_rate_errors((*at, role), row, targets)
 
-    def warned(self) -> Iterator[Warned]:
+    def find_warnings(self) -> Iterator[Finding]:
         """It depends on a service that Google no longer supports."""
-        yield Warned(
+        yield Finding(
+            id="exascaler-unsupported",
+            level=Level.WARNING,
             at=("storage", "lustre", "kind"),
             what="EXAScaler's servers find each other by Google's Runtime Configurator, which is out of support since "
             f"{UNSUPPORTED_SINCE}: without it they do not start, and nobody mends it; and DDN has made no release for "

@@ -6,7 +6,7 @@ from typing import ClassVar
 from cluster.catalog.filesystems import FILESTORE
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Filestore as Section
-from cluster.findings import Broken
+from cluster.findings import Finding
 from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Need, Place
 from cluster.roster import MachineSpec
 
@@ -56,12 +56,13 @@ class Filestore(FileSystem):
         """Pages in the Cloud Console."""
         return {"filestore": "/filestore/instances"}
 
-    def broken(self) -> Iterator[Broken]:
+    def find_errors(self) -> Iterator[Finding]:
         """Sizes that are not sold."""
         tier, size = self.section.tier, self.section.size_gb
         sizes = FILESTORE[tier]
         if not sizes.fit(size):
-            yield Broken(
+            yield Finding(
+                id="filestore-size",
                 at=("storage", "filestore", "size_gb"),
                 given=f"{size}, of tier {tier}",
                 allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, of that tier",

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from cluster.catalog import IMAGES
 from cluster.catalog.recipes import RECIPES
 from cluster.checks.platform_fields import given, shown
 from cluster.config.cluster import ClusterConfig
 from cluster.config.lustre import Lustre
-from cluster.findings import Broken, listing
+from cluster.findings import Finding, listing
+from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place
 from cluster.roster import MachineSpec
 
@@ -91,21 +91,23 @@ class LustreKind(FileSystem):
             f"{found.read_mbps:,} MB/s of reading, {found.write_mbps:,} MB/s of writing"
         )
 
-    def broken(self) -> Iterator[Broken]:
+    def find_errors(self) -> Iterator[Finding]:
         """Keys of another kind, and a system without a client."""
         for other in LustreKind.__subclasses__():
             for key in other.keys if other.name != self.name else ():
                 if (value := given(self.section, key)) is not None:
-                    yield Broken(
+                    yield Finding(
+                        id="lustre-kind-field",
                         at=("storage", "lustre", key),
                         given=shown(value),
                         allowed=f"nothing with kind: {self.name}; {key} is for kind: {other.name}",
                         todo=f"remove it, or write `kind: {other.name}`",
                     )
         base, version = self.config.image.base, self.config.image.recipe
-        if (version, base, self.client) not in RECIPES and "gcp" in IMAGES[base].platforms:
+        if (version, base, self.client) not in RECIPES and base in BASE_IMAGES:
             bases = [one for of, one, lustre in RECIPES if (of, lustre) == (version, self.client)]
-            yield Broken(
+            yield Finding(
+                id="lustre-client",
                 at=("image", "base"),
                 given=f"{base}, with {self.name} Lustre",
                 allowed=f"a system for whose kernel there is a client of {self.name} Lustre: {listing(bases)}",

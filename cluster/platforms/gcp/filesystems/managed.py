@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from cluster.catalog.filesystems import MANAGED
 from cluster.config.lustre import Lustre
-from cluster.findings import Broken, listing
+from cluster.findings import Finding, listing
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.lustre import Expected, LustreKind
 
@@ -31,12 +31,13 @@ class Managed(LustreKind):
         """Pages in the Cloud Console."""
         return {"lustre": "/lustre/instances"}
 
-    def broken(self) -> Iterator[Broken]:
+    def find_errors(self) -> Iterator[Finding]:
         """Sizes and throughputs that are not sold."""
-        yield from super().broken()
+        yield from super().find_errors()
         lustre = self.section
         if lustre.throughput not in MANAGED:
-            yield Broken(
+            yield Finding(
+                id="lustre-throughput",
                 at=("storage", "lustre", "throughput"),
                 given=str(lustre.throughput),
                 allowed=f"MB/s for each TiB that are sold: {listing(map(str, MANAGED))}",
@@ -45,7 +46,8 @@ class Managed(LustreKind):
             return
         sizes = MANAGED[lustre.throughput]
         if not sizes.fit(lustre.size_gib):
-            yield Broken(
+            yield Finding(
+                id="lustre-size",
                 at=("storage", "lustre", "size_gib"),
                 given=f"{lustre.size_gib}, at {lustre.throughput} MB/s for each TiB",
                 allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, at that throughput",

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from cluster.checks import counts
-from cluster.findings import Broken
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import Finding
 from cluster.platforms.local import address_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
 
 ROOM_BESIDE_LOGIN = 3
 """Addresses of block 0 that are taken before the login machines: the network's own, gateway, controller."""
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
-    """Rules of the address plan that do not hold; other platforms give addresses themselves."""
-    if config.platform != "local":
-        return
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Rules of the address plan that do not hold."""
     whole = ipaddress.IPv4Network(config.network.cidr)
     blocks: dict[str, ipaddress.IPv4Network] = {}
     for name, section in config.nodesets.items():
@@ -32,7 +26,8 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
         if block is None:
             yield _no_block_left(config, name)
         elif not block.subnet_of(whole):
-            yield Broken(
+            yield Finding(
+                id="addresses-outside",
                 at=("nodesets", name, "addresses"),
                 given=str(block),
                 allowed=f"a block inside network.cidr {whole}, e.g. {list(whole.subnets(prefixlen_diff=3))[7]}",
@@ -40,14 +35,15 @@ def broken(config: ClusterConfig) -> Iterator[Broken]:
             )
         else:
             blocks[name] = block
-            if section.count > address_plan.capacity(block) and not any(counts.broken(config)):
+            if section.count > address_plan.capacity(block) and not any(counts.find_errors(config)):
                 yield _too_many(config, name, block)
     yield from _overlaps(config, blocks)
     yield from _logins(config, whole)
 
 
-def _no_block_left(config: ClusterConfig, name: str) -> Broken:
-    return Broken(
+def _no_block_left(config: ClusterConfig, name: str) -> Finding:
+    return Finding(
+        id="addresses-missing",
         at=("nodesets", name),
         given=f"nodeset number {list(config.nodesets).index(name) + 1}, without addresses",
         allowed=f"{address_plan.BLOCKS - 1} nodesets with a block of their own, e.g. cpu, gpu, debug",
@@ -55,7 +51,7 @@ def _no_block_left(config: ClusterConfig, name: str) -> Broken:
     )
 
 
-def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) -> Broken:
+def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) -> Finding:
     section = config.nodesets[name]
     # The smallest block that holds the nodes and the two addresses that stay free; the network has eight of them.
     prefix = 32 - (section.count + 1).bit_length()
@@ -65,7 +61,8 @@ def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) ->
         start = config.network.cidr.split("/")[0]
         network = ipaddress.IPv4Network((start, max(prefix - 3, 8)), strict=False)
         wider = f"widen the network: `network: {{cidr: {network}}}`"
-    return Broken(
+    return Finding(
+        id="addresses-too-few",
         at=("nodesets", name, "count"),
         given=str(section.count),
         allowed=f"1 to {address_plan.capacity(block)}, as the nodeset's addresses are {block}",
@@ -73,7 +70,7 @@ def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) ->
     )
 
 
-def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -> Iterator[Broken]:
+def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -> Iterator[Finding]:
     whole = ipaddress.IPv4Network(config.network.cidr)
     first = next(iter(whole.subnets(prefixlen_diff=3)))
     owned = [("", first), *blocks.items()]
@@ -83,7 +80,8 @@ def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -
         # A block that the file names is at fault before one that follows from the order of the nodesets.
         named = other if config.nodesets[other].addresses else one
         against, block = (one, left) if named == other else (other, right)
-        yield Broken(
+        yield Finding(
+            id="addresses-overlap",
             at=("nodesets", named, "addresses"),
             given=str(blocks[named]),
             allowed=f"a block that overlaps no other; {block} is {_owner(against)}",
@@ -95,10 +93,11 @@ def _owner(nodeset: str) -> str:
     return f"nodeset {nodeset}'s" if nodeset else "for the gateway, the controller and login machines"
 
 
-def _logins(config: ClusterConfig, whole: ipaddress.IPv4Network) -> Iterator[Broken]:
+def _logins(config: ClusterConfig, whole: ipaddress.IPv4Network) -> Iterator[Finding]:
     room = whole.num_addresses // address_plan.BLOCKS - ROOM_BESIDE_LOGIN - 1
     if config.login.count > room:
-        yield Broken(
+        yield Finding(
+            id="login-count",
             at=("login", "count"),
             given=str(config.login.count),
             allowed=f"0 to {room}: the first eighth of {whole} holds gateway, controller and login machines",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cluster.checks.partitions import unknown
-from cluster.findings import Broken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import Finding
 
 WRITTEN = {
     "/home": "people's folders and keys, which the controller makes",
@@ -19,16 +15,16 @@ WRITTEN = {
 }
 
 
-def broken(config: ClusterConfig) -> Iterator[Broken]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Rules of shared directories that do not hold."""
-    if config.platform == "local":
-        at, given = ("storage", "read_only"), config.storage
-        yield from unknown(at, given.read_only, given.shared, "a directory of storage.shared", "storage.shared")
-        for position, path in enumerate(given.read_only):
-            if path in WRITTEN and path in given.shared:
-                yield Broken(
-                    at=(*at, position),
-                    given=path,
-                    allowed=f"a directory that the cluster itself does not write to; {path} has {WRITTEN[path]}",
-                    todo="remove it here, or share another directory for what is only read, e.g. /data",
-                )
+    at, given = ("storage", "read_only"), config.storage
+    yield from unknown(at, given.read_only, given.shared, "a directory of storage.shared", "storage.shared")
+    for position, path in enumerate(given.read_only):
+        if path in WRITTEN and path in given.shared:
+            yield Finding(
+                id="read-only-needed",
+                at=(*at, position),
+                given=path,
+                allowed=f"a directory that the cluster itself does not write to; {path} has {WRITTEN[path]}",
+                todo="remove it here, or share another directory for what is only read, e.g. /data",
+            )

@@ -1,0 +1,55 @@
+"""The rxdm prolog and the nodes that need it: GPUs whose network is TCPXO."""
+
+from collections.abc import Iterator
+
+from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.families import Fabric
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import Finding, Level, listing
+from cluster.roster import nodeset_type
+
+_TCPXO = tuple(one.name for one in MACHINE_TYPES.values() if one.family.fabric is Fabric.TCPXO)
+_TIMERS = {"prolog_epilog": "Slurm ends the prolog and drains the node", "batch_start": "Slurm requeues the batch job"}
+_SECONDS = 600
+"""What the configuration that Google ships with rxdm gives both: etc/long-prolog-slurm.conf.tpl of slurm-gcp."""
+
+
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Partitions of other machines, where the prolog does nothing, which fails jobs on two or more nodes."""
+    for at, name in enumerate(config.slurm.rxdm.partitions if config.slurm.rxdm else ()):
+        nodesets = config.partitions[name].nodesets if name in config.partitions else ()
+        given = {one: nodeset_type(config, config.nodesets[one]) for one in nodesets if one in config.nodesets}
+        if others := {one: kind.name for one, kind in given.items() if kind.family.fabric is not Fabric.TCPXO}:
+            yield Finding(
+                id="rxdm-nodes",
+                at=("slurm", "rxdm", "partitions", at),
+                given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
+                allowed=f"partitions of {listing(_TCPXO)} alone",
+                todo="give the other nodesets a partition of their own",
+            )
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Partitions that would do without rxdm, and timers that are too short for its first prolog."""
+    runs = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
+    for name, partition in config.partitions.items():
+        kinds = {one: nodeset_type(config, config.nodesets[one]) for one in partition.nodesets}
+        mega = [one for one, kind in kinds.items() if kind.family.fabric is Fabric.TCPXO]
+        if mega and name not in runs:
+            yield Finding(
+                id="rxdm-partition-missing",
+                level=Level.WARNING,
+                at=("slurm", "rxdm"),
+                what=f"jobs of partition {name} use plain TCP between the A3 Mega nodes of {listing(mega)}, at a "
+                "fraction of their bandwidth",
+                todo=f"add {name} to slurm.rxdm.partitions",
+            )
+    for key, then in _TIMERS.items() if runs else ():
+        if (seconds := getattr(config.slurm.timers, key)) < _SECONDS:
+            yield Finding(
+                id="rxdm-timers",
+                level=Level.WARNING,
+                at=("slurm", "timers", key),
+                what=f"the first prolog on a node pulls containers of several GB; after {seconds} s {then}",
+                todo=f"write {_SECONDS}",
+            )
