@@ -61,4 +61,4 @@ def export(config: ClusterConfig, deployment: Deployment) -> None:
 
 def config_text(config: ClusterConfig) -> str:
     """What the stack file says, as text for the output `config`."""
-    return config.model_dump_json(exclude_unset=True, exclude={"gcp"} if config.gcp is None else None)
+    return config.model_dump_json(exclude_unset=True)

@@ -29,7 +29,7 @@ def with_provider_sections(
         if one.provider and given.get(one.provider.namespace) is not None
     ]
     keys = provider_keys()
-    cluster = {**given, **dict.fromkeys(keys)}
+    cluster = {key: value for key, value in given.items() if key not in keys}
     if provider := platform_of(given).provider:
         named = {key: stack_config.get(f"{provider.namespace}:{key}") for key in keys[provider.namespace]}
         settings = {key: value for key, value in named.items() if value is not None}
