@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from cluster.checks.settings import broken
+from cluster.checks.settings import find_errors
 from cluster.config import Accounting, ClusterConfig, Nodeset, Partition, Qos, SlurmSettings, Timers
 from cluster.config.impact import Effect, NoEffect, Reconfigure, Restart
 from cluster.config.metadata import Slurm
@@ -121,18 +121,18 @@ def test_a_limit_of_a_qos_goes_to_the_database():
     ],
 )
 def test_it_is_refused_in_free_settings(config: MoreConfig, todo: str):
-    assert [one.todo for one in broken(config)] == [todo]
+    assert [one.todo for one in find_errors(config)] == [todo]
 
 
 def test_one_that_is_a_default_may_be_replaced():
     config = more(extra={"JobRequeue": 0})
-    assert not list(broken(config))
+    assert not list(find_errors(config))
     assert [line for line in render(config)["slurm.conf"].splitlines() if "JobRequeue" in line] == ["JobRequeue=0"]
 
 
 def test_a_release_that_does_not_know_it_is_refused():
-    assert not list(broken(more({"per_socket": 4}, version="23.11")))
-    (found,) = broken(more({"per_socket": 4}, version="22.05"))
+    assert not list(find_errors(more({"per_socket": 4}, version="23.11")))
+    (found,) = find_errors(more({"per_socket": 4}, version="22.05"))
     assert found.at == ("partitions", "cpu", "per_socket")
     assert "MaxCPUsPerSocket" not in found.given
     assert "23.11" in found.allowed

@@ -55,7 +55,6 @@ PLATFORM = Platform(
     ),
     fields={
         ClusterConfig: frozenset({"customize"}),
-        ClusterConfig: frozenset({"customize"}),
         Network: frozenset({"gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "builder"}),
