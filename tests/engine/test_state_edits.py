@@ -1,4 +1,4 @@
-"""Single resources of a state, edited by hand: what refers to them goes along, and the rest stays as it is."""
+"""Edits of single resources of a state: references to them follow, and the rest stays as it is."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""State and passphrase: both engines find the same, and nobody loses a passphrase without being told."""
+"""State dir and passphrase: both engines find the same, and a lost passphrase is an error."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,5 @@
-"""A command that only says farewell: nothing runs to make it, `delete` runs before what it goes with, and not at all
-where the machine that it would run on goes too."""
+"""A command with `delete` only: nothing runs at its creation. `delete` runs before what it depends on is deleted, and
+not at all where the machine that it would run on is deleted too."""
 
 import pytest
 
