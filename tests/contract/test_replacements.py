@@ -1,5 +1,5 @@
 """What an edit is told to do to data and machines is what the provider does: it changes some inputs of a resource in
-place, and makes the resource anew for others.
+place, and replaces the resource for others.
 
 `replacements.json` says which is which, as the source that it names does; here every change of a field is made, and the
 two graphs of resources are compared by it.
@@ -68,7 +68,7 @@ def differing(old: Registered, new: Registered) -> list[tuple[str, Any, Any]]:
     return [(path, was[path], now[path]) for path in was if was[path] != now[path]]
 
 
-def is_made_anew(old: Registered, new: Registered) -> bool:
+def is_recreated(old: Registered, new: Registered) -> bool:
     """Whether the provider makes another resource of it."""
     for path, was, now in differing(old, new):
         if path in old.request.ignoreChanges or path not in TYPES[old.type]["anew"]:
@@ -101,9 +101,9 @@ def told(base: str, number: int) -> list[FieldChange]:
 
 
 def outcome(base: str, number: int) -> tuple[list[str], list[str]]:
-    """Names of what holds data, and of machines, that the edit removes or makes anew, stopped machines among them."""
+    """Names of what holds data, and of machines, that the edit removes or recreates, stopped machines among them."""
     (_, before), (_, after) = graph(base, None), graph(base, number)
-    anew = {urn for urn, one in before.items() if urn not in after or is_made_anew(one, after[urn])}
+    anew = {urn for urn, one in before.items() if urn not in after or is_recreated(one, after[urn])}
     templates = {one.parent for urn, one in before.items() if urn in anew and one.type == TEMPLATE}
     anew |= {urn for urn, one in before.items() if one.type == NODE and one.parent in templates}
     stopped = {
@@ -123,7 +123,7 @@ def test_what_is_told_is_what_the_provider_does(base: str, number: int):
     if lost:
         assert harm is Effect.REFUSED, f"{lost} would be lost"
     if machines:
-        assert harm.harm >= Effect.DRAIN.harm, f"{machines} would stop or be made anew"
+        assert harm.harm >= Effect.DRAIN.harm, f"{machines} would stop or be recreated"
     if "deleted with every file" in words:
         assert lost, words
     if harm is Effect.REPLACE and not any(change.path.startswith(("image", "slurm")) for change in changes):
