@@ -161,3 +161,15 @@ def test_a_slurm_setting(run: Run) -> None:
     assert "MaxCPUsPerNode=12" in line
     owned = run("A Slurm setting", "-c", RENDER, "partitions.gpu.conf: {MaxCPUsPerNode: 12}", fails=True)
     assert "max_cpus_per_node" in owned
+
+
+def test_a_platform(run: Run, copy: Path) -> None:
+    assert "ex-cluster  random:index/randomPet:RandomPet" in run("A platform", "cli", "preview", "example")
+    assert "Where Example Cloud runs the cluster." in run("A platform", "cli", "schema")
+    stack = copy / "Pulumi.example.yaml"
+    text = stack.read_text()
+    stack.write_text(text.replace("{region: south}", "{regoin: south}"))
+    assert "region" in run("A platform", "cli", "preview", "example", fails=True)
+    nodesets = "{cpu: {count: 2}, a: {count: 1}, b: {count: 1}, c: {count: 1}, d: {count: 1}}"
+    stack.write_text(text.replace("{cpu: {count: 2}}", nodesets))
+    assert "at most 4" in run("A platform", "cli", "preview", "example", fails=True)
