@@ -18,12 +18,20 @@ SECOND = tuple(
 )
 """Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
 SLOW = (
+    "tests/cli/test_cloud_stacks.py",
+    "tests/cli/test_launcher.py",
+    "tests/cli/test_pulumi_cli.py",
+    "tests/cli/test_run_options.py",
+    "tests/cluster/test_gcp_request.py",
+    "tests/components/test_gcp_identity.py",
     "tests/components/test_gcp_image.py",
     "tests/components/test_gcp_machines.py",
     "tests/components/test_gcp_nodesets.py",
     "tests/components/test_gcp_storage.py",
+    "tests/components/test_refusals.py",
     "tests/contract/test_gcp_growth.py",
     "tests/contract/test_replacements.py",
+    "tests/contract/test_states_before.py",
     "tests/engine/test_journal.py",
     "tests/engine/test_kill.py",
     "tests/engine/test_notes.py",
@@ -37,20 +45,22 @@ SLOW = (
     "tests/node/test_homes.py",
     "tests/node/test_image_at_boot.py",
     "tests/node/test_image_library.py",
-    "tests/cli/test_cloud_stacks.py",
+    "tests/architecture/test_imports.py::test_packages_of_google_cloud_are_loaded_only_when_used",
     "tests/cli/test_config_set.py::TestText::test_any_value_comes_back",
     "tests/cli/test_engines.py::TestCli::test_is_not_run_with_a_passphrase_that_does_not_fit",
     "tests/cli/test_hostile_files.py::test_a_mutated_stack_is_read_or_refused_in_words",
-    "tests/cluster/test_gcp_request.py",
     "tests/cluster/test_config_bounds.py::test_much_is_read_or_refused_in_two_seconds",
     "tests/cluster/test_config_shapes.py::test_an_odd_value_anywhere_is_told_in_four_parts_or_taken",
+    "tests/cluster/test_impact.py::test_table_and_machine_agree",
     "tests/cluster/test_rehearsal.py::test_of_any_stack_nothing_of_slurm_is_lost",
     "tests/contract/test_gcp_stacks.py::TestRoles::test_also_of_stacks_that_are_not_shipped",
+    "tests/contract/test_local_stacks.py::test_a_command_logs_in_where_it_is_meant_to",
     "tests/contract/test_stacks.py::TestProtection",
+    "tests/contract/test_stacks.py::TestSecrets::test_a_key_for_tokens_is_drawn_where_there_is_rest_and_brought_to_the_controller_alone",
     "tests/docs/test_pages.py::test_commands_parse",
     "tests/node/test_rxdm.py::TestVersionsThatFollowEachOther::test_a_write_that_fails_anywhere_costs_nothing",
 )
-"""What a fast run leaves out, by measured cost: these are two thirds of the time and a tenth of the tests."""
+"""What a fast run leaves out, by measured cost: two thirds of the time of all tests but clusters."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 _PRODUCT = ("cluster", "components", "engine", "cli", "scripts", "__main__.py")
 _ENV = {"PYTHONDONTWRITEBYTECODE": ""}
