@@ -81,13 +81,10 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     if admin:
         _write(files.key, cluster.admin_key if cluster.admin_key.endswith("\n") else f"{cluster.admin_key}\n")
         shared |= {"IdentityFile": ssh_config.quoted(files.key), "IdentitiesOnly": "yes", "IdentityAgent": "none"}
-    if len(str(files.config.parent)) <= _LONGEST_SOCKET:
-        socket = ssh_config.quoted(files.config.parent).removesuffix('"') + '/%C"'
-        shared |= {"ControlMaster": "auto", "ControlPath": socket, "ControlPersist": "60"}
     hosts = [
         Host(
             names=[*([files.stack] if target.name == login.name else []), target.name],
-            options={**ssh_config.route(target), **shared},
+            options={**ssh_config.route(target), **shared, **(_sharing(files) if target.direct else {})},
         )
         for target in targets
         if target.name in keys
@@ -102,6 +99,14 @@ def write(files: Files, text: str) -> None:
         CliError: it can't be written.
     """
     _write(files.config, text)
+
+
+def _sharing(files: Files) -> dict[str, str]:
+    """Options that share one connection to a host. Only where none leads to it: ssh would hide that one's errors."""
+    folder = files.config.parent
+    if len(str(folder)) > _LONGEST_SOCKET:
+        return {}
+    return {"ControlMaster": "auto", "ControlPath": ssh_config.quoted(folder)[:-1] + '/%C"', "ControlPersist": "60"}
 
 
 def _host_keys(cluster: Cluster, targets: list[Target]) -> tuple[dict[str, str], dict[str, str]]:

@@ -60,14 +60,16 @@ def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
 
 
 def renew(values: Mapping[str, Any], resources: Iterable[Mapping[str, Any]]) -> None:
-    """Put the SSH host keys of this host's machines, as the state has them now, in the place of those exported.
+    """Replace the SSH host keys that were exported with those that resources of the state have now.
 
-    A stack exports at its end: where an `up` that made machines anew was cut off, the keys are those of machines that
-    are gone, and ssh would warn of an impostor.
+    A stack exports at its end. If an `up` that recreated machines was stopped, the exported keys are those of machines
+    that are gone, and ssh would refuse the new ones.
     """
-    machines = values.get("machines") or {}
     for row in resources:
         there = row.get("outputs") or {}
-        ours = str(row.get("type")).endswith("local:Machine") and not row.get("delete")
-        if ours and there.get("host_key") and there.get("name") in machines:
-            machines[there["name"]]["host_key"] = there["host_key"]
+        if row.get("delete") or not there.get("host_key"):
+            continue
+        for kind in ("machines", "targets"):
+            known = values.get(kind) or {}
+            if there.get("name") in known:
+                known[there["name"]]["host_key"] = there["host_key"]

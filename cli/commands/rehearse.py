@@ -78,7 +78,7 @@ def rehearse(
         raise Exit(_destroy(stack, name, config_file, json=json, parallel=parallel, yes=yes))
     file = project.require_file(stack, config_file)
     config = file.parse()
-    if file.local:
+    if file.on_this_host:
         raise CliError(f"stack {stack} is on this machine as it is, and needs no rehearsal: ./hpc up {stack}")
     if (project.ROOT / f"Pulumi.{name}.yaml").exists():
         raise CliError(f"Pulumi.{name}.yaml is a stack file of its own: rename it, so that {name} is this rehearsal.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Exit, Option
 
 from cli import console, error_handler, options
+from cli.access import user_config
 from cli.commands import outputs
 from cli.errors import CliError
 from cli.stack import destruction, drain_recovery, engines, impact, project, stackfile
@@ -77,9 +78,9 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     else:
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
-    asked = _asked(config) if config and kind == "preview" else []
-    if asked:
-        chosen = changed(chosen, more={**chosen.more, "asks": asked})
+    title, summary = _summary(config) if config and kind == "preview" else ("", [])
+    if summary:
+        chosen = changed(chosen, more={**chosen.more, "asks": summary})
     pulumi = engines.choose(chosen.engine, file, kind)
     if kind in ("destroy", "refresh") and _never_was(kind, file, pulumi, json=chosen.json):
         return 0
@@ -87,7 +88,7 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     told = impact.of(stack, config, pulumi) if config else None
     if told and kind == "up":
         _warn(told, json=chosen.json)
-    if file.local and kind != "preview":
+    if file.on_this_host and kind != "preview":
         _prepare(stack, config)
     earlier = kind == "up" and drain_recovery.begin(stack)
     if pulumi:
@@ -98,12 +99,15 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         code = pulumi_cli.update(pulumi, kind, file, chosen, yes=yes, impact=told)
     else:
         code = _embedded(kind, file, chosen, told)
-    if code == 0 and not chosen.json:
-        _say_asked(asked)
+    if code == 0 and summary and not chosen.json:
+        console.line(f"What the stack asks {title} for, whole", style="bold")
+        console.lines(f"  {line}" for line in summary)
     if code == 0 and earlier:
         drain_recovery.recover(stack, outputs.read(stack, show_secrets=True), quiet=chosen.json)
     elif code == 0 and kind in ("up", "destroy"):
         drain_recovery.end(stack)
+    if code == 0 and kind == "destroy" and not (chosen.targets or chosen.excludes):
+        user_config.Files(stack).remove()
     return code
 
 
@@ -116,20 +120,13 @@ def _prepare(stack: str, config: "ClusterConfig | None") -> None:
     localhost.prepare()
 
 
-def _asked(config: "ClusterConfig") -> list[str]:
-    """What a stack asks a cloud for, in lines; nothing of a rehearsal, which costs nothing."""
-    if config.platform != "gcp":
-        return []
-    from cluster.platforms.gcp.request import told
+def _summary(config: "ClusterConfig") -> tuple[str, list[str]]:
+    """What a stack asks its platform for: the platform's title, and lines."""
+    # The platforms import every model of the configuration, which `--help` need not.
+    from cluster.platforms import registry
 
-    return told(config)
-
-
-def _say_asked(asked: list[str]) -> None:
-    for number, text in enumerate(asked):
-        if number == 0:
-            console.line("What the stack asks Google Cloud for, whole", style="bold")
-        console.line(f"  {text}")
+    platform = registry.get(config.platform)
+    return platform.title, list(platform.summary(config))
 
 
 def _warn(told: impact.Effects, *, json: bool) -> None:
@@ -165,11 +162,11 @@ def _embedded(kind: Kind, file: stackfile.StackFile, chosen: RunOptions, told: i
                 engines.require_pulumi("this needs the Pulumi CLI")
             return 1
         view.close(result)
-    if file.local and result.failures:
+    if file.on_this_host and result.failures:
         from cli.access import machine_console
 
         machine_console.show(result.failures, file.stack)
-    if kind == "up" and result.ok and file.local and not chosen.json:
+    if kind == "up" and result.ok and file.on_this_host and not chosen.json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
     if chosen.expect_no_changes and result.ok and result.changes:
         console.error(f"no changes were expected (--expect-no-changes), and there are {len(result.changes)}.")
@@ -192,6 +189,8 @@ def _never_was(kind: Kind, file: stackfile.StackFile, pulumi: str | None, *, jso
         project.require_file(file.stack)  # says which stacks there are
     nothing(kind, file.stack, json=json)
     drain_recovery.end(file.stack)
+    if kind == "destroy":
+        user_config.Files(file.stack).remove()
     from cli.stack import leftovers
 
     if kind == "destroy" and not json and (hint := leftovers.hint(file)):

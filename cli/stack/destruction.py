@@ -50,7 +50,7 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
 def _agreed(file: StackFile, *, yes: bool, pulumi_asks: bool) -> None:
     if yes or not file.protected or (pulumi_asks and console.interactive()):
         return
-    why = "has deletion_protection" if file.local else "is not a rehearsal on this machine"
+    why = "has deletion_protection" if file.on_this_host else "is not a rehearsal on this machine"
     if file.settings is None:
         why = f"has lost its file {file.path.name}, which says what protects it"
     if not console.interactive():

@@ -1,4 +1,4 @@
-"""Which engine runs a stack: the Pulumi CLI, or the one built in."""
+"""Which engine runs a stack: the Pulumi CLI, or the embedded one."""
 
 import importlib.metadata
 import shutil
@@ -7,15 +7,15 @@ from pathlib import Path
 from cli import console
 from cli.errors import CliError
 from cli.options import EngineName
-from cli.stack import google_credentials, project, state_dir
+from cli.stack import project, state_dir
 from cli.stack.stackfile import StackFile
 
 
 def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     """The Pulumi CLI to run this with, or None for the embedded engine.
 
-    Without a wish, the CLI on PATH; without one there, the embedded engine as far as it goes: it keeps state in files,
-    and makes machines on this host only (a preview makes none). What `./hpc rehearse` made is always the latter's. A
+    Without `wanted`, the CLI on PATH; without one, the embedded engine as far as it goes: it keeps state in files, and
+    creates machines on this host only (a preview makes none). What `./hpc rehearse` made is always the latter's. A
     preview of a cloud's stack without credentials, with which the CLI would do nothing, is the latter's as well.
 
     Raises:
@@ -31,16 +31,17 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
         return require_pulumi("--engine pulumi asks for the Pulumi CLI")
     if not state_dir.on_files(file.stack):
         url, who = state_dir.located(file.stack)
-        here = "" if file.platform == "gcp" else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
+        here = "" if file.elsewhere else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
         return require_pulumi(f"state at {url} ({who}{here}) needs the Pulumi CLI")
-    if file.platform is not None and not file.local and kind != "preview":
+    if file.elsewhere and kind != "preview":
         return _for_cloud(file, kind)
     return None
 
 
 def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
     """Whether a preview needs credentials with the CLI that nobody has here; that is said."""
-    if file.platform != "gcp" or google_credentials.credentials(file.settings or {}):
+    credentials = file.credentials
+    if credentials is None or credentials.found(file.settings or {}):
         return False
     url, who = state_dir.located(file.stack)
     new = (
@@ -50,8 +51,8 @@ def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
     )
     if on_path or new:
         console.note(
-            f"No Google credentials are here, so the engine built in shows this preview.{new} The Pulumi CLI does with "
-            "--engine pulumi, or once there are some: gcloud auth application-default login"
+            f"No {credentials.title} credentials are here, so the embedded engine shows this preview.{new} The Pulumi "
+            f"CLI does with --engine pulumi, or once there are some: {credentials.todo}"
         )
     return True
 
@@ -65,8 +66,8 @@ def _for_cloud(file: StackFile, kind: str) -> str | None:
     if kind != "up" and file.settings is not None and file.stack not in project.workspace(file.stack).stacks():
         return None
     return require_pulumi(
-        f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the engine built in "
-        "makes machines on this host only. That needs the Pulumi CLI"
+        f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the embedded engine "
+        "creates machines on this host only. That needs the Pulumi CLI"
     )
 
 

@@ -32,7 +32,7 @@ def of(file: StackFile) -> list[str]:
 
 def hint(file: StackFile) -> str:
     """What to say where there is no state; empty where nothing is here either."""
-    there = of(file) if file.local or file.settings is None else []
+    there = of(file) if file.on_this_host or file.settings is None else []
     if not there:
         return ""
     return (

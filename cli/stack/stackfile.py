@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from cli.errors import CliError
 from cli.stack import rehearsals
 
+# The models take longer to import than a command that only lists stacks runs.
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
+    from cluster.platforms.base import Credentials, Platform
 
 _CLUSTER = "hpc:cluster"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -37,9 +39,28 @@ class StackFile:
         return platform if isinstance(platform, str) else None
 
     @property
-    def local(self) -> bool:
-        """Whether the cluster is made on this machine."""
-        return self.platform == "local"
+    def on_this_host(self) -> bool:
+        """Whether the cluster's machines run on this host."""
+        platform = self._platform
+        return platform is not None and platform.on_this_host
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the file says that the cluster runs elsewhere."""
+        return self.platform is not None and not self.on_this_host
+
+    @property
+    def credentials(self) -> "Credentials | None":
+        """What the platform's provider needs to log in; None if nothing."""
+        platform = self._platform
+        return platform.credentials if platform else None
+
+    @property
+    def _platform(self) -> "Platform | None":
+        # The platforms import every model of the configuration, which commands that only list stacks need not.
+        from cluster.platforms import registry
+
+        return registry.get(self.platform) if self.platform in registry.names() else None
 
     @property
     def cluster(self) -> str | None:
@@ -62,7 +83,7 @@ class StackFile:
     @property
     def protected(self) -> bool:
         """Whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
-        return bool(self._cluster.get("deletion_protection", not self.local)) or not self.local
+        return bool(self._cluster.get("deletion_protection", False)) or not self.on_this_host
 
     def parse(self) -> "ClusterConfig":
         """The cluster it describes.

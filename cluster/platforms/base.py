@@ -47,6 +47,18 @@ class Provider:
     """Errors in these settings that the section can't find by itself."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """What the provider of a platform needs to log in."""
+
+    title: str
+    """Whose they are: Google."""
+    found: Callable[[Mapping[str, Any]], bool]
+    """Whether there are any here, given the settings of the stack file."""
+    todo: str
+    """The command that creates some."""
+
+
 def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
@@ -85,5 +97,9 @@ class Platform:
     """What an edit does, by pattern of the field, as in cluster.impact.table."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
+    on_this_host: bool = False
+    """Whether its machines run on this host: they are made as root, and the embedded engine can make them."""
+    credentials: Credentials | None = None
+    """What its provider needs to log in; None if it needs nothing."""
     deploy: str
     """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there."""

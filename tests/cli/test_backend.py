@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CliError
-from cli.stack import google_credentials, project, rehearsals, state_dir
+from cli.stack import project, rehearsals, state_dir
+from cluster.platforms.gcp import credentials as google_credentials
 from tests.cli.conftest import CLOUD, Hpc
 
 Tool = Callable[[str, str], Path]
@@ -121,7 +122,7 @@ class TestPreviewWithoutCredentials:
     def test_is_the_embedded_engines_and_says_so(self, hpc: Hpc, log: Path) -> None:
         ended = hpc("preview", "cloud")
         assert (ended.code, log.exists()) == (0, False)
-        assert ended.err.startswith("No Google credentials are here, so the engine built in shows this preview. ")
+        assert ended.err.startswith("No Google credentials are here, so the embedded engine shows this preview. ")
         assert "gcloud auth application-default login" in ended.err
 
     def test_of_a_stack_elsewhere_is_one_of_a_new_stack(self, hpc: Hpc, log: Path, newcomer: Path) -> None:

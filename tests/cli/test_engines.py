@@ -58,7 +58,7 @@ class TestChoice:
         with pytest.raises(CliError) as error:
             engines.choose(None, stack(root, "gcp"), kind)
         assert str(error.value) == (
-            f"{kind} of a stack on gcp is for `pulumi {kind} --stack x`, since the engine built in makes machines on "
+            f"{kind} of a stack on gcp is for `pulumi {kind} --stack x`, since the embedded engine creates machines on "
             "this host only. That needs the Pulumi CLI, which is not installed. "
             f"Install version {version} with: ./hpc install-pulumi"
         )

@@ -72,7 +72,7 @@ def sshd(folder: Path, name: str, address: str, port: int, **more: str) -> Itera
     options = {
         "ListenAddress": f"{address}:{port}", "HostKey": folder / name, "AuthorizedKeysFile": folder / "user.pub",
         "PidFile": "none", "StrictModes": "no", "UsePAM": "no", "PermitRootLogin": "prohibit-password",
-        "SetEnv": f"DOOR={name}", **more,
+        "SetEnv": f"DOOR={name}", "Subsystem": "sftp internal-sftp", **more,
     }  # fmt: skip
     argv = [SSHD, "-D", "-e", "-f", "/dev/null", *(w for k, v in options.items() for w in ("-o", f"{k}={v}"))]
     with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:

@@ -11,7 +11,8 @@ from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.network import Network
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
-from cluster.platforms.base import Capability, Limit, Platform, Provider
+from cluster.platforms.base import Capability, Credentials, Limit, Platform, Provider
+from cluster.platforms.gcp import credentials
 from cluster.platforms.gcp.checks import capacity, customize, disks, driver, image, location, network, rxdm, storage
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
 from cluster.platforms.gcp.impact.table import TABLE
@@ -67,5 +68,8 @@ PLATFORM = Platform(
     warnings=_warnings,
     impacts=TABLE,
     summary=told,
+    credentials=Credentials(
+        title="Google", found=credentials.credentials, todo="gcloud auth application-default login"
+    ),
     deploy="components.gcp.deploy",
 )

@@ -40,5 +40,6 @@ PLATFORM = Platform(
     slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),
     checks=_checks,
     impacts=IMPACTS,
+    on_this_host=True,
     deploy="components.local.deploy",
 )
