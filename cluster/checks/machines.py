@@ -1,19 +1,13 @@
 """Machines: types that the platform has, names that fit, one nodeset on the controller at most."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cluster import roster
 from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Location, listing, nearest
 from cluster.platforms import registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cluster.config.cluster import ClusterConfig
 
 LONGEST_HOST_NAME = 63
 """A label of the domain name system (RFC 1035), and what sethostname(2) leaves room for."""

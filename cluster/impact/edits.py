@@ -11,6 +11,7 @@ from cluster.config.fields import is_optional, is_section, member_section
 from cluster.config.impact import Order
 from cluster.config.metadata import metadata
 from cluster.config.section import Section
+from cluster.findings import PROVIDERS
 
 Path = tuple[str, ...]
 
@@ -33,7 +34,7 @@ class Edit:
     @property
     def dotted(self) -> str:
         """The path as one text; the provider's own settings as the stack file has them: `gcp:zone`."""
-        return (":" if self.path[0] == "gcp" else ".").join(self.path)
+        return (":" if self.path[0] in PROVIDERS else ".").join(self.path)
 
     @property
     def name(self) -> str:

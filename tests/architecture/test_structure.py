@@ -1,0 +1,129 @@
+"""How product code is laid out: no circle of files, no hidden import, no platform's name outside its own folders."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("bench", "cli", "cluster", "components", "engine")
+CONFIG_IMPORTS = ("cluster.catalog", "cluster.config", "cluster.findings", "cluster.printable")
+MOST_FILES = 20
+PLATFORMS = {"gcp", "local", "nebius"}
+HIDDEN_IMPORTS = {
+    "cli/access/machine_console.py", "cli/commands/health.py", "cli/commands/nodes.py", "cli/commands/update.py",
+    "cli/commands/usage.py", "cli/stack/impact.py", "cli/stack/stackfile.py", "scripts/node/jobs/prologs.py",
+}  # fmt: skip
+"""Files that still import under TYPE_CHECKING: this list only gets shorter."""
+COMPARISONS = {
+    "cli/commands/update.py": 1,
+    "cli/stack/destruction.py": 1,
+    "cli/stack/engines.py": 2,
+    "cli/stack/stackfile.py": 1,
+}
+"""Comparisons with a platform's name that are left, by file: this list only gets shorter."""
+LARGE_FOLDERS: dict[str, int] = {}
+"""Folders with more files than allowed: this list only gets shorter."""
+
+
+@cache
+def _trees() -> dict[str, ast.Module]:
+    files = [file for package in (*PACKAGES, "scripts") for file in sorted((ROOT / package).rglob("*.py"))]
+    return {str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _modules() -> dict[str, ast.Module]:
+    return {
+        name.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): tree for name, tree in _trees().items()
+    }
+
+
+def _imports(tree: ast.Module, modules: dict[str, ast.Module]) -> Iterator[str]:
+    """Modules that a file imports, wherever the import stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for one in node.names:
+                inner = f"{node.module}.{one.name}"
+                yield inner if inner in modules else node.module
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """What is left of a graph once all are taken out that lead nowhere, or that nothing leads to."""
+    left = {name: set(targets) for name, targets in graph.items()}
+    while True:
+        reached = {target for targets in left.values() for target in targets}
+        kept = {name for name, targets in left.items() if targets & left.keys() and name in reached}
+        if kept == left.keys():
+            return sorted(left)
+        left = {name: left[name] & kept for name in kept}
+
+
+def test_no_circle_of_files() -> None:
+    modules = _modules()
+    graph = {name: {*_imports(tree, modules)} & (modules.keys() - {name}) for name, tree in modules.items()}
+    assert circles(graph) == []
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str]()}
+    assert circles(graph) == ["b", "c"]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_the_models_import_only_what_is_below_them() -> None:
+    modules = _modules()
+    strangers = {
+        (name, one)
+        for name, tree in modules.items()
+        if f"{name}.".startswith("cluster.config.")
+        for one in _imports(tree, modules)
+        if one.startswith("cluster") and not f"{one}.".startswith(tuple(f"{top}." for top in CONFIG_IMPORTS))
+    }
+    assert strangers == set()
+
+
+def test_no_import_is_hidden_from_the_interpreter() -> None:
+    hidden = {
+        file
+        for file, tree in _trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == "TYPE_CHECKING"
+    }
+    assert hidden <= HIDDEN_IMPORTS
+
+
+def test_no_platform_is_asked_for_by_name_outside_its_folders() -> None:
+    found = {file: _comparisons(tree) for file, tree in _trees().items() if not _of_a_platform(file)}
+    assert {file: count for file, count in found.items() if count > COMPARISONS.get(file, 0)} == {}
+
+
+def _of_a_platform(file: str) -> bool:
+    return file.startswith(("cluster/platforms/", "scripts/", *(f"components/{name}/" for name in PLATFORMS)))
+
+
+def _comparisons(tree: ast.Module) -> int:
+    return sum(isinstance(node, ast.Compare) and _asks_for_platform(node) for node in ast.walk(tree))
+
+
+def _asks_for_platform(node: ast.Compare) -> bool:
+    """`config.platform == "gcp"`, and the like with `in`."""
+    sides = [node.left, *node.comparators]
+    named = any(isinstance(one, ast.Constant) and one.value in PLATFORMS for side in sides for one in ast.walk(side))
+    about = any("platform" in ast.unparse(side) for side in sides)
+    return named and about
+
+
+def test_comparisons_are_counted() -> None:
+    tree = ast.parse("a.platform == 'gcp'\nplatform in (None, 'local')\nkey == 'gcp'\nplatform == name")
+    assert _comparisons(tree) == 2
+
+
+def test_no_folder_has_too_many_files() -> None:
+    folders: dict[str, int] = {}
+    for file in _trees():
+        if not file.endswith("__init__.py"):
+            folder = str(Path(file).parent)
+            folders[folder] = folders.get(folder, 0) + 1
+    assert {name: count for name, count in folders.items() if count > LARGE_FOLDERS.get(name, MOST_FILES)} == {}
