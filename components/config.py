@@ -6,7 +6,7 @@ import pulumi
 
 from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
-from cluster.findings import ConfigError
+from cluster.findings import ConfigError, Level
 from cluster.load.parse import parse
 from cluster.load.provider_config import provider_keys
 from cluster.slurm.script_tree import Tree, tree
@@ -36,7 +36,7 @@ def load() -> ClusterConfig:
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None
     for one in find_warnings(config):
-        pulumi.log.warn(str(one))
+        (pulumi.log.info if one.level is Level.INFO else pulumi.log.warn)(str(one))
     return config
 
 
