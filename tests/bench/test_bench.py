@@ -12,7 +12,7 @@ from bench import environment, host, plot, report, runner
 from bench.case import Answer, Case
 from bench.cases import CASES
 from bench.cluster import free_network, sized
-from bench.environment import CommandFailed, Ground
+from bench.environment import CommandFailed, Environment
 from bench.result import Claim, Report, Result, Series, ratio
 from cluster.load.parse import parse
 from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
@@ -96,9 +96,9 @@ class TestReport:
         assert os.uname().nodename not in "".join(told.values()).split()
 
 
-class TestGround:
+class TestEnvironment:
     def test_a_command_that_fails_says_its_last_words(self, tmp_path: Path) -> None:
-        here = Ground(root=tmp_path, quick=True, say=print)
+        here = Environment(root=tmp_path, quick=True, say=print)
         with pytest.raises(CommandFailed, match=r"failed \(3\):\ngone"):
             here.call(["sh", "-c", "echo gone >&2; exit 3"])
         assert here.call(["cat"], given="typed") == "typed"
@@ -107,7 +107,7 @@ class TestGround:
     def test_a_users_own_settings_stay_outside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
         monkeypatch.setenv("HPC_HOME", "/mine")
-        env = Ground(root=tmp_path, quick=True, say=print).env
+        env = Environment(root=tmp_path, quick=True, say=print).env
         assert env["HPC_HOME"] == str(tmp_path / "home")
         assert "PULUMI_CONFIG_PASSPHRASE" not in env
 
@@ -123,7 +123,7 @@ class TestRunner:
     ) -> None:
         monkeypatch.setattr(environment, "PLACE", tmp_path / "place")
 
-        def broken(here: Ground) -> Answer:
+        def broken(here: Environment) -> Answer:
             here.call(["sh", "-c", "echo no disk; exit 1"])
             raise AssertionError("not reached")
 

@@ -62,7 +62,7 @@ class TestBuckets:
             assert "file_cache" not in on(config, name)["/gcs"].options
 
     def test_the_image_mounts_the_local_disks_where_and_by_what_the_cache_waits_for(self):
-        step = (stacks.ROOT / "scripts" / "image" / "50-localssd.sh").read_text()
+        step = (stacks.ROOT / "scripts" / "image" / "storage" / "50-localssd.sh").read_text()
         assert f"mount={LOCAL_SSDS}\n" in step
         assert f"/etc/systemd/system/{LOCAL_SSDS_UNIT} " in step
 
