@@ -6,6 +6,7 @@ The tests follow each other on one cluster: a prolog as it comes, patched, refus
 import datetime as dt
 import hashlib
 import ipaddress
+import shlex
 from pathlib import Path
 
 import pytest
@@ -184,7 +185,8 @@ def test_a_prolog_that_fails_drains_its_node_and_says_why(mega: Cluster):
     mega.ssh("cpu-1", "touch /run/ailing")
     # Two jobs, each of which takes a whole node: one of them meets the ill one, and goes elsewhere.
     words = ("--parsable", "--exclusive", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 4")
-    numbers = [mega.run("sbatch", *words) for _ in range(2)]
+    # At once: on a busy machine the first would be over before a second command gets there.
+    numbers = mega.run("sh", "-c", f"for n in 1 2; do {shlex.join(['sbatch', *words])}; done").splitlines()
     eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), seconds=60, what="the drain")
     assert "jobs-held" not in mega.findings()
     told = ("squeue", "--noheader", "--states=all", f"--jobs={','.join(numbers)}", "--format=%T %N")
