@@ -27,7 +27,7 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
     if chosen.unprotect:
         if chosen.targets or chosen.excludes:
             raise CliError("--unprotect destroys the whole stack: leave out --target and --exclude.")
-        if pulumi is None and file.platform not in (None, "local"):
+        if pulumi is None and file.needs_cli:
             raise CliError(
                 f"the embedded engine can't destroy what is on {file.platform}: leave out --engine embedded."
             )

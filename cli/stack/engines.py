@@ -15,8 +15,8 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     """The Pulumi CLI to run this with, or None for the embedded engine.
 
     Without `wanted`, the CLI on PATH; without one, the embedded engine as far as it goes: it keeps state in files, and
-    creates machines on this host only (a preview makes none). What `./hpc rehearse` made is always the latter's. A
-    preview of a cloud's stack without credentials, with which the CLI would do nothing, is the latter's as well.
+    creates nothing where a provider has to log in (a preview creates nothing at all). It also runs what `./hpc
+    rehearse` wrote, and a preview without credentials, for which the CLI would need them.
 
     Raises:
         CliError: the CLI is needed, not there, and not wanted.
@@ -31,9 +31,9 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
         return require_pulumi("--engine pulumi asks for the Pulumi CLI")
     if not state_dir.on_files(file.stack):
         url, who = state_dir.located(file.stack)
-        here = "" if file.elsewhere else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
+        here = "" if file.needs_cli else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
         return require_pulumi(f"state at {url} ({who}{here}) needs the Pulumi CLI")
-    if file.elsewhere and kind != "preview":
+    if file.needs_cli and kind != "preview":
         return _for_cloud(file, kind)
     return None
 
@@ -58,7 +58,7 @@ def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
 
 
 def _for_cloud(file: StackFile, kind: str) -> str | None:
-    """The Pulumi CLI for what is made elsewhere than on this host; None where nothing was made.
+    """The Pulumi CLI for what only it can create; None where nothing was created.
 
     Raises:
         CliError: it is needed and not there.

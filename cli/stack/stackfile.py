@@ -45,9 +45,9 @@ class StackFile:
         return platform is not None and platform.on_this_host
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether the file says that the cluster runs elsewhere."""
-        return self.platform is not None and not self.on_this_host
+    def needs_cli(self) -> bool:
+        """Whether only the Pulumi CLI can create the resources: their provider logs in, or the platform is unknown."""
+        return self.platform is not None and (self._platform is None or self.credentials is not None)
 
     @property
     def credentials(self) -> "Credentials | None":

@@ -98,8 +98,8 @@ class Platform:
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
     on_this_host: bool = False
-    """Whether its machines run on this host: they are made as root, and the embedded engine can make them."""
+    """Whether its machines run on this host: they are created as root."""
     credentials: Credentials | None = None
-    """What its provider needs to log in; None if it needs nothing."""
+    """What its provider needs to log in; None if it needs nothing, and the embedded engine can create its resources."""
     deploy: str
     """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there."""
