@@ -1,7 +1,5 @@
 """What can go wrong, as exceptions whose text is meant for the user; no other exception leaves the engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

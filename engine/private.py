@@ -4,8 +4,6 @@ Whose a folder is tells a lock on it, which ends with its holder however that en
 process's by now, or mean nothing here where /tmp is shared with a container.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

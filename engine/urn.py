@@ -1,7 +1,5 @@
 """URNs: `urn:pulumi:STACK::PROJECT::PARENTTYPE$TYPE::NAME`, where PARENTTYPE is the parent's own qualified type."""
 
-from __future__ import annotations
-
 STACK_TYPE = "pulumi:pulumi:Stack"
 
 

@@ -3,8 +3,6 @@ assets, archives and references to resources are objects with a signature key, a
 (The constants are those of Pulumi's sdk/go/common/resource/properties.go, asset.go and archive.go.)
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 from engine import events

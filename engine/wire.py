@@ -1,7 +1,5 @@
 """Properties as the SDK sends and takes them: protobuf Structs."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A file can be damaged, or made to do harm: nested without end, a few lines of al
 (or for themselves), tags that ask for objects, numbers that are none. Each is an error here.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

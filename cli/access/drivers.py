@@ -43,11 +43,8 @@ DRIVERS: Mapping[str, Driver] = {"ssh": _SSH, IAP: _SSH}
 
 
 def driver_of(target: Target) -> Driver:
-    """The driver of a target's method.
-
-    Raises:
-        CliError: this version has none, as when a newer one brought the stack up.
-    """
+    """The driver of a target's method. Raises CliError: this version has none, as when a newer one brought the stack
+    up."""
     if target.method not in DRIVERS:
         raise CliError(
             f"{target.name} is reached by {target.method!r}, and this version can use {', '.join(DRIVERS)} only. "

@@ -26,11 +26,8 @@ def on_terminal() -> bool:
 
 
 def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> int:
-    """Run the command on this process's own streams; its exit code, or UNREACHED.
-
-    Raises:
-        CliError: the program that reaches the target is not here.
-    """
+    """Run the command on this process's own streams; its exit code, or UNREACHED. Raises CliError: the program that
+    reaches the target is not here."""
     with unwound(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
         there = argv(target, user, command, terminal=on_terminal())
         with left_to_child(), child(there) as process:
@@ -59,22 +56,16 @@ class Done:
 
 
 def capture(target: Target, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> Done:
-    """Run one line as root, and return what it prints; bounded, also where the target stops answering half-way.
-
-    Raises:
-        CliError: the program that reaches the target is not here.
-    """
+    """Run one line as root, and return what it prints; bounded, also where the target stops answering half-way. Raises
+    CliError: the program that reaches the target is not here."""
     return gather([target], admin_key, line, stdin=stdin, seconds=seconds)[target.name]
 
 
 def gather(
     targets: Iterable[Target], admin_key: str, line: str, *, stdin: str = "", seconds: float = 30
 ) -> dict[str, Done]:
-    """Run one line as root on all of these targets, side by side; what each printed, by its name.
-
-    Raises:
-        CliError: a program that reaches them is not here.
-    """
+    """Run one line as root on all of these targets, side by side; what each printed, by its name. Raises CliError: a
+    program that reaches them is not here."""
     every = list(targets)
     with connected(every, admin_key, seconds=seconds) as argv:
 
@@ -102,11 +93,8 @@ def connected(
 ) -> Generator[Callable[[Target, str], list[str]]]:
     """The command that runs a line as root on one of these targets, while their connections are there.
 
-    A target that does not answer within `seconds`, 15 at most, and what its method needs, is given up.
-
-    Raises:
-        CliError: a program that reaches them is not here.
-    """
+    A target that does not answer within `seconds`, 15 at most, and what its method needs, is given up. Raises CliError:
+    a program that reaches them is not here."""
     with unwound(), _sessions(targets, admin_key, seconds) as argv:
         yield lambda target, line: argv(target, "root", [line])
 

@@ -45,22 +45,16 @@ class Ssh:
         """What gives the argv for these targets, while keys and connections are there.
 
         A target that does not answer within `seconds`, 15 at most, is given up. For one that can't be reached the argv
-        prints the reason and ends like ssh.
-
-        Raises:
-            CliError: there is no ssh here, or an output of the stack is no name, address or key.
-        """
+        prints the reason and ends like ssh. Raises CliError: there is no ssh here, or an output of the stack is no
+        name, address or key."""
         with ExitStack() as stack:
             session = _Session(stack, admin_key, targets, seconds)
             session.open()
             yield session
 
     def host_keys(self, targets: Sequence[Target], admin_key: str) -> tuple[dict[str, str], dict[str, str]]:
-        """The host keys of targets that published them to their jump hosts, and why the others' are not known.
-
-        Raises:
-            CliError: as for `connected`.
-        """
+        """The host keys of targets that published them to their jump hosts, and why the others' are not known. Raises
+        CliError: as for `connected`."""
         with self.connected(targets, admin_key, seconds=CONNECT_SECONDS) as session:
             return session.host_keys(targets)
 

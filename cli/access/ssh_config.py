@@ -64,11 +64,7 @@ def known_hosts(keys: Mapping[str, str]) -> str:
 
 
 def quoted(path: Path) -> str:
-    """A path as a value of an ssh_config.
-
-    Raises:
-        CliError: an ssh_config can't name it.
-    """
+    """A path as a value of an ssh_config. Raises CliError: an ssh_config can't name it."""
     text = str(path)
     if re.search(r'["\\\x00-\x1f]|\$\{', text):
         raise CliError(f"{text!r}: a path in an ssh_config can hold no quote, backslash, line break or ${{...}}.")
@@ -76,11 +72,7 @@ def quoted(path: Path) -> str:
 
 
 def checked(word: object) -> str:
-    """A name or an address, which goes into the file as it is.
-
-    Raises:
-        CliError: it is more than one plain word.
-    """
+    """A name or an address, which goes into the file as it is. Raises CliError: it is more than one plain word."""
     if not isinstance(word, str) or not _WORD.fullmatch(word):
         raise CliError(f"the stack's outputs name {word!r}, which is no name or address of a machine.")
     return word

@@ -61,11 +61,8 @@ class Written:
 def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: bool) -> Written:
     """The text of the ssh_config; its known_hosts, and with `admin` the key, are written.
 
-    A user gets the login machines, and with `nodes` the nodes through them. `admin` gets every machine, as root.
-
-    Raises:
-        CliError: no target is reached by ssh, or nothing can be written there.
-    """
+    A user gets the login machines, and with `nodes` the nodes through them. `admin` gets every machine, as root. Raises
+    CliError: no target is reached by ssh, or nothing can be written there."""
     login = cluster.target(None)
     targets = [one for one in cluster.targets.values() if isinstance(driver_of(one), Ssh)]
     if not admin:
@@ -93,11 +90,7 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
 
 
 def write(files: Files, text: str) -> None:
-    """Write the ssh_config.
-
-    Raises:
-        CliError: it can't be written.
-    """
+    """Write the ssh_config. Raises CliError: it can't be written."""
     _write(files.config, text)
 
 

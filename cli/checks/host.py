@@ -19,12 +19,8 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def prepare() -> None:
-    """See that end-to-end tests can run; installs what is missing, after saying so.
-
-    Raises:
-        CliError: not root, or a package can't be installed.
-        HostError: machines can't be made here.
-    """
+    """See that end-to-end tests can run; installs what is missing, after saying so. Raises CliError: not root, or a
+    package can't be installed; HostError: machines can't be made here."""
     if os.geteuid() != 0:
         raise CliError(
             "end-to-end tests make machines, bridges and mounts: run as root (sudo ./hpc test), "

@@ -30,11 +30,8 @@ def default_name(cluster: str) -> str:
 
 
 def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
-    """Have the controller dump its database into `file`, which appears only when it is whole; 0600.
-
-    Raises:
-        CliError: the file is there, or can't be written, or the dump failed.
-    """
+    """Have the controller dump its database into `file`, which appears only when it is whole; 0600. Raises CliError:
+    the file is there, or can't be written, or the dump failed."""
     if file.exists():
         raise CliError(f"{file}: is there already, and is not overwritten. Give another name, or move it away.")
     part = file.with_name(f".{file.name}.part")
@@ -73,11 +70,8 @@ def _dump(cluster: Cluster, stack: str, out: int) -> None:
 
 
 def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired: str) -> None:
-    """Upload a backup and have the controller restore it; prints what it does.
-
-    Raises:
-        CliError: a step failed; what to do then is said.
-    """
+    """Upload a backup and have the controller restore it; prints what it does. Raises CliError: a step failed; what to
+    do then is said."""
     controller, name = cluster.controller, f"restore-{backup.sha256[:16]}.sql.gz"
     told = f'{{"file": "{name}", "sha256": "{backup.sha256}", "desired": {desired}}}'
     target = f"{UPLOADED}/{name}"
@@ -106,11 +100,7 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired
 
 
 def _put(cluster: Cluster, content: IO[bytes], target: str) -> None:
-    """Bring a file to the controller, root's alone and whole or not at all.
-
-    Raises:
-        CliError: it did not get there.
-    """
+    """Bring a file to the controller, root's alone and whole or not at all. Raises CliError: it did not get there."""
     controller = cluster.controller
     keep = f"umask 077 && mkdir -p {UPLOADED} && cat >{target}.part && mv {target}.part {target}"
     with remote.connected([controller], cluster.admin_key) as argv:

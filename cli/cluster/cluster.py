@@ -23,11 +23,8 @@ class Cluster:
     """Private key for root on every machine, in OpenSSH's format; empty where no driver needs it."""
 
     def target(self, given: str | None) -> Target:
-        """The target of a name, with or without the cluster's in front; the login machine if none is given.
-
-        Raises:
-            CliError: there is none of that name.
-        """
+        """The target of a name, with or without the cluster's in front; the login machine if none is given. Raises
+        CliError: there is none of that name."""
         wanted = given or self.login
         for name in (wanted, f"{self.name}-{wanted}", f"{self.name}-{wanted}-0"):
             if name in self.targets:
@@ -46,11 +43,8 @@ class Cluster:
         return tuple(target for target in self.targets.values() if role in target.roles)
 
     def user(self, given: str | None) -> str:
-        """The user to be: the one given, else the first one configured.
-
-        Raises:
-            CliError: there is none of that name, or none at all.
-        """
+        """The user to be: the one given, else the first one configured. Raises CliError: there is none of that name, or
+        none at all."""
         if given == "root" or given in self.users:
             return str(given)
         if given is None and self.users:
@@ -62,10 +56,7 @@ class Cluster:
 
 def require_capabilities(stack: str, outputs: Mapping[str, Any], *needed: Capability) -> None:
     """Nothing, if the stack's platform has these capabilities; one that does not say which it has, has all of them.
-
-    Raises:
-        CliError: one is missing; the message says which there are.
-    """
+    Raises CliError: one is missing; the message says which there are."""
     platform = outputs.get("platform") or {}
     there = platform.get("capabilities", [one.value for one in Capability])
     missing = [one.value for one in needed if one.value not in there]
@@ -77,11 +68,8 @@ def require_capabilities(stack: str, outputs: Mapping[str, Any], *needed: Capabi
 
 
 def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) -> Cluster:
-    """Read a stack's outputs (with secrets), for a command that needs these capabilities.
-
-    Raises:
-        CliError: the stack is not up, its platform lacks a capability, or the outputs are not complete.
-    """
+    """Read a stack's outputs (with secrets), for a command that needs these capabilities. Raises CliError: the stack is
+    not up, its platform lacks a capability, or the outputs are not complete."""
     if not outputs:
         raise CliError(f"stack {stack} is not up. Bring it up with: ./hpc up {stack}")
     require_capabilities(stack, outputs, *needed)

@@ -54,11 +54,7 @@ def bench(
 
 
 def _before() -> Report | None:
-    """What was written before, to put some new answers into.
-
-    Raises:
-        CliError: it is of another machine.
-    """
+    """What was written before, to put some new answers into. Raises CliError: it is of another machine."""
     file = project.ROOT / "docs" / _DATA
     if not file.exists():
         return None

@@ -80,11 +80,8 @@ def logs(
 
 
 def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a module that is read late
-    """The log, and the machines that have it, of those in `on` if there are any.
-
-    Raises:
-        CliError: neither a log nor a machine is called so, or a machine in `on` does not have it.
-    """
+    """The log, and the machines that have it, of those in `on` if there are any. Raises CliError: neither a log nor a
+    machine is called so, or a machine in `on` does not have it."""
     from cluster.observe.logs import JOURNAL, LOG
 
     wanted = [cluster.target(name) for name in on]

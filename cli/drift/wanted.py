@@ -34,11 +34,8 @@ class Stack:
 
 
 def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
-    """The configuration that a stack's outputs tell.
-
-    Raises:
-        CliError: its last `up` was one of an earlier version of this program.
-    """
+    """The configuration that a stack's outputs tell. Raises CliError: its last `up` was one of an earlier version of
+    this program."""
     if not {"config", "place"} <= set(outputs):
         raise CliError(
             f"stack {name} does not tell what it was made with: its last `up` was one of an earlier version, or did "

@@ -17,11 +17,8 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
     """Have the user agree, as far as that is needed; whether nobody needs to be asked again.
 
     What is protected is refused before the first step, and not after half of the stack has gone; with --unprotect it is
-    protected no more, once the user has typed the cluster's name.
-
-    Raises:
-        CliError: the user does not agree, can't be asked, or must say more.
-    """
+    protected no more, once the user has typed the cluster's name. Raises CliError: the user does not agree, can't be
+    asked, or must say more."""
     rows = state_edit.rows(file.stack, pulumi)
     protected = [row for row in rows if row.get("protect") and not row.get("delete")]
     if chosen.unprotect:

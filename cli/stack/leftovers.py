@@ -10,11 +10,8 @@ from components.local.host.paths import StackPaths, host_root
 
 
 def refuse(name: str, stack: str) -> None:
-    """Before the first step of an `up` without any state of the stack: its cluster must not be here already.
-
-    Raises:
-        HostError: it is; the text says whose it is, and the ways on.
-    """
+    """Before the first step of an `up` without any state of the stack: its cluster must not be here already. Raises
+    HostError: it is; the text says whose it is, and the ways on."""
     paths = StackPaths(host_root(), name)
     if not _has_state(stack) and owner.recorded(paths).get("states"):
         raise HostError(owner.refusal(paths))
@@ -42,11 +39,8 @@ def hint(file: StackFile) -> str:
 
 
 def remove(file: StackFile, *, yes: bool, json: bool) -> None:
-    """Remove all that is on this host of a stack whose state is lost.
-
-    Raises:
-        CliError: its state is here, which knows better; or nobody said yes.
-    """
+    """Remove all that is on this host of a stack whose state is lost. Raises CliError: its state is here, which knows
+    better; or nobody said yes."""
     if _has_state(file.stack):
         raise CliError(
             f"stack {file.stack} has state in {state_dir.backend(file.stack)}: ./hpc destroy {file.stack} "

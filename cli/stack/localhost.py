@@ -5,11 +5,8 @@ from components.local.host.packages import install_packages, missing_packages, r
 
 
 def prepare() -> None:
-    """See that machines can be made here; installs what is missing, after saying so.
-
-    Raises:
-        HostError: they can't be; the text says why and what to do.
-    """
+    """See that machines can be made here; installs what is missing, after saying so. Raises HostError: they can't be;
+    the text says why and what to do."""
     usual_umask()
     install_packages(missing_packages(), lambda text: console.note(f"{text} ..."))
     require_host()

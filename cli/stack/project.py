@@ -12,12 +12,8 @@ from engine.project import Project
 
 
 def workspace(stack: str | None = None, *, as_new: bool = False) -> Workspace:
-    """The embedded engine's workspace over the state. `as_new`: where that can't be read, over our own
-    folder, in which the stack is a new one.
-
-    Raises:
-        CliError: the state is not in files.
-    """
+    """The embedded engine's workspace over the state. `as_new`: where that can't be read, over our own folder, in which
+    the stack is a new one. Raises CliError: the state is not in files."""
     url, who = state_dir.located(stack)
     if not state_dir.on_files(stack):
         if not as_new:
@@ -41,11 +37,8 @@ def known() -> list[str]:
 
 
 def require_file(name: str, config_file: Path | None = None) -> stackfile.StackFile:
-    """The stack's file, which must be there.
-
-    Raises:
-        CliError: there is none; the text lists the stacks that there are.
-    """
+    """The stack's file, which must be there. Raises CliError: there is none; the text lists the stacks that there
+    are."""
     file = stackfile.read(ROOT, name, config_file)
     if file.settings is None:
         raise CliError(f"there is no stack {name!r}: {file.path.name} does not exist. {_there_are(known())}")
@@ -53,11 +46,8 @@ def require_file(name: str, config_file: Path | None = None) -> stackfile.StackF
 
 
 def require_state(name: str) -> Stack:
-    """The embedded engine's stack, which must have been brought up before.
-
-    Raises:
-        CliError: it has not, or there is none of that name.
-    """
+    """The embedded engine's stack, which must have been brought up before. Raises CliError: it has not, or there is
+    none of that name."""
     space = workspace(name)
     if name not in space.stacks():
         if name in stackfile.named(ROOT):
@@ -69,10 +59,7 @@ def require_state(name: str) -> Stack:
 @contextmanager
 def held(name: str) -> Generator[None]:
     """Hold a stack, so that no `up` changes its machines meanwhile; state that is not in files has no lock of ours.
-
-    Raises:
-        StackLocked: somebody else holds it.
-    """
+    Raises StackLocked: somebody else holds it."""
     if not state_dir.on_files(name):
         yield
         return

@@ -18,11 +18,8 @@ def run_on_terminal(command: Sequence[str], stack: str) -> int:
 
 
 def run_captured(command: Sequence[str], stack: str, given: str = "") -> str:
-    """Run a command of the CLI for a stack with `given` on its standard input. Returns its output.
-
-    Raises:
-        CliError: it failed; the text is the CLI's own.
-    """
+    """Run a command of the CLI for a stack with `given` on its standard input. Returns its output. Raises CliError: it
+    failed; the text is the CLI's own."""
     done = subprocess.run(
         [*command, "--non-interactive"],
         cwd=project.ROOT,

@@ -9,11 +9,8 @@ from cli.errors import CliError
 
 
 def with_setting(text: str, key: str, value: Mapping[str, str] | str) -> str:
-    """The text of a stack file with a setting under `config:`, in its old place or as the first one.
-
-    Raises:
-        CliError: it is written in a way in which nothing can be put in by itself.
-    """
+    """The text of a stack file with a setting under `config:`, in its old place or as the first one. Raises CliError:
+    it is written in a way in which nothing can be put in by itself."""
     shown = f"{_line(key)}: {_line(value)}"
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     config = _entry(root, "config")

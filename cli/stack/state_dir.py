@@ -96,11 +96,8 @@ def _logged_in() -> str:
 
 
 def passphrase() -> str:
-    """What the secrets in the state are encrypted with; generated on first use.
-
-    Raises:
-        CliError: it is lost (there are stacks, but the file is gone), or a file can't be read.
-    """
+    """What the secrets in the state are encrypted with; generated on first use. Raises CliError: it is lost (there are
+    stacks, but the file is gone), or a file can't be read."""
     if _PASSPHRASE in os.environ:
         return os.environ[_PASSPHRASE]
     chosen = os.environ.get(_PASSPHRASE_FILE)

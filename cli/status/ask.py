@@ -21,11 +21,8 @@ OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
 def ask(stack: str, outputs: Mapping[str, Any]) -> ClusterObservation:
-    """What all machines of a stack's outputs tell; one that does not answer is part of it.
-
-    Raises:
-        CliError: the stack is not up.
-    """
+    """What all machines of a stack's outputs tell; one that does not answer is part of it. Raises CliError: the stack
+    is not up."""
     entered = cluster.from_outputs(stack, outputs)
     answers = remote.gather(entered.targets.values(), entered.admin_key, LOOK, seconds=patience(len(entered.targets)))
     machines = [_observation(name, entered.targets[name].roles, done) for name, done in answers.items()]

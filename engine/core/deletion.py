@@ -1,7 +1,5 @@
 """Deleting resources: dependents first, independent ones side by side."""
 
-from __future__ import annotations
-
 import queue
 
 from engine.core.interrupted import undo

@@ -1,7 +1,5 @@
 """What differs between two sets of properties, and whether that asks for a replacement."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

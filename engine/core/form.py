@@ -1,8 +1,6 @@
 """The form that the CLI's own providers give to properties, where it tells nothing but must be there: what lacks it is
 shown as to be updated when the CLI comes to it, and states that an earlier version of ours wrote lack it."""
 
-from __future__ import annotations
-
 from engine.state.resource import Resource
 from engine.values import Props, Value, is_secret, secret
 

@@ -4,8 +4,6 @@ A note is a suspicion, and what the state holds is a fact. The CLI keeps notes o
 run made the resource, so that most of those that it leaves are stale.
 """
 
-from __future__ import annotations
-
 from engine import values
 from engine.core.run import Run, StateChange, explain
 from engine.providers.base import Context, Provider

@@ -1,7 +1,5 @@
 """The resource monitor and the engine, as the SDK calls them over gRPC; here they are called directly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from google.protobuf import empty_pb2

@@ -1,7 +1,5 @@
 """One operation on a stack, from reading its state to archiving the new one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Running the program in this process, its resource monitor being ours."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import os

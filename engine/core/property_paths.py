@@ -1,7 +1,5 @@
 """Property paths as resource options name them: `a.b[0]`, `a["b.c"]`, with `*` for any key or index."""
 
-from __future__ import annotations
-
 import copy
 import re
 

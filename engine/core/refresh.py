@@ -1,7 +1,5 @@
 """Refresh: ask the providers what is really there, and take it into the state."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

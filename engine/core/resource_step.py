@@ -1,7 +1,5 @@
 """Custom resources: deciding what one needs, and doing it. The rules are the CLI's (pkg/resource/deploy)."""
 
-from __future__ import annotations
-
 import heapq
 import threading
 from dataclasses import replace

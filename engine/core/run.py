@@ -1,7 +1,5 @@
 """One run over a stack: what its parts share, and how a step is done."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

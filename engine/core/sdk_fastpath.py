@@ -4,8 +4,6 @@ The SDK keeps tasks and searches for values that arrive late. Here the monitor a
 short cuts, whatever is open is scanned again for each resource, so the time grows with the square of their number.
 """
 
-from __future__ import annotations
-
 import asyncio
 import linecache
 import sys

@@ -1,7 +1,5 @@
 """Threads that are made as they are needed, up to a number, and end with the process whatever they do."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

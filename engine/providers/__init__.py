@@ -1,7 +1,5 @@
 """The embedded providers, by the types they serve."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine import urn as urns

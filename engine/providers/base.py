@@ -1,7 +1,5 @@
 """What a provider is to the engine, and the provider of all that is not embedded."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Changed `triggers` replace (`create` runs again, delete runs for the old one); a
 runs `update`, or `create` where there is none.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from pathlib import Path

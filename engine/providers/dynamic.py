@@ -4,8 +4,6 @@ Called as the CLI's dynamic provider plugin calls them, but in this process. The
 interrupted one left (see `Provider`): after a kill it is called again with the same properties.
 """
 
-from __future__ import annotations
-
 import base64
 import threading
 

@@ -1,7 +1,5 @@
 """Running a process, its output kept and shown line by line."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """pulumi-random: random values, created once and kept in the state. A changed input replaces them."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """pulumi-tls: private keys. Certificates are not embedded: nothing that runs on this machine needs one."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

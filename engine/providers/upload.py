@@ -1,7 +1,5 @@
 """How files get to another machine: a small shell script there, and what it reads on its standard input."""
 
-from __future__ import annotations
-
 import io
 import shlex
 import tarfile

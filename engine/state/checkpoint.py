@@ -1,7 +1,5 @@
 """State files as they lie on disk: the Pulumi CLI's checkpoints, their copies, and how they are written."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

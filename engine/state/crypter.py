@@ -5,8 +5,6 @@ and 1,000,000 rounds. The salt is kept as `v1:SALT:SECRET`, where SECRET is the 
 passphrase at once. (Pulumi's pkg/secrets/passphrase/manager.go and sdk/go/common/resource/config/crypt.go.)
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

@@ -3,8 +3,6 @@
 Nothing here looks at what is really there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 

@@ -6,8 +6,6 @@ one (with its lock, which keeps the Pulumi CLI away until somebody says otherwis
 journal too. Resources go by numbers: their places in the file, and whatever comes after.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ is taken over, and two runs that start at the same moment don't refuse each othe
 flock on the folder.
 """
 
-from __future__ import annotations
-
 import fcntl
 import getpass
 import json

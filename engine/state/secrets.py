@@ -1,7 +1,5 @@
 """Secrets in values: encrypted one by one in the state, opened for those who may see them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ kept as `.bak`; or, where there are many resources, added to its journal. What i
 one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """What is kept of a stack, as far as no program is needed to deal with it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
