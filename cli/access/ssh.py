@@ -7,14 +7,16 @@ are left out: they know nothing of these machines. All targets behind a jump hos
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
+import tempfile
+import time
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from cli.access import ssh_config
-from cli.access.jump_host import held_open
 from cli.access.shell_line import shell_line
 from cli.access.ssh_config import IAP, Host
 from cli.cluster.target import Target
@@ -28,6 +30,8 @@ _IAP_SECONDS = 20
 """More than that for Identity-Aware Proxy: gcloud takes two seconds to start, and as many for each connection."""
 _HOST_KEYS = "python3 /usr/local/lib/hpc/node host-keys"
 _HOST_KEYS_SECONDS = 20.0
+_END_SECONDS = 3.0
+_READY = b"ready"
 _NO_REASON = re.compile(
     "Connection closed by UNKNOWN|Connection to UNKNOWN|kex_exchange_identification: Connection closed"
     "|stdio forwarding failed"
@@ -56,15 +60,25 @@ class Ssh:
         """The host keys of targets that published them to their jump hosts, and why the others' are not known. Raises
         CliError: as for `connected`."""
         with self.connected(targets, admin_key, seconds=CONNECT_SECONDS) as session:
-            return session.host_keys(targets)
+            names = [target.name for target in targets]
+            keys = {name: session.keys[name] for name in names if session.keys[name]}
+            return keys, {name: session.lost[name] for name in names if name in session.lost}
 
-    def extra_seconds(self, target: Target) -> float:
+    @staticmethod
+    def extra_seconds(target: Target) -> float:
         """How much longer this target may take to reach than one that answers here."""
-        return _extra_seconds(target)
+        return _IAP_SECONDS if target.method == IAP else 0
 
-    def explain(self, target: Target, stderr: str) -> str:
-        """Why a target was not reached, on one line, from what ssh printed."""
-        return _explain(target, stderr)
+    @staticmethod
+    def explain(target: Target, stderr: str) -> str:
+        """Why a target was not reached, from what ssh printed: the last line that has a reason."""
+        if target.method == IAP and "ERROR: (gcloud" in stderr:
+            return iap.explain(stderr, ssh_config.instance(target))
+        if target.jump and "Session open refused" in stderr:
+            return f"{target.jump.name} gets no connection to it at {target.address}"
+        lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+        reasons = [line for line in lines if not _NO_REASON.match(line)]
+        return (reasons or lines or [""])[-1]
 
 
 class _Session:
@@ -86,10 +100,10 @@ class _Session:
         self._jumps = list(dict.fromkeys(one.jump.name for one in self._targets.values() if one.jump))
         self._closed: dict[str, str] = {}
         """Why a jump host leads nowhere, by its name."""
-        self._lost: dict[str, str] = {}
+        self.lost: dict[str, str] = {}
         """Why a target can't be reached, by its name."""
-        self._keys = {name: target.host_key for name, target in self._targets.items()}
-        self._write("known_hosts", ssh_config.known_hosts(self._keys))
+        self.keys = {name: target.host_key for name, target in self._targets.items()}
+        self._write("known_hosts", ssh_config.known_hosts(self.keys))
         self._write("config", ssh_config.render([*map(self._host, self._targets.values()), self._defaults()]))
         _provide_key(stack, self._folder / "key", admin_key)
 
@@ -97,35 +111,30 @@ class _Session:
         """Connect to the jump hosts, and ask them for the host keys that only they know."""
         for name, target in self._targets.items():
             if target.method == IAP and not shutil.which("gcloud"):
-                self._lost[name] = iap.missing()
+                self.lost[name] = iap.missing()
             elif target.jump and target.jump.name in self._closed:
-                self._lost[name] = self._closed[target.jump.name]
-            elif not self._keys[name]:
-                self._lost[name] = "its host key is not known: it has not published one, so it has not joined"
+                self.lost[name] = self._closed[target.jump.name]
+            elif not self.keys[name]:
+                self.lost[name] = "its host key is not known: it has not published one, so it has not joined"
             if name in self._jumps:
                 self._open_jump(target)
 
     def __call__(self, target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:
         """The program and arguments that run a command as a user on a target."""
-        if reason := self._lost.get(target.name):
+        if reason := self.lost.get(target.name):
             return ["sh", "-c", f'printf "%s\\n" "$1" >&2; exit {UNREACHED}', "sh", reason]
         line = shell_line(user, command, terminal=terminal)
         # Not over a shared connection: a server limits the sessions of one (MaxSessions).
         return [*self._ssh, "-S", "none", "-t" if terminal else "-T", target.name, *([line] if line else [])]
 
-    def host_keys(self, targets: Sequence[Target]) -> tuple[dict[str, str], dict[str, str]]:
-        """The host keys of these targets, and why some are not known, by name."""
-        keys = {one.name: self._keys[one.name] for one in targets if self._keys[one.name]}
-        return keys, {one.name: self._lost[one.name] for one in targets if one.name in self._lost}
-
     def _open_jump(self, jump: Target) -> None:
         """Connect to a jump host, unless nothing leads to it."""
-        reason = self._lost.get(jump.name, "")
+        reason = self.lost.get(jump.name, "")
         if not reason:
-            seconds = self._seconds + _extra_seconds(jump)
-            stderr = self._stack.enter_context(held_open(self._ssh, jump.name, seconds))
+            seconds = self._seconds + Ssh.extra_seconds(jump)
+            stderr = self._stack.enter_context(_held_open(self._ssh, jump.name, seconds))
             if stderr is not None:
-                reason = f"jump host {jump.name}: {_explain(jump, stderr) or f'no answer within {seconds:.0f} s'}"
+                reason = f"jump host {jump.name}: {Ssh.explain(jump, stderr) or f'no answer within {seconds:.0f} s'}"
         if not reason:
             reason = self._learn_keys(jump)
         if reason:
@@ -134,7 +143,7 @@ class _Session:
     def _learn_keys(self, jump: Target) -> str:
         """Ask a jump host for the host keys that machines behind it have published; why that failed, else ""."""
         behind = [one.name for one in self._targets.values() if one.jump and one.jump.name == jump.name]
-        unknown = [name for name in behind if not self._keys[name]]
+        unknown = [name for name in behind if not self.keys[name]]
         if not unknown:
             return ""
         command = [*self._ssh, "-T", jump.name, _HOST_KEYS]
@@ -146,14 +155,16 @@ class _Session:
         except subprocess.TimeoutExpired:
             return f"{jump.name} returned no host keys within {_HOST_KEYS_SECONDS:.0f} s"
         if done.returncode:
-            return f"{jump.name} returned no host keys: {_explain(jump, done.stderr) or f'exit code {done.returncode}'}"
+            return (
+                f"{jump.name} returned no host keys: {Ssh.explain(jump, done.stderr) or f'exit code {done.returncode}'}"
+            )
         published = json.loads(done.stdout)
-        self._keys |= {name: published[name].strip() for name in unknown if published.get(name)}
-        self._write("known_hosts", ssh_config.known_hosts(self._keys))
+        self.keys |= {name: published[name].strip() for name in unknown if published.get(name)}
+        self._write("known_hosts", ssh_config.known_hosts(self.keys))
         return ""
 
     def _host(self, target: Target) -> Host:
-        connect = min(CONNECT_SECONDS, self._seconds) + _extra_seconds(target)
+        connect = min(CONNECT_SECONDS, self._seconds) + Ssh.extra_seconds(target)
         options = {**ssh_config.route(target), "ConnectTimeout": f"{connect:.0f}"}
         if target.name in self._jumps:
             options["ControlPath"] = f"{self._folder}/{self._jumps.index(target.name)}"
@@ -177,21 +188,6 @@ class _Session:
         (self._folder / name).write_text(text, encoding="utf-8")
 
 
-def _extra_seconds(target: Target) -> float:
-    return _IAP_SECONDS if target.method == IAP else 0
-
-
-def _explain(target: Target, stderr: str) -> str:
-    """The last line that has a reason: ssh ends with some that have none."""
-    if target.method == IAP and "ERROR: (gcloud" in stderr:
-        return iap.explain(stderr, ssh_config.instance(target))
-    if target.jump and "Session open refused" in stderr:
-        return f"{target.jump.name} gets no connection to it at {target.address}"
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    reasons = [line for line in lines if not _NO_REASON.match(line)]
-    return (reasons or lines or [""])[-1]
-
-
 def _chain(target: Target) -> list[Target]:
     """A target and the jump hosts that lead to it, the nearest first."""
     return [target, *(_chain(target.jump) if target.jump else [])]
@@ -211,3 +207,45 @@ def _provide_key(stack: ExitStack, path: Path, key: str) -> None:
     else:
         path.touch(mode=0o600)
         path.write_bytes(text)
+
+
+@contextmanager
+def _held_open(ssh: Sequence[str], name: str, seconds: float) -> Generator[str | None]:
+    """Hold a connection to a jump host open, which others share by its ControlPath. Yields None, or ssh's error."""
+    # It ends with its standard input, so with this process however that ends.
+    command = [*ssh, "-o", "ControlMaster=yes", "-T", name, f"echo {_READY.decode()}; exec cat >/dev/null"]
+    with tempfile.TemporaryFile() as errors, subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+        # A terminal's Ctrl-C is for what goes through it.
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdin  # noqa: S101 - a pipe
+        try:
+            if _is_ready(process, seconds):
+                yield None
+            else:
+                errors.seek(0)
+                yield errors.read().decode(errors="replace")
+        finally:
+            with suppress(OSError):
+                process.stdin.close()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _is_ready(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    """Whether the host let us in within the time."""
+    assert process.stdout  # noqa: S101 - a pipe
+    deadline, output = time.monotonic() + seconds, b""
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([process.stdout], [], [], left)[0]:
+            data = os.read(process.stdout.fileno(), 4096)
+            output += data
+            if _READY in output:
+                return True
+            if not data:
+                process.wait()
+                return False
+    return False

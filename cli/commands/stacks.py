@@ -32,10 +32,7 @@ def stacks(*, json: options.Json = False) -> None:
         return
     table = [("STACK", "PLATFORM", "RESOURCES", "LAST CHANGE")]
     table += [(row.stack, _where(row), str(row.resources) if row.updated else "-", row.updated or "-") for row in rows]
-    widths = [max(len(cells[column]) for cells in table) for column in range(4)]
-    for number, cells in enumerate(table):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-        console.line(text, style="bold" if number == 0 else "")
+    console.table(table)
 
 
 def _where(row: Row) -> str:

@@ -1,10 +1,12 @@
-"""One property's change, as few lines as tell it exactly: short values as `old -> new`, long ones as a unified diff."""
+"""The tree of a preview, and one property's change in it: short values as `old -> new`, long ones as a unified diff."""
 
 import difflib
 import json
+from collections.abc import Iterable
 from typing import Any
 
-from engine.events import Change
+from cli.display.summary import op
+from engine.events import Change, Planned
 
 Line = tuple[str, str]
 """Text and rich style."""
@@ -18,6 +20,42 @@ _MOST_LINES = 60
 _EXCERPT = 40
 """Characters shown around the first difference of two long one-line texts."""
 _KEY_END = "\0"
+_WHOLE = ("create", "delete", "read")
+"""Operations of which the properties say nothing new: all of them come or go."""
+
+
+def tree(planned: Iterable[Planned], *, whole: bool = False) -> list[Line]:
+    """A preview's lines: every resource that changes, under its parents, with its changes; empty if nothing changes.
+    `whole`: with all properties of what is to be created."""
+    rows = {plan.urn: plan for plan in planned}
+    shown: set[str] = set()
+    for plan in rows.values():
+        urn: str | None = plan.urn if plan.op != "same" else None
+        while urn in rows and urn not in shown:
+            shown.add(urn)
+            urn = rows[urn].parent
+    children: dict[str, list[Planned]] = {}
+    for plan in rows.values():
+        if plan.urn in shown:
+            children.setdefault(plan.parent if plan.parent in shown else "", []).append(plan)
+    found: list[Line] = []
+    _add(found, children, "", 0, whole=whole)
+    return found
+
+
+def _add(found: list[Line], children: dict[str, list[Planned]], parent: str, depth: int, *, whole: bool) -> None:
+    for plan in children.get(parent, []):
+        shown = op(plan.op)
+        indent = "  " * depth
+        reason = f"  ({plan.reason})" if plan.reason else ""
+        found.append((f"{shown.symbol} {indent}{plan.name}  {plan.type}{reason}", shown.style))
+        if plan.op not in _WHOLE:
+            for change in plan.changes:
+                found += [(f"  {indent}    {text}", style) for text, style in lines(change)]
+        for key, value in sorted(plan.inputs.items()) if whole else ():
+            added = Change(key, "add", None, value)
+            found += [(f"  {indent}    {text}", style) for text, style in lines(added)]
+        _add(found, children, plan.urn, depth + 1, whole=whole)
 
 
 def lines(change: Change) -> list[Line]:

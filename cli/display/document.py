@@ -10,31 +10,20 @@ known is "[unknown]".
 """
 
 from dataclasses import asdict
-from types import TracebackType
 from typing import Any
 
-from typing_extensions import Self
-
 from cli import console
-from cli.display.view import Lines
+from cli.display.view import View
 from engine.events import Event, Log, Planned, Result, Started
 
 
-class DocumentView(Lines):
+class DocumentView(View):
     """Collects, and prints once."""
 
     def __init__(self) -> None:
         super().__init__()
         self._document: dict[str, Any] = {}
         self._messages: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def on_event(self, event: Event) -> None:
         """Keep what the document will hold."""
@@ -62,7 +51,7 @@ class DocumentView(Lines):
         """Print the document with the error, which also goes to standard error."""
         self._document |= {"ok": False, "error": message}
         self._print()
-        console.error(message)
+        super().failed(message)
 
     def _print(self) -> None:
         document = self._document | {"messages": self._messages}

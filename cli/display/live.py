@@ -1,7 +1,6 @@
-"""A terminal's view: what ended scrolls by above, what is at work moves below."""
+"""The view on a terminal: lines of ended steps scroll by above, the steps at work are shown below."""
 
 import threading
-from types import TracebackType
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -9,17 +8,15 @@ from rich.text import Text
 from typing_extensions import Self
 
 from cli import console
-from cli.display.changes import Line
-from cli.display.ops import op
-from cli.display.summary import seconds
-from cli.display.view import Lines
+from cli.display.summary import op, seconds
+from cli.display.view import View
 from engine.events import Event, Log, Result
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_SECOND = 8
 
 
-class LiveView(Lines):
+class LiveView(View):
     """A view for terminals."""
 
     def __init__(self) -> None:
@@ -36,9 +33,7 @@ class LiveView(Lines):
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def on_event(self, event: Event) -> None:
@@ -48,17 +43,17 @@ class LiveView(Lines):
                 lines = self.event_lines(event)
                 at_work = isinstance(event, Log) and event.severity == "info" and event.urn in self.model.running
             # Of what a step logs, the latest line stands beside it; all of them would drown the steps.
-            self._print([] if at_work else lines)
+            self.print([] if at_work else lines)
 
     def close(self, result: Result) -> None:
         """Print how the run ended, below everything."""
         self._live.stop()
-        self._print(self.result_lines(result))
+        self.print(self.result_lines(result))
 
     def failed(self, message: str) -> None:
-        """Say it below everything."""
+        """Print the error, below everything."""
         self._live.stop()
-        console.error(message)
+        super().failed(message)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lower part: one line for each step at work, as many as the screen holds, and one for the whole."""
@@ -79,7 +74,3 @@ class LiveView(Lines):
             whole = f"{spin} {seconds(now - self._began)}, {self.model.done} done, {len(running)} at work"
             whole += f" ({hidden} not shown)" if hidden > 0 else ""
             yield Text(whole, style="bold", no_wrap=True)
-
-    def _print(self, lines: list[Line]) -> None:
-        for text, style in lines:
-            console.line(text, style=style)

@@ -1,16 +1,16 @@
-"""What every view has in common: the lines for each event. How they reach the user is each view's own."""
+"""What all views share: the lines for each event. How they are printed is up to each view."""
 
+import json
 import threading
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import Self
 
-from cli.display import changes, tree
+from cli import console
+from cli.display import changes
 from cli.display.model import Model, Row
-from cli.display.ops import op
-from cli.display.summary import seconds, summary
+from cli.display.summary import op, seconds, summary
 from cli.stack.impact import Effects
 from engine.events import Event, Log, Result, Started, StepDone, StepFailed
 
@@ -21,34 +21,8 @@ _SCREEN = 20
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 
-class View(Protocol):
-    """Shows one run. Events may come from any thread, one at a time or not."""
-
-    effects: Effects | None
-    """What the edit does to running jobs, where that is known and there is something to say of it."""
-    more: Mapping[str, Any]
-    """Further keys of a JSON document."""
-    diff: bool
-    """Whether to show every property that changes, and all of what is made."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def on_event(self, event: Event) -> None:
-        """Take one event."""
-
-    def close(self, result: Result) -> None:
-        """Show how the run ended."""
-
-    def failed(self, message: str) -> None:
-        """Show that the run ended without a result."""
-
-
-class Lines:
-    """Turns events into lines of text, and keeps the model."""
+class View:
+    """Shows one run: turns its events into lines of text, and keeps the model. Events may come from any thread."""
 
     def __init__(self) -> None:
         self.model = Model()
@@ -56,8 +30,34 @@ class Lines:
         self.stack = ""
         self.preview = False
         self.effects: Effects | None = None
+        """What the edit does to running jobs, where that is known and there is something to say of it."""
         self.more: Mapping[str, Any] = {}
+        """Further keys of a JSON document."""
         self.diff = False
+        """Whether to show every property that changes, and all of what is created."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what shows the steps at work."""
+
+    def on_event(self, event: Event) -> None:
+        """Take one event."""
+        raise NotImplementedError
+
+    def close(self, result: Result) -> None:
+        """Show how the run ended."""
+        raise NotImplementedError
+
+    def failed(self, message: str) -> None:
+        """Show that the run ended without a result."""
+        console.error(message)
+
+    def print(self, lines: list[changes.Line]) -> None:
+        """Print lines."""
+        for text, style in lines:
+            console.line(text, style=style)
 
     def event_lines(self, event: Event) -> list[changes.Line]:
         """The lines for one event, after it went into the model."""
@@ -79,15 +79,16 @@ class Lines:
         found: list[changes.Line] = []
         if result.kind == "preview":
             # The events, unlike the result, have the unchanged parents of what changes.
-            found += tree.lines((row.plan for row in self.model.rows.values() if row.plan), whole=self.diff)
+            found += changes.tree((row.plan for row in self.model.rows.values() if row.plan), whole=self.diff)
         if result.kind == "up" and result.ok and result.outputs:
-            found += [
-                ("Outputs:", "bold"),
-                *((f"  {key}: {_short(value)}", "") for key, value in sorted(result.outputs.items())),
-            ]
+            outputs = ((f"  {key}: {_short(value)}", "") for key, value in sorted(result.outputs.items()))
+            found += [("Outputs:", "bold"), *outputs]
         if len(self.model.rows) > _SCREEN:
             # Where they happened may have scrolled away.
-            found += [(f"! {_name(failure.urn)}: {_short(failure.message)}", "red") for failure in result.failures]
+            found += [
+                (f"! {failure.urn.rpartition('::')[2]}: {_short(failure.message)}", "red")
+                for failure in result.failures
+            ]
         text = summary(result, self.stack, done=self.model.done, skipped=self.model.skipped)
         found += [(line, "bold" if result.ok else "bold red") for line in text.splitlines()]
         if result.kind == "preview" and result.ok and self.effects:
@@ -100,9 +101,8 @@ class Lines:
         row = self.model.row(event.urn)
         took = f"  {seconds(event.seconds)}" if event.seconds >= _WORTH_SAYING else ""
         found = [(f"{_label(row, event.op, op(event.op).done)}{took}{_paths(row)}", op(event.op).style)]
-        for change in (
-            row.plan.changes if self.diff and row.plan and event.op in ("update", "replace", "refresh") else ()
-        ):
+        shown = self.diff and row.plan and event.op in ("update", "replace", "refresh")
+        for change in row.plan.changes if shown and row.plan else ():
             found += [(f"    {text}", style) for text, style in changes.lines(change)]
         return found
 
@@ -125,10 +125,6 @@ class Lines:
         return [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
 
 
-def _name(urn: str) -> str:
-    return urn.rpartition("::")[2]
-
-
 def _label(row: Row, name: str, verb: str) -> str:
     return f"{op(name).symbol} {verb:<9} {row.name}  {row.type}"
 
@@ -143,8 +139,6 @@ def _paths(row: Row) -> str:
 
 
 def _short(value: Any) -> str:  # noqa: ANN401 - an output may be anything
-    import json
-
     if isinstance(value, dict) and value:
         # A table of machines is for `./hpc outputs`; here its names will do.
         value = f"{len(value)} ({', '.join(sorted(map(str, value)))})"

@@ -18,6 +18,7 @@ from cli.stack.impact import Effects
 from cli.stack.run_options import RunOptions
 from engine.core.diff import differences, marked
 from engine.events import Change, Log, Planned, Result, Started, StepFailed
+from engine.values import SECRET, UNKNOWN
 
 _STREAMED = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
 _OPS = {
@@ -29,7 +30,6 @@ _OPS = {
 }
 """Steps (pkg/resource/deploy/step.go) that are part of one of ours, by the CLI's name."""
 _SILENT = {"discard-replaced", "read-discarded", "remove-pending-replace"}
-_SECRET, _UNKNOWN = "1b47061264138c4ac30d75fd1eb44270", "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
 def update(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, impact: Effects | None) -> int:
@@ -143,7 +143,7 @@ def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:
 def _shown(value: Any) -> Any:  # noqa: ANN401 - a property's value
     """A value as events of ours show it: "[secret]" and "[unknown]"."""
     if isinstance(value, Mapping):
-        return "[secret]" if _SECRET in value.values() else {key: _shown(one) for key, one in value.items()}
+        return "[secret]" if SECRET in value.values() else {key: _shown(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_shown(one) for one in value]
-    return "[unknown]" if value == _UNKNOWN else value
+    return "[unknown]" if value == UNKNOWN else value
