@@ -81,13 +81,9 @@ def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
     cores = int(said.get("corespersocket", kind.cores_per_socket))
     threads = int(said.get("threadspercore", kind.threads_per_core))
     return Sizes(
-        cpus=int(said.get("cpus", sockets * cores * threads)),
-        sockets=sockets,
-        cores=cores,
-        threads=threads,
-        memory=int(said.get("realmemory", kind.real_memory)),
-        reserved=int(said.get("memspeclimit", 0)),
-    )
+        cpus=int(said.get("cpus", sockets * cores * threads)), sockets=sockets, cores=cores, threads=threads,
+        memory=int(said.get("realmemory", kind.real_memory)), reserved=int(said.get("memspeclimit", 0)),
+    )  # fmt: skip
 
 
 def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
@@ -106,7 +102,7 @@ def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
             machine_type=controller_type,
             gpu=controller_type.gpu,
             nodeset=hosted[0] if hosted else None,
-        ),
+        )
     ]
     if not config.login.on:
         login_type = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]

@@ -67,13 +67,7 @@ class Family:
 _DOCS = "cloud.google.com/compute/docs"
 _ACCELERATED = f"{_DOCS}/accelerator-optimized-machines, {_DOCS}/gpus/gpu-network-bandwidth"
 _PERSISTENT = {"pd-standard": 1, "pd-balanced": 1, "pd-ssd": 1}
-_A3_DISKS = {
-    "pd-balanced": 1,
-    "pd-ssd": 1,
-    "hyperdisk-balanced": 1,
-    "hyperdisk-extreme": 1,
-    "hyperdisk-throughput": 1,
-}
+_A3_DISKS = {"pd-balanced": 1, "pd-ssd": 1, "hyperdisk-balanced": 1, "hyperdisk-extreme": 1, "hyperdisk-throughput": 1}
 _HYPERDISKS = {"hyperdisk-balanced": 1, "hyperdisk-extreme": 1}
 """A3 Ultra and A4 take no persistent disks."""
 

@@ -18,11 +18,7 @@ class Image:
 
 
 _ROWS = (
-    Image(
-        name="debian-12",
-        slurm_versions=("22.05",),
-        source="packages.debian.org/bookworm/slurm-wlm: 22.05.8",
-    ),
+    Image(name="debian-12", slurm_versions=("22.05",), source="packages.debian.org/bookworm/slurm-wlm: 22.05.8"),
     Image(
         name="debian-13",
         slurm_versions=("24.11",),
@@ -30,11 +26,7 @@ _ROWS = (
         rests=True,
         source="packages.debian.org/trixie/slurm-wlm: 24.11.5",
     ),
-    Image(
-        name="ubuntu-2404",
-        slurm_versions=("23.11",),
-        source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4",
-    ),
+    Image(name="ubuntu-2404", slurm_versions=("23.11",), source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
         name="ubuntu-2204",
         slurm_versions=("25.05", "24.11"),

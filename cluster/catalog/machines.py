@@ -132,18 +132,8 @@ _ROWS = (
     _gcp("n2-standard-64", (2, 16, 2), 256 * 1024, source="general-purpose-machines#n2-standard"),
     _gcp("n2-standard-80", (2, 20, 2), 320 * 1024, source="general-purpose-machines#n2-standard"),
     # A single vCPU is one hardware thread, so Slurm sees one core with one thread, as `lscpu` shows there.
-    _gcp(
-        "n1-standard-1",
-        (1, 1, 1),
-        3840,
-        source="general-purpose-machines#n1-standard",
-    ),
-    _gcp(
-        "n1-standard-4",
-        (1, 2, 2),
-        15 * 1024,
-        source="general-purpose-machines#n1-standard",
-    ),
+    _gcp("n1-standard-1", (1, 1, 1), 3840, source="general-purpose-machines#n1-standard"),
+    _gcp("n1-standard-4", (1, 2, 2), 15 * 1024, source="general-purpose-machines#n1-standard"),
     # Known for what they are, though no cluster on Google Cloud can have them yet (cluster/platforms/gcp/fabric.py).
     _gcp(
         "a3-highgpu-8g",

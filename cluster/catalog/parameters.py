@@ -73,7 +73,7 @@ CONF = Table(
     SuspendRate SuspendTime SuspendTimeout SwitchParameters SwitchType TaskEpilog TaskPlugin TaskPluginParam
     TaskProlog TCPTimeout TmpFS TopologyParam TopologyPlugin TrackWCKey TreeWidth UnkillableStepProgram
     UnkillableStepTimeout UsePAM VSizeFactor WaitTime X11Parameters
-        """.split(),
+        """.split()
     ),
     some={
         "AccountingStorageUser": ("22.05", "25.05"),
@@ -122,7 +122,7 @@ NODE = Table(
         """
     BcastAddr CoreSpecCount CoresPerSocket CpuBind CPUs CPUSpecList Feature Gres MemSpecLimit NodeAddr
     NodeHostname Port RealMemory Reason Sockets State ThreadsPerCore TmpDisk TRESWeights Weight
-        """.split(),
+        """.split()
     ),
     some={
         "GresConf": ("25.11", "26.05"),
@@ -142,7 +142,7 @@ PARTITION = Table(
     LLN MaxCPUsPerNode MaxMemPerCPU MaxMemPerNode MaxNodes MaxTime MinNodes Nodes OverSubscribe OverTimeLimit
     PreemptMode PriorityJobFactor PriorityTier QOS ReqResv ResumeTimeout RootOnly SelectTypeParameters State
     SuspendTime SuspendTimeout TRESBillingWeights
-        """.split(),
+        """.split()
     ),
     some={
         "Exclusive": ("26.05", "26.05"),

@@ -79,10 +79,7 @@ class Recipe:
 
 FIRST, NEWEST = "2025-01", "2026-11"
 """Versions of the recipes: what a stack file without `image.recipe` means, for ever, and what a new one should name."""
-SNAPSHOTS = {
-    "2026-11": "20261101T000000Z",
-    "2025-01": "20261101T000000Z",
-}
+SNAPSHOTS = {"2026-11": "20261101T000000Z", "2025-01": "20261101T000000Z"}
 """The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
 on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.
 Snapshots go back to March 2023, and are kept for two years at least (snapshot.ubuntu.com)."""
@@ -93,14 +90,10 @@ R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1")
 R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1")
 _SLURM = {
     "25.05": Source(
-        url="https://github.com/SchedMD/slurm",
-        version="25.05.8",
-        commit="90ff1dd4058b3ec2df25306a3917650efa59537f",
+        url="https://github.com/SchedMD/slurm", version="25.05.8", commit="90ff1dd4058b3ec2df25306a3917650efa59537f"
     ),
     "24.11": Source(
-        url="https://github.com/SchedMD/slurm",
-        version="24.11.7",
-        commit="defaf214db2e55326f45ab08f1bde5b2036d9f5d",
+        url="https://github.com/SchedMD/slurm", version="24.11.7", commit="defaf214db2e55326f45ab08f1bde5b2036d9f5d"
     ),
 }
 _ENROOT = Source(

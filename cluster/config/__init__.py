@@ -9,20 +9,6 @@ from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.users import User
 
 __all__ = [
-    "Account",
-    "Accounting",
-    "ClusterConfig",
-    "Controller",
-    "Image",
-    "Login",
-    "Network",
-    "Nodeset",
-    "Partition",
-    "Qos",
-    "Rxdm",
-    "Script",
-    "SlurmSettings",
-    "Storage",
-    "Timers",
-    "User",
-]
+    "Account", "Accounting", "ClusterConfig", "Controller", "Image", "Login", "Network", "Nodeset", "Partition", "Qos",
+    "Rxdm", "Script", "SlurmSettings", "Storage", "Timers", "User",
+]  # fmt: skip

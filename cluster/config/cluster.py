@@ -18,14 +18,7 @@ from cluster.config.partitions import Partition
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
-from cluster.config.types import (
-    ClusterName,
-    Flag,
-    GroupName,
-    NodesetName,
-    PartitionName,
-    RegularId,
-)
+from cluster.config.types import ClusterName, Flag, GroupName, NodesetName, PartitionName, RegularId
 from cluster.config.users import User
 
 S = TypeVar("S", bound=Section)

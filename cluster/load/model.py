@@ -27,7 +27,7 @@ def _model(_modules: tuple[tuple[str, str], ...]) -> type[ClusterConfig]:
     names = registry.names()
     schema = WithJsonSchema({"type": "string", "enum": list(names)})
     fields: dict[str, Any] = {
-        "platform": (Annotated[str, AfterValidator(_registered), schema], ClusterConfig.model_fields["platform"]),
+        "platform": (Annotated[str, AfterValidator(_registered), schema], ClusterConfig.model_fields["platform"])
     }
     for platform in registry.all_platforms():
         for key, section in platform.sections.items():

@@ -132,6 +132,6 @@ def _refuse_planned(given: Mapping[str, Any]) -> None:
                 given=str(given["platform"]),
                 allowed=f"{listing(names)} (platform {given['platform']!r} is not built yet)",
                 todo=f"use an allowed platform, e.g. `platform: {names[0]}`",
-            ),
-        ],
+            )
+        ]
     )

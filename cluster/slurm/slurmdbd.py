@@ -65,6 +65,6 @@ def render_slurmdbd(config: ClusterConfig, password: str) -> str:
                         "PurgeUsageAfter": keep,
                     },
                 ),
-            ],
+            ]
         ),
     )

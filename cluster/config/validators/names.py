@@ -70,8 +70,7 @@ def unix_name(value: str) -> str:
     """A login name of a person, or a group of people."""
     if not _UNIX_NAME.fullmatch(value):
         raise Refused(
-            "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice",
-            "write it as Debian's useradd takes it",
+            "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice", "write it as Debian's useradd takes it"
         )
     if value in accounts.PRIVILEGED:
         raise Refused(

@@ -44,13 +44,11 @@ def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:
             )
         elif why := failure(one):
             yield Finding(
-                id="setup-failed",
-                where=(one.name,),
+                id="setup-failed", where=(one.name,),
                 what=f"its set-up failed: {why}",
                 todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50",
-                note="It is tried again by itself, every few seconds.",
-                since=joining(one).get("since"),
-            )
+                note="It is tried again by itself, every few seconds.", since=joining(one).get("since"),
+            )  # fmt: skip
 
 
 def cluster_state(seen: ClusterObservation) -> Iterator[Finding]:

@@ -65,45 +65,36 @@ def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | Non
             since=joining(one)["since"] or None,
         )
     return Finding(
-        id="node-down",
-        where=(one.name,),
+        id="node-down", where=(one.name,),
         what=f"slurmd does not run there ({unit['state']}){noticed}"
         + (f". Its last messages: {words}" if words else ""),
-        todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl start slurmd",
-        since=unit["since"] or None,
-    )
+        todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl start slurmd", since=unit["since"] or None,
+    )  # fmt: skip
 
 
 def _silent(seen: ClusterObservation, said: Node) -> Finding:
     return Finding(
-        id="network-cut",
-        where=(said.name,),
+        id="network-cut", where=(said.name,),
         what=f"answers SSH from here and its slurmd runs, but slurmctld says that it does not respond ({said.word}): "
         "the way from the controller to its slurmd (port 6818) is cut, or slurmd hangs",
         todo=f"./hpc ssh {seen.stack} {said.name} -- tail /var/log/slurm/slurmd.log",
-        note="If it hangs: systemctl restart slurmd there; jobs go on.",
-        since=said.since_utc,
-    )
+        note="If it hangs: systemctl restart slurmd there; jobs go on.", since=said.since_utc,
+    )  # fmt: skip
 
 
 def _down(seen: ClusterObservation, said: Node) -> Finding:
     if "UNKNOWN" in said.states and not said.reason:
         return Finding(
-            id="node-down",
-            where=(said.name,),
+            id="node-down", where=(said.name,),
             what="slurmctld was restarted, and the node has not registered yet",
-            todo=f"./hpc status {seen.stack}",
-            note="Ask again in half a minute.",
-        )
+            todo=f"./hpc status {seen.stack}", note="Ask again in half a minute.",
+        )  # fmt: skip
     reason = f": {said.reason} (said by {said.by})" if said.reason else ", and gives no reason"
     return Finding(
-        id="node-down",
-        where=(said.name,),
+        id="node-down", where=(said.name,),
         what=f"slurmctld says {said.word}{reason}",
-        todo=f"./hpc nodes {seen.stack} resume {said.name}",
-        note="Once the reason is gone.",
-        since=said.since_utc,
-    )
+        todo=f"./hpc nodes {seen.stack} resume {said.name}", note="Once the reason is gone.", since=said.since_utc,
+    )  # fmt: skip
 
 
 def drained(seen: ClusterObservation) -> Iterator[Finding]:

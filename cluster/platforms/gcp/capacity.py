@@ -86,11 +86,9 @@ class Reserved:
         """`migrates`: whether the machine can move to another host while it runs."""
         moves = migrates and self.policy is None
         return Scheduling(
-            model="STANDARD",
-            on_host_maintenance="MIGRATE" if moves else "TERMINATE",
-            automatic_restart=True,
+            model="STANDARD", on_host_maintenance="MIGRATE" if moves else "TERMINATE", automatic_restart=True,
             affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
-        )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +120,9 @@ class Calendar:
     def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - the same for every machine
         """`migrates` is without meaning: these never move."""
         return Scheduling(
-            model="RESERVATION_BOUND",
-            on_host_maintenance="TERMINATE",
-            automatic_restart=True,
-            end="DELETE",
+            model="RESERVATION_BOUND", on_host_maintenance="TERMINATE", automatic_restart=True, end="DELETE",
             affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
-        )
+        )  # fmt: skip
 
 
 Way = OnDemand | Spot | Reserved | Flex | Calendar

@@ -33,12 +33,10 @@ def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
     region, zone = settings.get("region"), settings.get("zone")
     if region is not None and zone is not None and str(zone).rpartition("-")[0] != region:
         yield Finding(
-            id="gcp-region",
-            at="gcp:region",
-            given=show(region),
+            id="gcp-region", at="gcp:region", given=show(region),
             allowed=f"the region of gcp:zone, {str(zone).rpartition('-')[0]}",
             todo="remove it: the zone says the region",
-        )
+        )  # fmt: skip
 
 
 PLATFORM = Platform(
@@ -50,9 +48,7 @@ PLATFORM = Platform(
     limit=Limit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud"),
     sections={"gcp": GoogleCloud},
     provider=Provider(
-        namespace="gcp",
-        more={"region": "On gcp: the zone's region; it need not be said."},
-        check=_region,
+        namespace="gcp", more={"region": "On gcp: the zone's region; it need not be said."}, check=_region
     ),
     fields={
         ClusterConfig: frozenset({"customize"}),

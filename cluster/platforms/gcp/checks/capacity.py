@@ -28,12 +28,10 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
         if section.gpus and row and section.gpus.count not in row.counts:
             yield Finding(
-                id="gpus-count",
-                at=("nodesets", name, "gpus", "count"),
-                given=str(section.gpus.count),
+                id="gpus-count", at=("nodesets", name, "gpus", "count"), given=str(section.gpus.count),
                 allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
                 todo="take one of these, and more nodes if you need more",
-            )
+            )  # fmt: skip
         if section.capacity and not section.on:
             gpu = roster.nodeset_gpu(config, section) is not None
             at = ("nodesets", name, "capacity")
@@ -66,12 +64,10 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
     kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
     if kind and kind.gpu:
         yield Finding(
-            id="machine-type-gpu",
-            at=(role, "machine_type"),
-            given=kind.name,
+            id="machine-type-gpu", at=(role, "machine_type"), given=kind.name,
             allowed="a machine type without GPUs, e.g. c2-standard-8",
             todo="take another, and make a nodeset of those with GPUs",
-        )
+        )  # fmt: skip
 
 
 def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Finding]:
@@ -85,33 +81,27 @@ def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) 
         )
     if capacity.flex and not gpu:
         yield Finding(
-            id="flex-gpu",
-            at=(*at, "flex"),
-            given=f"flex on {kind.name}",
+            id="flex-gpu", at=(*at, "flex"), given=f"flex on {kind.name}",
             allowed="flex start for machines with GPUs, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, or {spot: {}}",
-        )
+        )  # fmt: skip
     if capacity.flex:
         yield from _held(at, capacity.flex.max_run)
     if capacity.calendar and not kind.family.calendar:
         yield Finding(
-            id="calendar-family",
-            at=(*at, "calendar"),
-            given=f"{capacity.calendar} for {kind.name}",
+            id="calendar-family", at=(*at, "calendar"), given=f"{capacity.calendar} for {kind.name}",
             allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, {spot: {}} or {reservation: NAME}",
-        )
+        )  # fmt: skip
 
 
 def _held(at: Location, max_run: str) -> Iterator[Finding]:
     held = minutes(max_run)
     if not LEAST_FLEX_MINUTES <= held <= MOST_FLEX_MINUTES:
         yield Finding(
-            id="flex-duration",
-            at=(*at, "flex", "max_run"),
-            given=max_run,
+            id="flex-duration", at=(*at, "flex", "max_run"), given=max_run,
             allowed='ten minutes to seven days, e.g. "7-00:00:00"',
             todo="shorten it: flex start holds machines for a week at most"
             if held > MOST_FLEX_MINUTES
             else "lengthen it",
-        )
+        )  # fmt: skip

@@ -22,10 +22,8 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
         return
     known = f"with driver {listing(version.drivers)}" if version.drivers else "with no driver that is known here"
     yield Finding(
-        id="rxdm-driver",
-        level=Level.WARNING,
-        at=("slurm", "rxdm"),
+        id="rxdm-driver", level=Level.WARNING, at=("slurm", "rxdm"),
         what=f"plugin {version.plugin} and rxdm {version.rxdm} were qualified {known}, and recipe {row.version} has "
         f"{driver}: jobs may fail on the GPUs' devices, after all images were pulled",
         todo=f"remove url and sha256 for the version of {fitting(driver).date}, which goes with that driver",
-    )
+    )  # fmt: skip

@@ -37,19 +37,15 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
         mega = [one for one, kind in kinds.items() if kind.family.fabric is Fabric.TCPXO]
         if mega and name not in runs:
             yield Finding(
-                id="rxdm-partition-missing",
-                level=Level.WARNING,
-                at=("slurm", "rxdm"),
+                id="rxdm-partition-missing", level=Level.WARNING, at=("slurm", "rxdm"),
                 what=f"jobs of partition {name} use plain TCP between the A3 Mega nodes of {listing(mega)}, at a "
                 "fraction of their bandwidth",
                 todo=f"add {name} to slurm.rxdm.partitions",
-            )
+            )  # fmt: skip
     for key, then in _TIMERS.items() if runs else ():
         if (seconds := getattr(config.slurm.timers, key)) < _SECONDS:
             yield Finding(
-                id="rxdm-timers",
-                level=Level.WARNING,
-                at=("slurm", "timers", key),
+                id="rxdm-timers", level=Level.WARNING, at=("slurm", "timers", key),
                 what=f"the first prolog on a node pulls containers of several GB; after {seconds} s {then}",
                 todo=f"write {_SECONDS}",
-            )
+            )  # fmt: skip

@@ -37,12 +37,10 @@ class Managed(LustreKind):
         lustre = self.section
         if lustre.throughput not in MANAGED:
             yield Finding(
-                id="lustre-throughput",
-                at=("storage", "lustre", "throughput"),
-                given=str(lustre.throughput),
+                id="lustre-throughput", at=("storage", "lustre", "throughput"), given=str(lustre.throughput),
                 allowed=f"MB/s for each TiB that are sold: {listing(map(str, MANAGED))}",
                 todo="take one of these",
-            )
+            )  # fmt: skip
             return
         sizes = MANAGED[lustre.throughput]
         if not sizes.fit(lustre.size_gib):

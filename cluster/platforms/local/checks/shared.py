@@ -22,9 +22,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for position, path in enumerate(given.read_only):
         if path in WRITTEN and path in given.shared:
             yield Finding(
-                id="read-only-needed",
-                at=(*at, position),
-                given=path,
+                id="read-only-needed", at=(*at, position), given=path,
                 allowed=f"a directory that the cluster itself does not write to; {path} has {WRITTEN[path]}",
                 todo="remove it here, or share another directory for what is only read, e.g. /data",
-            )
+            )  # fmt: skip
