@@ -6,13 +6,5 @@ from cluster.catalog.machines import MACHINE_TYPES, Gpu, MachineType, machine_ty
 from cluster.catalog.systems import SYSTEMS
 
 __all__ = [
-    "DISK_TYPES",
-    "IMAGES",
-    "MACHINE_TYPES",
-    "SYSTEMS",
-    "DiskType",
-    "Gpu",
-    "Image",
-    "MachineType",
-    "machine_type",
-]
+    "DISK_TYPES", "IMAGES", "MACHINE_TYPES", "SYSTEMS", "DiskType", "Gpu", "Image", "MachineType", "machine_type",
+]  # fmt: skip

@@ -73,24 +73,14 @@ _HYPERDISKS = {"hyperdisk-balanced": 1, "hyperdisk-extreme": 1}
 
 # Egress: default tier, not Tier_1. Placement: instances/placement-policies-overview. Calendar mode: instances/
 # future-reservations-calendar-mode.
+# fmt: off
 _ROWS = (
     Family(
-        name="local",
-        platform="local",
-        gpus=("standin",),
-        source="ours: claims that Slurm schedules by; the host's memory and cores are shared by all its machines",
-    ),
+        name="local", platform="local", gpus=("standin",),
+        source="ours: claims that Slurm schedules by; the host's memory and cores are shared by all its machines"),
     Family(
-        name="a3-highgpu",
-        fabric=Fabric.TCPX,
-        gpu_nics=4,
-        gpu_mtu=8244,
-        local_ssds=16,
-        disks=_A3_DISKS,
-        egress=(Limit(cpus=1, mbps=200 * GBIT),),
-        calendar=True,
-        source=_ACCELERATED,
-    ),
+        name="a3-highgpu", fabric=Fabric.TCPX, gpu_nics=4, gpu_mtu=8244, local_ssds=16, disks=_A3_DISKS,
+        egress=(Limit(cpus=1, mbps=200 * GBIT),), calendar=True, source=_ACCELERATED),
     Family(
         name="a3-megagpu",
         fabric=Fabric.TCPXO,
@@ -104,65 +94,35 @@ _ROWS = (
         source=_ACCELERATED,
     ),
     Family(
-        name="a3-ultragpu",
-        fabric=Fabric.RDMA,
-        gpu_nics=8,
-        gpu_mtu=8896,
-        other_nics=2,
-        local_ssds=32,
-        disks=_HYPERDISKS,
-        egress=(Limit(cpus=1, mbps=400 * GBIT),),
-        calendar=True,
-        source=_ACCELERATED,
-    ),
+        name="a3-ultragpu", fabric=Fabric.RDMA, gpu_nics=8, gpu_mtu=8896, other_nics=2, local_ssds=32,
+        disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, source=_ACCELERATED),
     Family(
-        name="a4-highgpu",
-        fabric=Fabric.RDMA,
-        gpu_nics=8,
-        gpu_mtu=8896,
-        other_nics=2,
-        local_ssds=32,
-        disks=_HYPERDISKS,
-        egress=(Limit(cpus=1, mbps=400 * GBIT),),
-        calendar=True,
-        source=_ACCELERATED,
-    ),
+        name="a4-highgpu", fabric=Fabric.RDMA, gpu_nics=8, gpu_mtu=8896, other_nics=2, local_ssds=32, disks=_HYPERDISKS,
+        egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, source=_ACCELERATED),
     Family(
-        name="c2",
-        disks=_PERSISTENT,
+        name="c2", disks=_PERSISTENT,
         egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),
-        source=f"{_DOCS}/compute-optimized-machines",
-    ),
+        source=f"{_DOCS}/compute-optimized-machines"),
     Family(
-        name="e2",
-        disks=_PERSISTENT,
+        name="e2", disks=_PERSISTENT,
         egress=(Limit(cpus=1, mbps=4 * GBIT), Limit(cpus=4, mbps=8 * GBIT), Limit(cpus=8, mbps=16 * GBIT)),
-        compact_placement=False,
-        source=f"{_DOCS}/general-purpose-machines",
-    ),
+        compact_placement=False, source=f"{_DOCS}/general-purpose-machines"),
     # The open driver does not install on N machines: cluster-toolkit, examples of A3 Mega.
     Family(
-        name="n1",
-        gpus=("t4", "v100", "p4", "p100"),
-        disks=_PERSISTENT,
+        name="n1", gpus=("t4", "v100", "p4", "p100"), disks=_PERSISTENT,
         egress=(
             Limit(cpus=1, mbps=2 * GBIT),
             Limit(cpus=2, mbps=10 * GBIT),
             Limit(cpus=8, mbps=16 * GBIT),
             Limit(cpus=16, mbps=32 * GBIT),
         ),
-        compact_placement=False,
-        builds_images=False,
-        source=f"{_DOCS}/general-purpose-machines",
-    ),
+        compact_placement=False, builds_images=False, source=f"{_DOCS}/general-purpose-machines"),
     Family(
-        name="n2",
-        disks={**_PERSISTENT, "pd-extreme": 64, "hyperdisk-extreme": 80, "hyperdisk-throughput": 4},
+        name="n2", disks={**_PERSISTENT, "pd-extreme": 64, "hyperdisk-extreme": 80, "hyperdisk-throughput": 4},
         egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),
-        builds_images=False,
-        source=f"{_DOCS}/general-purpose-machines",
-    ),
+        builds_images=False, source=f"{_DOCS}/general-purpose-machines"),
 )
+# fmt: on
 
 FAMILIES: dict[str, Family] = {row.name: row for row in _ROWS}
 

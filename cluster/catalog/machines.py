@@ -73,33 +73,20 @@ def _gcp(
 ) -> MachineType:
     sockets, cores, threads = topology
     return MachineType(
-        name=name,
-        family=family_of(name),
-        sockets=sockets,
-        cores_per_socket=cores,
-        threads_per_core=threads,
-        memory_mib=memory_mib,
-        real_memory=gcp_real_memory(memory_mib),
-        gpu=gpu,
-        source=f"{GCP_DOCS}/{source}",
-    )
+        name=name, family=family_of(name), sockets=sockets, cores_per_socket=cores, threads_per_core=threads,
+        memory_mib=memory_mib, real_memory=gcp_real_memory(memory_mib), gpu=gpu, source=f"{GCP_DOCS}/{source}",
+    )  # fmt: skip
 
 
 def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) -> MachineType:
     family = family_of(name)
     return MachineType(
-        name=name,
-        family=family,
-        sockets=1,
-        cores_per_socket=cores,
-        threads_per_core=1,
-        memory_mib=memory_mib,
-        real_memory=memory_mib,
-        gpu=gpu,
-        source=family.source,
-    )
+        name=name, family=family, sockets=1, cores_per_socket=cores, threads_per_core=1, memory_mib=memory_mib,
+        real_memory=memory_mib, gpu=gpu, source=family.source,
+    )  # fmt: skip
 
 
+# fmt: off
 _ROWS = (
     # Rehearsal. Stand-in GPUs are device nodes that Slurm counts and confines; nothing can compute on them.
     _local("local-1c", cores=1, memory_mib=1024),
@@ -109,12 +96,8 @@ _ROWS = (
     _local("local-2c-8gpu", cores=2, memory_mib=2048, gpu=Gpu(type="standin", count=8)),
     # Compute Engine. Topology: sockets, cores per socket, threads per core.
     _gcp(
-        "a3-megagpu-8g",
-        (2, 52, 2),
-        1872 * 1024,
-        gpu=Gpu(type="h100", count=8),
-        source="accelerator-optimized-machines#a3-mega-vms",
-    ),
+        "a3-megagpu-8g", (2, 52, 2), 1872 * 1024, gpu=Gpu(type="h100", count=8),
+        source="accelerator-optimized-machines#a3-mega-vms"),
     _gcp("c2-standard-4", (1, 2, 2), 16 * 1024, source="compute-optimized-machines#c2_machine_types"),
     _gcp("c2-standard-8", (1, 4, 2), 32 * 1024, source="compute-optimized-machines#c2_machine_types"),
     _gcp("c2-standard-16", (1, 8, 2), 64 * 1024, source="compute-optimized-machines#c2_machine_types"),
@@ -136,27 +119,16 @@ _ROWS = (
     _gcp("n1-standard-4", (1, 2, 2), 15 * 1024, source="general-purpose-machines#n1-standard"),
     # Known for what they are, though no cluster on Google Cloud can have them yet (cluster/platforms/gcp/fabric.py).
     _gcp(
-        "a3-highgpu-8g",
-        (2, 52, 2),
-        1872 * 1024,
-        gpu=Gpu(type="h100", count=8),
-        source="accelerator-optimized-machines#a3-high-vms",
-    ),
+        "a3-highgpu-8g", (2, 52, 2), 1872 * 1024, gpu=Gpu(type="h100", count=8),
+        source="accelerator-optimized-machines#a3-high-vms"),
     _gcp(
-        "a3-ultragpu-8g",
-        (2, 56, 2),
-        2952 * 1024,
-        gpu=Gpu(type="h200", count=8),
-        source="accelerator-optimized-machines#a3-ultra-vms",
-    ),
+        "a3-ultragpu-8g", (2, 56, 2), 2952 * 1024, gpu=Gpu(type="h200", count=8),
+        source="accelerator-optimized-machines#a3-ultra-vms"),
     _gcp(
-        "a4-highgpu-8g",
-        (2, 56, 2),
-        3968 * 1024,
-        gpu=Gpu(type="b200", count=8),
-        source="accelerator-optimized-machines#a4-vms",
-    ),
+        "a4-highgpu-8g", (2, 56, 2), 3968 * 1024, gpu=Gpu(type="b200", count=8),
+        source="accelerator-optimized-machines#a4-vms"),
 )
+# fmt: on
 
 MACHINE_TYPES: dict[str, MachineType] = {row.name: row for row in _ROWS}
 

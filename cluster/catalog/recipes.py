@@ -123,39 +123,20 @@ def _jammy(
     gve: Source | None = None,
 ) -> Recipe:  # fmt: skip
     return Recipe(
-        version=version,
-        base="ubuntu-2204",
-        lustre=lustre,
-        image=f"projects/ubuntu-os-cloud/global/images/{image}",
-        kernel=kernel,
-        snapshot=SNAPSHOTS[version],
-        gve=gve,
-        driver=driver,
-        cuda="12.8.0",
-        dcgm="1:4.5.2-1",
-        container_toolkit="1.17.8-1",
-        slurm=_SLURM,
-        client=client,
-        enroot=_ENROOT,
-        pyxis=_PYXIS,
-        apptainer=_APPTAINER,
-        gcsfuse="3.11.2",
-        source=source,
-    )
+        version=version, base="ubuntu-2204", lustre=lustre, image=f"projects/ubuntu-os-cloud/global/images/{image}",
+        kernel=kernel, snapshot=SNAPSHOTS[version], gve=gve, driver=driver, cuda="12.8.0", dcgm="1:4.5.2-1",
+        container_toolkit="1.17.8-1", slurm=_SLURM, client=client, enroot=_ENROOT, pyxis=_PYXIS, apptainer=_APPTAINER,
+        gcsfuse="3.11.2", source=source,
+    )  # fmt: skip
 
 
 def _noble(version: str, *, image: str, branch: str) -> Recipe:
     return Recipe(
-        version=version,
-        base="ubuntu-2404",
-        lustre="none",
-        image=f"projects/ubuntu-os-cloud/global/images/{image}",
-        snapshot=SNAPSHOTS[version],
-        driver=Driver(branch=branch, version=branch, package=""),
-        cuda="distribution",
+        version=version, base="ubuntu-2404", lustre="none", image=f"projects/ubuntu-os-cloud/global/images/{image}",
+        snapshot=SNAPSHOTS[version], driver=Driver(branch=branch, version=branch, package=""), cuda="distribution",
         apptainer=_APPTAINER,
         source=f"packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-{branch}-server, nvidia-cuda-toolkit",
-    )
+    )  # fmt: skip
 
 
 _EXASCALER = (
@@ -166,63 +147,32 @@ _OF_MANAGED = (
     "6.8.0-1021 is a kernel for which Google's repository has the client's modules (cluster-toolkit, pull request 3937 "
     "and examples/pfs-managed-lustre-vm.yaml)"
 )
+# fmt: off
 _ROWS = (
     _jammy(
-        "2026-11",
-        "exascaler",
-        image="ubuntu-2204-jammy-v20260906",
-        kernel="5.15.0-1112-gcp",
-        driver=R580,
-        client=_LUSTRE,
-        gve=_GVE,
-        source=f"{_EXASCALER}; packages.ubuntu.com/source/jammy/all/linux-gcp has 5.15.0-1112.122, with older ones",
-    ),
+        "2026-11", "exascaler", image="ubuntu-2204-jammy-v20260906", kernel="5.15.0-1112-gcp", driver=R580,
+        client=_LUSTRE, gve=_GVE,
+        source=f"{_EXASCALER}; packages.ubuntu.com/source/jammy/all/linux-gcp has 5.15.0-1112.122, with older ones"),
     _jammy(
-        "2026-11",
-        "managed",
-        image="ubuntu-2204-jammy-v20260906",
-        kernel="6.8.0-1021-gcp",
-        driver=R580,
-        source=_OF_MANAGED,
-    ),
+        "2026-11", "managed", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1021-gcp", driver=R580,
+        source=_OF_MANAGED),
     _jammy(
-        "2026-11",
-        "none",
-        image="ubuntu-2204-jammy-v20260906",
-        kernel="6.8.0-1066-gcp",
-        driver=R580,
-        source="the kernel that this image has; packages.ubuntu.com/jammy/linux-image-gcp has 6.8.0-1066.74~22.04.1",
-    ),
+        "2026-11", "none", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1066-gcp", driver=R580,
+        source="the kernel that this image has; packages.ubuntu.com/jammy/linux-image-gcp has 6.8.0-1066.74~22.04.1"),
     # NVIDIA's support for 535 ended in June 2026.
     _noble("2026-11", image="ubuntu-2404-noble-amd64-v20260901", branch="580"),
     _jammy(
-        "2025-01",
-        "exascaler",
-        image="ubuntu-2204-jammy-v20250128",
-        kernel="5.15.0-1077-gcp",
-        driver=R570,
-        client=_LUSTRE,
-        gve=_GVE,
-        source=_EXASCALER,
-    ),
+        "2025-01", "exascaler", image="ubuntu-2204-jammy-v20250128", kernel="5.15.0-1077-gcp", driver=R570,
+        client=_LUSTRE, gve=_GVE, source=_EXASCALER),
     _jammy(
-        "2025-01",
-        "managed",
-        image="ubuntu-2204-jammy-v20250128",
-        kernel="6.8.0-1021-gcp",
-        driver=R570,
-        source=f"{_OF_MANAGED}, and the one that this image has",
-    ),
+        "2025-01", "managed", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", driver=R570,
+        source=f"{_OF_MANAGED}, and the one that this image has"),
     _jammy(
-        "2025-01",
-        "none",
-        image="ubuntu-2204-jammy-v20250128",
-        kernel="6.8.0-1021-gcp",
-        driver=R570,
-        source="as for managed: the kernel that this image has",
-    ),
+        "2025-01", "none", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", driver=R570,
+        source="as for managed: the kernel that this image has"),
     _noble("2025-01", image="ubuntu-2404-noble-amd64-v20251205", branch="535"),
 )
+# fmt: on
 
 RECIPES: dict[tuple[str, str, str], Recipe] = {(row.version, row.base, row.lustre): row for row in _ROWS}
 """Recipes by `image.recipe`, `image.base` and kind of Lustre. What is not here can't be made: nobody has matched client
