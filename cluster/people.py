@@ -1,7 +1,5 @@
 """Accounts and Unix groups, as they follow from what the configuration says and leaves unsaid."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cluster.config.accounting import Account

@@ -1,7 +1,5 @@
 """The machines of a cluster: their names, what each does and what it is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -131,8 +131,3 @@ _ROWS = (
 # fmt: on
 
 MACHINE_TYPES: dict[str, MachineType] = {row.name: row for row in _ROWS}
-
-
-def machine_type(name: str) -> MachineType:
-    """The row of that name. Raises KeyError: names from configuration were checked when it was parsed."""
-    return MACHINE_TYPES[name]

@@ -7,7 +7,7 @@ operating system decides whether NCCL's profile gets the exports without which j
 from dataclasses import dataclass
 from typing import Literal
 
-Verdict = Literal["known-good", "needs-patch", "without-check"]
+SystemCheck = Literal["known-good", "needs-patch", "without-check"]
 Exports = Literal["checked", "always", "never"]
 
 HOST = "https://raw.githubusercontent.com"
@@ -42,7 +42,7 @@ class RxdmVersion:
     """Tag of the NCCL plugin's image."""
     rxdm: str
     """Tag of the receive data path manager's image."""
-    verdict: Verdict
+    system_check: SystemCheck
     """known-good: handles Ubuntu; needs-patch: checks for Debian 12 only; without-check: asks for no system at all."""
     exports: Exports
     """When the exports are written: as the check says, on every system, or never."""
@@ -64,7 +64,7 @@ class RxdmVersion:
     @property
     def handles_ubuntu(self) -> bool:
         """Whether the exports are written on Ubuntu 22.04 as the file is."""
-        return self.verdict == "known-good" or self.exports == "always"
+        return self.system_check == "known-good" or self.exports == "always"
 
     @property
     def usable(self) -> bool:
@@ -76,20 +76,20 @@ def _good(
     commit: str, date: str, sha256: str, plugin: str, rxdm: str, *, branches: tuple[str, ...] = (),
 ) -> RxdmVersion:  # fmt: skip
     return RxdmVersion(
-        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, verdict="known-good", exports="checked",
+        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check="known-good", exports="checked",
         drivers=QUALIFIED.get(plugin, ()), branches=branches,
     )  # fmt: skip
 
 
 def _debian(commit: str, date: str, sha256: str, plugin: str, rxdm: str) -> RxdmVersion:
     return RxdmVersion(
-        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, verdict="needs-patch", exports="checked"
+        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check="needs-patch", exports="checked"
     )
 
 
 def _unchecked(commit: str, date: str, sha256: str, plugin: str, rxdm: str, *, exports: Exports) -> RxdmVersion:
     return RxdmVersion(
-        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, verdict="without-check", exports=exports
+        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check="without-check", exports=exports
     )
 
 
@@ -140,13 +140,17 @@ _ROWS = (
 
 RXDM_VERSIONS: dict[str, RxdmVersion] = {row.sha256: row for row in _ROWS}
 """Every version, by the SHA-256 of the file, newest first."""
-NEWEST = next(row for row in _ROWS if row.verdict == "known-good")
+ACTIONS: dict[str, str] = {
+    row.sha256: "refuse" if not row.usable else "patch" if row.system_check == "needs-patch" else "ok" for row in _ROWS
+}
+"""What scripts/node/jobs/rxdm.py does with each version, by the SHA-256 of the file."""
+NEWEST = next(row for row in _ROWS if row.system_check == "known-good")
 
 
 def fitting(driver: str) -> RxdmVersion:
     """What `slurm.rxdm` stages unless told otherwise: of the versions that handle Ubuntu, the newest that was qualified
     with the driver, else that Google ran with its branch, else the newest."""
-    good = [row for row in _ROWS if row.verdict == "known-good"]
+    good = [row for row in _ROWS if row.system_check == "known-good"]
     qualified = [row for row in good if driver in row.drivers]
     return [*qualified, *(row for row in good if branch(driver) in row.branches), NEWEST][0]
 

@@ -1,7 +1,5 @@
 """Accounts form a tree, and names are given once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from cluster import people, roster
@@ -12,7 +10,6 @@ from cluster.findings import Finding, Location, listing, suggest
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of accounts and QOS that do not hold."""
     given = config.accounting
     yield from _twice("accounts", [one.name for one in given.accounts])
     yield from _twice("qos", [one.name for one in given.qos])

@@ -1,7 +1,5 @@
 """The number of machines: not more than the platform can have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from cluster.config.cluster import ClusterConfig

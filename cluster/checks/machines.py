@@ -14,7 +14,6 @@ LONGEST_HOST_NAME = 63
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of machines that do not hold."""
     yield from _image(config)
     yield from _types(config)
     yield from _gpus(config)

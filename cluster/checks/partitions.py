@@ -1,7 +1,5 @@
 """Partitions: they name what exists, exactly one is the default, and their limits can be met."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
@@ -25,7 +23,6 @@ def unknown(at: Location, names: Iterable[str], known: Collection[str], what: st
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of partitions that do not hold."""
     yield from _default(config)
     yield from _alike(config)
     account_names = [one.name for one in people.accounts(config)]

@@ -1,7 +1,5 @@
 """Scripts of prologs and epilogs: one content for a name, places that exist, and nothing beside them in slurm.conf."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 
@@ -29,7 +27,6 @@ def programs_may_differ(config: ClusterConfig) -> bool:
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of scripts that do not hold."""
     yield from _names(config)
     yield from _interpreters(config)
     yield from _rxdm(config)

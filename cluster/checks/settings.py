@@ -23,7 +23,6 @@ APART = {"NoHold": ("Contain", "X11", "RunInJob"), "Serial": ("RunInJob",)}
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of free settings, and of timers that depend on each other, that do not hold."""
     version = config.slurm_version
     yield from _settings(("slurm", "extra"), config.slurm.extra, CONF, owned_conf(type(config)), version)
     for name, section in config.nodesets.items():

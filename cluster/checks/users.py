@@ -1,7 +1,5 @@
 """People: every name, uid and gid belongs to one of them, and what they name exists."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from cluster import people
@@ -16,7 +14,6 @@ from cluster.platforms import registry
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of users and groups that do not hold."""
     yield from _groups(config)
     known = [one.name for one in people.accounts(config)]
     seen_names: set[str] = set()

@@ -80,7 +80,7 @@ LuaText = Annotated[
 ]
 Sha256 = Annotated[str, AfterValidator(scripts.sha256), _schema(pattern="^[0-9a-f]{64}$")]
 SystemName = Annotated[str, AfterValidator(choices.system), _schema(enum=list(SYSTEMS))]
-DiskTypeName = Annotated[str, AfterValidator(google.disk_type), _schema(enum=list(DISK_TYPES))]
+DiskTypeName = Annotated[str, AfterValidator(choices.disk_type), _schema(enum=list(DISK_TYPES))]
 ProjectId = Annotated[str, AfterValidator(google.project_id), _schema(examples=["my-project"])]
 ZoneName = Annotated[str, AfterValidator(google.zone), _schema(examples=["us-central1-a"])]
 ReservationName = Annotated[str, AfterValidator(google.reservation), _schema()]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.catalog.bounds import MOST_NODES
+from cluster.catalog.prologs import NEWEST, RxdmVersion
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Impact
 from cluster.config.section import Section
@@ -59,6 +60,10 @@ class Credentials:
     """The command that creates some."""
 
 
+def _newest_rxdm(_: ClusterConfig) -> RxdmVersion:
+    return NEWEST
+
+
 def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
@@ -90,6 +95,8 @@ class Platform:
     this one does not is refused."""
     capabilities: frozenset[Capability] = frozenset()
     slurm: SlurmDifferences = SlurmDifferences()
+    rxdm: Callable[[ClusterConfig], RxdmVersion] = _newest_rxdm
+    """The version of the rxdm prolog that `slurm.rxdm` stages where it names none."""
     checks: Callable[[ClusterConfig], Iterable[Finding]] = _none
     """Errors of a configuration that only this platform can have."""
     warnings: Callable[[ClusterConfig], Iterable[Finding]] = _none

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.catalog.prologs import RXDM_VERSIONS
 from cluster.checks.scripts import interpreter, places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.scripts import Rxdm, Script
 from cluster.config.validators.scripts import RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
-from cluster.platforms.gcp.image.rxdm import of_driver as rxdm_of_driver
+from cluster.platforms import registry
 
 LARGEST = 1024 * 1024
 """Bytes of a script that travels to the controller with the stack's other facts."""
@@ -31,7 +30,7 @@ class Tree:
     links: Mapping[str, str]
     """Path in the tree to what it links to, seen from there; those of rxdm included."""
     rxdm: Source | None
-    """Like a script's, always with sha256; it is judged and patched before it runs."""
+    """Like a script's, always with sha256; it is checked and patched before it runs."""
 
     @property
     def rxdm_links(self) -> dict[str, str]:
@@ -82,14 +81,6 @@ def expected(config: ClusterConfig) -> dict[str, str]:
     return found | ({f"scripts/{RXDM}": ""} if config.slurm.rxdm else {})
 
 
-def verdicts() -> dict[str, str]:
-    """For each known version of rxdm, by its hash: ok, patch or refuse, as scripts/node/jobs/rxdm.py takes it."""
-    return {
-        sha256: "refuse" if not version.usable else "patch" if version.verdict == "needs-patch" else "ok"
-        for sha256, version in RXDM_VERSIONS.items()
-    }
-
-
 def _scope(at: Location) -> str:
     """How the folder's name begins: ("partitions", "gpu", "scripts", 0) is `partition-gpu-`."""
     return {"partitions": f"partition-{at[1]}-", "nodesets": f"nodeset-{at[1]}-"}.get(str(at[0]), "")
@@ -112,7 +103,7 @@ def _rxdm(config: ClusterConfig, rxdm: Rxdm, folder: Path, findings: list[Findin
     if rxdm.file:
         text = read_script(rxdm.file, ("slurm", "rxdm", "file"), folder, findings)
         return {"lines": text.split("\n"), "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    chosen = rxdm_of_driver(config)
+    chosen = registry.get(config.platform).rxdm(config)
     return {"url": rxdm.url or chosen.url, "sha256": rxdm.sha256 or chosen.sha256}
 
 

@@ -6,7 +6,7 @@ import pulumi
 from pulumi_gcp import projects
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.services import services
+from cluster.platforms.gcp.permissions import services
 
 
 @dataclass(frozen=True, kw_only=True)

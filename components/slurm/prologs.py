@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
+from cluster.catalog.prologs import ACTIONS
 from cluster.config import ClusterConfig
 from cluster.roster import controller_name, node_names
-from cluster.slurm.script_tree import Tree, verdicts
+from cluster.slurm.script_tree import Tree
 from components.slurm import setup
 from scripts.node.interface import Mount, Prologs, Rxdm, StateDisk
 
@@ -45,7 +46,7 @@ def patched(tree: Tree) -> str:
     """Standard input of `rxdm`: whose original it is, where it runs, and what is known of its versions."""
     original = tree.rxdm["sha256"] if tree.rxdm else ""
     payload: Rxdm = {
-        "sha256": original, "links": dict(tree.rxdm_links), "known": verdicts(), "setup": setup.version(),
+        "sha256": original, "links": dict(tree.rxdm_links), "known": ACTIONS, "setup": setup.version(),
     }  # fmt: skip
     return _text(payload)
 

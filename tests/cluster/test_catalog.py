@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, machine_type
+from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu
 from cluster.catalog.families import FAMILIES, Fabric, family_of
 from cluster.catalog.gpus import ACCELERATORS
 from cluster.catalog.parameters import VERSIONS
@@ -29,7 +29,7 @@ class TestMachineTypes:
 
 
 def test_a3_mega_is_as_published():
-    row = machine_type("a3-megagpu-8g")
+    row = MACHINE_TYPES["a3-megagpu-8g"]
     assert (row.cpus, row.sockets, row.family.local_ssds) == (208, 2, 16)
     assert (row.family.fabric, row.family.gpu_nics, row.family.other_nics) == (Fabric.TCPXO, 8, 1)
     assert row.gpu == Gpu(type="h100", count=8)
@@ -67,8 +67,8 @@ def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
 
 
 def test_real_memory_stays_below_what_free_was_seen_to_show():
-    assert machine_type("e2-standard-4").real_memory <= 15_990
-    assert machine_type("n1-standard-1").real_memory <= 3_661
+    assert MACHINE_TYPES["e2-standard-4"].real_memory <= 15_990
+    assert MACHINE_TYPES["n1-standard-1"].real_memory <= 3_661
 
 
 def test_defaults_exist():

@@ -6,7 +6,7 @@ from cluster.catalog.prologs import QUALIFIED, RXDM_VERSIONS, fitting
 from cluster.catalog.recipes import R570, R580, RECIPES
 from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.checks import driver
+from cluster.platforms.gcp.checks import rxdm
 from cluster.platforms.gcp.image.rxdm import of_driver
 from tests.clouds import A3, google
 from tests.cluster.stacks import STACKS, config
@@ -51,7 +51,7 @@ class TestDefault:
 
     @pytest.mark.parametrize("stack", [name for name in STACKS if name.startswith("a3mega")])
     def test_no_stack_of_ours_has_a_mismatch(self, stack: str):
-        assert list(driver.find_warnings(config(stack))) == []
+        assert list(rxdm.find_warnings(config(stack))) == []
 
 
 class TestMismatch:

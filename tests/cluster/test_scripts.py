@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.catalog.prologs import NEWEST, RXDM_VERSIONS
+from cluster.catalog.prologs import ACTIONS, NEWEST, RXDM_VERSIONS
 from cluster.config import ClusterConfig
 from cluster.config.validators.scripts import sha256
 from cluster.findings import ConfigError
 from cluster.slurm import render
-from cluster.slurm.script_tree import Tree, has_scripts, tree, verdicts
+from cluster.slurm.script_tree import Tree, has_scripts, tree
 from tests.cluster.stacks import ROOT, cluster
 
 TEXT = "#!/bin/sh\ntrue\n"
@@ -144,17 +144,17 @@ class TestCatalog:
         assert dates == sorted(dates, reverse=True)
         assert next(iter(RXDM_VERSIONS.values())) is NEWEST
 
-    def test_a_verdict_follows_from_what_the_version_does(self):
+    def test_the_action_follows_from_what_the_version_does(self):
         for one in RXDM_VERSIONS.values():
-            assert one.checks_system == (one.verdict != "without-check")
-            assert one.handles_ubuntu == (verdicts()[one.sha256] == "ok")
-            assert one.usable == (verdicts()[one.sha256] != "refuse")
-        assert sorted(set(verdicts().values())) == ["ok", "patch", "refuse"]
+            assert one.checks_system == (one.system_check != "without-check")
+            assert one.handles_ubuntu == (ACTIONS[one.sha256] == "ok")
+            assert one.usable == (ACTIONS[one.sha256] != "refuse")
+        assert sorted(set(ACTIONS.values())) == ["ok", "patch", "refuse"]
 
     def test_the_version_of_the_guide_is_patched(self):
         """The one that slurm-gcp had when Cluster Toolkit 1.39.0 came out."""
         guides = next(one for one in RXDM_VERSIONS.values() if one.commit.startswith("23d885b2"))
-        assert (guides.date, guides.verdict, guides.plugin, guides.rxdm) == (
+        assert (guides.date, guides.system_check, guides.plugin, guides.rxdm) == (
             "2024-08-29",
             "needs-patch",
             "v1.0.4",

@@ -14,10 +14,9 @@ from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Need, Place
 from cluster.platforms.gcp.filesystems.mounts import exports, targets
 from cluster.platforms.gcp.links import console_links
-from cluster.platforms.gcp.permissions import need_of, roles
+from cluster.platforms.gcp.permissions import need_of, roles, services
 from cluster.platforms.gcp.policies import policies
 from cluster.platforms.gcp.request import told
-from cluster.platforms.gcp.services import services
 from cluster.platforms.registry import get
 from cluster.roster import MachineSpec
 from components.gcp.storage.base import FileSystemComponent

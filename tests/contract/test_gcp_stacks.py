@@ -10,10 +10,9 @@ import pulumi_gcp
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.permissions import TUNNEL, need_of, roles
+from cluster.platforms.gcp.permissions import TUNNEL, need_of, roles, services
 from cluster.platforms.gcp.policies import POLICIES, policies
 from cluster.platforms.gcp.request import told
-from cluster.platforms.gcp.services import services
 from cluster.roster import machines
 from tests import clouds
 from tests.cluster import stacks

@@ -1,38 +1,41 @@
-"""Choices from the catalog."""
+"""Values that a table of the catalog has, and texts of one form."""
 
-from cluster.catalog import IMAGES, MACHINE_TYPES, SYSTEMS
+import re
+from collections.abc import Callable, Collection
+
+from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.catalog.recipes import VERSIONS
 from cluster.findings import Refused, listing, suggest
 
-
-def machine_type(value: str) -> str:
-    """A machine type of the catalog."""
-    if value not in MACHINE_TYPES:
-        raise Refused(
-            f"a machine type of the catalog: {listing(MACHINE_TYPES)}",
-            suggest(value, MACHINE_TYPES, "take one of these; `cluster/catalog/machines.py` has their sizes"),
-        )
-    return value
+Validator = Callable[[str], str]
 
 
-def image(value: str) -> str:
-    """A base operating system of the catalog."""
-    if value not in IMAGES:
-        raise Refused(
-            f"an operating system of the catalog: {listing(IMAGES)}", suggest(value, IMAGES, "take one of these")
-        )
-    return value
+def one_of(known: Collection[str], what: str, todo: str = "take one of these") -> Validator:
+    """A validator of names that a table has."""
+
+    def check(value: str) -> str:
+        if value not in known:
+            raise Refused(f"{what}: {listing(known)}", suggest(value, known, todo))
+        return value
+
+    return check
 
 
-def recipe(value: str) -> str:
-    """A version of the recipes."""
-    if value not in VERSIONS:
-        raise Refused(f"a version of the recipes: {listing(VERSIONS)}", suggest(value, VERSIONS, "take one of these"))
-    return value
+def matching(pattern: str, allowed: str, todo: str) -> Validator:
+    """A validator of texts that match a pattern from their first to their last character."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise Refused(allowed, todo)
+        return value
+
+    return check
 
 
-def system(value: str) -> str:
-    """A system that machines can present themselves as."""
-    if value not in SYSTEMS:
-        raise Refused(f"a system of the catalog: {listing(SYSTEMS)}", suggest(value, SYSTEMS, "take one of these"))
-    return value
+machine_type = one_of(
+    MACHINE_TYPES, "a machine type of the catalog", "take one of these; `cluster/catalog/machines.py` has their sizes"
+)
+disk_type = one_of(DISK_TYPES, "a disk type of the catalog")
+image = one_of(IMAGES, "an operating system of the catalog")
+recipe = one_of(VERSIONS, "a version of the recipes")
+system = one_of(SYSTEMS, "a system of the catalog")

@@ -4,51 +4,55 @@ import ipaddress
 import re
 from datetime import datetime, timezone
 
-from cluster.catalog import DISK_TYPES
-from cluster.findings import Refused, listing, suggest
+from cluster.config.validators.choices import matching
+from cluster.findings import Refused
 
 _NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"
-WORLD = "0.0.0.0/0"
 _FIRST_SNAPSHOT = "20230301T000000Z"
 """Ubuntu's snapshot service has none before (snapshot.ubuntu.com)."""
 
 
-def disk_type(value: str) -> str:
-    """A disk type of the catalog."""
-    if value not in DISK_TYPES:
-        raise Refused(
-            f"a disk type of the catalog: {listing(DISK_TYPES)}", suggest(value, DISK_TYPES, "take one of these")
-        )
-    return value
-
-
-def project_id(value: str) -> str:
-    """A project id, which is not a project's name or number."""
-    if not re.fullmatch(_PROJECT, value):
-        raise Refused(
-            "a project id: 6 to 30 of a-z, 0-9 and -, a letter first and no - last, e.g. my-project",
-            "copy it from `gcloud projects list`, column PROJECT_ID",
-        )
-    return value
-
-
-def zone(value: str) -> str:
-    """A zone by its form; whether it has the machine types is a rule."""
-    if not re.fullmatch(r"[a-z]+-[a-z]+[0-9]+-[a-z]", value):
-        raise Refused(
-            "a zone, e.g. us-central1-a", "write region, - and the zone's letter: `gcloud compute zones list`"
-        )
-    return value
-
-
-def resource_type(value: str) -> str:
-    """A type of resource by its form; whether the provider has it is asked of its own classes."""
-    if not re.fullmatch(r"gcp:[a-z0-9]+/[A-Za-z0-9]+:[A-Za-z0-9]+", value):
-        raise Refused(
-            "a type of resource of Google Cloud, e.g. gcp:compute/instance:Instance", "copy it from a preview"
-        )
-    return value
+project_id = matching(
+    _PROJECT,
+    "a project id: 6 to 30 of a-z, 0-9 and -, a letter first and no - last, e.g. my-project",
+    "copy it from `gcloud projects list`, column PROJECT_ID",
+)
+"""Not a project's name or number."""
+zone = matching(
+    "[a-z]+-[a-z]+[0-9]+-[a-z]",
+    "a zone, e.g. us-central1-a",
+    "write region, - and the zone's letter: `gcloud compute zones list`",
+)
+"""Only the form: a check compares it with the zones of the machine types."""
+resource_type = matching(
+    "gcp:[a-z0-9]+/[A-Za-z0-9]+:[A-Za-z0-9]+",
+    "a type of resource of Google Cloud, e.g. gcp:compute/instance:Instance",
+    "copy it from a preview",
+)
+"""Only the form: the provider's own classes say whether there is such a type."""
+calendar = matching(
+    _NAME,
+    "the name of a future reservation, e.g. my-week",
+    "copy it from `gcloud compute future-reservations list`",
+)
+server_image = matching(
+    rf"projects/{_PROJECT}/global/images/(family/)?{_NAME}",
+    "projects/PROJECT/global/images/NAME, or projects/PROJECT/global/images/family/NAME",
+    "copy it from the Marketplace solution, or remove it for DDN's newest known",
+)
+"""Image of Lustre servers; a family as well, since the Marketplace publishes families."""
+bucket = matching(
+    "(?!goog)[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]",
+    "a bucket's name: 3 to 222 of a-z, 0-9, -, _ and ., e.g. my-datasets",
+    "write the name alone, without gs:// and without a path",
+)
+fsname = matching(
+    "[A-Za-z0-9]{1,8}",
+    "1 to 8 letters and digits, e.g. exacloud",
+    "shorten it: Lustre puts it into every target's label",
+)
+"""At most eight characters (lustre/include/uapi: LUSTRE_MAXFSNAME)."""
 
 
 def reservation(value: str) -> str:
@@ -60,15 +64,6 @@ def policy(value: str) -> str:
     """A placement policy by name, or with its project and region."""
     pattern = rf"projects/{_PROJECT}/regions/[a-z]+-[a-z]+[0-9]+/resourcePolicies/{_NAME}"
     return _named(value, "resource-policies", pattern, "my-placement")
-
-
-def calendar(value: str) -> str:
-    """A future reservation by name."""
-    if not re.fullmatch(_NAME, value):
-        raise Refused(
-            "the name of a future reservation, e.g. my-week", "copy it from `gcloud compute future-reservations list`"
-        )
-    return value
 
 
 def resource(value: str) -> str:
@@ -99,35 +94,6 @@ def snapshot(value: str) -> str:
         raise Refused(
             f"a date of Ubuntu's archive in UTC, YYYYMMDDTHHMMSSZ, from {_FIRST_SNAPSHOT} on, e.g. 20261115T000000Z",
             "write the day whose security updates the machines should have",
-        )
-    return value
-
-
-def server_image(value: str) -> str:
-    """An image of Lustre servers; a family as well, since the Marketplace publishes families."""
-    if not re.fullmatch(rf"projects/{_PROJECT}/global/images/(family/)?{_NAME}", value):
-        raise Refused(
-            "projects/PROJECT/global/images/NAME, or projects/PROJECT/global/images/family/NAME",
-            "copy it from the Marketplace solution, or remove it for DDN's newest known",
-        )
-    return value
-
-
-def bucket(value: str) -> str:
-    """A bucket's name."""
-    if not re.fullmatch(r"[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]", value) or value.startswith("goog"):
-        raise Refused(
-            "a bucket's name: 3 to 222 of a-z, 0-9, -, _ and ., e.g. my-datasets",
-            "write the name alone, without gs:// and without a path",
-        )
-    return value
-
-
-def fsname(value: str) -> str:
-    """A Lustre file system's name: at most eight characters (lustre/include/uapi: LUSTRE_MAXFSNAME)."""
-    if not re.fullmatch("[A-Za-z0-9]{1,8}", value):
-        raise Refused(
-            "1 to 8 letters and digits, e.g. exacloud", "shorten it: Lustre puts it into every target's label"
         )
     return value
 

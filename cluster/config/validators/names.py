@@ -3,13 +3,12 @@
 import re
 
 from cluster.catalog import accounts
+from cluster.config.validators.choices import matching
 from cluster.findings import Refused
 
 _HOST_NAME_PART = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SLURM_NAME = re.compile(r"[a-z][-_a-z0-9]*")
 _PARTITION = re.compile(r"[A-Za-z][-_A-Za-z0-9]*")
 _UNIX_NAME = re.compile(r"[a-z_][-a-z0-9_]{0,31}")
-_FEATURE = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_.=:]*")
 
 LONGEST_CLUSTER_NAME = 20
 """The database's tables are named after the cluster, and MariaDB takes 64 characters: leaves room for any of them."""
@@ -44,14 +43,17 @@ def nodeset_name(value: str) -> str:
     return _host_name_part(value, LONGEST_NODESET_NAME, "gpu-large")
 
 
-def slurm_name(value: str) -> str:
-    """A name of an account or a QOS; Slurm's database keeps both in lower case."""
-    if not _SLURM_NAME.fullmatch(value) or len(value) > 40:
-        raise Refused(
-            "1 to 40 of a-z, 0-9, - and _, a letter first, e.g. research",
-            "write it in lower case: Slurm's database would change it",
-        )
-    return value
+slurm_name = matching(
+    "[a-z][-_a-z0-9]{0,39}",
+    "1 to 40 of a-z, 0-9, - and _, a letter first, e.g. research",
+    "write it in lower case: Slurm's database would change it",
+)
+"""An account or a QOS: Slurm's database keeps both in lower case."""
+feature = matching(
+    "[A-Za-z0-9_][-A-Za-z0-9_.=:]*",
+    "letters, digits, _, -, . and =, e.g. h100",
+    "remove what --constraint would read as an operator",
+)
 
 
 def partition_name(value: str) -> str:
@@ -100,11 +102,4 @@ def words(value: str) -> str:
             f"up to {LONGEST_WORDS} characters that can be printed, on one line, e.g. Everybody in the lab",
             "remove line ends, tabs and control characters" if len(value) <= LONGEST_WORDS else "shorten it",
         )
-    return value
-
-
-def feature(value: str) -> str:
-    """A node feature, as `--constraint` takes it."""
-    if not _FEATURE.fullmatch(value):
-        raise Refused("letters, digits, _, -, . and =, e.g. h100", "remove what --constraint would read as an operator")
     return value

@@ -3,11 +3,11 @@
 import re
 from urllib.parse import urlsplit
 
+from cluster.config.validators.choices import matching
 from cluster.findings import Refused
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _FILE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 RXDM = "rxdm"
 """Name of the script that `slurm.rxdm` stages; no other script can have it."""
@@ -50,11 +50,9 @@ def script_url(value: str) -> str:
     return value
 
 
-def sha256(value: str) -> str:
-    """A SHA-256 in hex."""
-    if not _SHA256.fullmatch(value):
-        raise Refused("64 of 0-9 and a-f", "write what `sha256sum FILE` prints for the script that you have read")
-    return value
+sha256 = matching(
+    "[0-9a-f]{64}", "64 of 0-9 and a-f", "write what `sha256sum FILE` prints for the script that you have read"
+)
 
 
 def script_text(value: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster.catalog import bounds
 from cluster.catalog.parameters import NODE
+from cluster.config.validators.choices import matching
 from cluster.findings import Refused
 
 _SLURM_TIME = re.compile(
@@ -13,7 +14,6 @@ _SLURM_TIME = re.compile(
 )
 # Of all that others take for line ends or blanks, nothing; # begins a comment, and a \ at the end joins two lines.
 _PLAIN = re.compile(r"[ !$-~]*[ !$-\[\]-~]")
-_TRES = re.compile(r"(cpu|mem|node|billing|energy|fs/disk|gres/gpu(:[a-z0-9_]+)?)")
 
 _LONGEST_TIME = 40
 NODE_SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "MemSpecLimit")
@@ -94,10 +94,8 @@ def minutes(limit: str) -> float:
     return fields[0] + (fields[1] / 60 if len(fields) == 2 else 0)
 
 
-def tres_name(value: str) -> str:
-    """A trackable resource that a limit can name."""
-    if not _TRES.fullmatch(value):
-        raise Refused(
-            "cpu, mem (in MiB), node, billing, gres/gpu or gres/gpu:TYPE", "name the resource as sacctmgr does"
-        )
-    return value
+tres_name = matching(
+    "(cpu|mem|node|billing|energy|fs/disk|gres/gpu(:[a-z0-9_]+)?)",
+    "cpu, mem (in MiB), node, billing, gres/gpu or gres/gpu:TYPE",
+    "name the resource as sacctmgr does",
+)

@@ -62,3 +62,15 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
     if not config.login.public:
         found.add(TUNNEL)
     return tuple(sorted(found))
+
+
+ALWAYS = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitoring", "secretmanager", "storage")
+"""Machines and networks, roles, logging in, the operations agent, keys, the set-up's bucket."""
+
+
+def services(config: ClusterConfig) -> tuple[str, ...]:
+    """Names of the services that this stack uses, such as lustre.googleapis.com."""
+    used = {*ALWAYS, *(name for one in file_systems(config) for need in one.needs.values() for name in need.services)}
+    if peered(config):
+        used.add("servicenetworking")
+    return tuple(f"{name}.googleapis.com" for name in sorted(used))

@@ -13,8 +13,9 @@ from cluster.config.storage import Storage
 from cluster.findings import Finding, show
 from cluster.platforms.base import Capability, Credentials, Limit, Platform, Provider
 from cluster.platforms.gcp import credentials
-from cluster.platforms.gcp.checks import capacity, customize, disks, driver, image, location, network, rxdm, storage
+from cluster.platforms.gcp.checks import capacity, customize, disks, image, location, network, rxdm, storage
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
+from cluster.platforms.gcp.image.rxdm import of_driver
 from cluster.platforms.gcp.impact.table import TABLE
 from cluster.platforms.gcp.request import told
 
@@ -25,7 +26,7 @@ def _checks(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _warnings(config: ClusterConfig) -> Iterator[Finding]:
-    for rules in (location, rxdm, driver, storage):
+    for rules in (location, rxdm, storage):
         yield from rules.find_warnings(config)
 
 
@@ -62,6 +63,7 @@ PLATFORM = Platform(
     capabilities=frozenset(Capability),
     checks=_checks,
     warnings=_warnings,
+    rxdm=of_driver,
     impacts=TABLE,
     summary=told,
     credentials=Credentials(

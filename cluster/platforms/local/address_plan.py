@@ -8,8 +8,6 @@ The network is cut into eight equal blocks:
 So a nodeset added at the end, or a node more, moves nobody. A nodeset with `addresses` lives in that block instead.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -18,7 +18,6 @@ _NO_PLACEMENT = [one.name for one in FAMILIES.values() if one.platform == "gcp" 
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of capacity that do not hold."""
     for role, machine in (("controller", config.controller), ("login", config.login)):
         yield from _alone(role, machine)
     for name, section in config.nodesets.items():

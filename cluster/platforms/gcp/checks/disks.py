@@ -15,7 +15,6 @@ SYSTEM_GB = 20
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of disks that do not hold."""
     for at, disk, role, machine_type in _boots(config):
         name, size = disks.boot(disk, role)
         kind = MACHINE_TYPES[machine_type]

@@ -11,7 +11,6 @@ from cluster.platforms.gcp.image.source import BAKED, bakes
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of the image that do not hold."""
     if config.image.base not in BASE_IMAGES:
         return
     image = config.image

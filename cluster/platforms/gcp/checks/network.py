@@ -23,7 +23,6 @@ TAKEN = 4
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of networks that do not hold."""
     yield from _overlaps(config)
     yield from _sizes(config)
     yield from _public(config)

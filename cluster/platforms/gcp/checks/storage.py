@@ -11,7 +11,6 @@ from cluster.platforms.gcp.filesystems.registry import file_systems
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of file systems that do not hold."""
     for one in file_systems(config):
         yield from one.find_errors()
     yield from _mounts(config)

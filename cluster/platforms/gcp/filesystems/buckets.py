@@ -23,18 +23,15 @@ class Buckets(FileSystem):
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:
-        """Whether the stack has some."""
         return bool(config.storage.buckets)
 
     def places(self) -> Iterable[Place]:
-        """Where they are mounted."""
         return [
             Place(at=("storage", "buckets", index), path=one.mount, owner=f"bucket {one.name}'s", posix=False)
             for index, one in enumerate(self.config.storage.buckets)
         ]
 
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
-        """What a machine mounts of them."""
         kinds = [(one, gcsfuse_options(one, spec)) for one in self.config.storage.buckets]
         return [
             Mount(kind="bucket", target=one.mount, fs_type="gcsfuse", options=options, source=one.name)
@@ -42,7 +39,6 @@ class Buckets(FileSystem):
         ]
 
     def pages(self) -> Mapping[str, str]:
-        """Pages in the Cloud Console."""
         return {f"bucket {one.name}": f"/storage/browser/{one.name}" for one in self.config.storage.buckets}
 
     def find_errors(self) -> Iterator[Finding]:

@@ -23,37 +23,30 @@ class Filestore(FileSystem):
     callback_ports = None  # NFS 3 reports released locks on a port that the client chose
 
     def __init__(self, config: ClusterConfig) -> None:
-        """The kind, in a stack that uses it."""
         super().__init__(config)
         self.own_range = self.section.tier == DIRECT
         self.peered = not self.own_range
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:
-        """Whether the stack has it."""
         return config.storage.filestore is not None
 
     @property
     def section(self) -> Section:
-        """The share's section."""
         if self.config.storage.filestore is None:
             raise ValueError("the stack has no Filestore")
         return self.config.storage.filestore
 
     def places(self) -> Iterable[Place]:
-        """Where it is mounted."""
         return [Place(at=("storage", "filestore"), path=self.section.mount, owner="Filestore's")]
 
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
-        """What a machine mounts of it."""
         return [Mount(kind=self.key, target=self.section.mount, fs_type="nfs", options=NFS)]
 
     def summary(self) -> Iterable[str]:
-        """Lines below a preview."""
         return [f"Filestore ({self.section.tier}) at {self.section.mount}: {self.section.size_gb} GB"]
 
     def pages(self) -> Mapping[str, str]:
-        """Pages in the Cloud Console."""
         return {"filestore": "/filestore/instances"}
 
     def find_errors(self) -> Iterator[Finding]:

@@ -52,12 +52,10 @@ class LustreKind(FileSystem):
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:
-        """Whether the stack has it."""
         return config.storage.lustre is not None and config.storage.lustre.kind == cls.name
 
     @property
     def section(self) -> Lustre:
-        """The file system's section."""
         if self.config.storage.lustre is None:
             raise ValueError("the stack has no Lustre")
         return self.config.storage.lustre
@@ -68,11 +66,9 @@ class LustreKind(FileSystem):
         """Capacity and bandwidth of the file system that a section describes."""
 
     def places(self) -> Iterable[Place]:
-        """Where it is mounted."""
         return [Place(at=("storage", "lustre"), path=self.section.mount, owner="Lustre's")]
 
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
-        """What a machine mounts of it."""
         return [Mount(kind=self.key, target=self.section.mount, fs_type="lustre", options=OPTIONS)]
 
     def probe(self, address: str) -> str:
@@ -84,7 +80,6 @@ class LustreKind(FileSystem):
         return f"bash -s -- {address} {self.ready_seconds}{web} <<'LUSTRE_READY'\n{READY.read_text()}LUSTRE_READY\n"
 
     def summary(self) -> Iterable[str]:
-        """Lines below a preview."""
         found = self.expected(self.section)
         yield (
             f"Lustre ({self.name}) at {self.section.mount}: {found.capacity_gib:,} GiB; at most "

@@ -28,7 +28,6 @@ class Managed(LustreKind):
         return Expected(capacity_gib=lustre.size_gib, read_mbps=mbps, write_mbps=mbps)
 
     def pages(self) -> Mapping[str, str]:
-        """Pages in the Cloud Console."""
         return {"lustre": "/lustre/instances"}
 
     def find_errors(self) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """Address blocks of the rehearsal: inside the network, apart from each other, large enough."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 from itertools import combinations
@@ -16,7 +14,6 @@ ROOM_BESIDE_LOGIN = 3
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of the address plan that do not hold."""
     whole = ipaddress.IPv4Network(config.network.cidr)
     blocks: dict[str, ipaddress.IPv4Network] = {}
     for name, section in config.nodesets.items():

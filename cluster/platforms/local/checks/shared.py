@@ -1,7 +1,5 @@
 """Directories that local machines share: what is said of one is said of one that there is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from cluster.checks.partitions import unknown
@@ -16,7 +14,6 @@ WRITTEN = {
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Rules of shared directories that do not hold."""
     at, given = ("storage", "read_only"), config.storage
     yield from unknown(at, given.read_only, given.shared, "a directory of storage.shared", "storage.shared")
     for position, path in enumerate(given.read_only):

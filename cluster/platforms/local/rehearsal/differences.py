@@ -1,7 +1,5 @@
 """What Slurm's files say in a rehearsal and not in production, or the other way round."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The rehearsal's network: large enough for its machines, and cut into blocks as its address plan has them."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator, Mapping
 

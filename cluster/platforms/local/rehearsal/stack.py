@@ -1,7 +1,5 @@
 """A cloud's stack as the configuration of a local one: the same Slurm cluster, and nothing of the cloud."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
