@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument, Exit
 
 from cli import options
-from cli.stack import engines, project, pulumi_process
+from cli.stack import project, pulumi_install, pulumi_process
 
 
 def import_(
@@ -22,6 +22,6 @@ def import_(
     itself what is there.
     """
     project.require_file(stack)
-    pulumi = engines.require_pulumi("import is the Pulumi CLI's")
+    pulumi = pulumi_install.require_pulumi("import is the Pulumi CLI's")
     command = [pulumi, "import", "--stack", stack, "--generate-code=false", "--protect=false", *arguments]
     raise Exit(pulumi_process.run_on_terminal(command, stack))

@@ -4,7 +4,7 @@ import platform
 import re
 
 from cli import console
-from cli.stack import engines, project, state_dir
+from cli.stack import project, pulumi_install, state_dir
 
 
 def install_pulumi() -> None:
@@ -12,14 +12,14 @@ def install_pulumi() -> None:
 
     Uses the SDK's own installer; the version is the one of the SDK in requirements.txt.
     """
-    engines.install_pulumi()
+    pulumi_install.install_pulumi()
 
 
 def version() -> None:
     """Say which version this is, and of what it is made."""
     found = re.search(r'^version = "(.+)"', (project.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    pulumi = engines.installed_pulumi()
+    pulumi = pulumi_install.installed_pulumi()
     console.line(f"hpc {found[1] if found else 'unknown'}")
-    console.line(f"Python {platform.python_version()}, Pulumi SDK {engines.pulumi_version()}")
+    console.line(f"Python {platform.python_version()}, Pulumi SDK {pulumi_install.pulumi_version()}")
     console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")
     console.line("state: {} ({})".format(*state_dir.located()))

@@ -2,19 +2,24 @@
 
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Exit, Option
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs, require_capabilities
 from cli.commands import outputs
+from cli.drift import screen as drift_screen
+from cli.drift.mend import mend as mend_differences
+from cli.drift.wanted import stack as described
+from cli.drift.wanted import wanted
 from cli.stack import project
+from cli.status import screen
+from cli.status.ask import ask
+from cluster.observe.drift import Difference, differences
+from cluster.observe.drift.differences import unseen
+from cluster.observe.health import ClusterObservation, Finding, MachineObservation, findings
 from cluster.platforms.capability import Capability
-
-if TYPE_CHECKING:
-    from cluster.observe.drift import Difference
-    from cluster.observe.health import ClusterObservation, Finding, MachineObservation
 
 
 def status(stack: options.Stack, *, json: options.Json = False) -> None:
@@ -26,9 +31,6 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, why, facts}}};
     times are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
-    from cli.status.ask import ask
-    from cluster.observe.health import findings
-
     values = outputs.read(stack, show_secrets=True)
     require_capabilities(stack, values, Capability.STATUS)
     seen = ask(stack, values)
@@ -36,8 +38,6 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     if json:
         console.json(_document(seen, found))
     else:
-        from cli.status import screen
-
         screen.show(seen, found)
     raise Exit(1 if found else 0)
 
@@ -59,12 +59,6 @@ def drift(
 
     JSON: {stack, ok, differences [{id, where, what, stack, there, mends, sacctmgr}], unseen [text]}.
     """
-    from cli.drift.wanted import stack as described
-    from cli.drift.wanted import wanted
-    from cli.status.ask import ask
-    from cluster.observe.drift import differences
-    from cluster.observe.drift.differences import unseen
-
     with project.held(stack) if mend else nullcontext():
         values = outputs.read(stack, show_secrets=True)
         require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
@@ -72,13 +66,11 @@ def drift(
         of = described(stack, values)
         found = differences(wanted(of, seen), seen)
         if mend:
-            from cli.drift.mend import mend as put_right
-
             # A machine that could tell nothing does so with its set-up brought again: then the rest is known.
             for _ in ("what is seen", "what was not seen"):
                 blind = any(one.reached and not one.has_facts for one in seen.machines)
                 if found:
-                    put_right(of, from_outputs(stack, values), seen, found)
+                    mend_differences(of, from_outputs(stack, values), seen, found)
                     seen = ask(stack, values)
                     found = differences(wanted(of, seen), seen)
                 if not blind:
@@ -87,7 +79,7 @@ def drift(
     raise Exit(1 if found or unseen(seen) else 0)
 
 
-def _show_drift(stack: str, found: "list[Difference]", unseen: list[str], *, json: bool) -> None:
+def _show_drift(stack: str, found: list[Difference], unseen: list[str], *, json: bool) -> None:
     if json:
         document = {
             "stack": stack,
@@ -97,12 +89,10 @@ def _show_drift(stack: str, found: "list[Difference]", unseen: list[str], *, jso
         }
         console.json(document)
         return
-    from cli.drift import screen
-
-    screen.show(stack, found, unseen)
+    drift_screen.show(stack, found, unseen)
 
 
-def _document(seen: "ClusterObservation", found: "list[Finding]") -> dict[str, Any]:
+def _document(seen: ClusterObservation, found: list[Finding]) -> dict[str, Any]:
     return {
         "stack": seen.stack,
         "ok": not found,
@@ -111,6 +101,6 @@ def _document(seen: "ClusterObservation", found: "list[Finding]") -> dict[str, A
     }
 
 
-def _machine(one: "MachineObservation") -> dict[str, Any]:
+def _machine(one: MachineObservation) -> dict[str, Any]:
     facts = {name: value for name, value in one.facts.items() if name not in ("name", "roles")}
     return {"roles": one.roles, "reached": one.reached, "why": one.why, "facts": facts}

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs
+from cli.cluster.maintenance import drain, resume
+from cli.cluster.reboot import reboot
+from cli.cluster.scheduler import Scheduler
 from cli.commands import outputs
 from cli.errors import CliError
+from cluster.load.parse import parse_output
+from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
-
-if TYPE_CHECKING:
-    from cluster.observe.nodes import Node
 
 
 class Action(str, Enum):
@@ -56,8 +58,6 @@ def nodes(
     """
     needed = [Capability.NODES, *([Capability.REBOOT] if action is Action.REBOOT else [])]
     cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), *needed)
-    from cli.cluster.scheduler import Scheduler
-
     scheduler = Scheduler(cluster, stack)
     if action is None:
         _list(scheduler.nodes().values(), json=json)
@@ -65,17 +65,10 @@ def nodes(
     _check(action, names or [], reason, wait=wait, json=json)
     picked = scheduler.pick(names or [])
     if action is Action.DRAIN:
-        from cli.cluster.maintenance import drain
-
         drain(scheduler, picked, reason=reason, force=force, wait=wait)
     elif action is Action.RESUME:
-        from cli.cluster.maintenance import resume
-
         resume(scheduler, picked, force=force)
     else:
-        from cli.cluster.reboot import reboot
-        from cluster.load.parse import parse_output
-
         patience = parse_output(values["config"]).slurm.join_seconds if "config" in values else 300
         reboot(scheduler, picked, reason=reason, force=force, wait=wait, patience=patience)
 
@@ -96,7 +89,7 @@ def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: b
         raise CliError("\n".join(problems))
 
 
-def _list(every: "Iterable[Node]", *, json: bool) -> None:
+def _list(every: Iterable[Node], *, json: bool) -> None:
     nodes = list(every)
     if json:
         rows = [
@@ -115,5 +108,5 @@ def _list(every: "Iterable[Node]", *, json: bool) -> None:
     console.table(table)
 
 
-def _jobs(node: "Node") -> str:
+def _jobs(node: Node) -> str:
     return " ".join(f"{job.number}({job.user})" for job in node.jobs)

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import engines, project, pulumi_process, state_dir
+from cli.stack import project, pulumi_install, pulumi_process, state_dir
 
 
 def outputs(
@@ -52,7 +52,7 @@ def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
         values = kept.outputs(show_secrets=show_secrets)
         renew(values, kept.export_state()["deployment"].get("resources") or [])
         return values
-    pulumi = engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
+    pulumi = pulumi_install.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
     secrets = ["--show-secrets"] if show_secrets else []
     return jsonlib.loads(
         pulumi_process.run_captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets], stack)

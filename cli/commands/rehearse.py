@@ -13,9 +13,9 @@ import yaml
 from typer import Exit, Option
 
 from cli import console, options
-from cli.commands import update
+from cli.commands import operation
 from cli.errors import CliError
-from cli.stack import project, rehearsals, stackfile
+from cli.stack import project, rehearsals, stack_config, stackfile
 from cli.stack.run_options import RunOptions
 from cluster.config import ClusterConfig
 from cluster.config.validators.places import cluster_cidr
@@ -77,8 +77,8 @@ def rehearse(
     if destroy:
         raise Exit(_destroy(stack, name, config_file, json=json, parallel=parallel, yes=yes))
     file = project.require_file(stack, config_file)
-    config = file.parse()
-    if file.on_this_host:
+    config = stack_config.parse(file)
+    if stack_config.on_this_host(file):
         raise CliError(f"stack {stack} is on this machine as it is, and needs no rehearsal: ./hpc up {stack}")
     if (project.ROOT / f"Pulumi.{name}.yaml").exists():
         raise CliError(f"Pulumi.{name}.yaml is a stack file of its own: rename it, so that {name} is this rehearsal.")
@@ -93,7 +93,7 @@ def rehearse(
         raise Exit(_preview(name, text, report, json=json, parallel=parallel))
     rehearsals.write(rehearsals.file(name), text)
     chosen = RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": report})
-    code = update.run("up", name, chosen)
+    code = operation.run("up", name, chosen)
     if code == 0 and not json:
         console.line(f"     ./hpc run {name} -- sinfo")
         console.line(f"     ./hpc ssh {name} controller")
@@ -204,7 +204,7 @@ def _preview(name: str, text: str, report: dict[str, Any], *, json: bool, parall
         chosen = RunOptions(
             engine=_EMBEDDED, json=json, parallel=parallel, config_file=file, more={"rehearsal": report}
         )
-        return update.run("preview", name, chosen)
+        return operation.run("preview", name, chosen)
 
 
 def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
@@ -212,9 +212,9 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
     if not there and not rehearsals.file(name).exists():
         if not config_file:
             project.require_file(stack)  # says which stacks there are
-        update.nothing("destroy", name, json=json)
+        operation.nothing("destroy", name, json=json)
         return 0
-    code = update.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
+    code = operation.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
     if code == 0:
         rehearsals.remove(name)
         project.workspace(name).stack(name).forget()

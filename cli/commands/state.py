@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import engines, project, pulumi_process, state_dir, state_edit
+from cli.stack import project, pulumi_install, pulumi_process, state_dir, state_edit
 
 _FileOut = Annotated[
     Path | None, Argument(metavar="[FILE]", help="Where to write; standard output if left out.", show_default=False)
@@ -131,5 +131,5 @@ def rename(
 
 
 def _pulumi(stack: str, *arguments: str, given: str = "") -> str:
-    pulumi = engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
+    pulumi = pulumi_install.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
     return pulumi_process.run_captured([pulumi, *arguments], stack, given)

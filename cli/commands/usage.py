@@ -3,18 +3,19 @@
 import difflib
 from collections.abc import Collection
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs
+from cli.cluster.scheduler import Scheduler
 from cli.commands import outputs
 from cli.errors import CliError
+from cluster.load.parse import parse_output
+from cluster.observe import usage as used
+from cluster.observe.moment import MomentError, on_machine
 from cluster.platforms.capability import Capability
-
-if TYPE_CHECKING:
-    from cluster.observe.usage import Row
 
 _SECONDS = 600
 """For sacct to go through months of records."""
@@ -49,10 +50,6 @@ def usage(
     that began before or ended after the time asked for, the part within it. TIME is a date, a time of day, both
     (2026-11-21T05:30), or how long ago: 12h, 7d, 4w.
     """
-    from cluster.load.parse import parse_output
-    from cluster.observe import usage as used
-    from cluster.observe.moment import MomentError, on_machine
-
     moments: dict[str, str] = {}
     for option, given in (("--since", since), ("--until", until)):
         try:
@@ -61,8 +58,6 @@ def usage(
             raise CliError(f"{option}: {error}") from None
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.USAGE)
-    from cli.cluster.scheduler import Scheduler
-
     start, _, text = (
         Scheduler(cluster, stack)
         .ask(
@@ -115,11 +110,11 @@ def _known(what: str, given: str | None, there: Collection[str], configured: Col
         raise CliError(f"no {what} {given!r} used anything in that time.{hint} Those who did: {names}.")
 
 
-def _cells(row: "Row") -> tuple[str, str, str]:
+def _cells(row: used.Row) -> tuple[str, str, str]:
     return f"{row.cpu_hours:.2f}", f"{row.gpu_hours:.2f}", str(row.jobs)
 
 
-def _figures(row: "Row") -> dict[str, float | int]:
+def _figures(row: used.Row) -> dict[str, float | int]:
     return {
         "cpu_hours": round(row.cpu_hours, 4), "gpu_hours": round(row.gpu_hours, 4),
         "cpu_seconds": row.cpu_seconds, "gpu_seconds": row.gpu_seconds, "jobs": row.jobs,

@@ -5,7 +5,7 @@ from typing import Any
 
 from cli import console
 from cli.errors import CliError
-from cli.stack import state_edit
+from cli.stack import stack_config, state_edit
 from cli.stack.run_options import RunOptions
 from cli.stack.stackfile import StackFile
 
@@ -24,7 +24,7 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
     if chosen.unprotect:
         if chosen.targets or chosen.excludes:
             raise CliError("--unprotect destroys the whole stack: leave out --target and --exclude.")
-        if pulumi is None and file.needs_cli:
+        if pulumi is None and stack_config.needs_cli(file):
             raise CliError(
                 f"the embedded engine can't destroy what is on {file.platform}: leave out --engine embedded."
             )
@@ -45,9 +45,9 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
 
 
 def _agreed(file: StackFile, *, yes: bool, pulumi_asks: bool) -> None:
-    if yes or not file.protected or (pulumi_asks and console.interactive()):
+    if yes or not stack_config.protected(file) or (pulumi_asks and console.interactive()):
         return
-    why = "has deletion_protection" if file.on_this_host else "is not a rehearsal on this machine"
+    why = "has deletion_protection" if stack_config.on_this_host(file) else "is not a rehearsal on this machine"
     if file.settings is None:
         why = f"has lost its file {file.path.name}, which says what protects it"
     if not console.interactive():

@@ -1,13 +1,12 @@
 """Which engine runs a stack: the Pulumi CLI, or the embedded one."""
 
-import importlib.metadata
 import shutil
-from pathlib import Path
 
 from cli import console
-from cli.errors import CliError
 from cli.options import EngineName
 from cli.stack import project, state_dir
+from cli.stack.pulumi_install import require_pulumi
+from cli.stack.stack_config import needs_cli, platform
 from cli.stack.stackfile import StackFile
 
 
@@ -31,16 +30,17 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
         return require_pulumi("--engine pulumi asks for the Pulumi CLI")
     if not state_dir.on_files(file.stack):
         url, who = state_dir.located(file.stack)
-        here = "" if file.needs_cli else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
+        here = "" if needs_cli(file) else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
         return require_pulumi(f"state at {url} ({who}{here}) needs the Pulumi CLI")
-    if file.needs_cli and kind != "preview":
+    if needs_cli(file) and kind != "preview":
         return _for_cloud(file, kind)
     return None
 
 
 def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
     """Whether a preview needs credentials with the CLI that nobody has here; that is said."""
-    credentials = file.credentials
+    found = platform(file)
+    credentials = found.credentials if found else None
     if credentials is None or credentials.found(file.settings or {}):
         return False
     url, who = state_dir.located(file.stack)
@@ -69,58 +69,3 @@ def _for_cloud(file: StackFile, kind: str) -> str | None:
         f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the embedded engine "
         "creates machines on this host only. That needs the Pulumi CLI"
     )
-
-
-def pulumi_version() -> str:
-    """Version of the Pulumi SDK in the lock, which is the CLI's that fits."""
-    return importlib.metadata.version("pulumi")
-
-
-def private_pulumi() -> Path:
-    """Where the SDK's installer puts the CLI of that version."""
-    return Path.home() / ".pulumi/versions" / pulumi_version() / "bin/pulumi"
-
-
-def installed_pulumi() -> str | None:
-    """The Pulumi CLI on PATH, or the one the SDK's installer made; None if there is neither."""
-    return shutil.which("pulumi") or shutil.which(str(private_pulumi()))
-
-
-def require_pulumi(why: str) -> str:
-    """The Pulumi CLI on PATH, or the one the SDK's installer made; offers to install it.
-
-    Raises:
-        CliError: it is not there and not wanted.
-    """
-    found = installed_pulumi()
-    if found:
-        return found
-    if console.interactive() and console.ask(f"{why}, which is not installed. Install {pulumi_version()} now?"):
-        return install_pulumi()
-    raise CliError(f"{why}, which is not installed. Install version {pulumi_version()} with: ./hpc install-pulumi")
-
-
-def install_pulumi() -> str:
-    """Download the pinned CLI with the SDK's own installer; its path.
-
-    Raises:
-        CliError: it did not work.
-    """
-    import subprocess
-
-    from pulumi.automation import PulumiCommand
-
-    target = private_pulumi()
-    if target.exists():
-        console.note(f"The Pulumi CLI {pulumi_version()} is installed already: {target}")
-        return str(target)
-    console.note(f"Installing the Pulumi CLI {pulumi_version()} into {target.parent.parent} ...")
-    try:
-        command = PulumiCommand.install()
-    except subprocess.CalledProcessError as error:
-        said = (error.output or b"").decode(errors="replace").strip()
-        raise CliError(f"the installer of the Pulumi CLI failed (exit code {error.returncode}): {said}") from None
-    except OSError as error:
-        raise CliError(f"the Pulumi CLI could not be downloaded: {error}. Check this machine's way out.") from None
-    console.note(f"Installed {command.command}")
-    return command.command

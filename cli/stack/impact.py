@@ -2,15 +2,14 @@
 
 import json as jsonlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli.errors import CliError
 from cli.stack import project, pulumi_process, state_dir
-
-if TYPE_CHECKING:  # the models take a third of a second to import, and `up --help` and `run` need none of them
-    from cluster.config import ClusterConfig
-    from cluster.config.impact import Effect
-    from cluster.impact.table import FieldChange
+from cluster.config import ClusterConfig
+from cluster.config.impact import Effect
+from cluster.impact.refusal import WAY_OUT, made_with, refusal, todo
+from cluster.impact.table import FieldChange, effects, worst
 
 Line = tuple[str, str]
 _STYLES = {"refused": "bold red", "replace": "bold red", "drain": "bold yellow"}
@@ -25,21 +24,17 @@ class Effects:
     """What leads from what the cluster runs with to what its stack file says now."""
 
     stack: str
-    changes: "tuple[FieldChange, ...]"
+    changes: tuple[FieldChange, ...]
     """Worst first."""
 
     @property
-    def worst(self) -> "Effect":
+    def worst(self) -> Effect:
         """The effect that harms running jobs most."""
-        from cluster.impact.table import worst
-
         return worst(list(self.changes))
 
     @property
     def waits(self) -> bool:
         """Whether `up` waits for jobs, or takes machines away from them."""
-        from cluster.config.impact import Effect
-
         return self.worst.harm >= Effect.DRAIN.harm
 
     def refuse(self) -> None:
@@ -48,17 +43,12 @@ class Effects:
         Raises:
             CliError: which fields, why, and the way out.
         """
-        from cluster.impact.refusal import refusal
-
         if text := refusal(self.changes, self.stack):
             raise CliError(text)
 
     def lines(self, *, steps: bool) -> list[Line]:
         """The end of a preview: the worst effect in a sentence, then every field, by effect. `steps`: whether there is
         anything to do at all."""
-        from cluster.config.impact import Effect
-        from cluster.impact.refusal import WAY_OUT, todo
-
         if not self.changes:
             return [(_UNEDITED, "")] if steps else []
         found: list[Line] = [(self.worst.sentence, _STYLES.get(self.worst.value, "bold"))]
@@ -87,12 +77,9 @@ class Effects:
         return {"worst": self.worst.value, "sentence": self.worst.sentence, "fields": fields}
 
 
-def of(stack: str, now: "ClusterConfig", pulumi: str | None) -> Effects | None:
+def of(stack: str, now: ClusterConfig, pulumi: str | None) -> Effects | None:
     """What the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack, or one
     that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
-    from cluster.impact.refusal import made_with
-    from cluster.impact.table import effects
-
     was = made_with(_exported(stack, pulumi))
     return Effects(stack=stack, changes=tuple(effects(was, now, stack))) if was else None
 

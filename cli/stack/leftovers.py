@@ -3,6 +3,7 @@
 from cli import console
 from cli.errors import CliError
 from cli.stack import drain_recovery, localhost, project, state_dir
+from cli.stack.stack_config import on_this_host
 from cli.stack.stackfile import StackFile
 from components.local.host import owner, stacks
 from components.local.host.errors import HostError
@@ -29,7 +30,7 @@ def of(file: StackFile) -> list[str]:
 
 def hint(file: StackFile) -> str:
     """What to say where there is no state; empty where nothing is here either."""
-    there = of(file) if file.on_this_host or file.settings is None else []
+    there = of(file) if on_this_host(file) or file.settings is None else []
     if not there:
         return ""
     return (

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cli import options
 from cli.errors import CliError
 from cli.options import EngineName
 from engine import Scope
+
+Kind = Literal["preview", "up", "destroy", "refresh"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli.errors import CliError
 from cli.stack import rehearsals
-
-# The models take longer to import than a command that only lists stacks runs.
-if TYPE_CHECKING:
-    from cluster.config import ClusterConfig
-    from cluster.platforms.base import Credentials, Platform
 
 _CLUSTER = "hpc:cluster"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -39,30 +34,6 @@ class StackFile:
         return platform if isinstance(platform, str) else None
 
     @property
-    def on_this_host(self) -> bool:
-        """Whether the cluster's machines run on this host."""
-        platform = self._platform
-        return platform is not None and platform.on_this_host
-
-    @property
-    def needs_cli(self) -> bool:
-        """Whether only the Pulumi CLI can create the resources: their provider logs in, or the platform is unknown."""
-        return self.platform is not None and (self._platform is None or self.credentials is not None)
-
-    @property
-    def credentials(self) -> "Credentials | None":
-        """What the platform's provider needs to log in; None if nothing."""
-        platform = self._platform
-        return platform.credentials if platform else None
-
-    @property
-    def _platform(self) -> "Platform | None":
-        # The platforms import every model of the configuration, which commands that only list stacks need not.
-        from cluster.platforms import registry
-
-        return registry.get(self.platform) if self.platform in registry.names() else None
-
-    @property
     def cluster(self) -> str | None:
         """The cluster's name as written."""
         name = self._cluster.get("name")
@@ -81,23 +52,9 @@ class StackFile:
         return rehearsals.of(self.path)
 
     @property
-    def protected(self) -> bool:
-        """Whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
-        return bool(self._cluster.get("deletion_protection", False)) or not self.on_this_host
-
-    def parse(self) -> "ClusterConfig":
-        """The cluster it describes.
-
-        Raises:
-            CliError: every error of the file at once, under the file's name.
-        """
-        from cluster.findings import ConfigError
-        from cluster.load.parse import parse
-
-        try:
-            return parse(self.settings or {})
-        except ConfigError as error:
-            raise CliError(f"{self.path}: {error}") from None
+    def deletion_protection(self) -> bool:
+        """Whether the file asks for it."""
+        return bool(self._cluster.get("deletion_protection", False))
 
 
 def named(root: Path) -> list[str]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from cli.stack import engines, project, pulumi_process, state_dir
+from cli.stack import project, pulumi_install, pulumi_process, state_dir
 from engine.state import edits
 
 
@@ -45,5 +45,5 @@ def rename(stack: str, urn: str, name: str) -> None:
 
 
 def _pulumi(pulumi: str | None, stack: str, *arguments: str) -> str:
-    pulumi = pulumi or engines.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
+    pulumi = pulumi or pulumi_install.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
     return pulumi_process.run_captured([pulumi, *arguments], stack)

@@ -91,11 +91,11 @@ class TestConsoles:
 
     def test_of_one_that_is_dead(self, tmp_path: Path) -> None:
         (tmp_path / "console.log").write_text("Kernel panic\n\x1b[31mred\x1b[0m\n")
-        assert machine_console.told(MachinePaths(tmp_path), "dev") == [
+        assert machine_console.describe(MachinePaths(tmp_path), "dev") == [
             f"Machine {tmp_path.name} does not run; the last lines of its console:",
             "  Kernel panic",
             "  red",
-            "Start it again, its disk as it is: ./hpc up dev",
+            "Restart it, with its disk as it is: ./hpc up dev",
         ]
 
     def test_of_one_that_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,9 +103,9 @@ class TestConsoles:
             def children(self) -> list[int]:
                 return [os.getpid()]
 
-        monkeypatch.setattr("components.local.host.machines.machine.running", lambda _paths: Process())
+        monkeypatch.setattr("cli.access.machine_console.running", lambda _paths: Process())
         paths = MachinePaths(tmp_path)
-        assert machine_console.told(paths, "dev") == [
+        assert machine_console.describe(paths, "dev") == [
             f"Machine {tmp_path.name} runs, but does not answer SSH; its console is empty ({paths.console})",
-            f"Cut it off and start it again, its disk as it is: kill -KILL {os.getpid()}; ./hpc up dev",
+            f"End it and restart it, with its disk as it is: kill -KILL {os.getpid()}; ./hpc up dev",
         ]

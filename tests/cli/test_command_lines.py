@@ -12,7 +12,7 @@ import pytest
 from cli import error_handler
 from cli.commands import stacks
 from cli.errors import CliError
-from cli.stack import stackfile
+from cli.stack import stack_config, stackfile
 from tests.cli.conftest import Hpc
 
 COMMANDS = [
@@ -124,7 +124,7 @@ class TestStackFiles:
     )
     def test_say_what_destroying_takes(self, root: Path, platform: str, more: str, protected: object) -> None:
         (root / "Pulumi.x.yaml").write_text(f"config:\n  hpc:cluster:\n    platform: {platform}\n{more}")
-        assert stackfile.read(root, "x").protected is protected
+        assert stack_config.protected(stackfile.read(root, "x")) is protected
 
 
 class TestDestroy:

@@ -11,7 +11,7 @@ import pytest
 
 from cli.errors import CliError
 from cli.options import EngineName
-from cli.stack import engines, project, stackfile
+from cli.stack import engines, project, pulumi_install, stackfile
 from engine.state.crypter import Crypter
 from tests.cli.conftest import CLOUD, Hpc
 
@@ -54,7 +54,7 @@ class TestChoice:
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
     def test_where_the_cli_is_needed_and_missing_it_says_how_to_get_it(self, root: Path, kind: str) -> None:
         state(root, "gcp:compute/network:Network")
-        version = engines.pulumi_version()
+        version = pulumi_install.pulumi_version()
         with pytest.raises(CliError) as error:
             engines.choose(None, stack(root, "gcp"), kind)
         assert str(error.value) == (
@@ -91,7 +91,7 @@ class TestChoice:
             engines.choose(None, stack(root, "local"), "preview")
 
     def test_one_that_the_sdk_installed_is_found(self, root: Path, tmp_path: Path) -> None:
-        pulumi = tmp_path / ".pulumi/versions" / engines.pulumi_version() / "bin/pulumi"
+        pulumi = tmp_path / ".pulumi/versions" / pulumi_install.pulumi_version() / "bin/pulumi"
         pulumi.parent.mkdir(parents=True)
         pulumi.write_text("#!/bin/sh\n")
         pulumi.chmod(0o755)

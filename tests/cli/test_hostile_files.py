@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cli.errors import CliError
-from cli.stack import stackfile
+from cli.stack import stack_config, stackfile
 from cluster.config import ClusterConfig
 from cluster.printable import one_line
 from engine.errors import EngineError
@@ -71,7 +71,7 @@ def load(folder: Path, text: str) -> str:
     file.write_text(text, encoding="utf-8", errors="surrogateescape")
     began = time.perf_counter()
     try:
-        assert isinstance(stackfile.read(folder, "x").parse(), ClusterConfig)
+        assert isinstance(stack_config.parse(stackfile.read(folder, "x")), ClusterConfig)
         said = ""
     except CliError as error:
         said = str(error)

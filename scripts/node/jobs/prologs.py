@@ -14,15 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.script_sources import file_digest, obtain
 from system import installation, mounts, root_only, state_disk
 from system.host import SetupError, folder, link, log, write
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 TREE = Path("/opt/apps/adm/slurm")
 MUX = Path(__file__).with_name("slurm_mux.sh")

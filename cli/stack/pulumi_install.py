@@ -1,0 +1,63 @@
+"""The Pulumi CLI on this machine: found, or installed by the SDK's own installer."""
+
+import importlib.metadata
+import shutil
+import subprocess
+from pathlib import Path
+
+from cli import console
+from cli.errors import CliError
+
+
+def pulumi_version() -> str:
+    """Version of the Pulumi SDK in the lock, which is the CLI's that fits."""
+    return importlib.metadata.version("pulumi")
+
+
+def private_pulumi() -> Path:
+    """Where the SDK's installer puts the CLI of that version."""
+    return Path.home() / ".pulumi/versions" / pulumi_version() / "bin/pulumi"
+
+
+def installed_pulumi() -> str | None:
+    """The Pulumi CLI on PATH, or the one the SDK's installer made; None if there is neither."""
+    return shutil.which("pulumi") or shutil.which(str(private_pulumi()))
+
+
+def require_pulumi(why: str) -> str:
+    """The Pulumi CLI on PATH, or the one the SDK's installer made; offers to install it.
+
+    Raises:
+        CliError: it is not there and not wanted.
+    """
+    found = installed_pulumi()
+    if found:
+        return found
+    if console.interactive() and console.ask(f"{why}, which is not installed. Install {pulumi_version()} now?"):
+        return install_pulumi()
+    raise CliError(f"{why}, which is not installed. Install version {pulumi_version()} with: ./hpc install-pulumi")
+
+
+def install_pulumi() -> str:
+    """Download the pinned CLI with the SDK's own installer; its path.
+
+    Raises:
+        CliError: it did not work.
+    """
+    # The SDK takes a second to import.
+    from pulumi.automation import PulumiCommand
+
+    target = private_pulumi()
+    if target.exists():
+        console.note(f"The Pulumi CLI {pulumi_version()} is installed already: {target}")
+        return str(target)
+    console.note(f"Installing the Pulumi CLI {pulumi_version()} into {target.parent.parent} ...")
+    try:
+        command = PulumiCommand.install()
+    except subprocess.CalledProcessError as error:
+        said = (error.output or b"").decode(errors="replace").strip()
+        raise CliError(f"the installer of the Pulumi CLI failed (exit code {error.returncode}): {said}") from None
+    except OSError as error:
+        raise CliError(f"the Pulumi CLI could not be downloaded: {error}. Check this machine's way out.") from None
+    console.note(f"Installed {command.command}")
+    return command.command

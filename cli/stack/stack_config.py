@@ -1,0 +1,46 @@
+"""The configuration and the platform that a stack file describes.
+
+It imports every model, which commands that only list stacks, or read a state, do not need.
+"""
+
+from cli.errors import CliError
+from cli.stack.stackfile import StackFile
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError
+from cluster.load.parse import parse as parse_settings
+from cluster.platforms import registry
+from cluster.platforms.base import Platform
+
+
+def parse(file: StackFile) -> ClusterConfig:
+    """The cluster that a stack file describes.
+
+    Raises:
+        CliError: every error of the file at once, under the file's name.
+    """
+    try:
+        return parse_settings(file.settings or {})
+    except ConfigError as error:
+        raise CliError(f"{file.path}: {error}") from None
+
+
+def platform(file: StackFile) -> Platform | None:
+    """The platform of a stack; None if its file names none, or one that this version does not know."""
+    return registry.get(file.platform) if file.platform in registry.names() else None
+
+
+def on_this_host(file: StackFile) -> bool:
+    """Whether the cluster's machines run on this host."""
+    found = platform(file)
+    return found is not None and found.on_this_host
+
+
+def needs_cli(file: StackFile) -> bool:
+    """Whether only the Pulumi CLI can create the resources: their provider logs in, or the platform is unknown."""
+    found = platform(file)
+    return file.platform is not None and (found is None or found.credentials is not None)
+
+
+def protected(file: StackFile) -> bool:
+    """Whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
+    return file.deletion_protection or not on_this_host(file)
