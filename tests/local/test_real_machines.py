@@ -247,7 +247,7 @@ def test_a_create_that_was_killed_is_taken_over(stack: RealStack, delay: float) 
 
 def test_a_start_that_was_overtaken_does_not_become_the_machine(tmp_path: Path) -> None:
     (tmp_path / "wanted").write_text("newer")
-    start = Path(machine.__file__).with_name("start-machine.sh")
+    start = Path(machine.__file__).parents[1] / "start-machine.sh"
     folders = [str(tmp_path)] * 4
     done = subprocess.run(
         [start, tmp_path / "run.json", "older", *folders, "touch", tmp_path / "ran"],
