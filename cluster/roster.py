@@ -26,7 +26,6 @@ class MachineSpec:
 
 
 def controller_name(config: ClusterConfig) -> str:
-    """Host name of the controller."""
     return f"{config.name}-controller"
 
 
@@ -39,19 +38,16 @@ def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
 
 
 def nodeset_type(config: ClusterConfig, section: Nodeset) -> MachineType:
-    """Machine type of a nodeset's nodes."""
     return MACHINE_TYPES[section.machine_type or config.controller.machine_type]
 
 
 def nodeset_gpu(config: ClusterConfig, section: Nodeset) -> Gpu | None:
-    """GPUs of each node of a nodeset."""
     if section.gpus:
         return Gpu(type=section.gpus.type, count=section.gpus.count)
     return nodeset_type(config, section).gpu
 
 
 def has_gpus(config: ClusterConfig) -> bool:
-    """Whether any node has a GPU."""
     return any(nodeset_gpu(config, section) for section in config.nodesets.values())
 
 
@@ -72,7 +68,6 @@ class Sizes:
 
 
 def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
-    """Sizes of each node of a nodeset."""
     kind = nodeset_type(config, section)
     said = {name.lower(): value for name, value in section.node_conf.items()}
     sockets = int(said.get("sockets", kind.sockets))

@@ -42,7 +42,6 @@ class MachineType:
 
     @property
     def platform(self) -> str:
-        """Platform that has it."""
         return self.family.platform
 
     @property

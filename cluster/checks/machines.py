@@ -93,12 +93,11 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
         longest = max(roster.node_names(config, name), key=len)
         if len(longest) > LONGEST_HOST_NAME:
             yield Finding(
-                id="host-name-length",
-                at=("nodesets", name),
+                id="host-name-length", at=("nodesets", name),
                 given=f"a host name of {len(longest)} characters: {longest}",
                 allowed=f"names that make host names of at most {LONGEST_HOST_NAME} characters, e.g. gpu",
                 todo="shorten the nodeset's or the cluster's name",
-            )
+            )  # fmt: skip
     counted = Counter(machine.name for machine in roster.machines(config))
     for name in config.nodesets:
         if name in counted:

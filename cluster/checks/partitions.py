@@ -63,12 +63,11 @@ def _default(config: ClusterConfig) -> Iterator[Finding]:
         )  # fmt: skip
     for name in defaults[1:]:
         yield Finding(
-            id="partition-default-twice",
-            at=("partitions", name, "default"),
+            id="partition-default-twice", at=("partitions", name, "default"),
             given=f"true, as in partition {defaults[0]}",
             allowed="true in exactly one partition",
             todo=f"remove `default: true` from {name} or from {defaults[0]}",
-        )
+        )  # fmt: skip
 
 
 def _alike(config: ClusterConfig) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from cluster.platforms.base import Platform
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Fields that other platforms honour and the stack's does not."""
     platform, everyone = registry.get(config.platform), registry.all_platforms()
     for at, section in _sections((), config):
         for key in type(section).model_fields:

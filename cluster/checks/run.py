@@ -10,7 +10,6 @@ from cluster.platforms import registry
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Every rule that does not hold."""
     yield from counts.find_errors(config)
     if counts.nodes(config) > MOST_NODES:
         return  # the other rules list machines, which takes a while where nobody meant so many

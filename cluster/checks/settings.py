@@ -130,20 +130,18 @@ def _sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
     cores = size.sockets * size.cores
     if size.cpus not in (cores, cores * size.threads):
         yield Finding(
-            id="node-cpus",
-            at=("nodesets", name, "node_conf"),
+            id="node-cpus", at=("nodesets", name, "node_conf"),
             given=f"{size.cpus} CPUs on {size.sockets} sockets of {size.cores} cores with {size.threads} threads",
             allowed=f"{cores * size.threads} CPUs, one for each thread, or {cores}, one for each core",
             todo="leave CPUs out: it follows from the others",
-        )
+        )  # fmt: skip
     if size.reserved >= size.memory:
         yield Finding(
-            id="node-reserved-memory",
-            at=("nodesets", name, "node_conf"),
+            id="node-reserved-memory", at=("nodesets", name, "node_conf"),
             given=f"MemSpecLimit {size.reserved} of {size.memory} MiB",
             allowed="a MemSpecLimit below RealMemory, so that jobs have memory",
             todo="lower MemSpecLimit",
-        )
+        )  # fmt: skip
 
 
 def _settings(

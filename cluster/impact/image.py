@@ -20,7 +20,6 @@ def base(edit: Edit) -> Impact:
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def slurm(edit: Edit) -> Impact:
-    """Another release of Slurm."""
     return refused_release(edit) or Replace(WITH_IMAGE)
 
 

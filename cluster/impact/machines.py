@@ -24,7 +24,6 @@ def nodeset(edit: Edit) -> Impact:
 
 @rule(Effect.RESTART, Effect.DRAIN)
 def count(edit: Edit) -> Impact:
-    """More nodes, or fewer."""
     if moves(edit):
         return _leave(roster.node_names(edit.before, edit.name))
     old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
@@ -41,7 +40,6 @@ def nodes_on(edit: Edit) -> Impact:
 
 @rule(Effect.RESTART, Effect.DRAIN)
 def node_conf(edit: Edit) -> Impact:
-    """One parameter of a NodeName line."""
     if NODE.canonical(edit.path[-1]) in SHAPE:
         return reshape_nodes(roster.node_names(edit.after, edit.name))
     return Restart("slurmctld and the nodeset's slurmd restart; jobs run on")
@@ -49,7 +47,6 @@ def node_conf(edit: Edit) -> Impact:
 
 @rule(Effect.RESTART)
 def nodeset_order(edit: Edit) -> Impact | None:
-    """Nodesets in another order."""
     if [name for name in edit.old if name in edit.new] == [name for name in edit.new if name in edit.old]:
         return None
     return Restart("the order of topology.conf's switches changes; jobs run on")
@@ -68,7 +65,6 @@ def partition(edit: Edit) -> Impact:
 
 @rule(Effect.RECONFIGURE, Effect.RESTART)
 def extra(edit: Edit) -> Impact:
-    """One parameter of slurm.conf."""
     name = CONF.canonical(edit.path[-1]) or edit.path[-1]
     if name.lower() in RECONFIGURED:
         return Reconfigure(f"{name} follows `scontrol reconfigure`")

@@ -24,7 +24,6 @@ def user(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def gid(edit: Edit) -> Impact:
-    """Number of a user's primary group."""
     old, new = (
         next(user.primary_gid for user in config.users if user.name == edit.name)
         for config in (edit.before, edit.after)

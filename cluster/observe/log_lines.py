@@ -32,7 +32,6 @@ class Clock:
         self._machine, self._time, self._place = machine, "", 0
 
     def line(self, text: str) -> Line:
-        """The next line."""
         # Never back: what a machine wrote later stays later, also where its clock was set.
         self._time = max(self._time, stamp(text))
         self._place += 1

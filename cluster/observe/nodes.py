@@ -72,7 +72,6 @@ class Node(InStates):
 
     @property
     def busy(self) -> tuple[Job, ...]:
-        """Its running jobs."""
         return tuple(job for job in self.jobs if job.running)
 
 

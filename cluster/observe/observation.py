@@ -94,7 +94,6 @@ class ClusterObservation:
 
     @property
     def nodes(self) -> tuple[MachineObservation, ...]:
-        """The compute nodes."""
         return tuple(one for one in self.machines if "node" in one.roles)
 
     def slurm(self, name: str) -> Any:  # noqa: ANN401 - any JSON value
@@ -103,5 +102,4 @@ class ClusterObservation:
 
     @property
     def slurmctld_answers(self) -> bool:
-        """Whether slurmctld does."""
         return bool((self.slurm("ping") or {}).get("up"))

@@ -42,7 +42,6 @@ class Row:
 
     @property
     def gpu_hours(self) -> float:
-        """The same of GPUs."""
         return self.gpu_seconds / 3600
 
 

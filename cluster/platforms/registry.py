@@ -13,7 +13,6 @@ PLANNED = ("nebius",)
 
 
 def names() -> tuple[str, ...]:
-    """Every platform's name."""
     return tuple(MODULES)
 
 
@@ -23,7 +22,6 @@ def get(name: str) -> Platform:
 
 
 def all_platforms() -> tuple[Platform, ...]:
-    """Every platform."""
     return tuple(map(get, MODULES))
 
 

@@ -43,7 +43,6 @@ def tokens(config: ClusterConfig) -> dict[str, str]:
 
 
 def places() -> Group:
-    """Directories and pid files."""
     return Group(
         title="Places",
         why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
@@ -59,7 +58,6 @@ def places() -> Group:
 
 
 def logs() -> Group:
-    """Log files."""
     return Group(
         title="Logs",
         settings={

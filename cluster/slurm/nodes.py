@@ -66,7 +66,6 @@ def cpus_per_gpu(config: ClusterConfig, partition: Partition) -> int | None:
 
 
 def partition_lines(config: ClusterConfig) -> list[str]:
-    """One PartitionName line for each partition."""
     lines: list[str] = []
     for name, part in config.partitions.items():
         settings: dict[str, Value] = {

@@ -58,7 +58,6 @@ def section(title: str, why: str, lines: Iterable[str]) -> str:
 
 
 def groups(parts: Iterable[Group]) -> list[str]:
-    """Sections for groups of settings."""
     return [section(part.title, part.why, assignments(part.settings)) for part in parts]
 
 

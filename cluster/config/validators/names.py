@@ -57,7 +57,6 @@ feature = matching(
 
 
 def partition_name(value: str) -> str:
-    """A partition's name."""
     if not _PARTITION.fullmatch(value) or len(value) > 40:
         raise Refused("1 to 40 letters, digits, - and _, a letter first, e.g. gpu", "choose another name")
     if value.lower() in ("default", "all", "none"):
@@ -88,7 +87,6 @@ def unix_name(value: str) -> str:
 
 
 def regular_id(value: int) -> int:
-    """A uid or gid of a person."""
     if not any(first <= value <= last for first, last in REGULAR_UIDS):
         ranges = " or ".join(f"{first} to {last}" for first, last in REGULAR_UIDS)
         raise Refused(f"{ranges}, e.g. 2001", "take a number outside the operating system's own ranges")

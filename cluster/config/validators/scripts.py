@@ -36,7 +36,6 @@ def script_file(value: str) -> str:
 
 
 def script_url(value: str) -> str:
-    """Where a script is downloaded from."""
     example = "https://HOST/PATH without user and password, e.g. https://example.org/2f0f03f/check.sh"
     try:
         parts = urlsplit(value)
@@ -56,7 +55,6 @@ sha256 = matching(
 
 
 def script_text(value: str) -> str:
-    """A whole script."""
     if not is_script(value):
         raise Refused(
             "a script whose first line names its interpreter, e.g. #!/bin/bash",

@@ -40,7 +40,6 @@ def scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
 
 
 def node_count(value: int) -> int:
-    """Machines in a nodeset."""
     if value < 1:
         raise Refused("a whole number of at least 1, e.g. 2", "raise it, or remove the nodeset and what names it")
     if value > bounds.MOST_NODES:

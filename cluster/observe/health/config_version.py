@@ -17,12 +17,11 @@ def outdated(seen: ClusterObservation) -> Iterator[Finding]:
         why = [*_files(one, served), *_version(one, newest)]
         if why:
             yield Finding(
-                id="old-config",
-                where=(one.name,),
+                id="old-config", where=(one.name,),
                 what=f"has another configuration than the controller: {'; '.join(why)}",
                 todo=f"./hpc drift {seen.stack}",
                 note=f"It shows what differs; ./hpc drift {seen.stack} --mend makes it as the stack says.",
-            )
+            )  # fmt: skip
 
 
 def _files(one: MachineObservation, served: dict[str, str | None]) -> Iterator[str]:

@@ -74,12 +74,11 @@ def munged(seen: ClusterObservation) -> Iterator[Finding]:
             else f"is running but does not authenticate: {_first((check or {}).get('why', ''))}"
         )
         yield Finding(
-            id="munge-down",
-            where=(one.name,),
+            id="munge-down", where=(one.name,),
             what=f"munged {state}. No message of Slurm's is accepted there",
             todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl restart munge",
             since=None if _active(unit) else unit.get("since") or None,
-        )
+        )  # fmt: skip
 
 
 def restarting(seen: ClusterObservation) -> Iterator[Finding]:

@@ -23,14 +23,13 @@ def old(seen: ClusterObservation) -> Iterator[Finding]:
         if days > OLDEST:
             day = datetime.fromtimestamp(since, tz=timezone.utc).date()
             yield Finding(
-                id="image-old",
-                where=(one.name,),
+                id="image-old", where=(one.name,),
                 what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
                 "machines are recreated from it, nodes as their jobs end (docs/gcp/how-to.md).",
                 since=since,
-            )
+            )  # fmt: skip
 
 
 def _since(image: Mapping[str, Any]) -> float | None:

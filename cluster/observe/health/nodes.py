@@ -24,11 +24,10 @@ def lost(seen: ClusterObservation) -> Iterator[Finding]:
                 yield _dead(seen, one, said)
         elif known is not None and said is None:
             yield Finding(
-                id="node-down",
-                where=(one.name,),
+                id="node-down", where=(one.name,),
                 what="is a machine of this stack, but slurmctld does not know it",
                 todo=f"./hpc drift {seen.stack}",
-            )
+            )  # fmt: skip
         elif (unit := one.daemons.get("slurmd")) and unit["state"] != "active":
             # Where the set-up failed, that is what is wrong: slurmd starts after it.
             if not failure(one):
@@ -44,13 +43,12 @@ def _dead(seen: ClusterObservation, one: MachineObservation, said: Node | None) 
     if said and not said.down:
         noticed += ", it has not noticed yet"
     return Finding(
-        id="node-down",
-        where=(one.name,),
+        id="node-down", where=(one.name,),
         what=f"does not answer SSH ({one.why}); {noticed}",
         todo=f"./hpc up {seen.stack}",
         note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
         since=said.since_utc if said and said.down else None,
-    )
+    )  # fmt: skip
 
 
 def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | None, unit: Mapping[str, Any]) -> Finding:
@@ -58,12 +56,11 @@ def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | Non
     noticed = f"; slurmctld says {said.word}" if said else ""
     if joining(one).get("state") == "activating":
         return Finding(
-            id="node-down",
-            where=(one.name,),
+            id="node-down", where=(one.name,),
             what=f"is joining the cluster; slurmd starts when its set-up is done{noticed}",
             todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 20",
             since=joining(one)["since"] or None,
-        )
+        )  # fmt: skip
     return Finding(
         id="node-down", where=(one.name,),
         what=f"slurmd does not run there ({unit['state']}){noticed}"

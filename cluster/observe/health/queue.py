@@ -18,9 +18,8 @@ def held(seen: ClusterObservation) -> Iterator[Finding]:
     more = [f"{len(found) - TOLD} more"] if len(found) > TOLD else []
     is_, it = ("jobs are", "they start") if len(found) > 1 else ("job is", "it starts")
     yield Finding(
-        id="jobs-held",
-        where=(seen.controller.name,),
+        id="jobs-held", where=(seen.controller.name,),
         what=f"{len(found)} {is_} held, and {it} only when released: {', '.join([*told, *more])}",
         todo=f"./hpc ssh {seen.stack} controller -- scontrol release {','.join(job['id'] for job in found)}",
         note="Once the reason is gone; slurmctld.log on that machine names the node and what failed there.",
-    )
+    )  # fmt: skip

@@ -44,13 +44,12 @@ class Scheduling:
 
 @dataclass(frozen=True, kw_only=True)
 class OnDemand:
-    """At the list price, for as long as wanted."""
+    """At the list price, for as long as wanted. `migrates`: whether machines can move to another host while they run."""
 
     max_distance: int | None = None
     """Network hops between two machines at most, where they are to be close; None: wherever there is room."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:
-        """`migrates`: whether the machine can move to another host while it runs."""
         # Machines of a compact placement can't move: they would leave it.
         moves = migrates and self.max_distance is None
         return Scheduling(
@@ -65,8 +64,7 @@ class Spot:
     max_distance: int | None = None
     """As for OnDemand."""
 
-    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - the same for every machine
-        """`migrates` is without meaning: these never move."""
+    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
         # Stopped, not deleted: a static node keeps its name, disk and place in the state, is DOWN in Slurm while it is
         # away, and joins again by itself once it is started.
         return Scheduling(model="SPOT", on_host_maintenance="TERMINATE", automatic_restart=False, end="STOP")
@@ -83,7 +81,6 @@ class Reserved:
     sends `reservation.policies` (scripts/resume.py). Name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:
-        """`migrates`: whether the machine can move to another host while it runs."""
         moves = migrates and self.policy is None
         return Scheduling(
             model="STANDARD", on_host_maintenance="MIGRATE" if moves else "TERMINATE", automatic_restart=True,
@@ -97,8 +94,7 @@ class Flex:
 
     seconds: int
 
-    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - the same for every machine
-        """`migrates` is without meaning: these never move."""
+    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
         return Scheduling(
             model="FLEX_START",
             on_host_maintenance="TERMINATE",
@@ -117,8 +113,7 @@ class Calendar:
     name: str
     """Name of the reservation that it becomes."""
 
-    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - the same for every machine
-        """`migrates` is without meaning: these never move."""
+    def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
         return Scheduling(
             model="RESERVATION_BOUND", on_host_maintenance="TERMINATE", automatic_restart=True, end="DELETE",
             affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),

@@ -11,7 +11,6 @@ STATE_GB = 100
 
 
 def boot_disk(config: ClusterConfig, spec: MachineSpec) -> tuple[str, int]:
-    """Type of a machine's boot disk, and its size in GB."""
     return boot(section(config, spec), spec.roles[0])
 
 
@@ -28,6 +27,5 @@ def section(config: ClusterConfig, spec: MachineSpec) -> Disk:
 
 
 def state_disk(config: ClusterConfig) -> tuple[str, int]:
-    """Type of the controller's state disk, and its size in GB."""
     said = config.controller.state_disk
     return said.type or BOOT_TYPES["controller"], said.size_gb or STATE_GB

@@ -23,7 +23,6 @@ def _base(edit: Edit) -> Impact:
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def _slurm(edit: Edit) -> Impact:
-    """Another release of Slurm."""
     return refused_release(edit) or _recreate_all(WITH_IMAGE)
 
 
@@ -47,7 +46,6 @@ def _node(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
 def _controller(edit: Edit) -> Impact:
-    """The controller's machine type."""
     hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
     kinds = [roster.machines(config)[0] for config in (edit.before, edit.after)]
     if kinds[0].gpu != kinds[1].gpu:
@@ -59,7 +57,6 @@ def _controller(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def _login(edit: Edit) -> Impact:
-    """The login machines' type."""
     old, new = (
         {one.name: one.gpu for one in roster.machines(config) if one.roles == ("login",)}
         for config in (edit.before, edit.after)

@@ -41,12 +41,11 @@ def _fabric(nodeset: str, kind: MachineType) -> Finding:
     """A machine type whose GPUs would have no network between machines."""
     usable = [one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.usable]
     return Finding(
-        id="machine-type-fabric",
-        at=("nodesets", nodeset, "machine_type"),
+        id="machine-type-fabric", at=("nodesets", nodeset, "machine_type"),
         given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.value}",
         allowed=f"machine types with GPUs whose network this version sets up: {listing(usable)}",
         todo=f"write {usable[0]}; `./hpc rehearse` runs this cluster's Slurm as it is",
-    )
+    )  # fmt: skip
 
 
 def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
@@ -54,12 +53,11 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
     way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
     if machine.capacity and way and way.placement:
         yield Finding(
-            id="placement-role",
-            at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
+            id="placement-role", at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
             given=f"{{max_distance: {way.placement.max_distance}}}",
             allowed="placement of nodesets, whose machines talk to each other",
             todo="remove it here",
-        )
+        )  # fmt: skip
     kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
     if kind and kind.gpu:
         yield Finding(
@@ -72,12 +70,11 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
 def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Finding]:
     if capacity.placement and not kind.family.compact_placement:
         yield Finding(
-            id="placement-family",
-            at=(*at, capacity.way, "placement"),
+            id="placement-family", at=(*at, capacity.way, "placement"),
             given=f"{{max_distance: {capacity.placement.max_distance}}} on {kind.name}",
             allowed=f"placement on machine families other than {listing(_NO_PLACEMENT)}",
             todo="remove it, or take another machine type, e.g. c2-standard-8",
-        )
+        )  # fmt: skip
     if capacity.flex and not gpu:
         yield Finding(
             id="flex-gpu", at=(*at, "flex"), given=f"flex on {kind.name}",

@@ -27,7 +27,6 @@ KEYS: Mapping[str, frozenset[str]] = {
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Inputs and keys that must stay as they are."""
     for index, one in enumerate(config.customize):
         for name, value in one.set.items():
             at = ("customize", index, "set", name)

@@ -21,7 +21,6 @@ def find_type_errors(at: Location, row: DiskType, kind: MachineType, *, boot: bo
 
 
 def find_size_errors(at: Location, row: DiskType, size: int) -> Iterator[Finding]:
-    """A size that the disk type does not have."""
     if not row.smallest_gb <= size <= row.largest_gb:
         yield Finding(
             id="disk-size", at=(*at, "size_gb"), given=f"{size}, of {row.name}",
@@ -31,7 +30,6 @@ def find_size_errors(at: Location, row: DiskType, size: int) -> Iterator[Finding
 
 
 def find_rate_errors(at: Location, row: DiskType, targets: Targets) -> Iterator[Finding]:
-    """Rates that can't be provisioned."""
     for key, bounds in (("iops", row.iops), ("mbps", row.mbps)):
         value = getattr(targets, key)
         if value is None or (bounds and bounds[0] <= value <= bounds[1]):

@@ -23,12 +23,11 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         given = {one: nodeset_type(config, config.nodesets[one]) for one in nodesets if one in config.nodesets}
         if others := {one: kind.name for one, kind in given.items() if kind.family.fabric is not Fabric.TCPXO}:
             yield Finding(
-                id="rxdm-nodes",
-                at=("slurm", "rxdm", "partitions", at),
+                id="rxdm-nodes", at=("slurm", "rxdm", "partitions", at),
                 given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
                 allowed=f"partitions of {listing(_TCPXO)} alone",
                 todo="give the other nodesets a partition of their own",
-            )
+            )  # fmt: skip
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:

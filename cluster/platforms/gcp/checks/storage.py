@@ -17,7 +17,6 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Warnings of each kind."""
     for one in file_systems(config):
         yield from one.find_warnings()
 

@@ -107,7 +107,6 @@ class FileSystem(ABC):
     """Whether it has a peering and a range of its own, as Filestore's basic tier has."""
 
     def __init__(self, config: ClusterConfig) -> None:
-        """The kind, in a stack that uses it."""
         self.config = config
 
     @classmethod
@@ -124,7 +123,6 @@ class FileSystem(ABC):
         """What a machine mounts of it."""
 
     def servers(self) -> tuple[Server, ...]:
-        """Servers that the stack makes."""
         return ()
 
     def summary(self) -> Iterable[str]:
@@ -136,9 +134,7 @@ class FileSystem(ABC):
         return {}
 
     def find_errors(self) -> Iterable[Finding]:
-        """Rules that do not hold."""
         return ()
 
     def find_warnings(self) -> Iterable[Finding]:
-        """Warnings."""
         return ()

@@ -42,7 +42,6 @@ class Buckets(FileSystem):
         return {f"bucket {one.name}": f"/storage/browser/{one.name}" for one in self.config.storage.buckets}
 
     def find_errors(self) -> Iterator[Finding]:
-        """A bucket that is there twice."""
         counted = Counter(bucket.name for bucket in self.config.storage.buckets)
         seen: set[str] = set()
         for index, bucket in enumerate(self.config.storage.buckets):

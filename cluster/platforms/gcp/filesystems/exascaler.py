@@ -100,7 +100,6 @@ class Exascaler(LustreKind):
         )
 
     def find_errors(self) -> Iterator[Finding]:
-        """Machine types and disks that there are not, or not together."""
         yield from super().find_errors()
         for server, machine_type, _, disks in self.parts():
             kind = MACHINE_TYPES[machine_type]

@@ -50,7 +50,6 @@ class Filestore(FileSystem):
         return {"filestore": "/filestore/instances"}
 
     def find_errors(self) -> Iterator[Finding]:
-        """Sizes that are not sold."""
         tier, size = self.section.tier, self.section.size_gb
         sizes = FILESTORE[tier]
         if not sizes.fit(size):

@@ -31,7 +31,6 @@ class Managed(LustreKind):
         return {"lustre": "/lustre/instances"}
 
     def find_errors(self) -> Iterator[Finding]:
-        """Sizes and throughputs that are not sold."""
         yield from super().find_errors()
         lustre = self.section
         if lustre.throughput not in MANAGED:
@@ -44,9 +43,8 @@ class Managed(LustreKind):
         sizes = MANAGED[lustre.throughput]
         if not sizes.fit(lustre.size_gib):
             yield Finding(
-                id="lustre-size",
-                at=("storage", "lustre", "size_gib"),
+                id="lustre-size", at=("storage", "lustre", "size_gib"),
                 given=f"{lustre.size_gib}, at {lustre.throughput} MB/s for each TiB",
                 allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, at that throughput",
                 todo=f"write {sizes.nearest(lustre.size_gib)}, or take another throughput",
-            )
+            )  # fmt: skip

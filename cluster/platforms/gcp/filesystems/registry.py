@@ -16,7 +16,6 @@ def file_systems(config: ClusterConfig) -> list[FileSystem]:
 
 
 def servers(config: ClusterConfig) -> list[Server]:
-    """Servers of file systems that the stack makes."""
     return [server for one in file_systems(config) for server in one.servers()]
 
 

@@ -15,7 +15,6 @@ from cluster.roster import nodeset_gpu, nodeset_type
 
 
 def gpu_types(config: ClusterConfig) -> set[str]:
-    """Types of the GPUs that nodes have."""
     return {gpu.type for section in config.nodesets.values() if (gpu := nodeset_gpu(config, section))}
 
 
@@ -25,7 +24,6 @@ def open_driver(config: ClusterConfig) -> bool:
 
 
 def local_ssds(config: ClusterConfig) -> bool:
-    """Whether there are nodes with local SSDs."""
     return any(nodeset_type(config, section).family.local_ssds for section in config.nodesets.values())
 
 

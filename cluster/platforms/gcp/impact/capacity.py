@@ -18,13 +18,11 @@ _SAME = NoEffect("that is their default")
 @unless_moved
 @rule(Effect.REPLACE)
 def node_type(edit: Edit) -> Impact:
-    """Machine type or GPUs of a nodeset's machines."""
     return recreate_nodes(edit)
 
 
 @rule(Effect.REPLACE)
 def controller_type(edit: Edit) -> Impact:
-    """The controller's machine type."""
     return recreate_controller(edit, RECORDS_STAY, "the controller is stopped, and started as the other type")
 
 

@@ -21,7 +21,6 @@ def _targets(config: ClusterConfig, edit: Edit) -> Targets:
 
 @rule(Effect.REPLACE)
 def machine_type(edit: Edit) -> Impact:
-    """Another type of servers."""
     theirs = [server.name for server in servers(edit.after) if server.kind == _kind(edit)]
     return Replace(
         f"{', '.join(theirs[:4])}{' ...' if theirs[4:] else ''} stop, and start as the other type with their disks; "
@@ -31,7 +30,6 @@ def machine_type(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def count(edit: Edit) -> Impact:
-    """More servers, or fewer."""
     if edit.new < edit.old:
         return Refuse("the disks of the servers that go would be deleted with every file on them: put it back")
     if _kind(edit) == "mds":
@@ -41,7 +39,6 @@ def count(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def size(edit: Edit) -> Impact:
-    """Size of each disk."""
     if edit.new < edit.old:
         return Refuse("disks can't shrink, and would be deleted with every file on them: put it back")
     return NoEffect("the disks grow at once; Lustre uses it when the targets on them are grown (resize2fs, unmounted)")
@@ -49,7 +46,6 @@ def size(edit: Edit) -> Impact:
 
 @rule(Effect.REFUSED)
 def targets(edit: Edit) -> Impact:
-    """Disks of each server."""
     if edit.new < edit.old:
         return Refuse("the disks that go would be deleted with every file on them: put it back")
     return Refuse(
@@ -70,7 +66,6 @@ def rate(edit: Edit) -> Impact:
 
 @rule(Effect.REFUSED)
 def fsname(edit: Edit) -> Impact:
-    """Name of the file system in Lustre."""
     lustre = edit.before.storage.lustre
     if lustre is not None and lustre.kind == "managed":
         return Refuse("the file system would be deleted with every file in it: put it back")

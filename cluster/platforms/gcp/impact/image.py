@@ -24,13 +24,11 @@ def system(edit: Edit) -> Impact:
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def slurm(edit: Edit) -> Impact:
-    """Another release of Slurm."""
     return refused_release(edit) or _recreate_all(edit, WITH_IMAGE)
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def recipe(edit: Edit) -> Impact:
-    """Another version of the recipes."""
     if edit.after.image.name:
         return NoEffect("it says which driver the image has that is named; no machine is recreated")
     return _recreate_all(edit)
@@ -38,7 +36,6 @@ def recipe(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def snapshot(edit: Edit) -> Impact:
-    """Another date of Ubuntu's archive."""
     if not bakes(edit.after):
         return NoEffect("machines that are created from then on install from it; those that run update themselves")
     return _recreate_all(edit, f"the image gets the packages of another day: {ALL}")

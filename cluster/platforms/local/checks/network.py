@@ -38,12 +38,11 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 def _no_block_left(config: ClusterConfig, name: str) -> Finding:
     return Finding(
-        id="addresses-missing",
-        at=("nodesets", name),
+        id="addresses-missing", at=("nodesets", name),
         given=f"nodeset number {list(config.nodesets).index(name) + 1}, without addresses",
         allowed=f"{address_plan.BLOCKS - 1} nodesets with a block of their own, e.g. cpu, gpu, debug",
         todo=f"give `addresses:` to {name}, a block inside {config.network.cidr} that no other nodeset uses",
-    )
+    )  # fmt: skip
 
 
 def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) -> Finding:
