@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.observe.drift.difference import Difference
+from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.drift.values import alike, span
-from cluster.observe.drift.wanted import Wanted
 from cluster.observe.health import ClusterObservation
 
 Row = Mapping[str, Any]

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cluster.observe.drift import accounting, files, machines, people, scripts, secrets, values
-from cluster.observe.drift.difference import Difference
-from cluster.observe.drift.wanted import Wanted
+from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.health import ClusterObservation
 
 

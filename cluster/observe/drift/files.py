@@ -5,8 +5,7 @@ import hashlib
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from cluster.observe.drift.difference import NOTHING, Difference
-from cluster.observe.drift.wanted import Wanted
+from cluster.observe.drift.difference import NOTHING, Difference, Wanted
 from cluster.observe.health import ClusterObservation
 from cluster.slurm import JOB_SUBMIT
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from cluster.observe.drift.difference import Difference, Mends
-from cluster.observe.drift.wanted import Wanted
+from cluster.observe.drift.difference import Difference, Mends, Wanted
 from cluster.observe.health import ClusterObservation
 
 

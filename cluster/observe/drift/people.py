@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.observe.drift.difference import Difference
-from cluster.observe.drift.wanted import Wanted
+from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.health import ClusterObservation, MachineObservation
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from cluster.observe.drift.difference import Difference
-from cluster.observe.drift.wanted import Wanted
+from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.health import ClusterObservation
 
 TREE = "/opt/apps/adm/slurm"

@@ -4,8 +4,7 @@ import base64
 import hashlib
 from collections.abc import Iterator
 
-from cluster.observe.drift.difference import Difference
-from cluster.observe.drift.wanted import Wanted
+from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.health import ClusterObservation
 
 

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from cluster.observe.drift.difference import Difference
-from cluster.observe.drift.wanted import Wanted
+from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.health import ClusterObservation
 from cluster.slurm.hostlist import expand
 

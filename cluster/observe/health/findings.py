@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cluster.observe.health import config_version, daemons, disks, images, machines, munge, nodes, queue
+from cluster.observe.health import daemons, disks, machines, munge, nodes, versions
 from cluster.observe.health.finding import Finding
 from cluster.observe.observation import ClusterObservation
 
@@ -17,12 +17,12 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
     machines.cluster_state,
     machines.not_set_up,
     nodes.drained,
-    queue.held,
+    nodes.held,
     disks.missing,
     disks.full,
     daemons.restarting,
-    config_version.outdated,
-    images.old,
+    versions.outdated,
+    versions.old_packages,
 )
 """In the order in which their findings are told: what is behind others comes before them."""
 

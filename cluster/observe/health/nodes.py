@@ -1,4 +1,4 @@
-"""Nodes that take no jobs: down, cut off, or drained."""
+"""Nodes that take no jobs: down, cut off, or drained. Jobs that start only when somebody releases them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +11,8 @@ from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
 LOGS = "/var/log/slurm"
+NAMED_JOBS = 5
+"""Most held jobs that are named one by one."""
 
 
 def lost(seen: ClusterObservation) -> Iterator[Finding]:
@@ -108,3 +110,19 @@ def drained(seen: ClusterObservation) -> Iterator[Finding]:
             todo = f"./hpc ssh {seen.stack} {name} -- tail {LOGS}/{kind}.log"
             note = f"When that is mended: {resume}"
         yield Finding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since_utc)
+
+
+def held(seen: ClusterObservation) -> Iterator[Finding]:
+    """Jobs that Slurm or an operator holds, and why; those that their own users hold are as they are meant to be."""
+    found = (seen.slurm("jobs") or {}).get("held", [])
+    if not found:
+        return
+    told = [f"{job['id']} of {job['user']} ({job['reason']})" for job in found[:NAMED_JOBS]]
+    more = [f"{len(found) - NAMED_JOBS} more"] if len(found) > NAMED_JOBS else []
+    is_, it = ("jobs are", "they start") if len(found) > 1 else ("job is", "it starts")
+    yield Finding(
+        id="jobs-held", where=(seen.controller.name,),
+        what=f"{len(found)} {is_} held, and {it} only when released: {', '.join([*told, *more])}",
+        todo=f"./hpc ssh {seen.stack} controller -- scontrol release {','.join(job['id'] for job in found)}",
+        note="Once the reason is gone; slurmctld.log on that machine names the node and what failed there.",
+    )  # fmt: skip

@@ -44,7 +44,7 @@ class Scheduling:
 
 @dataclass(frozen=True, kw_only=True)
 class OnDemand:
-    """At the list price, for as long as wanted. `migrates`: whether machines can move to another host while they run."""
+    """At the list price, for as long as wanted. `migrates`: whether a running machine can move to another host."""
 
     max_distance: int | None = None
     """Network hops between two machines at most, where they are to be close; None: wherever there is room."""

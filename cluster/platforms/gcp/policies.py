@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
-from cluster.platforms.gcp.image.secure_boot import secure_boot
+from cluster.platforms.gcp.image.source import secure_boot
 from cluster.roster import machines
 
 

@@ -1,22 +1,12 @@
 """The platform `local`: systemd-nspawn machines on this host, the rehearsal."""
 
-from collections.abc import Iterator
-
 from cluster.catalog.bounds import BRIDGE_PORTS
-from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
 from cluster.config.machines import Nodeset
 from cluster.config.storage import Storage
-from cluster.findings import Finding
 from cluster.platforms.base import Capability, Limit, Platform, SlurmDifferences
-from cluster.platforms.local.checks import network, shared
+from cluster.platforms.local.checks import find_errors
 from cluster.platforms.local.impact import IMPACTS
-
-
-def _checks(config: ClusterConfig) -> Iterator[Finding]:
-    yield from network.find_errors(config)
-    yield from shared.find_errors(config)
-
 
 PLATFORM = Platform(
     name="local",
@@ -38,7 +28,7 @@ PLATFORM = Platform(
     },
     capabilities=frozenset(Capability) - {Capability.REHEARSE},
     slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),
-    checks=_checks,
+    checks=find_errors,
     impacts=IMPACTS,
     on_this_host=True,
     deploy="components.local.deploy",

@@ -9,7 +9,7 @@ from pulumi_gcp import compute
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling
 from cluster.platforms.gcp.disks import boot_disk
-from cluster.platforms.gcp.image.secure_boot import secure_boot
+from cluster.platforms.gcp.image.source import secure_boot
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
 from components.gcp.machines.identity import SCOPES, Identity

@@ -10,7 +10,7 @@ from cluster.config import ClusterConfig
 from cluster.config.machines import Nodeset as Section
 from cluster.platforms.gcp.capacity import Flex, OnDemand, Reserved, Scheduling, Spot, Way, of_nodes
 from cluster.platforms.gcp.disks import boot_disk
-from cluster.platforms.gcp.image.secure_boot import secure_boot
+from cluster.platforms.gcp.image.source import secure_boot
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
 from components.gcp.flex.node import TYPE as FLEX

@@ -1,16 +1,22 @@
-"""Address blocks of the rehearsal: inside the network, apart from each other, large enough."""
+"""Checks of a rehearsal: address blocks inside the network and apart from each other, and shared directories."""
 
 import ipaddress
 from collections.abc import Iterator
 from itertools import combinations
 
 from cluster.checks import counts
+from cluster.checks.partitions import unknown
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding
 from cluster.platforms.local import address_plan
 
 ROOM_BESIDE_LOGIN = 3
 """Addresses of block 0 that are taken before the login machines: the network's own, gateway, controller."""
+WRITTEN = {
+    "/home": "people's folders and keys, which the controller makes",
+    "/opt/apps": "the scripts and the cluster state by which machines follow the controller",
+    "/var/mail": "mailboxes, into which mail about jobs is delivered",
+}
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -34,6 +40,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 yield _too_many(config, name, block)
     yield from _overlaps(config, blocks)
     yield from _logins(config, whole)
+    yield from _shared(config)
 
 
 def _no_block_left(config: ClusterConfig, name: str) -> Finding:
@@ -91,3 +98,15 @@ def _logins(config: ClusterConfig, whole: ipaddress.IPv4Network) -> Iterator[Fin
             allowed=f"0 to {room}: the first eighth of {whole} holds gateway, controller and login machines",
             todo="lower the count, or widen network.cidr",
         )  # fmt: skip
+
+
+def _shared(config: ClusterConfig) -> Iterator[Finding]:
+    at, given = ("storage", "read_only"), config.storage
+    yield from unknown(at, given.read_only, given.shared, "a directory of storage.shared", "storage.shared")
+    for position, path in enumerate(given.read_only):
+        if path in WRITTEN and path in given.shared:
+            yield Finding(
+                id="read-only-needed", at=(*at, position), given=path,
+                allowed=f"a directory that the cluster itself does not write to; {path} has {WRITTEN[path]}",
+                todo="remove it here, or share another directory for what is only read, e.g. /data",
+            )  # fmt: skip
