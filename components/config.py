@@ -1,4 +1,4 @@
-"""The stack's configuration, read once, by the program and nobody else."""
+"""The stack's configuration, read once by the program."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ PROJECT = Path(__file__).parents[1]
 def load() -> ClusterConfig:
     """The cluster of the selected stack.
 
-    Tells its warnings. Raises RunError, which the engine shows without a traceback, with every error of the
+    Logs its warnings. Raises RunError, which the engine shows without a traceback, with every error of the
     configuration at once.
     """
     hpc = pulumi.Config("hpc")
     try:
         cluster = hpc.get_object("cluster")
     except pulumi.ConfigTypeError:
-        cluster = hpc.get("cluster")  # told as what it is; the error would show all of it
+        cluster = hpc.get("cluster")  # parse reports its type; this error would show all of its text
     provider = {
         f"{namespace}:{key}": value
         for namespace, keys in provider_keys().items()
@@ -43,7 +43,7 @@ def load() -> ClusterConfig:
 def load_scripts(config: ClusterConfig) -> Tree:
     """The scripts that run before and after jobs, with the files read that stand beside the project.
 
-    Raises RunError with every file that is missing or is no script, before anything is made.
+    Raises RunError with every file that is missing or is no script, before anything is created.
     """
     try:
         return tree(config, PROJECT)

@@ -1,4 +1,4 @@
-"""Deploy a cluster on its platform, and say what came of it in the stack's outputs."""
+"""Deploy a cluster on its platform and export the stack's outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from cluster.slurm.script_tree import Tree
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """What a platform made, as commands need it."""
+    """What a platform deployed, as commands need it."""
 
     login: pulumi.Input[str]
     """The target that users log in to."""
     targets: Mapping[str, Mapping[str, Any]]
-    """How each target is reached, by name. `method` says by which driver of cli/access, `roles` what it does
+    """How each target is reached, by name. `method` names the driver of cli/access, `roles` what it does
     (controller, login, node). The rest is for the driver:
 
     - ssh: `address`, `host_key`, and `port` if it is not 22. `jump` names the target that is its jump host.
@@ -60,5 +60,5 @@ def export(config: ClusterConfig, deployment: Deployment) -> None:
 
 
 def config_text(config: ClusterConfig) -> str:
-    """What the stack file says, as text for the output `config`."""
+    """The stack file's configuration, as text for the output `config`."""
     return config.model_dump_json(exclude_unset=True)

@@ -16,8 +16,8 @@ from pulumi.dynamic import Resource, ResourceProvider
 PROVIDER_KEY = "__provider"  # the property that pulumi.dynamic adds
 
 
-def say(message: str) -> None:
-    """Progress, for whoever watches the run."""
+def report(message: str) -> None:
+    """Log the progress of the run."""
     pulumi.log.info(message)
 
 
@@ -32,11 +32,10 @@ def changed(olds: Mapping[str, Any], news: Mapping[str, Any], names: Iterable[st
 
 
 @contextmanager
-def told_in_words(kind: type[Exception]) -> Iterator[None]:
-    """Let an error of that kind be told by its text alone.
+def without_traceback(kind: type[Exception]) -> Iterator[None]:
+    """Show an error of that kind by its message alone.
 
-    The Pulumi CLI runs providers in a process that hands on the traceback of whatever they raise, the tracebacks of
-    what that came from included.
+    The Pulumi CLI runs providers in a process that prints the traceback of what they raise, with those of its causes.
     """
     try:
         yield
@@ -47,7 +46,7 @@ def told_in_words(kind: type[Exception]) -> Iterator[None]:
 
 
 class DynamicResource(Resource):
-    """A resource whose provider is Python of ours."""
+    """A resource whose provider is a class of this program."""
 
     def __init__(
         self, provider: ResourceProvider, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None = None
@@ -58,7 +57,7 @@ class DynamicResource(Resource):
 
 @contextmanager
 def _pickler_restored() -> Iterator[None]:
-    """Take back what the SDK does to pickle's Pickler.
+    """Undo what the SDK does to pickle's Pickler.
 
     Each dynamic resource wraps its methods once more (pulumi 3.272, dynamic.serialize_provider), so that the nine
     hundredth or so would end in a RecursionError, and every one would be slower than the one before.

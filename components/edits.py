@@ -1,4 +1,4 @@
-"""What an edit of the stack file may not do to a cluster that is there, refused by the program itself."""
+"""Refuses edits of the stack file that a running cluster can't take."""
 
 from typing import Any
 
@@ -10,22 +10,21 @@ from cluster.impact.refusal import made_with, refusal, refused
 from cluster.impact.table import effects
 
 MUNGE_KEY = "munge_key"
-"""The output that tells which MUNGE key the cluster has, by its fingerprint."""
+"""The output with the fingerprint of the cluster's MUNGE key."""
 
 
 def refuse_impossible(config: ClusterConfig) -> None:
-    """Nothing, unless the cluster that the stack has made can't become the one in the stack file.
+    """Refuse an edit that a running cluster can't take.
 
-    `./hpc up` refuses such an edit before it starts the program. Under `pulumi up` nobody else would: a new name of the
-    cluster would read as all its machines deleted and as many others made. A preview, which changes nothing, shows what
-    would be done all the same, and only warns.
+    `./hpc up` refuses such an edit before it starts the program. `pulumi up` would run it: a new
+    name of the cluster would delete all machines and create others. A preview changes nothing, so it only warns.
 
     Raises RunError with every field that can't be changed, before anything is registered.
     """
     last = _last_outputs()
     was = made_with(last.get("config"))
     if was and MUNGE_KEY not in last:
-        _tell_of_another_key()
+        _warn_of_new_key()
     changes = effects(was, config, pulumi.get_stack()) if was else []
     if not refused(changes):
         return
@@ -36,13 +35,13 @@ def refuse_impossible(config: ClusterConfig) -> None:
     raise pulumi.RunError(refusal(changes, pulumi.get_stack()))
 
 
-def _tell_of_another_key() -> None:
-    """Stacks of earlier versions had their MUNGE key in the state in clear, as the id of a resource."""
+def _warn_of_new_key() -> None:
+    """Stacks of earlier versions have their MUNGE key in the state in plain text, as the id of a resource."""
     pulumi.log.warn(
-        "The MUNGE key of this cluster stands in its state in clear, and in all copies of it: `up` draws another one. "
-        "Controller and login machines are configured once more, and nodes change to it within seconds of the "
-        "controller, on Google Cloud within a minute or two; no machine is made anew, and jobs go on. Commands of "
-        "Slurm's may fail meanwhile. The key in copies of the state from before opens nothing afterwards."
+        "The MUNGE key of this cluster is in its state in plain text, and in all copies of it: `up` replaces the key. "
+        "Controller and login machines are configured again, and nodes change to the new key within seconds of the "
+        "controller, on Google Cloud within a minute or two. No machine is recreated, and jobs continue. Slurm's "
+        "commands may fail meanwhile. The key in older copies of the state is useless afterwards."
     )
 
 
@@ -56,7 +55,7 @@ def _last_outputs() -> dict[str, Any]:
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         found = invoke("pulumi:pulumi:readStackOutputs", {"name": name}).value
-    except Exception as error:  # noqa: BLE001 - the SDK raises Exception itself, with what the engine said
-        pulumi.log.warn(f"what this stack was made with can't be read, so nobody refuses impossible edits: {error}")
+    except Exception as error:  # noqa: BLE001 - the SDK raises Exception itself, with the engine's message
+        pulumi.log.warn(f"the stack's last configuration can't be read, so impossible edits are not refused: {error}")
         return {}
     return (found or {}).get("outputs") or {}

@@ -1,4 +1,4 @@
-"""A machine as every platform yields it: what Slurm's set-up needs to reach it and to know it again."""
+"""A machine as every platform yields it: what Slurm's set-up needs to reach and identify it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from cluster.roster import MachineSpec
 DIAL_ERROR_LIMIT = 10
 PER_DIAL_TIMEOUT = 10
 """Seconds. Platforms yield machines that answer; ten tries, over ten seconds where one is refused, outlast an SSH
-server that is just being restarted, and one that accepts and never speaks is given up after two minutes."""
+server that is just being restarted. One that accepts and never answers is given up after two minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class BootFile:
     owner: str = "root:root"
     """User and group, by names that the image has or by number."""
     link: str | None = None
-    """Target, if the file is a symbolic link; the rest is then without meaning."""
+    """Target, if the file is a symbolic link; the other fields are then ignored."""
 
 
 Boot = Mapping[str, BootFile]
@@ -33,7 +33,7 @@ Boot = Mapping[str, BootFile]
 
 @dataclass(frozen=True, kw_only=True)
 class Proxy:
-    """A machine between here and there, which root enters with the same key."""
+    """A jump host, which root logs in to with the same key."""
 
     host: pulumi.Input[str]
     host_key: pulumi.Input[str]
@@ -42,15 +42,15 @@ class Proxy:
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """How a machine is reached that does not answer here at its own address."""
+    """How to reach a machine that does not answer here at its own address."""
 
     host: pulumi.Input[str] | None
     """None: the program does not log in to it."""
     port: int = 22
     proxy: Callable[[], Proxy] | None = None
-    """Asked for once all machines are known: the one in between may be made after this one."""
+    """Called once all machines are known: the jump host may be created after this one."""
     via: Callable[[], Mapping[str, Any]] | None = None
-    """The same for who enters from outside of the program: {"jump": {...}} or {"iap": {...}}. None: at `host`."""
+    """How commands outside of the program reach it: {"jump": {...}} or {"iap": {...}}. None: at `host`."""
     dial_error_limit: int = DIAL_ERROR_LIMIT
     per_dial_timeout: int = PER_DIAL_TIMEOUT
 
@@ -63,14 +63,14 @@ class Machine:
     address: pulumi.Input[str]
     """Among the machines of its cluster."""
     instance_id: pulumi.Output[str]
-    """New when the machine is made anew, and then only."""
+    """Changes only when the machine is recreated."""
     boot_id: pulumi.Output[str]
-    """New at each start that this program made."""
+    """Changes at each start by this program."""
     resource: pulumi.Resource
-    """What stands for it in the stack: things on the machine need not be undone when it goes itself."""
+    """Its resource in the stack: nothing on the machine needs to be undone when it is deleted itself."""
     host_key: pulumi.Output[str]
     """Public half of its SSH host key, as known_hosts has it: there is no trust on first use. Empty where the machine
-    makes it by itself, and tells it on the cluster's board."""
+    generates it itself and reports it in the cluster state."""
     reach: Reach | None = None
     """None: it answers here at its address."""
 

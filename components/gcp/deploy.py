@@ -130,7 +130,7 @@ class GcpPlatform(pulumi.ComponentResource):
         )
 
     def _lustre_ready(self, controller: Machine) -> list[pulumi.Resource]:
-        """Ask from the controller, before anybody mounts it, whether Lustre is up, and say what of it is not."""
+        """Check from the controller that Lustre is up, before any machine mounts it."""
         asked = self._storage.probe
         if asked is None:
             return []
@@ -178,7 +178,7 @@ def exported(config: ClusterConfig) -> Mapping[str, Any]:
 
 
 def _reached(access: Access, machine: Machine, public: Mapping[str, pulumi.Output[str]]) -> Machine:
-    """The machine, with the way to it."""
+    """The machine, with how to reach it."""
     name = machine.spec.name
     reach = access.reach(
         machine.spec,

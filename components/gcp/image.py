@@ -33,8 +33,8 @@ class Image(pulumi.ComponentResource):
     """The image of all machines.
 
     A baked one is named after a hash of all that goes in. Another content (recipe, Slurm, own steps, what the stack's
-    parts want) is another image, made before the old one goes, and machines that boot it are made anew. A newer program
-    alone changes no image that is there.
+    parts want) is another image, made before the old one goes, and machines that boot it are recreated. A newer program
+    alone changes no existing image.
     """
 
     self_link: pulumi.Output[str]

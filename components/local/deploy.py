@@ -185,7 +185,7 @@ def state(config: ClusterConfig) -> Mapping[str, Any]:
 def folder_name(target: str) -> str:
     """Name of the shared folder that is mounted at `target`: /opt/apps is `opt-apps`.
 
-    What a folder's name can't tell apart, such as /opt-apps or /Data, gets a digest of the path at its end.
+    Other paths, such as /opt-apps or /Data, get a digest at the end, so that no two have the same name.
     """
     path = target.strip("/")
     if re.fullmatch("[a-z0-9]+(/[a-z0-9]+)*", path) and len(path) <= LONGEST_FOLDER:
@@ -201,6 +201,6 @@ def devices(spec: MachineSpec) -> list[dict[str, object]]:
 
 
 def _os_release(fields: Mapping[str, str]) -> str:
-    """Text of os-release(5). Words stand without quotes, as distributions write them and scripts look for them."""
+    """Text of os-release(5). Plain words are not quoted, as in distributions' own files."""
     quoted = {name: value if re.fullmatch("[a-z]+", value) else f'"{value}"' for name, value in fields.items()}
     return "".join(f"{name}={value}\n" for name, value in quoted.items())

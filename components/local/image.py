@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, say
+from components.dynamic import DynamicResource, changed, given, report
 from components.local.host.images import image
 from components.local.host.packages import require_host
 
@@ -17,7 +17,7 @@ class ImageProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the image, unless it is there."""
         require_host()
-        image.ensure_image(props["base"], Path(props["images"]), say)
+        image.ensure_image(props["base"], Path(props["images"]), report)
         return CreateResult(props["digest"], given(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
@@ -29,7 +29,7 @@ class ImageProvider(ResourceProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Make the image again where it was pruned."""
         require_host()
-        image.ensure_image(_news["base"], Path(_news["images"]), say)
+        image.ensure_image(_news["base"], Path(_news["images"]), report)
         return UpdateResult(given(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:

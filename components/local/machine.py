@@ -14,8 +14,8 @@ from components.local.host.machines.layer import File
 from components.local.host.packages import require_host
 from components.machine import Boot, BootFile
 
-ANEW = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
-"""Inputs that only a new machine takes."""
+REPLACES = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
+"""Inputs whose change replaces the machine."""
 IN_PLACE = ("files", "authorized_keys", "orderly")
 """Inputs that a running machine takes without a restart."""
 
@@ -30,9 +30,9 @@ class MachineProvider(ResourceProvider):
         return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """A machine that is found dead, or cut off, differs too: `update` starts it again, or plugs it in. One without
-        its files is made anew."""
-        replaces = changed(_olds, _news, ANEW)
+        """A machine that does not run, or is disconnected, differs too: `update` restarts or reconnects it. One without
+        its files is recreated."""
+        replaces = changed(_olds, _news, REPLACES)
         old = design(_olds)
         dead = machine.running(old.paths) is None
         if dead and machine.facts(old) is None and not replaces:
@@ -48,7 +48,7 @@ class MachineProvider(ResourceProvider):
         )
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Write its files; start it if it does not run, plug it in if it is cut off."""
+        """Write its files; start it if it does not run, reconnect it if it is disconnected."""
         require_host()
         return UpdateResult(_outputs(_news, machine.update(design(_news))))
 
@@ -101,18 +101,18 @@ def _file(file: str | Mapping[str, Any]) -> File:
     )
 
 
-def _told(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
+def _file_input(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
     """A file as an input: its text alone, where the rest is as usual, since every machine has dozens of them."""
     if file.link is not None:
         return {"link": file.link}
     if (file.mode, file.owner) == (File.mode, File.owner):
         return file.content
-    told: dict[str, pulumi.Input[str]] = {"content": file.content}
+    inputs: dict[str, pulumi.Input[str]] = {"content": file.content}
     if file.mode != File.mode:
-        told["mode"] = f"{file.mode:04o}"
+        inputs["mode"] = f"{file.mode:04o}"
     if file.owner != File.owner:
-        told["owner"] = file.owner
-    return told
+        inputs["owner"] = file.owner
+    return inputs
 
 
 class LocalMachine(DynamicResource, module="local", name="Machine"):
@@ -136,7 +136,7 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
             "prefix": prefix,
             "image": image,
             "authorized_keys": authorized_keys,
-            "files": {path: _told(file) for path, file in files.items()},
+            "files": {path: _file_input(file) for path, file in files.items()},
             "os_release": os_release,
             "devices": [dict(device) for device in devices],
             "orderly": orderly,

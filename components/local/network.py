@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, say
+from components.dynamic import DynamicResource, changed, given, report
 from components.local.host import claims
 from components.local.host.machines.limits import allow_watches
 from components.local.host.networks import network
@@ -22,14 +22,14 @@ class NetworkProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the network, or take over what an interrupted run made of it."""
         require_host()
-        allow_watches(say)
+        allow_watches(report)
         wanted = _network(props)
         network.ensure(wanted)
-        claim = claims.lay(wanted.paths, _CLAIM)
+        claim = claims.make(wanted.paths, _CLAIM)
         return CreateResult(wanted.bridge, {**given(props), "bridge": wanted.bridge, claims.KEY: claim})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another place or name is another network; all else is changed in place, as is a bridge that is gone."""
+        """Another root or name is another network; all else is changed in place, and a missing bridge is recreated."""
         replaces = changed(_olds, _news, ("root", "stack"))
         changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts", "state"))
         there = _network(_olds)
@@ -39,11 +39,11 @@ class NetworkProvider(ResourceProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Bring bridge and hosts file to what they should be."""
         require_host()
-        allow_watches(say)
+        allow_watches(report)
         wanted = _network(_news)
-        # As it was made: by this state under an earlier id, or before states were told apart.
+        # As it was made: by this state under an earlier id, or before states had ids.
         network.ensure(wanted, before=[_olds["state"]] if _olds.get("state") else [])
-        claim = claims.lay(wanted.paths, _CLAIM, _olds.get(claims.KEY))
+        claim = claims.make(wanted.paths, _CLAIM, _olds.get(claims.KEY))
         return UpdateResult({**given(_news), "bridge": wanted.bridge, claims.KEY: claim})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:

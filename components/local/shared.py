@@ -44,13 +44,13 @@ class SharedFolderProvider(ResourceProvider):
             return
         if claims.holds(paths, _claim(folder), _props.get(claims.KEY)):
             network.remove_shared(paths, folder)
-            claims.give_up(paths, _claim(folder))
+            claims.remove(paths, _claim(folder))
 
     def _ensure(self, props: dict[str, Any], claim: str | None) -> dict[str, Any]:
         paths, folder = _paths(props), props["folder"]
         owner.refuse_strangers(paths, props.get("state") or "")
         network.ensure_shared(paths, folder, mode=int(props["mode"], 8), gid=int(props["gid"]))
-        return {**given(props), claims.KEY: claims.lay(paths, _claim(folder), claim)}
+        return {**given(props), claims.KEY: claims.make(paths, _claim(folder), claim)}
 
 
 def _claim(folder: str) -> str:

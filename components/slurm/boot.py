@@ -1,4 +1,4 @@
-"""What a compute node gets when it is made: the set-up, keys, and whom to ask. It does the rest itself."""
+"""What a compute node is created with: the set-up, keys and the controller's name. It does the rest itself."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -56,7 +56,7 @@ class SlurmCluster(pulumi.ComponentResource):
     """What follows from the platform and `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each
     machine that is set up over SSH, `state` and `exports` of the controller."""
     login: pulumi.Output[str]
-    """The machine where people log in: the first login machine, or the controller where it plays that part."""
+    """The machine where users log in: the first login machine, or the controller if it has that role."""
 
     def __init__(self, name: str, args: SlurmClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:slurm:SlurmCluster", name, {}, opts)
@@ -72,7 +72,7 @@ class SlurmCluster(pulumi.ComponentResource):
             controller, "accounting", stdin=_lines(desired(args.config)), after=[controls], whole=True
         )
         ready = self._ready(controller, after=[joined, accounts, *reached])
-        # Worked out once for all of them: a preview of hundreds of nodes has no use for as many connections.
+        # Computed once, not for each node: a preview of hundreds of nodes would be slower.
         connection = pulumi.Output.from_input(controller.connection(args.keys.admin.private_key_openssh))
         for machine in args.machines:
             if machine.spec.roles == ("node",):
@@ -159,22 +159,22 @@ class SlurmCluster(pulumi.ComponentResource):
     def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Wait for the compute nodes, those that share the controller's machine included.
 
-        What makes it wait again stands in its input: another boot of a node or of the controller, which knows no node
-        at first, other files, users or set-up.
+        Its input changes whenever it has to wait again: by another boot of a node or the controller, other files, users
+        or set-up.
         """
         nodes = [
             {"name": m.spec.name, "address": m.address, "host_key": m.host_key, "boot": m.boot_id}
             for m in self._args.machines
             if "node" in m.spec.roles
         ]
-        told = {
+        after_state = {
             "boot": controller.boot_id,
             "config": self._digest,
             "setup": setup.version(),
             "users": payload.users(self._args.config),
         }
         stdin = pulumi.Output.json_dumps(
-            {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": told}, indent=1
+            {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": after_state}, indent=1
         )
         # Nodes change to another MUNGE key by themselves, once the controller has.
         return self._phase(controller, "nodes", stdin=stdin, after=after, whole=True, triggers=[self._key])
@@ -182,10 +182,10 @@ class SlurmCluster(pulumi.ComponentResource):
     def _ready(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Run a job through every partition, again after every change that could keep it from running."""
         boots = {m.spec.name: m.boot_id for m in self._args.machines}
-        told = {"config": self._digest, "setup": setup.version(), "boots": boots}
+        after_state = {"config": self._digest, "setup": setup.version(), "boots": boots}
         if has_scripts(self._args.config):
-            told["scripts"] = prologs.digest(self._args.scripts)
-        stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": told}, indent=1)
+            after_state["scripts"] = prologs.digest(self._args.scripts)
+        stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": after_state}, indent=1)
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True, triggers=[self._key])
 
     def _leave(
@@ -245,7 +245,7 @@ class SlurmCluster(pulumi.ComponentResource):
             stdin=stdin,
             # The instance, not its address: a recreated machine is set up again, whatever else stayed the same.
             triggers=[machine.instance_id, *triggers],
-            # The previous output says nothing to the set-up, and sshd would have to be told to accept it.
+            # The set-up does not need the previous output, and sshd would have to accept it (AcceptEnv).
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self,

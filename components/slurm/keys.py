@@ -1,4 +1,4 @@
-"""The cluster's secrets, made by the stack itself: nobody types one, and none is ever shown."""
+"""The cluster's secrets, which the stack generates."""
 
 import hashlib
 
@@ -20,7 +20,7 @@ class ClusterKeys(pulumi.ComponentResource):
     munge: pulumi.Output[str]
     """The MUNGE key as text: 64 letters and digits, which are 381 random bits (munged takes 32 to 1,024 bytes)."""
     munge_fingerprint: pulumi.Output[str]
-    """By which machines tell one MUNGE key from another, and no secret: see scripts/node/system/munge.py."""
+    """Identifies a MUNGE key, and is no secret: see scripts/node/system/munge.py."""
     database_password: pulumi.Output[str]
     tokens: pulumi.Output[str] | None = None
     """What tokens for slurmrestd are signed with (HS256, 381 random bits), in clusters that have that."""
@@ -30,7 +30,7 @@ class ClusterKeys(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=child)
         self.cluster = tls.PrivateKey(f"{name}-cluster", algorithm="ED25519", opts=child)
-        # Not RandomBytes, RandomId or RandomString: their id is what was drawn, and ids stand in the state in clear.
+        # Not RandomBytes, RandomId or RandomString: their id is the value, and ids are in the state in plain text.
         # That of a password is the word "none" (terraform-provider-random, internal/provider/resource_password.go). It
         # keeps a bcrypt hash as well, which takes 72 bytes at most.
         self.munge = random.RandomPassword(f"{name}-munge", length=64, special=False, opts=child).result

@@ -11,7 +11,7 @@ TARGET = "/usr/local/lib/hpc/node"
 """Where the set-up lives on every machine."""
 MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password"
 TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
-"""Where it looks for the cluster's secrets (munge.py, database.py, rest.py), whoever brings them."""
+"""Where it looks for the cluster's secrets (munge.py, database.py, rest.py)."""
 
 # Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of an earlier
 # version, what Python has compiled of them, empty folders. A run that was killed is completed by the next.

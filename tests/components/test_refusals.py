@@ -70,7 +70,7 @@ def test_an_engine_that_does_not_tell_stops_nobody(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("components.edits.invoke", unknown)
     assert deploy(settings(GROWN)).one("dev-cpu-1")
     (said,) = warned
-    assert said.startswith("what this stack was made with can't be read, so nobody refuses impossible edits: ")
+    assert said.startswith("the stack's last configuration can't be read, so impossible edits are not refused: ")
     assert said.endswith("readStackOutputs failed: unknown stack")
 
 
@@ -88,4 +88,4 @@ def test_who_has_a_cluster_of_before_is_told_of_another_munge_key(
     deploy(settings(GROWN), was=before, preview=preview)
     (said,) = warned
     assert "`up` draws another" in said
-    assert "no machine is made anew, and jobs go on" in said
+    assert "No machine is recreated, and jobs continue." in said

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.local.machine import ANEW
+from components.local.machine import REPLACES
 from tests.harness import Recording, deploy
 
 Cluster = dict[str, Any]
@@ -149,4 +149,4 @@ def test_machines_that_stay_are_never_made_anew(edit):
     assert "lab-cpu-0" in staying
     for name in staying:
         old, new = before.one(name).inputs, after.one(name).inputs
-        assert {key: old.get(key) for key in ANEW} == {key: new.get(key) for key in ANEW}
+        assert {key: old.get(key) for key in REPLACES} == {key: new.get(key) for key in REPLACES}

@@ -114,7 +114,7 @@ FAILURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "smoke test": ({"steps": FAILED_STEP, "console": CONSOLE}, ("failed at: tests", "no such module", "line 499 of")),
     "silence": (
         {"steps": (None,), "minutes": 0.001},
-        ("within 0.001 minutes", "never said how far", "builder.minutes"),
+        ("within 0.001 minutes", "never reported its progress", "builder.minutes"),
     ),
     "too slow": ({"steps": STEPS[:2], "minutes": 0.002}, ("it was at step 1 of 2: packages", "builder.minutes")),
     "vanished": ({"steps": (*STEPS[:2], "gone")}, ("is gone", "it was at step 1 of 2: packages", "run again")),

@@ -100,7 +100,7 @@ def test_the_second_run_waits_and_takes_what_the_first_made(build: Callable[[str
     for run in runs:
         run.join()
     assert builds == [1]
-    assert "base image debian-12: another run is making it, waiting" in said
+    assert "base image debian-12: waiting for another run that builds it" in said
 
 
 KILLED = """

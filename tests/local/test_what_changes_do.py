@@ -11,7 +11,7 @@ from pulumi.dynamic import ResourceProvider, dynamic
 from components.local import image, machine, network, shared
 from components.local.host.errors import HostError
 from components.local.host.paths import MachinePaths, checked_name, plain
-from components.local.machine import ANEW, IN_PLACE, MachineProvider
+from components.local.machine import IN_PLACE, REPLACES, MachineProvider
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ class TestMachine:
     def test_nothing_changed_is_nothing_to_do(self, props: dict[str, Any]) -> None:
         assert MachineProvider().diff("id", {**props, "instance_id": "i"}, {**props, "prefix": 20}).changes is False
 
-    @pytest.mark.parametrize("name", ANEW)
+    @pytest.mark.parametrize("name", REPLACES)
     def test_what_it_is_made_from_makes_it_anew(self, props: dict[str, Any], name: str) -> None:
         diff = MachineProvider().diff("id", props, {**props, name: OTHER[name]})
         assert diff.changes
@@ -52,7 +52,7 @@ class TestMachine:
         assert diff.replaces == []
 
     def test_every_input_is_one_or_the_other(self, props: dict[str, Any]) -> None:
-        assert set(ANEW) | set(IN_PLACE) == set(props)
+        assert set(REPLACES) | set(IN_PLACE) == set(props)
 
     def test_one_that_is_cut_off_is_plugged_in_where_it_runs(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch

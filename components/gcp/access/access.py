@@ -1,4 +1,4 @@
-"""The way to machines that have private addresses: a login machine with a public one, or Google's proxy."""
+"""How machines with private addresses are reached: through a login machine with a public one, or Google's proxy."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,7 +15,7 @@ from components.machine import Proxy, Reach
 DIAL_ERROR_LIMIT = 120
 """The provider waits 5 s after a refusal, so this outlasts ten minutes of a machine's first boot."""
 PER_DIAL_TIMEOUT = 10
-"""Seconds. One that never speaks is given up after half an hour."""
+"""Seconds. One that never answers is given up after half an hour."""
 _LOOPBACK = "127.0.0.1"
 
 
@@ -24,7 +24,7 @@ class Access:
 
     With `login.public`, login machines are reached at their public addresses and all others through the first of
     them; else controller and login machines by a tunnel through Identity-Aware Proxy. The program logs in to no node:
-    whoever wants to goes through the controller.
+    users reach nodes through the controller.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -47,7 +47,7 @@ class Access:
         """How to reach a machine; `address` is its private address, `name` the instance's, `public` its public address
         where it has one.
 
-        May be asked of machines in any order: who is in between is looked up when all are known.
+        May be asked of machines in any order: the jump host is looked up when all are known.
         """
         if spec.roles == ("node",):
             return Reach(host=None, via=self._through_controller)
@@ -78,7 +78,7 @@ class Access:
 
     def _entrance(self) -> tuple[str, Proxy]:
         if not self._entrances:
-            raise ValueError("login.public, and no login machine was asked of: nothing leads to the others")
+            raise ValueError("login.public, and no login machine is known: the others can't be reached")
         return self._entrances[min(self._entrances)]
 
     def _through_entrance(self) -> Mapping[str, Any]:
@@ -87,6 +87,6 @@ class Access:
 
     def _through_controller(self) -> Mapping[str, Any]:
         if self._controller is None:
-            raise ValueError("no controller was asked of: nothing leads to the nodes")
+            raise ValueError("no controller is known: the nodes can't be reached")
         name = controller_name(self._config)
         return {"jump": {"name": name, "address": self._controller.host, "host_key": self._controller.host_key}}

@@ -1,4 +1,4 @@
-"""Runs a command for as long as whoever started it lives: its standard input ends when that does, however it ends.
+"""Runs a command for as long as its parent lives: standard input ends when the parent does, however it ends.
 
     python3 process_guard.py COMMAND...
 

@@ -20,16 +20,16 @@ from cluster.platforms.gcp import iap
 BOOT_SECONDS = 900.0
 """For a machine to listen to SSH after it was made. A first boot takes one to three minutes."""
 _OPEN_SECONDS = 60.0
-"""For gcloud to listen or to say why not, once it was started."""
+"""For gcloud to listen or to print an error, once it was started."""
 _PAUSE_SECONDS = 5.0
-_KEEPER = Path(__file__).with_name("process_guard.py")
+_GUARD = Path(__file__).with_name("process_guard.py")
 
 _lock = threading.Lock()
 _tunnels: dict[int, "_Tunnel"] = {}
 
 
 async def opened(instance: iap.Instance, port: int) -> None:
-    """The same beside whatever else the program does. Raises RunError."""
+    """`keep_open` in a thread. Raises RunError."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -77,7 +77,7 @@ def end_all() -> None:
 
 
 class _Tunnel:
-    """One tunnel: the gcloud that holds it, and what that said."""
+    """One tunnel: the gcloud that holds it, and its output."""
 
     def __init__(self, instance: iap.Instance, port: int) -> None:
         self.instance, self._port = instance, port
@@ -111,16 +111,16 @@ class _Tunnel:
             process = self._start(gcloud)
             if self._listens(process):
                 return
-            said = self._said()
-            if self._ended or not iap.being_made(said) or time.monotonic() > limit:
+            output = self._output()
+            if self._ended or not iap.being_made(output) or time.monotonic() > limit:
                 _end(process)
-                raise pulumi.RunError(f"{self.instance.name}: {iap.explain(said, self.instance)}")
+                raise pulumi.RunError(f"{self.instance.name}: {iap.explain(output, self.instance)}")
             time.sleep(min(_PAUSE_SECONDS, max(0.0, limit - time.monotonic())))
 
     def _start(self, gcloud: str) -> "subprocess.Popen[bytes]":
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - read when gcloud has ended
         # Isolated: the folder of a script is the first that it imports from, and ours has modules of common names.
-        command = [sys.executable, "-I", str(_KEEPER), gcloud, *self.instance.listening(self._port)]
+        command = [sys.executable, "-I", str(_GUARD), gcloud, *self.instance.listening(self._port)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
             # A terminal's Ctrl-C lets running steps finish, which need their tunnel.
@@ -129,7 +129,7 @@ class _Tunnel:
         return self._process
 
     def _listens(self, process: "subprocess.Popen[bytes]") -> bool:
-        """Whether gcloud listens; waits until it does, or has ended. It tries the way to the machine before."""
+        """Whether gcloud listens; waits until it does, or has ended. It tries to reach the machine before."""
         limit = time.monotonic() + _OPEN_SECONDS
         while process.poll() is None and not self._ended:
             if time.monotonic() > limit:
@@ -139,7 +139,7 @@ class _Tunnel:
             time.sleep(0.1)
         return False
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         if self._log is None:
             return ""
         self._log.seek(0)
@@ -151,20 +151,23 @@ class _Tunnel:
             self._process.wait()
             if self._ended:
                 return
-            words = iap.last_error(self._said())
-            _say(f"{self.instance.name}: the tunnel to it ended and is opened again" + (f": {words}" if words else ""))
+            error_text = iap.last_error(self._output())
+            _print(
+                f"{self.instance.name}: the tunnel to it ended and is opened again"
+                + (f": {error_text}" if error_text else "")
+            )
             time.sleep(1)
             with self._lock:
                 try:
                     self._open(BOOT_SECONDS)
                 except pulumi.RunError as error:
                     if not self._ended:
-                        _say(f"{error}\nCommands on {self.instance.name} can't be run any more.")
+                        _print(f"{error}\nCommands on {self.instance.name} can't be run any more.")
                     return
 
 
 def _refuse_taken(port: int, instance: iap.Instance) -> None:
-    """Raise RunError if another program has the port: its connections would lead to who knows whom."""
+    """Raise RunError if another program has the port: connections would reach that program."""
     with socket.socket() as probe:
         # As gcloud does: what a tunnel of an earlier run left in TIME_WAIT is nobody's.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -186,7 +189,7 @@ def _answers(port: int) -> bool:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Let the keeper end it, and wait until it has."""
+    """Let the process guard end it, and wait until it has."""
     if process.stdin:
         with suppress(OSError):
             process.stdin.close()
@@ -194,6 +197,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait(10)
 
 
-def _say(text: str) -> None:
-    """Tell it beside the run: the engine shows what a program writes to standard error."""
+def _print(text: str) -> None:
+    """The engine shows what a program writes to standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -42,10 +42,10 @@ def builder(bake: Bake) -> compute_v1.Instance:
             enable_secure_boot=False, enable_vtpm=True, enable_integrity_monitoring=True
         ),
         scheduling=compute_v1.Scheduling(
-            # Whoever waits for it may be killed, and never come back: Google itself deletes it then.
+            # The run may be killed and never resumed: Google itself deletes the builder then.
             max_run_duration=compute_v1.Duration(seconds=round((bake.minutes + GRACE_MINUTES) * 60)),
             instance_termination_action="DELETE",
-            # One whose host failed is told as a failure, and nothing is built on what it had on its disk.
+            # A host failure is an error: nothing is built on what was on the disk.
             automatic_restart=False,
         ),
         metadata=compute_v1.Metadata(

@@ -20,7 +20,7 @@ from requests.exceptions import RequestException, Timeout
 from components.gcp.bake.builder import image_labels
 from components.gcp.bake.credentials import credentials, host
 from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL, OWNER_LABEL, Bake
-from components.gcp.bake.errors import LATER, LOG_IN, BakeError, Complaint, of_answer, refused, told
+from components.gcp.bake.errors import LATER, LOG_IN, BakeError, Complaint, bake_error, of_answer, refused
 
 REQUEST_SECONDS = 60.0
 """For one answer."""
@@ -83,9 +83,9 @@ class Compute:
         self._delete(doing, self._instances.delete_unary, self._builder)
 
     def progress(self) -> str | None:
-        """What the builder said last: the guest attribute hpc/bake, or None until it is set, or without a builder."""
+        """The builder's last report, the guest attribute hpc/bake; None until it is set, or without a builder."""
         request = {**self._builder, "query_path": "hpc/bake"}
-        found = self._found("ask how far the builder is", self._instances.get_guest_attributes, request)
+        found = self._found("read the builder's progress", self._instances.get_guest_attributes, request)
         return next((item.value for item in found.query_value.items), None) if found else None
 
     def console(self) -> list[str]:
@@ -118,8 +118,7 @@ class Compute:
         self._finish(doing, self._ask(doing, self._images.insert_unary, request), seconds=self.bake.pace.image)
 
     def label_image(self, image: compute_v1.Image, **more: str) -> None:
-        """Give an image that is there the labels that it should have, and these. It stays known that it was booted, and
-        whose it is."""
+        """Set an image's labels, and these. The labels that it was booted, and whose it is, are kept."""
         kept = {name: value for name, value in image.labels.items() if name in (BOOTED_LABEL, OWNER_LABEL)}
         wanted = {**image_labels(self.bake), **kept, **more}
         doing = f"label the image {self.bake.image}"
@@ -133,7 +132,7 @@ class Compute:
             operation = self._unless_changed(doing, self._images.set_labels_unary, request)
             if operation is not None:
                 return self._finish(doing, operation)
-            # This request has no id by which Google knows that it had it already: then the labels are what was asked.
+            # This request has no id by which Google recognizes a repeated one: then the labels are as wanted.
             image = self._ask(doing, self._images.get, self._image)
         return None
 
@@ -142,7 +141,7 @@ class Compute:
         doing = f"delete the image {self.bake.image}"
         self._delete(doing, self._images.delete_unary, self._image)
 
-    # -- what there is of a cluster's --------------------------------------------------------------------------------
+    # -- of a whole cluster -----------------------------------------------------------------------------------------
 
     def builders_of(self, cluster: str) -> list[compute_v1.Instance]:
         """Machines in the zone that have the cluster's label; builders and others."""
@@ -174,7 +173,7 @@ class Compute:
             self._finish(doing, operation)
 
     def _unless_changed(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
-        """The answer; none where somebody was faster (412): what the request was based on is no longer so."""
+        """The answer; None where another change came first (412): the request was based on an older version."""
         try:
             return self._ask(doing, method, request)
         except BakeError as error:
@@ -192,7 +191,7 @@ class Compute:
         except (exceptions.GoogleAPICallError, RequestException) as error:
             raise self._refused(doing, of_answer(error)) from error
         except GoogleAuthError as error:
-            raise told(f"could not {doing}: Google does not take the credentials: {error}", LOG_IN) from error
+            raise bake_error(f"could not {doing}: Google does not take the credentials: {error}", LOG_IN) from error
 
     def _refused(self, doing: str, complaints: Sequence[Complaint]) -> BakeError:
         return refused(self.bake, doing, complaints)
@@ -208,7 +207,7 @@ class Compute:
         ends = time.monotonic() + limit
         while operation.status != done:
             if time.monotonic() > ends:
-                raise told(
+                raise bake_error(
                     f"could not {doing}: Google's operation {operation.name} was not done in {limit / 60:g} minutes",
                     f"look at https://console.cloud.google.com/compute/operations?project={self.bake.project}, "
                     "then run again",
@@ -244,7 +243,7 @@ def _all_pages(method: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]
 
 
 def once() -> dict[str, str]:
-    """Makes a request one that may be sent again: Google knows by its id that it has it already."""
+    """An id by which Google recognizes a request that is sent again."""
     return {"request_id": str(uuid.uuid4())}
 
 

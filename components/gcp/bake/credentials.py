@@ -12,7 +12,7 @@ import google.auth.credentials
 import google.auth.exceptions
 import google.oauth2.credentials
 
-from components.gcp.bake.errors import LOG_IN, told
+from components.gcp.bake.errors import LOG_IN, bake_error
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
@@ -27,7 +27,7 @@ def host(endpoint: str) -> str:
     parts = urllib.parse.urlsplit(endpoint)
     if parts.scheme == "https" or _is_loopback(endpoint):
         return f"{parts.scheme}://{parts.netloc}"
-    raise told(
+    raise bake_error(
         f"gcp:computeCustomEndpoint is {endpoint}, which would get credentials unencrypted",
         "write an endpoint that begins with https://, or remove it for Google's own",
     )
@@ -53,7 +53,7 @@ def credentials(endpoint: str) -> google.auth.credentials.Credentials:
                 return _given(key, given)
         return google.auth.default(scopes=SCOPES)[0]
     except google.auth.exceptions.GoogleAuthError as error:
-        raise told(f"no credentials for Google Cloud: {' '.join(str(error).split())}", LOG_IN) from error
+        raise bake_error(f"no credentials for Google Cloud: {' '.join(str(error).split())}", LOG_IN) from error
 
 
 def _given(key: str, given: str) -> google.auth.credentials.Credentials:
@@ -61,5 +61,5 @@ def _given(key: str, given: str) -> google.auth.credentials.Credentials:
         text = given if given.lstrip().startswith("{") else Path(given).expanduser().read_text(encoding="utf-8")
         info = json.loads(text)
     except (OSError, ValueError):
-        raise told(f"{key} is neither a key nor the path of one", LOG_IN) from None
+        raise bake_error(f"{key} is neither a key nor the path of one", LOG_IN) from None
     return google.auth.load_credentials_from_dict(info, scopes=SCOPES)[0]

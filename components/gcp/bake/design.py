@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 DIGEST_LABEL = "hpc-digest"
-"""Label of image and builder: the digest of all that went in, so that each is known again."""
+"""Label of image and builder: the digest of all that went in, by which they are recognized."""
 CLUSTER_LABEL = "hpc-cluster"
 """Label of everything that a cluster has (cluster.platforms.gcp.names.labels)."""
 BOOTED_LABEL = "hpc-booted"
-"""Label of an image that a machine has booted and found well: nothing is made from another."""
+"""Label of an image that a machine has booted and tested: machines use no other."""
 OWNER_LABEL = "hpc-owner"
-"""Label of an image: which resource of the state has it. A forced replacement takes over the image that is there, and
-the resource of before must not delete it then."""
+"""Label of an image: which resource of the state has it. A forced replacement takes over the existing image,
+which the old resource must not delete then."""
 BUILDER_ENDING, TRIAL_ENDING = "-builder", "-trial"
 TRIAL_TYPE = "e2-standard-2"
 """Machine type of a trial: the smallest that boots as fast as those of a cluster, and takes the same network driver."""
@@ -67,12 +67,12 @@ class Bake:
     service_account: str = ""
     """Its email, or nothing for none."""
     trial: str = ""
-    """Start-up script of the first machine that boots the image: it tests, and tells how far it is in the same way; no
-    such machine is made where this is empty."""
+    """Start-up script of the first machine that boots the image: it tests, and reports its progress as a builder does.
+    Empty: no such machine is created."""
     ending: str = BUILDER_ENDING
     """Of the builder's name."""
     script: str = ""
-    """Start-up script: installs, tests, and tells how far it is by the guest attribute hpc/bake."""
+    """Start-up script: installs, tests, and reports its progress by the guest attribute hpc/bake."""
     storage_location: str = ""
     """Region that keeps the image, or nothing for Google's choice."""
     endpoint: str = ""
@@ -90,7 +90,7 @@ class Bake:
         return image_link(self.project, self.image)
 
     def of_trial(self) -> Bake:
-        """The machine that boots the image, in the words of a builder: it is made, watched and removed like one."""
+        """The machine that boots the image, which is created, watched and removed like a builder."""
         return replace(
             self,
             ending=TRIAL_ENDING,
@@ -103,7 +103,7 @@ class Bake:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that makes the builder what it is: one of the same can be gone on with."""
+        """A hash of the builder's inputs: an interrupted bake continues with a builder of the same."""
         text = json.dumps(
             [
                 self.project, self.zone, self.digest, self.source_image, self.machine_type, self.size_gb, self.minutes,

@@ -1,4 +1,4 @@
-"""What keeps an image from being made, in words."""
+"""Errors of a bake, with what to do about each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from components.gcp.bake.design import Bake
 
 LATER = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "resourceNotReady"})
-"""Reasons of a 403 or 400 that is none the next time: too many requests, or another operation is under way."""
+"""Reasons of a 403 or 400 that is worth a retry: too many requests, or another operation is under way."""
 
 LOG_IN = "run `gcloud auth application-default login`, or name a key file in GOOGLE_APPLICATION_CREDENTIALS"
 
@@ -18,7 +18,7 @@ class BakeError(RuntimeError):
 
 
 class UnwellError(BakeError):
-    """The machine was there, and what it had to do failed on it, or did not end."""
+    """The machine ran, and what it had to do failed on it or did not end."""
 
 
 class Complaint(NamedTuple):
@@ -28,10 +28,10 @@ class Complaint(NamedTuple):
     """QUOTA_EXCEEDED of an operation, quotaExceeded of an answer."""
     message: str
     limit: str = ""
-    """What a quota allows, where Google says it apart."""
+    """A quota's limit, where Google's answer has it."""
 
 
-def told(what: str, todo: str = "", *, log: Sequence[str] = (), kind: type[BakeError] = BakeError) -> BakeError:
+def bake_error(what: str, todo: str = "", *, log: Sequence[str] = (), kind: type[BakeError] = BakeError) -> BakeError:
     """An error: what happened, what to do about it, and the end of the builder's console."""
     lines = [what]
     if log:
@@ -51,7 +51,7 @@ def of_answer(error: Exception) -> list[Complaint]:
 
 
 def refused(bake: Bake, doing: str, complaints: Sequence[Complaint]) -> BakeError:
-    """Google would not: `doing` says what was tried, such as `make the builder x`."""
+    """Google refused `doing`, such as `make the builder x`."""
     other = "c2-standard-8" if bake.machine_type.startswith("e2-") else "e2-standard-8"
     todo = advice(_ADVICE, complaints)
     return refusal(
@@ -60,16 +60,16 @@ def refused(bake: Bake, doing: str, complaints: Sequence[Complaint]) -> BakeErro
 
 
 def advice(table: Mapping[tuple[str, ...], str], complaints: Sequence[Complaint]) -> str:
-    """What to do, by what stands in Google's code or message, in small letters: the first that fits; else nothing."""
-    said = [f"{row.code} {row.message}".lower() for row in complaints]
-    fitting = (todo for one in said for marks, todo in table.items() if any(mark in one for mark in marks))
+    """What to do, from the first row with a word of Google's code or message in lower case; else nothing."""
+    messages = [f"{row.code} {row.message}".lower() for row in complaints]
+    fitting = (todo for one in messages for marks, todo in table.items() if any(mark in one for mark in marks))
     return next(fitting, "")
 
 
 def refusal(doing: str, complaints: Sequence[Complaint], todo: str) -> BakeError:
     """The same, with what to do about it."""
-    said = "\n".join(f"    {_sentence(row)}" for row in complaints)
-    return told(f"could not {doing}:\n{said}", todo)
+    rows = "\n".join(f"    {_sentence(row)}" for row in complaints)
+    return bake_error(f"could not {doing}:\n{rows}", todo)
 
 
 def _sentence(row: Complaint) -> str:
@@ -91,8 +91,8 @@ _ADVICE: Mapping[tuple[str, ...], str] = {
     ),
     ("autherror", "authentication credentials"): LOG_IN,
     ("guest attributes",): (
-        "lift the policy compute.disableGuestAttributesAccess for {bake.project}: the builder tells by them how far "
-        "it is"
+        "lift the policy compute.disableGuestAttributesAccess for {bake.project}: the builder reports its "
+        "progress by them"
     ),
     ("forbidden", "permission"): (
         "who runs this needs roles/compute.instanceAdmin.v1 in {bake.project}, and roles/iam.serviceAccountUser on "

@@ -1,4 +1,4 @@
-"""What a bake that was killed left, and no state knows of: removed when the stack goes."""
+"""What a killed bake left and no state knows of: removed with the stack."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, say, told_in_words
+from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.design import BUILDER_ENDING, DIGEST_LABEL, TRIAL_ENDING, Bake, pace_of
 from components.gcp.bake.errors import BakeError
 
-ANEW = ("project", "cluster")
+REPLACES = ("project", "cluster")
 IN_PLACE = ("zone",)
 
 
 class LeftoversProvider(ResourceProvider):
-    """Makes nothing. What it stands for is made by bakes, as long as there are some."""
+    """Creates nothing: what it removes is created by bakes."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done: the next bake takes over what the last one left."""
@@ -23,12 +23,12 @@ class LeftoversProvider(ResourceProvider):
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Another zone has other builders; images are in none."""
-        replaces = changed(_olds, _news, ANEW)
+        replaces = changed(_olds, _news, REPLACES)
         return DiffResult(changes=bool(replaces or changed(_olds, _news, IN_PLACE)), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Remove builders from the zone that is left."""
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             _remove_builders(_olds)
         return UpdateResult(given(_news))
 
@@ -38,7 +38,7 @@ class LeftoversProvider(ResourceProvider):
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Remove builders and images of the cluster's bakes; there are none, unless one was killed."""
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             _remove_builders(_props)
             _remove_images(_props)
 
@@ -59,14 +59,14 @@ def _remove_builders(props: Mapping[str, Any]) -> None:
         for ending in (BUILDER_ENDING, TRIAL_ENDING):
             image = machine.name.removesuffix(ending)
             if image != machine.name and _baked(props, image, machine.labels):
-                say(f"deleting {machine.name}, which an interrupted bake left")
+                report(f"deleting {machine.name}, which an interrupted bake left")
                 _compute(props, image, ending).delete_builder()
 
 
 def _remove_images(props: Mapping[str, Any]) -> None:
     for image in _compute(props).images_of(props["cluster"]):
         if _baked(props, image.name, image.labels):
-            say(f"deleting {image.name}, which an interrupted bake left")
+            report(f"deleting {image.name}, which an interrupted bake left")
             _compute(props, image.name).delete_image()
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, say, told_in_words
+from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.design import OWNER_LABEL, bake_of
 from components.gcp.bake.errors import BakeError
 
-ANEW = ("project", "content")
-"""Inputs that make it another image. The others say how it is made, and its name: they matter when one is."""
+REPLACES = ("project", "content")
+"""Inputs that make it another image. The others are its name and how it is made, and matter only for a new one."""
 BEFORE = ("project", "source_image", "size_gb")
-"""What is compared in their place where the state is of a program that knew no content..."""
+"""What is compared instead where the state is of a version that recorded no content..."""
 BEFORE_LABELS = ("kernel", "driver", "cuda", "slurm", "lustre")
-"""...and the labels that then said what was in the image."""
+"""...and the labels that described the image's content."""
 OWN = ("image", "digest")
 """What an image keeps for as long as it is there, whatever a newer program would call it."""
 KEPT_BACK = ("script", "trial")
@@ -28,7 +28,7 @@ class BakeProvider(ResourceProvider):
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Bake, or take over what an interrupted bake left."""
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             compute = _compute(props)
             _bake(compute)
             owner = uuid.uuid4().hex[:12]
@@ -42,7 +42,7 @@ class BakeProvider(ResourceProvider):
         One that a newer program would only make in another way stays.
         """
         known = bool(_olds.get("content"))
-        replaces = changed(_olds, _news, ANEW if known else BEFORE)
+        replaces = changed(_olds, _news, REPLACES if known else BEFORE)
         if not known and changed(_olds["labels"], _news["labels"], BEFORE_LABELS):
             replaces = [*replaces, "labels"]
         noted = bool(changed(_olds, _news, ("labels",))) or (not known and bool(_news.get("content")))
@@ -51,9 +51,9 @@ class BakeProvider(ResourceProvider):
         )
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Label it anew, and note its content; one that somebody deleted is made again."""
+        """Set its labels, and record its content; a deleted image is recreated."""
         props = {**_news, **{name: _olds[name] for name in OWN}}
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             compute = _compute(props)
             if compute.finished_image() is None:
                 _bake(compute)
@@ -63,16 +63,16 @@ class BakeProvider(ResourceProvider):
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The image, if it is there."""
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             found = _compute(props).finished_image()
         return ReadResult(id_ if found else "", _outputs(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the image. Machines that were made from it have their own disks.
 
-        One that another resource has taken over, as a forced replacement does, is no longer ours.
+        One that another resource has taken over, as a forced replacement does, is kept.
         """
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             compute = _compute(_props)
             image = compute.image()
             if image is not None and image.labels.get(OWNER_LABEL) in (None, _props.get("owner")):
@@ -89,7 +89,7 @@ def _compute(props: Mapping[str, Any]) -> Any:  # noqa: ANN401 - its class is im
 def _bake(compute: Any) -> None:  # noqa: ANN401
     from components.gcp.bake.bake import bake  # as above
 
-    bake(compute, say)
+    bake(compute, report)
 
 
 def _outputs(props: Mapping[str, Any]) -> dict[str, Any]:

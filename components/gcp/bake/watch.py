@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import GRACE_MINUTES, SHOWN_LINES, TRIAL_ENDING
-from components.gcp.bake.errors import BakeError, UnwellError, told
+from components.gcp.bake.errors import BakeError, UnwellError, bake_error
 
 ALIVE = frozenset({"PROVISIONING", "STAGING", "RUNNING"})
 """States of a machine that installs, or will."""
 DONE, FAILED = "done", "failed: "
-"""What a builder says at the end; before it, `step N of M: NAME`."""
+"""What a builder reports at the end; before that, `step N of M: NAME`."""
 
 
-def watch(compute: Compute, say: Callable[[str], None]) -> None:
-    """Wait until the builder says that all is installed and tested, and tell each of its steps once.
+def watch(compute: Compute, report: Callable[[str], None]) -> None:
+    """Wait until the builder reports that all is installed and tested; report each of its steps once.
 
     Raises BakeError when a step fails, when the builder ends before it is done, and when it takes too long; of the
     first and the last, UnwellError.
@@ -27,24 +27,24 @@ def watch(compute: Compute, say: Callable[[str], None]) -> None:
     ends = time.monotonic() + bake.minutes * 60
     last = ""
     while True:
-        said = compute.progress() or last
-        if said == DONE:
+        progress = compute.progress() or last
+        if progress == DONE:
             return
-        if said.startswith(FAILED):
-            raise told(
-                f"the {doing} of {bake.image} failed at: {said.removeprefix(FAILED)}",
-                f"mend what its log tells of, then run again; {gone} deleted",
+        if progress.startswith(FAILED):
+            raise bake_error(
+                f"the {doing} of {bake.image} failed at: {progress.removeprefix(FAILED)}",
+                f"fix the error in its log, then run again; {gone} deleted",
                 log=tail(compute),
                 kind=UnwellError,
             )
-        if said != last:
-            say(f"{bake.image}: {said}")
-            last = said
-        _look(compute, last)
+        if progress != last:
+            report(f"{bake.image}: {progress}")
+            last = progress
+        _check_alive(compute, last)
         if time.monotonic() > ends:
-            raise told(
+            raise bake_error(
                 f"the {doing} of {bake.image} was not done within {bake.minutes:g} minutes: {_last(last)}",
-                "its console may say why; the machine and the image are deleted, and the next run makes both anew"
+                "the serial console may show the reason; machine and image are deleted, and the next run recreates both"
                 if trial
                 else "set image.builder.minutes to more, or image.builder.machine_type to a type with more cores",
                 log=tail(compute),
@@ -61,22 +61,22 @@ def tail(compute: Compute) -> list[str]:
         return []
 
 
-def _look(compute: Compute, last: str) -> None:
+def _check_alive(compute: Compute, last: str) -> None:
     """Raises BakeError if the builder will not go on."""
     bake, found = compute.bake, compute.builder()
     if found is None:
-        raise told(
+        raise bake_error(
             f"the builder {bake.builder} is gone, and its disk with it: {_last(last)}",
             f"somebody deleted it, or it was older than {bake.minutes + GRACE_MINUTES:g} minutes, after which it "
-            "deletes itself; run again to begin anew",
+            "deletes itself; run again to restart the bake",
         )
     if found.status not in ALIVE:
-        raise told(
+        raise bake_error(
             f"the builder {bake.builder} has stopped before it was done ({found.status}): {_last(last)}",
-            "somebody stopped it, its host failed, or one of your own steps shut it down; run again to begin anew",
+            "somebody stopped it, its host failed, or an own step shut it down; run again to restart the bake",
             log=tail(compute),
         )
 
 
-def _last(said: str) -> str:
-    return f"it was at {said}" if said else "it never said how far it was"
+def _last(progress: str) -> str:
+    return f"it was at {progress}" if progress else "it never reported its progress"

@@ -62,10 +62,10 @@ class FlexCompute(Compute):
         doing = f"delete {self.wanted.name}"
         self._delete(doing, self._instances.delete_unary, self._node)
 
-    def tell(self, instance: compute_v1.Instance) -> None:
+    def set_metadata(self, instance: compute_v1.Instance) -> None:
         """Give a machine that is there the metadata and the labels that it should have."""
         wanted = self.wanted
-        if {item.key: item.value for item in instance.metadata.items} != wanted.told:
+        if {item.key: item.value for item in instance.metadata.items} != wanted.all_metadata:
             doing, resource = f"set the metadata of {wanted.name}", self._metadata(instance.metadata.fingerprint)
             request = {**self._node, "metadata_resource": resource, **once()}
             self._finish(doing, self._ask(doing, self._instances.set_metadata_unary, request))
@@ -83,7 +83,7 @@ class FlexCompute(Compute):
         return f"make {self.wanted.name}"
 
     def _metadata(self, fingerprint: str | None = None) -> compute_v1.Metadata:
-        items = [compute_v1.Items(key=key, value=value) for key, value in sorted(self.wanted.told.items())]
+        items = [compute_v1.Items(key=key, value=value) for key, value in sorted(self.wanted.all_metadata.items())]
         return compute_v1.Metadata(items=items, fingerprint=fingerprint)
 
     def _refused(self, doing: str, complaints: Sequence[Complaint]) -> BakeError:
@@ -96,7 +96,7 @@ _ADVICE: Mapping[tuple[str, ...], str] = {
         "https://console.cloud.google.com/iam-admin/quotas?project={wanted.project}, or set a smaller `count`"
     ),
     ("resource_pool_exhausted", "stockout"): (
-        "Google found none in two hours: run again, which asks anew; or take another zone, or another `capacity`"
+        "Google found none in two hours: run again to retry, or choose another zone or another `capacity`"
     ),
     ("autherror", "authentication credentials"): LOG_IN,
     ("forbidden", "permission"): (

@@ -15,9 +15,9 @@ at all (cloud.google.com/compute/docs/instances/about-flex-start-vms, .../instan
 MARGIN_SECONDS = 1800.0
 """For its start, and for what Google takes longer than it was asked to."""
 POLL_SECONDS = 15.0
-"""Between two looks at a node: one call each, of 1500 reads a minute that a project has."""
+"""Between two reads of a node: one call each, of 1500 reads a minute that a project has."""
 TEMPLATE_KEY = "hpc-template"
-"""Metadata key that says which template a node was made from: one of another is not gone on with."""
+"""Metadata key with the template that a node was made from: one of another template is recreated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ class Wanted:
 
     @property
     def mark(self) -> str:
-        """A hash of the template's name, which Google gives anew to each."""
+        """A hash of the template's name, which is unique to each template."""
         return hashlib.sha256(self.template.rpartition("/")[2].encode()).hexdigest()[:16]
 
     @property
-    def told(self) -> dict[str, str]:
+    def all_metadata(self) -> dict[str, str]:
         """All metadata of the machine."""
         return {**self.metadata, TEMPLATE_KEY: self.mark}
 

@@ -7,17 +7,17 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, say, told_in_words
+from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.errors import BakeError
 from components.gcp.flex.design import wanted_of
 
 PLACE = ("project", "zone", "name", "cluster")
-ANEW = (*PLACE, "template")
+REPLACES = (*PLACE, "template")
 IN_PLACE = ("labels", "metadata")
 PROVIDERS_OWN = "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
 TYPE = "pulumi-python:dynamic/gcp:FlexNode"
 """Types of the two resources that a node can be, each an alias of the other: one that is asked for in another way is
-made anew, after it was drained and removed, and so is one that an earlier version of this program made."""
+recreated after it was drained and removed, and so is one of an earlier version of this program."""
 
 
 class FlexRequestProvider(ResourceProvider):
@@ -39,7 +39,7 @@ class FlexRequestProvider(ResourceProvider):
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what a killed run asked for; nothing, where the node itself was in the state."""
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             _google().remove(_google().FlexCompute(wanted_of(_props)))
 
 
@@ -51,8 +51,8 @@ class FlexNodeProvider(ResourceProvider):
         return CreateResult(wanted_of(props).link, _started(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another template is another machine; what it is told changes while it runs."""
-        replaces = changed(_olds, _news, ANEW)
+        """Another template is another machine; metadata and labels are changed in place."""
+        replaces = changed(_olds, _news, REPLACES)
         return DiffResult(
             changes=bool(replaces or changed(_olds, _news, IN_PLACE)),
             replaces=replaces,
@@ -61,18 +61,18 @@ class FlexNodeProvider(ResourceProvider):
         )
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Tell it the news; one that Google deleted at the end of its time is asked for again."""
+        """Set metadata and labels; a node that Google deleted at the end of its run time is requested again."""
         return UpdateResult(_started(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The machine, if it is there."""
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             found = _google().FlexCompute(wanted_of(props)).node()
         return ReadResult(id_, _outputs(props, found)) if found is not None else ReadResult("", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the machine; it may have ended already."""
-        with told_in_words(BakeError):
+        with without_traceback(BakeError):
             _google().remove(_google().FlexCompute(wanted_of(_props)))
 
 
@@ -84,8 +84,8 @@ def _google() -> ModuleType:
 
 
 def _started(props: dict[str, Any]) -> dict[str, Any]:
-    with told_in_words(BakeError):
-        return _outputs(props, _google().start(_google().FlexCompute(wanted_of(props)), say))
+    with without_traceback(BakeError):
+        return _outputs(props, _google().start(_google().FlexCompute(wanted_of(props)), report))
 
 
 def _outputs(props: Mapping[str, Any], found: Any) -> dict[str, Any]:  # noqa: ANN401 - Google's own class
@@ -108,12 +108,12 @@ class FlexNode(DynamicResource, module="gcp", name="FlexNode"):
         place = {"project": project, "zone": zone, "name": name, "cluster": cluster, "endpoint": endpoint}
         place |= {"pace": dict(pace)} if pace else {}
         request = _FlexRequest(f"{name}-request", dict(place), opts)
-        told = {**place, "template": template, "labels": dict(labels), "metadata": metadata}
+        inputs = {**place, "template": template, "labels": dict(labels), "metadata": metadata}
         own = pulumi.ResourceOptions(
             depends_on=[request], delete_before_replace=True, aliases=[pulumi.Alias(type_=PROVIDERS_OWN)]
         )
         super().__init__(
-            FlexNodeProvider(), name, {**told, "instance_id": None, "address": None},
+            FlexNodeProvider(), name, {**inputs, "instance_id": None, "address": None},
             pulumi.ResourceOptions.merge(opts, own),
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from google.cloud import compute_v1
 
 from components.gcp.bake.design import CLUSTER_LABEL
-from components.gcp.bake.errors import told
+from components.gcp.bake.errors import bake_error
 from components.gcp.flex.compute import FlexCompute
 from components.gcp.flex.design import MARGIN_SECONDS, TEMPLATE_KEY, WAIT_SECONDS
 
@@ -16,10 +16,10 @@ RUNNING, PENDING = "RUNNING", "PENDING"
 COMING = frozenset({PENDING, "PROVISIONING", "STAGING", RUNNING})
 """States of a machine that runs, or will."""
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def start(compute: FlexCompute, say: Say) -> compute_v1.Instance:
+def start(compute: FlexCompute, report: Report) -> compute_v1.Instance:
     """Have the node run. One that an interrupted run asked for is taken over: its name is the node's own, and Google
     makes no second one of that name.
 
@@ -29,13 +29,13 @@ def start(compute: FlexCompute, say: Say) -> compute_v1.Instance:
     if found is not None:
         _ours(compute, found)
         if found.status not in COMING or _mark(found) != compute.wanted.mark:
-            say(f"{compute.wanted.name}: deleting what an interrupted run left")
+            report(f"{compute.wanted.name}: deleting what an interrupted run left")
             compute.delete()
             found = None
     if found is None:
         operation = compute.ask()
-    running = _wait(compute, operation, say)
-    compute.tell(running)
+    running = _wait(compute, operation, report)
+    compute.set_metadata(running)
     return running
 
 
@@ -47,7 +47,7 @@ def remove(compute: FlexCompute) -> None:
         compute.delete()
 
 
-def _wait(compute: FlexCompute, operation: compute_v1.Operation | None, say: Say) -> compute_v1.Instance:
+def _wait(compute: FlexCompute, operation: compute_v1.Operation | None, report: Report) -> compute_v1.Instance:
     """Look until it runs. Google may end the operation at once or when the machine has started; and deletes a machine
     that it found nothing for. The machine alone is asked after while it is there: many are waited for at a time."""
     name, done = compute.wanted.name, compute_v1.Operation.Status.DONE
@@ -59,36 +59,36 @@ def _wait(compute: FlexCompute, operation: compute_v1.Operation | None, say: Say
                 operation = compute.look(operation)
             # What is not there when that is done will not come; but it may have come since the last look.
             if (operation is None or operation.status == done) and (found := compute.node()) is None:
-                raise told(
+                raise bake_error(
                     f"{name} is gone: Google found no capacity for it in {WAIT_SECONDS // 60} minutes, or somebody "
                     "deleted it",
-                    "run again, which asks anew; or take another zone, or another `capacity`",
+                    "run again to retry, or choose another zone or another `capacity`",
                 )
         if found is not None:
             _ours(compute, found)
             if found.status == RUNNING:
                 return found
             if found.status not in COMING:
-                raise told(f"{name} has stopped before it ran ({found.status})", "run again, which asks anew")
+                raise bake_error(f"{name} has stopped before it ran ({found.status})", "run again to retry")
             if found.status != last:
                 last = found.status
-                say(f"{name}: {_words(last)}")
+                report(f"{name}: {_progress(last)}")
         if time.monotonic() > ends:
-            raise told(f"{name} is still {last or 'not there'}", "run again later, which goes on waiting")
+            raise bake_error(f"{name} is still {last or 'not there'}", "run again later to continue waiting")
         time.sleep(compute.wanted.pace.poll)
 
 
-def _words(status: str) -> str:
+def _progress(status: str) -> str:
     if status == PENDING:
         return f"waiting for capacity (flex start), for up to {WAIT_SECONDS // 60} minutes"
     return "there is capacity, and it starts"
 
 
 def _ours(compute: FlexCompute, found: compute_v1.Instance) -> None:
-    """Refuse to touch what has the name of ours and is something else."""
+    """Refuse to touch a machine of this name that the stack did not ask for."""
     wanted = compute.wanted
     if found.labels.get(CLUSTER_LABEL) != wanted.cluster or not _mark(found):
-        raise told(
+        raise bake_error(
             f"{wanted.project} has a machine called {wanted.name}, which this stack did not ask for "
             f"(label {CLUSTER_LABEL}: {found.labels.get(CLUSTER_LABEL) or 'none'}, metadata {TEMPLATE_KEY}: "
             f"{_mark(found) or 'none'})",

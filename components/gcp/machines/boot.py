@@ -1,4 +1,4 @@
-"""What a machine on Google Cloud is told when it is made: the metadata of its instance. It does the rest itself.
+"""The metadata with which a machine on Google Cloud is created. It does the rest itself.
 
 On the instance rather than in a template, so that a change is an update in place, which the machine takes over within
 a minute. Nothing secret is in it: who may see an instance may see its metadata.
@@ -31,7 +31,7 @@ FIXED: Mapping[str, str] = {
     # Users come from the stack file, the same on every platform, and root by the stack's own key alone.
     "enable-oslogin": "FALSE",
     "block-project-ssh-keys": "TRUE",
-    # The start-up script's state can be asked for without a way in, and its console outlives the machine.
+    # The start-up script's state can be read without logging in, and its console outlives the machine.
     "enable-guest-attributes": "TRUE",
     "serial-port-logging-enable": "TRUE",
     # Machines find each other by short names, in projects that were made with global DNS as well.
@@ -60,14 +60,14 @@ class BootArgs:
 
 def metadata(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> dict[str, pulumi.Input[str]]:
     """Metadata of one machine's instance."""
-    return {**FIXED, "startup-script": startup_script(), "hpc-boot": orders(config, spec, args)}
+    return {**FIXED, "startup-script": startup_script(), "hpc-boot": boot_attribute(config, spec, args)}
 
 
-def orders(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> pulumi.Output[str]:
+def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> pulumi.Output[str]:
     """The attribute `hpc-boot`, as scripts/gcp/start.py reads it."""
     node = spec.roles == ("node",)
     keys = [args.admin_key, args.cluster_key] if node else [args.admin_key]
-    told: dict[str, Any] = {
+    boot: dict[str, Any] = {
         "cluster": config.name,
         "roles": list(spec.roles),
         "install": _object(args.install),
@@ -85,7 +85,7 @@ def orders(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> pulumi.O
             }
         },
     }
-    return pulumi.Output.json_dumps(told, sort_keys=True)
+    return pulumi.Output.json_dumps(boot, sort_keys=True)
 
 
 @cache

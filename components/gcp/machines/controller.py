@@ -8,7 +8,7 @@ from cluster.platforms.gcp.disks import state_disk
 from cluster.platforms.gcp.names import labels
 from cluster.roster import MachineSpec
 from components.gcp.machines.boot import STATE_DEVICE
-from components.gcp.machines.instance import MachineArgs, entered, instance
+from components.gcp.machines.instance import MachineArgs, instance, ssh_machine
 from components.gcp.machines.login import public_address
 from components.machine import Machine
 
@@ -45,5 +45,5 @@ class Controller(pulumi.ComponentResource):
             attached=[compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)],
             parent=self,
         )
-        self.machine = entered(args, spec, made)
+        self.machine = ssh_machine(args, spec, made)
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})

@@ -62,8 +62,8 @@ def instance(
 ) -> compute.Instance:
     """A machine with a fixed address, which is set up over SSH.
 
-    It is stopped and started to change what only a stopped one can (its type), and made anew for what none can (image,
-    boot disk); since its name and address are taken until the old one is gone, that one goes first.
+    It is stopped and started to change its type, and recreated for another image or boot disk: the old one is deleted
+    first, since it has name and address.
     """
     config, (disk_type, size) = args.config, boot_disk(args.config, spec)
     access = [compute.InstanceNetworkInterfaceAccessConfigArgs(nat_ip=public)] if public is not None else []
@@ -105,13 +105,13 @@ def instance(
         labels=marks,
         tags=args.tags(spec),
         allow_stopping_for_update=True,
-        # One that was stopped, by hand or by a preemption, is started by `pulumi up --refresh`.
+        # A machine that was stopped, manually or by a preemption, is started by `pulumi up --refresh`.
         desired_status="RUNNING",
         opts=pulumi.ResourceOptions(parent=parent, depends_on=args.waits(spec), delete_before_replace=True),
     )
 
 
-def entered(args: MachineArgs, spec: MachineSpec, made: compute.Instance) -> Machine:
+def ssh_machine(args: MachineArgs, spec: MachineSpec, made: compute.Instance) -> Machine:
     """A machine that is set up over SSH, by the host key that the stack gave it."""
     return Machine(
         spec=spec,
@@ -125,7 +125,7 @@ def entered(args: MachineArgs, spec: MachineSpec, made: compute.Instance) -> Mac
 
 
 def affinity(scheduling: Scheduling) -> compute.InstanceTemplateReservationAffinityArgs | None:
-    """Which reservation machines take their capacity from, as a template says it."""
+    """The reservation that machines take their capacity from, as a template takes it."""
     if scheduling.affinity is None:
         return None
     values = list(scheduling.affinity.values)

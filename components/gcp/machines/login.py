@@ -8,7 +8,7 @@ from pulumi_gcp import compute
 from cluster.platforms.gcp.capacity import of_machine
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
-from components.gcp.machines.instance import MachineArgs, entered, instance
+from components.gcp.machines.instance import MachineArgs, instance, ssh_machine
 from components.machine import Machine
 
 TIER = "PREMIUM"
@@ -40,7 +40,7 @@ class Login(pulumi.ComponentResource):
             public=self.public.get(spec.name),
             parent=self,
         )
-        return entered(args, spec, made)
+        return ssh_machine(args, spec, made)
 
 
 def public_address(args: MachineArgs, spec: MachineSpec, *, parent: pulumi.Resource) -> pulumi.Output[str] | None:

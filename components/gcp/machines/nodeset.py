@@ -23,8 +23,8 @@ from components.machine import Machine
 class Nodeset(pulumi.ComponentResource):
     """The machines of one nodeset. They configure themselves, and the program logs in to none of them.
 
-    What a machine is stands in the template: another one (type, disk, image, capacity) makes all of them anew, each
-    after it was drained. What it is told stands in its own metadata, which changes under a running machine.
+    Type, disk, image and capacity are the template's: another template recreates all machines, each after it was
+    drained. The configuration is in each machine's metadata, which changes in place.
     """
 
     machines: Sequence[Machine]
@@ -42,12 +42,11 @@ class Nodeset(pulumi.ComponentResource):
         self._name, self._args = name, args
         way, first = of_nodes(section.capacity), specs[0]
         template = self._template(first, section, way)
-        # Said once for all of them: every value that is shared is one that a preview of 256 nodes does not work out
-        # 256 times. The template is what waits for networks and grants, and machines wait for it.
+        # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
         marks, zone = labels(args.config, "node"), args.zone()
-        # Made by the node itself, and told on the cluster's board.
+        # The node generates it, and reports it in the cluster state.
         host_key = pulumi.Output.from_input("")
         if isinstance(way, Flex):
             where, endpoint = place(args.config), pulumi.Config("gcp").get("computeCustomEndpoint") or ""
@@ -164,15 +163,15 @@ def policy_path(config: ClusterConfig, policy: str) -> str:
     return policy if "/" in policy else f"projects/{where.project}/regions/{where.region}/resourcePolicies/{policy}"
 
 
-def _scheduling(told: Scheduling) -> compute.InstanceTemplateSchedulingArgs:
+def _scheduling(scheduling: Scheduling) -> compute.InstanceTemplateSchedulingArgs:
     return compute.InstanceTemplateSchedulingArgs(
-        provisioning_model=told.model,
-        preemptible=told.model == "SPOT",
-        on_host_maintenance=told.on_host_maintenance,
-        automatic_restart=told.automatic_restart,
-        instance_termination_action=told.end,
-        max_run_duration=compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=told.seconds)
-        if told.seconds is not None
+        provisioning_model=scheduling.model,
+        preemptible=scheduling.model == "SPOT",
+        on_host_maintenance=scheduling.on_host_maintenance,
+        automatic_restart=scheduling.automatic_restart,
+        instance_termination_action=scheduling.end,
+        max_run_duration=compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=scheduling.seconds)
+        if scheduling.seconds is not None
         else None,
     )
 

@@ -10,8 +10,7 @@ from components.slurm import setup
 def archive() -> tuple[bytes, str]:
     """Content and SHA-256: {name: [lines]} as JSON.
 
-    Not compressed: the bytes of a gzip differ between versions of zlib, and with them what every machine is told to
-    fetch, depending on who ran `up`.
+    Not compressed: the bytes of a gzip differ between versions of zlib, and with them every machine's metadata.
     """
     content = setup.packed().encode()
     return content, hashlib.sha256(content).hexdigest()

@@ -48,7 +48,7 @@ class Peering(pulumi.ComponentResource):
             # Google keeps its side for days after the last instance is gone, and refuses to end the connection until
             # then; without the peering the network can go, and with ABANDON it could not.
             deletion_policy="REMOVE_PEERING",
-            # For the same reason a stack that is made anew may find the old connection.
+            # For the same reason a stack that is recreated may find the old connection.
             update_on_creation_fail=True,
             opts=child,
         )

@@ -1,4 +1,4 @@
-"""A file system that machines share, whoever runs its servers."""
+"""A file system that machines share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class FileSystemComponent(pulumi.ComponentResource, Generic[Kind]):
     source: pulumi.Output[str] | None = None
     """What is mounted, such as ADDRESS:/SHARE, where that is known only once it is made."""
     facts: Any
-    """What the stack's outputs say of it."""
+    """Its entry in the stack's outputs."""
     ready: list[pulumi.Resource]
     """What machines that mount it depend on."""
     probe: pulumi.Output[str] | None = None

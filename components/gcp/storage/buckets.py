@@ -10,7 +10,7 @@ READ, WRITE = "roles/storage.objectViewer", "roles/storage.objectUser"
 
 
 class Buckets(FileSystemComponent[Kind]):
-    """The machines' access to objects: reading alone, where the stack file says so."""
+    """The machines' access to objects: read-only where the stack file sets that."""
 
     TYPE = "hpc:gcp:Buckets"
 

@@ -29,7 +29,7 @@ class Storage(pulumi.ComponentResource):
     """Every kind of file system that the stack file asks for."""
 
     facts: dict[str, Any]
-    """What the stack's outputs say, by the key of each kind."""
+    """The entries in the stack's outputs, by the key of each kind."""
     ready: list[pulumi.Resource]
     """What machines that mount any of it depend on."""
     probe: pulumi.Output[str] | None

@@ -1,4 +1,4 @@
-"""A Lustre file system, whoever runs its servers."""
+"""What the two kinds of Lustre file systems have in common."""
 
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ class LustreComponent(FileSystemComponent[Lustre]):
     """Address of its management server."""
 
     def finish(self, address: pulumi.Output[str], source: pulumi.Output[str]) -> None:
-        """Say where it is, how large, and how fast it can be at best. `source` is ADDRESS@tcp:/FSNAME."""
+        """Report where it is, how large, and how fast it can be at best. `source` is ADDRESS@tcp:/FSNAME."""
         kind, given = self.args.kind, self.args.kind.section
         figures = kind.expected(given)
         self.address, self.source, self.probe = address, source, address.apply(kind.probe)
@@ -34,5 +34,5 @@ class LustreComponent(FileSystemComponent[Lustre]):
         self.register_outputs({"source": source, "address": address})
 
     def more_facts(self) -> dict[str, object]:
-        """What only one kind says of itself."""
+        """Facts of one kind only."""
         return {}

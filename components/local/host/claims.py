@@ -1,8 +1,7 @@
-"""Who made a thing of a stack last.
+"""Which resource created a stack's folder or network last.
 
-A replacement that somebody asks for (`pulumi up --replace URN`) makes the new one before it deletes the old one, and
-here both are the same folder or bridge: with every file of a shared folder, with every machine of a network. So each
-creation lays claim to its thing, and a deletion on behalf of an earlier one leaves it alone.
+A forced replacement (`pulumi up --replace URN`) creates the new resource before it deletes the old one, and here both
+are the same folder or bridge. So each creation records a claim, and a deletion with an older claim keeps it.
 """
 
 import secrets
@@ -15,26 +14,26 @@ KEY = "claim"
 """The output that has it."""
 
 
-def lay(paths: StackPaths, what: str, claim: str | None = None) -> str:
-    """Lay a claim to a thing of the stack, a new one if none is given; the claim."""
+def make(paths: StackPaths, what: str, claim: str | None = None) -> str:
+    """Record a claim, a new one if none is given; returns it."""
     claim = claim or secrets.token_hex(8)
     write_atomically(paths.claims / what, claim)
     return claim
 
 
 def holds(paths: StackPaths, what: str, claim: str | None) -> bool:
-    """Whether nobody has laid another claim to it since. What an earlier version of ours made has none."""
+    """Whether no other claim was recorded since. What earlier versions made has none."""
     try:
         return (paths.claims / what).read_text(encoding="utf-8") == claim
     except FileNotFoundError:
         return True
 
 
-def give_up(paths: StackPaths, what: str) -> None:
-    """Take a claim away, together with its thing."""
+def remove(paths: StackPaths, what: str) -> None:
+    """Remove a claim."""
     (paths.claims / what).unlink(missing_ok=True)
 
 
 def remove_all(paths: StackPaths) -> None:
-    """Take away all claims of a stack of which nothing is left."""
+    """Remove all claims of a stack of which nothing is left."""
     shutil.rmtree(paths.claims, ignore_errors=True)

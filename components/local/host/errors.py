@@ -2,4 +2,4 @@
 
 
 class HostError(Exception):
-    """Something on this host keeps a rehearsal from being made; its text is for the person who ran the command."""
+    """This host can't run a rehearsal; the message is for the user."""

@@ -49,7 +49,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def remove_empty(folder: Path) -> bool:
-    """Remove the folder if nothing is in it; says whether it is gone."""
+    """Remove the folder if nothing is in it; returns whether it is gone."""
     try:
         folder.rmdir()
     except FileNotFoundError:

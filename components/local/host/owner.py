@@ -1,7 +1,7 @@
-"""Whose a stack's machines on this host are: the state that made them, known by the operator's key that it holds.
+"""Which state owns a stack's machines on this host; its operator's key identifies it.
 
-Project, stack and name tell who asks; two states may have the same (another HPC_HOME, a state that was lost). One
-that did not make the machines knows of none of them: it would make each anew, and end its jobs.
+Two states may have the same project, stack and name (another HPC_HOME, a lost state). One that did not create the
+machines has none of them: it would recreate each, and end its jobs.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ from components.local.host.paths import StackPaths
 
 
 def state_id(admin_key: str) -> str:
-    """What tells states apart: a hash of the public key that each makes once and takes along wherever it goes."""
-    words = admin_key.split()
-    return hashlib.sha256(" ".join(words[:2]).encode()).hexdigest()[:16] if words else ""
+    """The id of a state: a hash of the public key that each generates once and keeps."""
+    fields = admin_key.split()
+    return hashlib.sha256(" ".join(fields[:2]).encode()).hexdigest()[:16] if fields else ""
 
 
 def recorded(paths: StackPaths) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def recorded(paths: StackPaths) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def told(before: Sequence[str], state: str, paths: StackPaths) -> dict[str, Any]:
+def to_record(before: Sequence[str], state: str, paths: StackPaths) -> dict[str, Any]:
     """The owner as it is to be recorded: `before`, the ids that the same state had earlier, stay its own."""
     known = recorded(paths)
     if not state:
@@ -59,14 +59,14 @@ def refuse_strangers(paths: StackPaths, state: str, *, before: Sequence[str] = (
 
 
 def refusal(paths: StackPaths) -> str:
-    """Why the stack can't be brought up by who asks."""
+    """Why this state can't bring the stack up."""
     known, name = recorded(paths), paths.stack
     whose = f"made by {known.get('owner') or 'an unknown stack'}"
     if known.get("home"):
         whose += f" with the state in {known['home']}, since {known.get('since', 'an unknown time')}"
     return (
-        f"cluster.name: {name!r} is up on this host, {whose}. The state that is used now does not know its machines: "
-        "each would be made anew, and all jobs would be lost. Nothing was changed.\n"
+        f"cluster.name: {name!r} is up on this host, {whose}. The state in use now does not have its machines: "
+        "each would be recreated, and all jobs would be lost. Nothing was changed.\n"
         "  to go on with it:         use that state (HPC_HOME, PULUMI_BACKEND_URL), or bring it here: "
         "./hpc state export there, ./hpc state import here\n"
         "  if that state is lost:    ./hpc destroy STACK --leftovers removes what is here, jobs and shared folders "

@@ -34,7 +34,7 @@ def missing_packages() -> list[str]:
     return [package for package, command in TOOLS.items() if not shutil.which(command, path=_PATH)]
 
 
-def install_packages(names: Sequence[str], say: Callable[[str], None]) -> None:
+def install_packages(names: Sequence[str], report: Callable[[str], None]) -> None:
     """Install packages with apt-get, refreshing its lists if it has none; HostError when that fails."""
     if not names:
         return
@@ -43,13 +43,13 @@ def install_packages(names: Sequence[str], say: Callable[[str], None]) -> None:
         raise HostError(_no_apt(names))
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": _PATH}
     install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *names]
-    say(f"installing {', '.join(names)} with apt-get")
+    report(f"installing {', '.join(names)} with apt-get")
     if _has_lists():
         try:
             run(install, env=env)
         except HostError:
             # Old lists name versions that the archive no longer has.
-            say("apt-get could not: refreshing its lists and trying again")
+            report("apt-get failed: refreshing its lists and trying again")
         else:
             return
     run(["apt-get", "update", "--quiet"], env=env)
@@ -57,7 +57,7 @@ def install_packages(names: Sequence[str], say: Callable[[str], None]) -> None:
 
 
 def require_host() -> None:
-    """Raise HostError, saying what to do, if this host can't run local machines; the umask is the usual one then."""
+    """Raise HostError if this host can't run local machines; the umask is the usual one then."""
     usual_umask()
     if os.uname().sysname != "Linux":
         msg = f"platform local: machines need Linux, this is {os.uname().sysname}; use a Debian or Ubuntu machine"

@@ -93,7 +93,7 @@ class MachinePaths:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever changes the machine."""
+        """Held while the machine is changed."""
         return self.folder.parent / f".{self.folder.name}.lock"
 
 

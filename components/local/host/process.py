@@ -14,7 +14,7 @@ from components.local.host.errors import HostError
 
 
 def run(command: Sequence[str], *, stdin: str | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run a short command and return its output; HostError with what it said when it fails."""
+    """Run a short command and return its output; HostError with its error when it fails."""
     try:
         done = subprocess.run(
             list(command),
@@ -29,8 +29,8 @@ def run(command: Sequence[str], *, stdin: str | None = None, env: Mapping[str, s
         msg = f"{command[0]}: not found on this machine"
         raise HostError(msg) from None
     if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or f"ended with status {done.returncode}").splitlines()
-        msg = f"{' '.join(command)}: {said[-1]}"
+        lines = (done.stderr.strip() or done.stdout.strip() or f"ended with status {done.returncode}").splitlines()
+        msg = f"{' '.join(command)}: {lines[-1]}"
         raise HostError(msg)
     return done.stdout
 
@@ -74,7 +74,7 @@ class Process:
         return stat is not None and stat[0] not in "ZX" and stat[1] == self.started and self.boot == host_boot_id()
 
     def end(self, sig: signal.Signals, *, wait: float) -> bool:
-        """Send `sig` if it is still this process, and wait up to `wait` seconds; says whether it is gone."""
+        """Send `sig` if it is still this process, and wait up to `wait` seconds; returns whether it is gone."""
         if not self.alive():
             return True
         try:

@@ -44,7 +44,7 @@ def cached_images(root: Path, images: Path) -> list[CachedImage]:
     return sorted(found, key=lambda image: -image.made)
 
 
-def prune(root: Path, images: Path, say: Callable[[str], None], *, current: bool = False) -> list[str]:
+def prune(root: Path, images: Path, report: Callable[[str], None], *, current: bool = False) -> list[str]:
     """Remove images that no machine is made from, and halves of killed builds; returns the digests removed.
 
     Images that a new stack would use stay, unless `current` is set: the next `up` then makes them with the packages
@@ -55,14 +55,14 @@ def prune(root: Path, images: Path, say: Callable[[str], None], *, current: bool
         return removed
     with locked(images / ".build.lock", wait=False) as free:
         if not free:
-            msg = f"{images}: a base image is just being made; try again when that is done"
+            msg = f"{images}: a base image is being built; try again when that is done"
             raise HostError(msg)
         sweep_builds(images)
         for image in cached_images(root, images):
             if image.users or (image.current and not current):
                 continue
-            say(f"removing base image {image.digest} ({image.base})")
-            # First from sight as a whole, so that a killed removal leaves no image with holes.
+            report(f"removing base image {image.digest} ({image.base})")
+            # Renamed first, so that a killed removal leaves no partial image.
             gone = (images / image.digest).rename(images / f".build-{image.digest}-removed")
             shutil.rmtree(gone)
             removed.append(image.digest)

@@ -23,7 +23,7 @@ DISK_NEEDED = 1_300_000_000
 MEMORY_NEEDED = 4_000_000_000
 """Bytes of free memory from which on the image is unpacked there: it takes up to 1 GB for the time of the build."""
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def image_root(images: Path, digest: str) -> Path:
@@ -36,39 +36,39 @@ def has_image(images: Path, digest: str) -> bool:
     return (images / digest / "image.json").exists()
 
 
-def ensure_image(base: str, images: Path, say: Say) -> Path:
-    """Make the image for `image.base` if it is not there, and return its root; HostError says why it can't be."""
+def ensure_image(base: str, images: Path, report: Report) -> Path:
+    """Make the image for `image.base` if it is not there, and return its root; raises HostError where it can't."""
     wanted = recipe(base)
     if has_image(images, wanted.digest):
         return image_root(images, wanted.digest)
     lock = images / ".build.lock"
     with locked(lock, wait=False) as first:
         if first:
-            return _build(wanted, images, say)
-    say(f"base image {base}: another run is making it, waiting")
+            return _build(wanted, images, report)
+    report(f"base image {base}: waiting for another run that builds it")
     with locked(lock):
         # The other run may have failed; then it is our turn.
         if has_image(images, wanted.digest):
             return image_root(images, wanted.digest)
-        return _build(wanted, images, say)
+        return _build(wanted, images, report)
 
 
-def _build(wanted: Recipe, images: Path, say: Say) -> Path:
+def _build(wanted: Recipe, images: Path, report: Report) -> Path:
     """Make the image; the build lock is held."""
     if has_image(images, wanted.digest):
         return image_root(images, wanted.digest)
     sweep_builds(images)
     _check_space(images)
     started = time.monotonic()
-    say(f"base image {wanted.base}: making it (once; about half a minute)")
+    report(f"base image {wanted.base}: building it (once; about half a minute)")
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=images))
     try:
         # The root of every machine must be readable by all users in it, and mkdtemp is careful.
         work.chmod(0o755)
-        # What the tools lay aside goes with the rest when they are killed.
+        # Temporary files are removed with the rest when the tools are killed.
         scratch = work / "tmp"
         scratch.mkdir(mode=0o700)
-        _run(_command(wanted, work), lambda line: say(f"base image {wanted.base}: {line}"), images, scratch)
+        _run(_command(wanted, work), lambda line: report(f"base image {wanted.base}: {line}"), images, scratch)
         meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
         write_atomically(work / "image.json", json.dumps(meta, indent=1))
         for spent in (work / "stage", scratch):
@@ -79,7 +79,7 @@ def _build(wanted: Recipe, images: Path, say: Say) -> Path:
         raise HostError(msg) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    say(f"base image {wanted.base}: made in {time.monotonic() - started:.0f} s")
+    report(f"base image {wanted.base}: made in {time.monotonic() - started:.0f} s")
     return image_root(images, wanted.digest)
 
 
@@ -98,9 +98,9 @@ def _command(wanted: Recipe, work: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _run(command: Sequence[str], say: Say, images: Path, scratch: Path) -> None:
+def _run(command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
     """Run the build, pass on its steps (mmdebstrap's lines that begin with `I: `), and explain its failure."""
-    said: list[str] = []
+    output: list[str] = []
     env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8", "TMPDIR": str(scratch)}
     env |= {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     with subprocess.Popen(
@@ -108,20 +108,20 @@ def _run(command: Sequence[str], say: Say, images: Path, scratch: Path) -> None:
         text=True, errors="replace",
     ) as build:  # fmt: skip
         for line in build.stdout or ():
-            said.append(line.rstrip())
+            output.append(line.rstrip())
             if line.startswith("I: ") and line.rstrip().endswith("..."):
-                say(line[3:].strip())
+                report(line[3:].strip())
     if build.returncode == 0:
         return
-    if any("No space left on device" in line for line in said):
+    if any("No space left on device" in line for line in output):
         free = shutil.disk_usage(images).free
         msg = (
             f"base image: the disk of {images} became full while it was made ({free // 10**6} MB free now, "
             f"{DISK_NEEDED // 10**6} MB needed); nothing of it was kept: free some space and run again"
         )
         raise HostError(msg)
-    tail = "\n".join(f"  {line}" for line in said[-15:])
-    msg = f"base image: mmdebstrap failed (status {build.returncode}); nothing of it was kept. It said:\n{tail}"
+    tail = "\n".join(f"  {line}" for line in output[-15:])
+    msg = f"base image: mmdebstrap failed (status {build.returncode}); nothing of it was kept. Its output:\n{tail}"
     raise HostError(msg)
 
 

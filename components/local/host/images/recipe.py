@@ -36,7 +36,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "xauth",                                # X11 of jobs
     ),
 }  # fmt: skip
-"""Further packages of some images. That of debian-12 stays as it was: with another one, machines would be made anew."""
+"""Further packages of some images. Not for debian-12: its machines would be recreated."""
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ def host_sources(
 
 def _release(os_release: Path) -> str:
     """Code name of the host's own Debian; empty for any other system."""
-    said = dict(line.split("=", 1) for line in os_release.read_text().splitlines() if "=" in line)
-    return said.get("VERSION_CODENAME", "").strip('"') if said.get("ID", "").strip('"') == "debian" else ""
+    fields = dict(line.split("=", 1) for line in os_release.read_text().splitlines() if "=" in line)
+    return fields.get("VERSION_CODENAME", "").strip('"') if fields.get("ID", "").strip('"') == "debian" else ""
 
 
 def _renamed(source: Source, own: str, suite: str) -> Source:

@@ -1,7 +1,7 @@
 """A control group of its own for every machine.
 
 Machines that shared one would find each other's units in it. Where systemd runs the host it is asked for a scope with
-delegation; elsewhere (containers, small virtual machines with another first process) the groups are made by hand, in
+delegation; elsewhere (containers, small virtual machines with another first process) the groups are created here, in
 each mounted hierarchy, cgroup v1 or v2, below `hpc/<digest of the root>/`.
 """
 

@@ -11,7 +11,7 @@ from components.local.host.paths import MachinePaths, StackPaths
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """All that makes a machine what it is; a change of anything but `files` and `authorized_keys` makes it anew."""
+    """All that makes a machine what it is; only `files` and `authorized_keys` can be changed in place."""
 
     root: Path
     images: Path
@@ -25,7 +25,7 @@ class Design:
     """Who may log in as root."""
     files: Mapping[str, File] = field(default_factory=dict)
     os_release: str = ""
-    """What /etc/os-release says, if not what the image's does."""
+    """Content of /etc/os-release, if not the image's."""
     devices: tuple[tuple[str, int, int], ...] = ()
     """Character devices to be in /dev at each boot: name, major, minor."""
     orderly: bool = False
@@ -52,7 +52,7 @@ class Facts:
     """What there is to know of a machine that runs."""
 
     instance_id: str
-    """New when the machine is made anew."""
+    """Changes only when the machine is recreated."""
     boot_id: str
     """New at each start."""
     host_key: str

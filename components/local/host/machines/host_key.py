@@ -15,7 +15,7 @@ def generate() -> HostKey:
     """A new key pair.
 
     Made in this process, not by ssh-keygen: a child outlives a run that is killed, and would still write its file
-    into the folder that the next run has emptied and begun anew.
+    into the folder of the next run.
     """
     # Slow to import, and a preview makes no key.
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415

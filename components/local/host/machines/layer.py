@@ -55,7 +55,7 @@ class Layer:
         half.rename(target)
 
     def remove(self, path: str) -> None:
-        """Take the file at `path` away, also from sight if the base has one there."""
+        """Remove the file at `path`, and hide the base's."""
         target = self._parent(path)
         target.unlink(missing_ok=True)
         below = self._below(target)
@@ -68,7 +68,7 @@ class Layer:
         return None if found is None or not found.is_file() else found.read_text()
 
     def _parent(self, path: str, *, make: bool = True) -> Path:
-        """The place of `path` in the top layer, its folder followed through links and (unless told not to) made."""
+        """The place of `path` in the top layer, its folder followed through links and (with `make`) created."""
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts or pure.name == "":
             msg = f"files[{path}]: must be an absolute path without '..'"

@@ -8,7 +8,7 @@ WATCHES = 8192
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
-def allow_watches(say: Callable[[str], None], path: Path = _WATCHES) -> None:
+def allow_watches(report: Callable[[str], None], path: Path = _WATCHES) -> None:
     """Raise the host's limit of inotify instances, if it is lower.
 
     It is only ever raised, and not put back: other programs may rely on it by then. A restart of the host does that.
@@ -16,4 +16,4 @@ def allow_watches(say: Callable[[str], None], path: Path = _WATCHES) -> None:
     now = int(path.read_text())
     if now < WATCHES:
         path.write_text(str(WATCHES))
-        say(f"raised this host's fs.inotify.max_user_instances from {now} to {WATCHES}, until it is restarted")
+        report(f"raised this host's fs.inotify.max_user_instances from {now} to {WATCHES}, until it is restarted")

@@ -1,6 +1,6 @@
-"""One machine: made, started, stopped, changed and removed.
+"""Creates, starts, stops, changes and removes one machine.
 
-Whatever a killed run left is taken away before a machine is made anew, so that every step can be cut off anywhere.
+What a killed run left is removed before a machine is created, so every step can be interrupted anywhere.
 """
 
 import json
@@ -92,7 +92,7 @@ def restart(design: Design) -> Facts:
 
 
 def delete(design: Design) -> None:
-    """End the machine and remove all of it; nothing happens if it is gone, or if another state has made it anew."""
+    """End the machine and remove all of it; nothing happens if it is gone, or if another state has recreated it."""
     state = owner.state_id(design.authorized_keys)
     if state and owner.is_strangers(design.stack_paths, state):
         return
@@ -139,7 +139,7 @@ def running(paths: MachinePaths) -> Process | None:
 
 
 def is_cut(design: Design) -> bool:
-    """Whether the machine runs and its cable leads nowhere: its bridge was made anew, or an end is down."""
+    """Whether the machine runs and its cable is disconnected: its bridge was recreated, or an end is down."""
     cable = names.interface_name(design.root, design.stack, design.name)
     return running(design.paths) is not None and bridge.cut(names.bridge_name(design.root, design.stack), cable)
 

@@ -1,4 +1,4 @@
-"""The command that is a machine, and reading what it says on its console."""
+"""The command that runs a machine, and the end of its console."""
 
 import re
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> No
     """Return when port 22 of the machine answers with SSH's greeting.
 
     Until sshd listens nothing is sent: a look at a file costs little when many machines start at once, and has none of
-    the one-second steps in which a network tries again. (/proc/PID/net/tcp would tell too, but reading it walks the
+    the one-second steps in which a network tries again. (/proc/PID/net/tcp would do as well, but reading it walks the
     host's whole connection table.)
     """
     started = time.monotonic()
@@ -44,10 +44,10 @@ def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> No
     while time.monotonic() < deadline:
         try:
             with socket.create_connection((address, 22), timeout=2) as connection:
-                said = connection.recv(4)
-                if said == b"SSH-":
+                greeting = connection.recv(4)
+                if greeting == b"SSH-":
                     return
-                problem = f"it said {said!r}" if said else "it hung up"
+                problem = f"it sent {greeting!r}" if greeting else "it closed the connection"
         except OSError as error:
             problem = str(error)
         time.sleep(0.05)

@@ -3,7 +3,7 @@
 A job's traffic stays among the machines: services of the host that listen on all its addresses would answer it at the
 bridge's own. The host reaches the machines, which may answer. The rules are a table of their own, called as the bridge.
 
-Where the kernel shows bridged packets to iptables (container engines turn that on) and forwards nothing unless told to
+Where the kernel shows bridged packets to iptables (container engines turn that on) and forwards nothing by default
 (they set that too), machines of one bridge can't reach each other. One rule for traffic that stays on the bridge
 changes that; it goes with the bridge.
 """

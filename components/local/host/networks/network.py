@@ -28,7 +28,7 @@ class Network:
     root: Path
     stack: str
     owner: str
-    """Who made it, in words that name it: Pulumi's project and stack."""
+    """Pulumi's project and stack."""
     cidr: str
     gateway: str
     hosts: Mapping[str, str]
@@ -61,7 +61,7 @@ def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
         cidr = ipaddress.IPv4Network(network.cidr)
         _check_free(network, cidr)
         record = {"owner": network.owner, "cidr": network.cidr, "gateway": network.gateway, "bridge": network.bridge}
-        record |= owner.told(before or (), network.state, network.paths)
+        record |= owner.to_record(before or (), network.state, network.paths)
         network.paths.folder.mkdir(parents=True, exist_ok=True)
         network.paths.folder.chmod(PRIVATE)
         network.paths.shared.mkdir(exist_ok=True)
@@ -80,7 +80,7 @@ def is_up(network: Network) -> bool:
 
 
 def remove(network: Network) -> None:
-    """Remove the bridge and the stack's folder; not where another state has made them anew since.
+    """Remove the bridge and the stack's folder; not where another state has recreated them since.
 
     Machines and shared folders have gone before. What a killed run left, of which no state knows, goes now: machines,
     and shared folders that nothing was put into.
