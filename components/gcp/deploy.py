@@ -77,9 +77,7 @@ class GcpPlatform(pulumi.ComponentResource):
             f"{name}-identity", IdentityArgs(config=config, keys=args.keys, after=enabled), opts=child
         )
         self._storage = Storage(
-            f"{name}-storage",
-            StorageArgs(config=config, network=self._network, accounts=self._accounts()),
-            opts=child,
+            f"{name}-storage", StorageArgs(config=config, network=self._network, accounts=self._accounts()), opts=child
         )
         image = self._image(f"{name}-image")
         made = Machines(

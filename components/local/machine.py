@@ -65,12 +65,7 @@ class MachineProvider(ResourceProvider):
 
 
 def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    return {
-        **given(props),
-        "instance_id": facts.instance_id,
-        "boot_id": facts.boot_id,
-        "host_key": facts.host_key,
-    }
+    return {**given(props), "instance_id": facts.instance_id, "boot_id": facts.boot_id, "host_key": facts.host_key}
 
 
 def design(props: Mapping[str, Any]) -> Design:

@@ -19,11 +19,7 @@ PATCH, UNPATCH = "rxdm", "no-rxdm"
 
 
 def staged(
-    config: ClusterConfig,
-    tree: Tree,
-    *,
-    mounts: Sequence[Mapping[str, Any]],
-    state: Mapping[str, Any] | None = None,
+    config: ClusterConfig, tree: Tree, *, mounts: Sequence[Mapping[str, Any]], state: Mapping[str, Any] | None = None
 ) -> str:
     """Standard input of `prologs`: the whole tree, and what has to be mounted for it."""
     controller = controller_name(config)

@@ -37,12 +37,7 @@ class FlexCompute(Compute):
             metadata=self._metadata(),
             params=compute_v1.InstanceParams(request_valid_for_duration=compute_v1.Duration(seconds=WAIT_SECONDS)),
         )
-        request = {
-            **self._zone,
-            "instance_resource": instance,
-            "source_instance_template": wanted.template,
-            **once(),
-        }
+        request = {**self._zone, "instance_resource": instance, "source_instance_template": wanted.template, **once()}
         try:
             return self._ask(self.doing, self._instances.insert_unary, request)
         except BakeError as error:

@@ -15,12 +15,7 @@ LNET_PORT = 988
 
 
 def firewalls(
-    name: str,
-    config: ClusterConfig,
-    ranges: Plan,
-    network: pulumi.Input[str],
-    *,
-    opts: pulumi.ResourceOptions,
+    name: str, config: ClusterConfig, ranges: Plan, network: pulumi.Input[str], *, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """The rules of the system network.
 

@@ -70,11 +70,7 @@ class ExascalerServer(pulumi.ComponentResource):
             service_account=compute.InstanceServiceAccountArgs(email=args.service_account, scopes=["cloud-platform"]),
             metadata={"startup-script": args.script, "enable-oslogin": "TRUE", "block-project-ssh-keys": "TRUE"},
             tags=tags,
-            labels={
-                **self._labels(),
-                "lustre_type": TARGET_OF[server.kind],
-                "lustre_index": str(server.index),
-            },
+            labels={**self._labels(), "lustre_type": TARGET_OF[server.kind], "lustre_index": str(server.index)},
             opts=pulumi.ResourceOptions(parent=self, depends_on=[*args.after, *args.servers_before]),
         )
         self.register_outputs({"address": args.address})

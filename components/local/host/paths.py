@@ -45,8 +45,7 @@ def plain(path: Path) -> Path:
 def checked_name(name: str, what: str) -> str:
     """`name`, if it is a host name's label (it becomes a folder and a hostname); else HostError."""
     if not _NAME.fullmatch(name):
-        msg = f"{what} {name!r}: must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'"
-        raise HostError(msg)
+        raise HostError(f"{what} {name!r}: must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'")
     return name
 
 

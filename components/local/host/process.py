@@ -26,12 +26,10 @@ def run(command: Sequence[str], *, stdin: str | None = None, env: Mapping[str, s
             env=dict(env) if env is not None else None,
         )
     except FileNotFoundError:
-        msg = f"{command[0]}: not found on this machine"
-        raise HostError(msg) from None
+        raise HostError(f"{command[0]}: not found on this machine") from None
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or f"ended with status {done.returncode}").splitlines()
-        msg = f"{' '.join(command)}: {lines[-1]}"
-        raise HostError(msg)
+        raise HostError(f"{' '.join(command)}: {lines[-1]}")
     return done.stdout
 
 

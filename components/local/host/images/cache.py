@@ -55,8 +55,7 @@ def prune(root: Path, images: Path, report: Callable[[str], None], *, current: b
         return removed
     with locked(images / ".build.lock", wait=False) as free:
         if not free:
-            msg = f"{images}: a base image is being built; try again when that is done"
-            raise HostError(msg)
+            raise HostError(f"{images}: a base image is being built; try again when that is done")
         sweep_builds(images)
         for image in cached_images(root, images):
             if image.users or (image.current and not current):

@@ -115,11 +115,10 @@ def _run(command: Sequence[str], report: Report, images: Path, scratch: Path) ->
         return
     if any("No space left on device" in line for line in output):
         free = shutil.disk_usage(images).free
-        msg = (
+        raise HostError(
             f"base image: the disk of {images} became full while it was made ({free // 10**6} MB free now, "
             f"{DISK_NEEDED // 10**6} MB needed); nothing of it was kept: free some space and run again"
         )
-        raise HostError(msg)
     tail = "\n".join(f"  {line}" for line in output[-15:])
     msg = f"base image: mmdebstrap failed (status {build.returncode}); nothing of it was kept. Its output:\n{tail}"
     raise HostError(msg)
@@ -128,11 +127,10 @@ def _run(command: Sequence[str], report: Report, images: Path, scratch: Path) ->
 def _check_space(images: Path) -> None:
     free = shutil.disk_usage(images).free
     if free < DISK_NEEDED:
-        msg = (
+        raise HostError(
             f"base image: {images} has {free // 10**6} MB free and making it needs {DISK_NEEDED // 10**6} MB: "
             "free some space, or set HPC_LOCAL_IMAGES (images alone) or HPC_LOCAL_ROOT to a folder on a larger disk"
         )
-        raise HostError(msg)
 
 
 def _free_memory() -> int:

@@ -50,8 +50,7 @@ class Layer:
                 os.fchmod(stream.fileno(), file.mode)
         if target.is_dir() and not target.is_symlink():
             half.unlink()
-            msg = f"files[{path}]: is a folder in the machine; a file can't take its place"
-            raise HostError(msg)
+            raise HostError(f"files[{path}]: is a folder in the machine; a file can't take its place")
         half.rename(target)
 
     def remove(self, path: str) -> None:
@@ -71,8 +70,7 @@ class Layer:
         """The place of `path` in the top layer, its folder followed through links and (with `make`) created."""
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts or pure.name == "":
-            msg = f"files[{path}]: must be an absolute path without '..'"
-            raise HostError(msg)
+            raise HostError(f"files[{path}]: must be an absolute path without '..'")
         todo = list(pure.parts[1:-1])
         here, links = self.top, 0
         while todo:
@@ -85,8 +83,7 @@ class Layer:
             if seen is not None and seen.is_symlink():
                 links += 1
                 if links > _LINKS_AT_MOST:
-                    msg = f"files[{path}]: too many links on the way"
-                    raise HostError(msg)
+                    raise HostError(f"files[{path}]: too many links on the way")
                 target = PurePosixPath(seen.readlink())
                 here = self.top if target.is_absolute() else here.parent
                 todo = [part for part in target.parts if part not in {"/", "."}] + todo
@@ -98,8 +95,7 @@ class Layer:
         try:
             here.mkdir()
         except FileExistsError:
-            msg = f"files: {here.relative_to(self.top)} is in the way: not a folder"
-            raise HostError(msg) from None
+            raise HostError(f"files: {here.relative_to(self.top)} is in the way: not a folder") from None
         if seen is None:
             here.chmod(0o755)
         else:

@@ -213,8 +213,7 @@ def _stop(design: Design, *, orderly: bool) -> None:
             # When the first process inside ends the kernel ends all others, and nspawn cleans up after it.
             inside.end(signal.SIGKILL, wait=5)
         if not process.end(signal.SIGTERM, wait=2) and not process.end(signal.SIGKILL, wait=5):
-            msg = f"machine {design.name}: its process {process.pid} does not end, even when killed"
-            raise HostError(msg)
+            raise HostError(f"machine {design.name}: its process {process.pid} does not end, even when killed")
         # It has nothing left to keep, and ends by itself: only not to be found by who looks at once.
         if keeper and str(_KEEP) in keeper.command():
             keeper.end(signal.SIGTERM, wait=2)

@@ -128,11 +128,10 @@ def remove_shared(paths: StackPaths, name: str) -> None:
 def _check_owner(network: Network) -> None:
     known = owner.recorded(network.paths).get("owner", network.owner)
     if known != network.owner:
-        msg = (
+        raise HostError(
             f"cluster.name: {network.stack!r} is already up on this host, made by {known}; "
             "give this cluster another name, or destroy that one first"
         )
-        raise HostError(msg)
 
 
 def _check_state(network: Network, before: Sequence[str] | None) -> None:
@@ -161,19 +160,17 @@ def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:
 def _check_free(network: Network, cidr: ipaddress.IPv4Network) -> None:
     taken = taken_by(network.root, network.stack, cidr)
     if taken:
-        msg = (
+        raise HostError(
             f"network.cidr: {cidr} is in use on this host by {taken}; "
             "choose another private range, e.g. network: {cidr: 10.78.0.0/20}"
         )
-        raise HostError(msg)
 
 
 def _check_disk(root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     kind = run(["stat", "--file-system", "--format=%T", str(root)]).strip()
     if kind == "overlayfs":
-        msg = (
+        raise HostError(
             f"{root}: is itself on an overlay file system (a container's), which machines can't be layered on; "
             "set HPC_LOCAL_ROOT to a folder on a volume or a disk"
         )
-        raise HostError(msg)
