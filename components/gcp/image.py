@@ -56,38 +56,27 @@ class Image(pulumi.ComponentResource):
         config, where, row = args.config, place(args.config), recipe(args.config)
         hashed, builder = digest(config), config.image.builder
         endpoint = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
+        opts = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
         leftovers = BakeLeftovers(
             f"{name}-leftovers",
             project=where.project,
             zone=where.zone,
             cluster=config.name,
             endpoint=endpoint,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
+            opts=opts,
         )
         return BakedImage(
-            f"{name}-bake",
-            project=where.project,
-            zone=where.zone,
-            image=f"{config.name}-{hashed}",
-            digest=hashed,
-            content=content(config),
-            labels={**labels(config, "image"), **versions(config)},
+            f"{name}-bake", project=where.project, zone=where.zone, image=f"{config.name}-{hashed}", digest=hashed,
+            content=content(config), labels={**labels(config, "image"), **versions(config)},
             builder_labels=labels(config, "image"),
             description=f"Made for the cluster {config.name} from {row.image}; what is in it stands in its labels",
-            source_image=row.image,
-            machine_type=builder.machine_type,
-            size_gb=builder.size_gb,
-            minutes=builder.minutes,
-            subnetwork=args.network.system,
-            tag=args.network.tag,
-            service_account=args.service_account_email,
-            script=bake_script(config),
-            trial=trial_script(config),
-            # Where its machines are, and where an organisation's rules on places let it be.
-            storage_location=where.region,
-            endpoint=endpoint,
+            source_image=row.image, machine_type=builder.machine_type, size_gb=builder.size_gb,
+            minutes=builder.minutes, subnetwork=args.network.system, tag=args.network.tag,
+            service_account=args.service_account_email, script=bake_script(config), trial=trial_script(config),
+            # Where its machines are, and where an organisation's policies on locations allow it.
+            storage_location=where.region, endpoint=endpoint,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[leftovers, *args.after]),
-        ).self_link
+        ).self_link  # fmt: skip
 
 
 def existing(config: ClusterConfig) -> str:

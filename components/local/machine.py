@@ -71,19 +71,13 @@ def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 def design(props: Mapping[str, Any]) -> Design:
     """The host's view of a machine's inputs; numbers come as Pulumi's floats."""
     return Design(
-        root=Path(props["root"]),
-        images=Path(props["images"]),
-        stack=props["stack"],
-        name=props["name"],
-        address=props["address"],
-        prefix=int(props["prefix"]),
-        image=props["image"],
+        root=Path(props["root"]), images=Path(props["images"]), stack=props["stack"], name=props["name"],
+        address=props["address"], prefix=int(props["prefix"]), image=props["image"],
         authorized_keys=props["authorized_keys"],
-        files={path: _file(file) for path, file in props["files"].items()},
-        os_release=props["os_release"],
+        files={path: _file(file) for path, file in props["files"].items()}, os_release=props["os_release"],
         devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
         orderly=bool(props["orderly"]),
-    )
+    )  # fmt: skip
 
 
 def _file(file: str | Mapping[str, Any]) -> File:
@@ -123,22 +117,12 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
         orderly: bool, opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         props = {
-            "root": root,
-            "images": images,
-            "stack": stack,
-            "name": machine,
-            "address": address,
-            "prefix": prefix,
-            "image": image,
-            "authorized_keys": authorized_keys,
-            "files": {path: _file_input(file) for path, file in files.items()},
-            "os_release": os_release,
-            "devices": [dict(device) for device in devices],
-            "orderly": orderly,
-            "instance_id": None,
-            "boot_id": None,
+            "root": root, "images": images, "stack": stack, "name": machine, "address": address, "prefix": prefix,
+            "image": image, "authorized_keys": authorized_keys,
+            "files": {path: _file_input(file) for path, file in files.items()}, "os_release": os_release,
+            "devices": [dict(device) for device in devices], "orderly": orderly, "instance_id": None, "boot_id": None,
             "host_key": None,
-        }
+        }  # fmt: skip
         # Its folder, address and name on the host are the old one's. The diff says so too, but where a replacement is
         # forced (--replace), nobody asks for it.
         first = pulumi.ResourceOptions(delete_before_replace=True)

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from http import HTTPStatus
 from typing import Any
 
 from google.api_core import exceptions
@@ -29,6 +30,7 @@ READY = "READY"
 CONSOLE_PAGES = 8
 """Of a megabyte at most each: Google keeps one (instances.getSerialPortOutput)."""
 
+Method = Callable[..., Any]
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -68,19 +70,16 @@ class Compute:
 
     def make_builder(self, instance: compute_v1.Instance) -> None:
         """Make the builder, and wait until it starts."""
-        doing = f"make the builder {self.bake.builder}"
-        request = {**self._zone, "instance_resource": instance, **once()}
-        self._finish(doing, self._ask(doing, self._instances.insert_unary, request))
+        request = {**self._zone, "instance_resource": instance}
+        self._do(f"make the builder {self.bake.builder}", self._instances.insert_unary, request)
 
     def stop_builder(self) -> None:
         """Stop the builder, and wait until it has."""
-        doing = f"stop the builder {self.bake.builder}"
-        self._finish(doing, self._ask(doing, self._instances.stop_unary, {**self._builder, **once()}))
+        self._do(f"stop the builder {self.bake.builder}", self._instances.stop_unary, self._builder)
 
     def delete_builder(self) -> None:
         """Delete the builder with its disk, and wait until it is gone; none is fine."""
-        doing = f"delete the builder {self.bake.builder}"
-        self._delete(doing, self._instances.delete_unary, self._builder)
+        self._delete(f"delete the builder {self.bake.builder}", self._instances.delete_unary, self._builder)
 
     def progress(self) -> str | None:
         """The builder's last report, the guest attribute hpc/bake; None until it is set, or without a builder."""
@@ -113,9 +112,9 @@ class Compute:
 
     def make_image(self, image: compute_v1.Image) -> None:
         """Write the image, and wait until it is written."""
-        doing = f"write the image {self.bake.image}"
-        request = {"project": self.bake.project, "image_resource": image, **once()}
-        self._finish(doing, self._ask(doing, self._images.insert_unary, request), seconds=self.bake.pace.image)
+        request = {"project": self.bake.project, "image_resource": image}
+        doing, seconds = f"write the image {self.bake.image}", self.bake.pace.image
+        self._do(doing, self._images.insert_unary, request, seconds=seconds)
 
     def label_image(self, image: compute_v1.Image, **more: str) -> None:
         """Set an image's labels, and these. The labels that it was booted, and whose it is, are kept."""
@@ -124,12 +123,11 @@ class Compute:
         doing = f"label the image {self.bake.image}"
         while dict(image.labels) != wanted:
             labels = compute_v1.GlobalSetLabelsRequest(labels=wanted, label_fingerprint=image.label_fingerprint)
-            request = {
-                "project": self.bake.project,
-                "resource": self.bake.image,
-                "global_set_labels_request_resource": labels,
-            }
-            operation = self._unless_changed(doing, self._images.set_labels_unary, request)
+            request: dict[str, Any] = {"project": self.bake.project, "resource": self.bake.image}
+            request["global_set_labels_request_resource"] = labels
+            # None where another change came first: the labels that the request was based on are outdated.
+            set_labels = self._images.set_labels_unary
+            operation = self._ask(doing, set_labels, request, none_for=HTTPStatus.PRECONDITION_FAILED)
             if operation is not None:
                 return self._finish(doing, operation)
             # This request has no id by which Google recognizes a repeated one: then the labels are as wanted.
@@ -138,8 +136,7 @@ class Compute:
 
     def delete_image(self) -> None:
         """Delete the image, and wait until it is gone; none is fine."""
-        doing = f"delete the image {self.bake.image}"
-        self._delete(doing, self._images.delete_unary, self._image)
+        self._delete(f"delete the image {self.bake.image}", self._images.delete_unary, self._image)
 
     # -- of a whole cluster -----------------------------------------------------------------------------------------
 
@@ -155,43 +152,30 @@ class Compute:
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
-    def _ask(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
-        try:
-            return self._send(doing, method, request)
-        except exceptions.NotFound as error:
-            raise self._refused(doing, of_answer(error)) from error
-
-    def _found(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
-        try:
-            return self._send(doing, method, request)
-        except exceptions.NotFound:
-            return None
-
-    def _delete(self, doing: str, method: Callable[..., compute_v1.Operation], request: dict[str, str]) -> None:
-        operation = self._found(doing, method, {**request, **once()})
-        if operation is not None:
-            self._finish(doing, operation)
-
-    def _unless_changed(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any | None:  # noqa: ANN401
-        """The answer; None where another change came first (412): the request was based on an older version."""
-        try:
-            return self._ask(doing, method, request)
-        except BakeError as error:
-            if isinstance(error.__cause__, exceptions.PreconditionFailed):
-                return None
-            raise
-
-    def _send(self, doing: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401
+    def _ask(self, doing: str, method: Method, request: dict[str, Any], *, none_for: int | None = None) -> Any:  # noqa: ANN401
+        """The answer; None for an error with the HTTP status `none_for`. Raises BakeError for any other error."""
         try:
             return method(request=request, retry=self._retry(), timeout=REQUEST_SECONDS)
-        except exceptions.NotFound:
-            raise
         except exceptions.RetryError as error:
             raise self._refused(doing, of_answer(error.cause or error)) from error
         except (exceptions.GoogleAPICallError, RequestException) as error:
+            if none_for is not None and getattr(error, "code", None) == none_for:
+                return None
             raise self._refused(doing, of_answer(error)) from error
         except GoogleAuthError as error:
             raise bake_error(f"could not {doing}: Google does not take the credentials: {error}", LOG_IN) from error
+
+    def _found(self, doing: str, method: Method, request: dict[str, Any]) -> Any | None:  # noqa: ANN401
+        return self._ask(doing, method, request, none_for=HTTPStatus.NOT_FOUND)
+
+    def _do(self, doing: str, method: Method, request: dict[str, Any], *, seconds: float | None = None) -> None:
+        """Begin an operation, and wait until it is done."""
+        self._finish(doing, self._ask(doing, method, {**request, **once()}), seconds=seconds)
+
+    def _delete(self, doing: str, method: Method, request: dict[str, str]) -> None:
+        operation = self._found(doing, method, {**request, **once()})
+        if operation is not None:
+            self._finish(doing, operation)
 
     def _refused(self, doing: str, complaints: Sequence[Complaint]) -> BakeError:
         return refused(self.bake, doing, complaints)
@@ -228,13 +212,9 @@ def of_operation(error: compute_v1.Error) -> list[Complaint]:
     found: list[Complaint] = []
     for row in error.errors:
         quotas = [detail.quota_info for detail in row.error_details if detail.quota_info.limit_name]
-        limit = "; ".join(f"{q.limit_name}: {q.limit:g}{_place(q.dimensions.values())}" for q in quotas)
-        found.append(Complaint(row.code, row.message, limit))
+        limits = [" in ".join((f"{q.limit_name}: {q.limit:g}", *q.dimensions.values())) for q in quotas]
+        found.append(Complaint(row.code, row.message, "; ".join(limits)))
     return found
-
-
-def _place(dimensions: Iterable[str]) -> str:
-    return "".join(f" in {value}" for value in dimensions)
 
 
 def _all_pages(method: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]:

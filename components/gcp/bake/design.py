@@ -104,13 +104,11 @@ class Bake:
     @property
     def fingerprint(self) -> str:
         """A hash of the builder's inputs: an interrupted bake continues with a builder of the same."""
-        text = json.dumps(
-            [
-                self.project, self.zone, self.digest, self.source_image, self.machine_type, self.size_gb, self.minutes,
-                self.subnetwork, self.tag, self.service_account, self.script,
-            ]
-        )  # fmt: skip
-        return hashlib.sha256(text.encode()).hexdigest()
+        inputs = [
+            self.project, self.zone, self.digest, self.source_image, self.machine_type, self.size_gb, self.minutes,
+            self.subnetwork, self.tag, self.service_account, self.script,
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
 def image_link(project: str, image: str) -> str:
@@ -120,9 +118,8 @@ def image_link(project: str, image: str) -> str:
 
 def bake_of(props: Mapping[str, Any]) -> Bake:
     """The bake that a resource's inputs describe; numbers come as Pulumi's floats."""
-    names = {name: props[name] for name in TEXTS}
     return Bake(
-        **names,
+        **{name: props[name] for name in TEXTS},
         labels=dict(props["labels"]),
         builder_labels=dict(props["builder_labels"]),
         size_gb=int(props["size_gb"]),

@@ -111,26 +111,11 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         props = {
-            "project": project,
-            "zone": zone,
-            "image": image,
-            "digest": digest,
-            "labels": dict(labels),
-            "builder_labels": dict(builder_labels),
-            "description": description,
-            "source_image": source_image,
-            "machine_type": machine_type,
-            "size_gb": size_gb,
-            "minutes": minutes,
-            "subnetwork": subnetwork,
-            "tag": tag,
-            "service_account": service_account,
-            "script": script,
-            **({"trial": trial} if trial else {}),
-            **({"content": dict(content)} if content else {}),
-            "storage_location": storage_location,
-            "endpoint": endpoint,
-            **({"pace": dict(pace)} if pace else {}),
-            "self_link": None,
-        }
+            "project": project, "zone": zone, "image": image, "digest": digest, "labels": dict(labels),
+            "builder_labels": dict(builder_labels), "description": description, "source_image": source_image,
+            "machine_type": machine_type, "size_gb": size_gb, "minutes": minutes, "subnetwork": subnetwork, "tag": tag,
+            "service_account": service_account, "script": script, **({"trial": trial} if trial else {}),
+            **({"content": dict(content)} if content else {}), "storage_location": storage_location,
+            "endpoint": endpoint, **({"pace": dict(pace)} if pace else {}), "self_link": None,
+        }  # fmt: skip
         super().__init__(BakeProvider(), name, props, opts)

@@ -38,12 +38,7 @@ class FlexCompute(Compute):
             params=compute_v1.InstanceParams(request_valid_for_duration=compute_v1.Duration(seconds=WAIT_SECONDS)),
         )
         request = {**self._zone, "instance_resource": instance, "source_instance_template": wanted.template, **once()}
-        try:
-            return self._ask(self.doing, self._instances.insert_unary, request)
-        except BakeError as error:
-            if getattr(error.__cause__, "code", None) == HTTPStatus.CONFLICT:
-                return None
-            raise
+        return self._ask(self.doing, self._instances.insert_unary, request, none_for=HTTPStatus.CONFLICT)
 
     def look(self, operation: compute_v1.Operation) -> compute_v1.Operation:
         """How far it is. Raises BakeError for one that has failed."""
@@ -54,23 +49,21 @@ class FlexCompute(Compute):
 
     def delete(self) -> None:
         """Delete the machine with its disk, and wait until it is gone; none is fine."""
-        doing = f"delete {self.wanted.name}"
-        self._delete(doing, self._instances.delete_unary, self._node)
+        self._delete(f"delete {self.wanted.name}", self._instances.delete_unary, self._node)
 
     def set_metadata(self, instance: compute_v1.Instance) -> None:
         """Give a machine that is there the metadata and the labels that it should have."""
         wanted = self.wanted
         if {item.key: item.value for item in instance.metadata.items} != wanted.all_metadata:
             doing, resource = f"set the metadata of {wanted.name}", self._metadata(instance.metadata.fingerprint)
-            request = {**self._node, "metadata_resource": resource, **once()}
-            self._finish(doing, self._ask(doing, self._instances.set_metadata_unary, request))
+            self._do(doing, self._instances.set_metadata_unary, {**self._node, "metadata_resource": resource})
         # Google and others have labels of their own there.
         labelled = {**instance.labels, **wanted.labels}
         if dict(instance.labels) != labelled:
             doing = f"set the labels of {wanted.name}"
             labels = compute_v1.InstancesSetLabelsRequest(labels=labelled, label_fingerprint=instance.label_fingerprint)
-            request = {**self._node, "instances_set_labels_request_resource": labels, **once()}
-            self._finish(doing, self._ask(doing, self._instances.set_labels_unary, request))
+            request = {**self._node, "instances_set_labels_request_resource": labels}
+            self._do(doing, self._instances.set_labels_unary, request)
 
     @property
     def doing(self) -> str:

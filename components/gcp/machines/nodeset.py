@@ -30,14 +30,9 @@ class Nodeset(pulumi.ComponentResource):
     machines: Sequence[Machine]
 
     def __init__(
-        self,
-        name: str,
-        args: MachineArgs,
-        section: Section,
-        specs: Sequence[MachineSpec],
-        *,
+        self, name: str, args: MachineArgs, section: Section, specs: Sequence[MachineSpec], *,
         opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__("hpc:gcp:Nodeset", name, {}, opts)
         self._name, self._args = name, args
         way, first = of_nodes(section.capacity), specs[0]
@@ -49,80 +44,63 @@ class Nodeset(pulumi.ComponentResource):
         # The node generates it, and reports it in the cluster state.
         host_key = pulumi.Output.from_input("")
         if isinstance(way, Flex):
-            where, endpoint = place(args.config), pulumi.Config("gcp").get("computeCustomEndpoint") or ""
             child = pulumi.ResourceOptions(parent=self, depends_on=[template])
-            self.machines = [
-                _waited_for(
-                    spec,
-                    FlexNode(
-                        spec.name,
-                        project=where.project,
-                        zone=zone,
-                        cluster=args.config.name,
-                        template=source,
-                        labels=marks,
-                        metadata=metadata,
-                        endpoint=endpoint,
-                        opts=child,
-                    ),
-                    host_key,
+            project, cluster = place(args.config).project, args.config.name
+            endpoint = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
+            made = [
+                FlexNode(
+                    spec.name, project=project, zone=zone, cluster=cluster, template=source, labels=marks,
+                    metadata=metadata, endpoint=endpoint, opts=child,
                 )
                 for spec in specs
-            ]
+            ]  # fmt: skip
+            addresses = [one.address for one in made]
         else:
             child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])
-            self.machines = [
-                _machine(
-                    spec,
-                    compute.InstanceFromTemplate(
-                        spec.name,
-                        name=spec.name,
-                        zone=zone,
-                        source_instance_template=source,
-                        metadata=metadata,
-                        labels=marks,
-                        # A spot node that was taken back is started by `pulumi up --refresh`.
-                        desired_status="RUNNING",
-                        opts=child,
-                    ),
-                    host_key,
+            made = [
+                # A spot node that was preempted is started by `pulumi up --refresh` (desired_status).
+                compute.InstanceFromTemplate(
+                    spec.name, name=spec.name, zone=zone, source_instance_template=source, metadata=metadata,
+                    labels=marks, desired_status="RUNNING", opts=child,
                 )
                 for spec in specs
-            ]
+            ]  # fmt: skip
+            addresses = [one.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for one in made]
+        self.machines = [
+            Machine(
+                spec=spec, address=address, instance_id=one.instance_id, boot_id=one.instance_id, resource=one,
+                host_key=host_key,
+            )
+            for spec, one, address in zip(specs, made, addresses, strict=True)
+        ]  # fmt: skip
         self.register_outputs({"template": template.name, "nodes": len(specs)})
 
     def _template(self, spec: MachineSpec, section: Section, way: Way) -> compute.InstanceTemplate:
         args, config = self._args, self._args.config
         disk_type, size = boot_disk(config, spec)
         marks = labels(config, "node")
-        gpus = section.gpus
+        disk = compute.InstanceTemplateDiskArgs(
+            boot=True, auto_delete=True, source_image=args.image, disk_type=disk_type, disk_size_gb=size, labels=marks
+        )
+        accelerators = None
+        if gpus := section.gpus:
+            name = ACCELERATORS[gpus.type].name
+            accelerators = [compute.InstanceTemplateGuestAcceleratorArgs(type=name, count=gpus.count)]
+        scheduling = way.scheduling(migrates=spec.gpu is None)
         # No name: a template can't change, so the next one needs another name beside the old one's.
         return compute.InstanceTemplate(
             f"{self._name}-template",
             description=f"hpc: nodeset {spec.nodeset} of {config.name}",
             machine_type=spec.machine_type.name,
-            disks=[
-                compute.InstanceTemplateDiskArgs(
-                    boot=True,
-                    auto_delete=True,
-                    source_image=args.image,
-                    disk_type=disk_type,
-                    disk_size_gb=size,
-                    labels=marks,
-                )
-            ],
+            disks=[disk],
             # Local SSDs come with the machine types that have some, and are not listed.
             network_interfaces=self._nics(spec),
-            guest_accelerators=[
-                compute.InstanceTemplateGuestAcceleratorArgs(type=ACCELERATORS[gpus.type].name, count=gpus.count)
-            ]
-            if gpus
-            else None,
+            guest_accelerators=accelerators,
             service_account=compute.InstanceTemplateServiceAccountArgs(
                 email=args.identity.email("node"), scopes=list(SCOPES)
             ),
-            scheduling=_scheduling(way.scheduling(migrates=spec.gpu is None)),
-            reservation_affinity=affinity(way.scheduling(migrates=spec.gpu is None)),
+            scheduling=_scheduling(scheduling),
+            reservation_affinity=affinity(scheduling),
             resource_policies=self._placement(way),
             shielded_instance_config=compute.InstanceTemplateShieldedInstanceConfigArgs(
                 enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
@@ -173,26 +151,4 @@ def _scheduling(scheduling: Scheduling) -> compute.InstanceTemplateSchedulingArg
         max_run_duration=compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=scheduling.seconds)
         if scheduling.seconds is not None
         else None,
-    )
-
-
-def _machine(spec: MachineSpec, made: compute.InstanceFromTemplate, host_key: pulumi.Output[str]) -> Machine:
-    return Machine(
-        spec=spec,
-        address=made.network_interfaces.apply(lambda nics: nics[0].network_ip or ""),
-        instance_id=made.instance_id,
-        boot_id=made.instance_id,
-        resource=made,
-        host_key=host_key,
-    )
-
-
-def _waited_for(spec: MachineSpec, made: FlexNode, host_key: pulumi.Output[str]) -> Machine:
-    return Machine(
-        spec=spec,
-        address=made.address,
-        instance_id=made.instance_id,
-        boot_id=made.instance_id,
-        resource=made,
-        host_key=host_key,
     )

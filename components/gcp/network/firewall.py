@@ -1,5 +1,7 @@
 """Who may talk to the machines of a stack. Nothing here is open to the world."""
 
+from collections.abc import Mapping
+
 import pulumi
 from pulumi_gcp import compute
 
@@ -12,6 +14,8 @@ IAP = "35.235.240.0/20"
 """Where Identity-Aware Proxy's tunnels come from (cloud.google.com/iap/docs/using-tcp-forwarding)."""
 LNET_PORT = 988
 """Lustre's own."""
+EVERYTHING: Mapping[str, list[str] | None] = {"tcp": ["0-65535"], "udp": ["0-65535"], "icmp": None}
+SSH: Mapping[str, list[str] | None] = {"tcp": ["22"]}
 
 
 def firewalls(
@@ -19,47 +23,25 @@ def firewalls(
 ) -> list[pulumi.Resource]:
     """The rules of the system network.
 
-    In a network that was there before the stack every rule is for machines with the stack's tag alone.
+    In an existing network every rule is for machines with the stack's tag alone.
     """
     tag, project = [config.name] if config.network.existing else None, host(config)
-    rules: list[pulumi.Resource] = [
-        internal(
-            f"{name}-internal", f"{config.name}-internal", network, ranges.system, tags=tag, project=project, opts=opts
-        ),
-        allow(f"{name}-iap", f"{config.name}-iap", network, [IAP], ports=["22"], tags=tag, project=project, opts=opts),
-    ]
+
+    def rule(
+        part: str, sources: list[str], allows: Mapping[str, list[str] | None], tags: list[str] | None = tag
+    ) -> compute.Firewall:
+        called = f"{config.name}-{part}"
+        return allow(f"{name}-{part}", called, network, sources, allows=allows, tags=tags, project=project, opts=opts)
+
+    rules: list[pulumi.Resource] = [rule("internal", [ranges.system], EVERYTHING), rule("iap", [IAP], SSH)]
     if config.network.admin_cidrs:
-        people = list(config.network.admin_cidrs)
-        login = [f"{config.name}-login"]
-        rules.append(
-            allow(
-                f"{name}-admin",
-                f"{config.name}-admin",
-                network,
-                people,
-                ports=["22"],
-                tags=login,
-                project=project,
-                opts=opts,
-            )
-        )
+        rules.append(rule("admin", list(config.network.admin_cidrs), SSH, [f"{config.name}-login"]))
     services = [cidr for cidr in (ranges.managed, ranges.filestore) if cidr]
     ports = callback_ports(config)
     if config.network.existing and config.network.services_cidr and ports != []:
         services = [config.network.services_cidr]
     if services:
-        rules.append(
-            allow(
-                f"{name}-services",
-                f"{config.name}-services",
-                network,
-                services,
-                ports=ports,
-                tags=tag,
-                project=project,
-                opts=opts,
-            )
-        )
+        rules.append(rule("services", services, {"tcp": ports}))
     return rules
 
 
@@ -77,54 +59,13 @@ def callback_ports(config: ClusterConfig) -> list[str] | None:
     return None if None in wanted else sorted({port for ports in wanted for port in ports or ()})
 
 
-def internal(
-    name: str,
-    called: str,
-    network: pulumi.Input[str],
-    cidr: str,
-    *,
-    tags: list[str] | None = None,
-    project: str | None = None,
-    opts: pulumi.ResourceOptions,
-) -> compute.Firewall:
-    """Everything between machines of one range."""
-    return compute.Firewall(
-        name,
-        name=called,
-        project=project,
-        network=network,
-        direction="INGRESS",
-        source_ranges=[cidr],
-        target_tags=tags,
-        allows=[
-            compute.FirewallAllowArgs(protocol="tcp", ports=["0-65535"]),
-            compute.FirewallAllowArgs(protocol="udp", ports=["0-65535"]),
-            compute.FirewallAllowArgs(protocol="icmp"),
-        ],
-        opts=opts,
-    )
-
-
 def allow(
-    name: str,
-    called: str,
-    network: pulumi.Input[str],
-    sources: list[str],
-    *,
-    ports: list[str] | None,
-    tags: list[str] | None,
-    project: str | None = None,
-    opts: pulumi.ResourceOptions,
-) -> compute.Firewall:
-    """TCP to `ports` (all, if None) of machines with one of the `tags` (of all, if None)."""
+    name: str, called: str, network: pulumi.Input[str], sources: list[str], *, allows: Mapping[str, list[str] | None],
+    tags: list[str] | None = None, project: str | None = None, opts: pulumi.ResourceOptions,
+) -> compute.Firewall:  # fmt: skip
+    """Protocols and their ports (all, if None) to machines with one of the `tags` (to all, if None)."""
+    rules = [compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol, ports in allows.items()]
     return compute.Firewall(
-        name,
-        name=called,
-        project=project,
-        network=network,
-        direction="INGRESS",
-        source_ranges=sources,
-        target_tags=tags,
-        allows=[compute.FirewallAllowArgs(protocol="tcp", ports=ports)],
-        opts=opts,
-    )
+        name, name=called, project=project, network=network, direction="INGRESS", source_ranges=sources,
+        target_tags=tags, allows=rules, opts=opts,
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from cluster.platforms.gcp.fabric import gpu_mtu
 from cluster.platforms.gcp.filesystems.registry import servers
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import machines
-from components.gcp.network.firewall import firewalls, internal
+from components.gcp.network.firewall import EVERYTHING, allow, firewalls
 from components.gcp.network.nat import Nat, NatArgs
 from components.gcp.network.peering import Peering, PeeringArgs
 
@@ -112,9 +112,8 @@ class Network(pulumi.ComponentResource):
     def _gpu(self, index: int, cidr: str) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
         part = f"gpu-{index}"
         network, subnetwork = self._vpc(part, cidr, mtu=gpu_mtu(self._config), routing="REGIONAL")
-        rule = internal(
-            f"{self._name}-{part}-fw", f"{self._config.name}-{part}-internal", network.id, cidr, opts=self._child()
-        )
+        called = f"{self._config.name}-{part}-internal"
+        rule = allow(f"{self._name}-{part}-fw", called, network.id, [cidr], allows=EVERYTHING, opts=self._child())
         self.ready += [subnetwork, rule]
         return network.id, subnetwork.id
 

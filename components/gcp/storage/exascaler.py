@@ -33,18 +33,12 @@ class ExascalerLustre(LustreComponent[Exascaler]):
             one = ExascalerServer(
                 f"{name}-{server.kind}{server.index}",
                 ExascalerServerArgs(
-                    config=config,
-                    server=server,
-                    image=args.kind.section.image,
-                    script=script,
-                    service_account=email,
-                    subnetwork=args.network.system,
-                    address=args.network.addresses[server.name],
-                    after=before,
+                    config=config, server=server, image=args.kind.section.image, script=script, service_account=email,
+                    subnetwork=args.network.system, address=args.network.addresses[server.name], after=before,
                     servers_before=earlier[server.kind],
                 ),
                 opts=pulumi.ResourceOptions(parent=self),
-            )
+            )  # fmt: skip
             made[server.kind].append(one.instance)
         self.ready = [*made["mgs"], *made["mds"], *made["oss"]]
         address = args.network.addresses[f"{config.name}-mgs0"]
@@ -88,27 +82,20 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         name = self.args.config.name
         return [
             runtimeconfig.Config(
-                f"{self.name}-{table}",
-                name=f"{name}-{table}",
-                description=f"hpc: kept by the Lustre servers of {name}",
-                opts=self._child(),
+                f"{self.name}-{table}", name=f"{name}-{table}",
+                description=f"hpc: kept by the Lustre servers of {name}", opts=self._child(),
             )
             for table in TABLES
-        ]
+        ]  # fmt: skip
 
     def _firewalls(self) -> list[pulumi.Resource]:
         """Lustre itself between all machines, which servers connect back to; the clients' packages from MGS."""
         config, network = self.args.config, self.args.network
-        child = self._child()
-        sources = [config.network.cidr]
-        lnet, packages = [network.tag], [http_tag(config.name)]
+        rules = (("lnet", str(LNET_PORT), network.tag), ("repo", "80", http_tag(config.name)))
         return [
             allow(
-                f"{self.name}-lnet", f"{config.name}-lnet", network.system_network, sources,
-                ports=[str(LNET_PORT)], tags=lnet, project=host(config), opts=child,
-            ),
-            allow(
-                f"{self.name}-repo", f"{config.name}-repo", network.system_network, sources,
-                ports=["80"], tags=packages, project=host(config), opts=child,
-            ),
+                f"{self.name}-{part}", f"{config.name}-{part}", network.system_network, [config.network.cidr],
+                allows={"tcp": [port]}, tags=[tag], project=host(config), opts=self._child(),
+            )
+            for part, port, tag in rules
         ]  # fmt: skip

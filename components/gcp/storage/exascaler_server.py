@@ -46,7 +46,13 @@ class ExascalerServer(pulumi.ComponentResource):
         self._name, self._args = name, args
         config, server = args.config, args.server
         boot = self._boot_disk()
-        disks = [self._target(disk) for disk in server.disks]
+        disks = [
+            compute.InstanceAttachedDiskArgs(source=self._target(disk).self_link, device_name=disk.name)
+            for disk in server.disks
+        ]
+        nic = compute.InstanceNetworkInterfaceArgs(
+            subnetwork=args.subnetwork, network_ip=args.address, nic_type="GVNIC"
+        )
         tags = [config.name, http_tag(config.name)] if server.kind == "mgs" else [config.name]
         self.instance = compute.Instance(
             f"{name}-server",
@@ -57,15 +63,8 @@ class ExascalerServer(pulumi.ComponentResource):
             boot_disk=compute.InstanceBootDiskArgs(
                 source=boot.self_link, device_name=server.boot_disk, auto_delete=False
             ),
-            attached_disks=[
-                compute.InstanceAttachedDiskArgs(source=made.self_link, device_name=disk.name)
-                for disk, made in zip(server.disks, disks, strict=True)
-            ],
-            network_interfaces=[
-                compute.InstanceNetworkInterfaceArgs(
-                    subnetwork=args.subnetwork, network_ip=args.address, nic_type="GVNIC"
-                )
-            ],
+            attached_disks=disks,
+            network_interfaces=[nic],
             scheduling=compute.InstanceSchedulingArgs(on_host_maintenance="MIGRATE", automatic_restart=True),
             service_account=compute.InstanceServiceAccountArgs(email=args.service_account, scopes=["cloud-platform"]),
             metadata={"startup-script": args.script, "enable-oslogin": "TRUE", "block-project-ssh-keys": "TRUE"},

@@ -10,7 +10,6 @@
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from components.local.host.errors import HostError
@@ -49,89 +48,45 @@ def checked_name(name: str, what: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
 class MachinePaths:
     """The files of one machine."""
 
-    folder: Path
-
-    @property
-    def upper(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.upper = folder / "upper"
         """The machine's own layer over the base image: everything it ever wrote."""
-        return self.folder / "upper"
-
-    @property
-    def work(self) -> Path:
+        self.work = folder / "work"
         """Overlayfs' scratch folder, on the same file system as `upper`."""
-        return self.folder / "work"
-
-    @property
-    def root(self) -> Path:
+        self.root = folder / "root"
         """Mount point of the whole root; mounted only in the machine's own mount namespace."""
-        return self.folder / "root"
-
-    @property
-    def console(self) -> Path:
+        self.console = folder / "console.log"
         """What the machine wrote to its console since it was last started."""
-        return self.folder / "console.log"
-
-    @property
-    def run(self) -> Path:
+        self.run = folder / "run.json"
         """The running process: pid, its start time, the host's boot id (see process.Process)."""
-        return self.folder / "run.json"
-
-    @property
-    def wanted(self) -> Path:
+        self.wanted = folder / "wanted"
         """The boot id of the newest start that was asked for, running or not yet."""
-        return self.folder / "wanted"
-
-    @property
-    def record(self) -> Path:
+        self.record = folder / "machine.json"
         """What the machine was made from, and its instance id."""
-        return self.folder / "machine.json"
-
-    @property
-    def lock(self) -> Path:
+        self.lock = folder.parent / f".{folder.name}.lock"
         """Held while the machine is changed."""
-        return self.folder.parent / f".{self.folder.name}.lock"
 
 
-@dataclass(frozen=True)
 class StackPaths:
     """The files of one stack."""
 
-    root: Path
-    stack: str
-
-    @property
-    def folder(self) -> Path:
+    def __init__(self, root: Path, stack: str) -> None:
+        self.stack = stack
+        self.folder = root / "stacks" / stack
         """All that the stack owns on this host."""
-        return self.root / "stacks" / self.stack
-
-    @property
-    def network(self) -> Path:
+        self.network = self.folder / "network.json"
         """The network's facts: owner, CIDR, bridge."""
-        return self.folder / "network.json"
-
-    @property
-    def hosts(self) -> Path:
+        self.hosts = self.folder / "hosts"
         """/etc/hosts of every machine, bound into each."""
-        return self.folder / "hosts"
-
-    @property
-    def shared(self) -> Path:
+        self.shared = self.folder / "shared"
         """The shared folders, bound into each machine at /srv/shared."""
-        return self.folder / "shared"
-
-    @property
-    def claims(self) -> Path:
+        self.claims = self.folder / ".claims"
         """Who made the network and the shared folders last (see claims)."""
-        return self.folder / ".claims"
-
-    @property
-    def machines(self) -> Path:
-        """One folder per machine."""
-        return self.folder / "machines"
+        self.machines = self.folder / "machines"
 
     def machine(self, name: str) -> MachinePaths:
         """The files of the machine called `name`."""
