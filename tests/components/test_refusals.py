@@ -87,5 +87,5 @@ def test_who_has_a_cluster_of_before_is_told_of_another_munge_key(
     before = {name: value for name, value in made.items() if name != "munge_key"}
     deploy(settings(GROWN), was=before, preview=preview)
     (said,) = warned
-    assert "`up` draws another" in said
+    assert "`up` replaces the key" in said
     assert "No machine is recreated, and jobs continue." in said

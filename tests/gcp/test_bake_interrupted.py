@@ -72,7 +72,7 @@ class TestInterrupted:
         fake.world.machines[BUILDER].said = ["done"]
         said: list[str] = []
         make(fake, said.append)
-        assert any("going on with the builder" in line for line in said)
+        assert any("continuing with the builder" in line for line in said)
         assert builders(fake) == ["c2-standard-8"]
 
     def test_a_builder_for_something_else_is_not(self, fake: FakeCompute) -> None:

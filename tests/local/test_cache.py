@@ -48,7 +48,7 @@ def test_the_current_one_goes_only_when_asked_for(images: Path) -> None:
 
 
 def test_not_while_one_is_being_made(images: Path) -> None:
-    with locked(images / ".build.lock"), pytest.raises(HostError, match="is just being made"):
+    with locked(images / ".build.lock"), pytest.raises(HostError, match="is being built"):
         cache.prune(images.parent, images, print)
 
 

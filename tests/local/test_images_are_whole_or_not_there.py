@@ -65,7 +65,7 @@ def test_a_failed_build_leaves_nothing_and_says_its_last_lines(
     build('touch "$1/half"; echo "E: unable to fetch" >&2; exit 100')
     with pytest.raises(HostError) as caught:
         image.ensure_image("debian-12", tmp_path, _nothing)
-    assert str(caught.value).endswith("(status 100); nothing of it was kept. It said:\n  E: unable to fetch")
+    assert str(caught.value).endswith("(status 100); nothing of it was kept. Its output:\n  E: unable to fetch")
     assert [path.name for path in tmp_path.iterdir()] == [".build.lock"]
 
 
