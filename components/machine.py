@@ -79,28 +79,20 @@ class Machine:
 
         Raises ValueError for a machine that the program does not log in to.
         """
-        reach = self.reach
-        if reach is None:
-            return remote.ConnectionArgs(
-                host=self.address,
-                user="root",
-                private_key=private_key,
-                host_key=self.host_key,
-                dial_error_limit=DIAL_ERROR_LIMIT,
-                per_dial_timeout=PER_DIAL_TIMEOUT,
-            )
+        reach = self.reach or Reach(host=self.address)
         if reach.host is None:
             raise ValueError(f"{self.spec.name}: the program does not log in to it")
+        limits = {"dial_error_limit": reach.dial_error_limit, "per_dial_timeout": reach.per_dial_timeout}
+        proxy = None
+        if reach.proxy is not None:
+            jump = reach.proxy()
+            proxy = remote.ProxyConnectionArgs(
+                host=jump.host, user="root", private_key=private_key, host_key=jump.host_key, **limits
+            )
         return remote.ConnectionArgs(
-            host=reach.host,
-            port=reach.port,
-            user="root",
-            private_key=private_key,
-            host_key=self.host_key,
-            dial_error_limit=reach.dial_error_limit,
-            per_dial_timeout=reach.per_dial_timeout,
-            proxy=_proxy(reach, private_key),
-        )
+            host=reach.host, port=reach.port, user="root", private_key=private_key, host_key=self.host_key,
+            proxy=proxy, **limits,
+        )  # fmt: skip
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -124,17 +116,3 @@ class Machine:
     @property
     def _row(self) -> dict[str, Any]:
         return {"address": self.address, "roles": list(self.spec.roles), "host_key": self.host_key}
-
-
-def _proxy(reach: Reach, private_key: pulumi.Input[str]) -> remote.ProxyConnectionArgs | None:
-    if reach.proxy is None:
-        return None
-    proxy = reach.proxy()
-    return remote.ProxyConnectionArgs(
-        host=proxy.host,
-        user="root",
-        private_key=private_key,
-        host_key=proxy.host_key,
-        dial_error_limit=reach.dial_error_limit,
-        per_dial_timeout=reach.per_dial_timeout,
-    )

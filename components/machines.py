@@ -45,17 +45,10 @@ def deploy(config: ClusterConfig, scripts: Tree, make: Callable[[ClusterConfig, 
     slurm = SlurmCluster(
         config.name,
         SlurmClusterArgs(
-            config=config,
-            machines=made.machines,
-            keys=keys,
-            mounts=made.mounts,
-            state=made.state,
-            exports=made.exports,
-            after=made.ready,
-            addresses=made.addresses,
-            scripts=scripts,
+            config=config, machines=made.machines, keys=keys, mounts=made.mounts, state=made.state,
+            exports=made.exports, after=made.ready, addresses=made.addresses, scripts=scripts,
         ),
-    )
+    )  # fmt: skip
     return Deployment(
         login=slurm.login,
         targets={machine.spec.name: machine.target for machine in made.machines},

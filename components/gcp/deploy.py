@@ -38,13 +38,9 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
 def _make(config: ClusterConfig, keys: ClusterKeys) -> on_machines.Machines:
     made = GcpPlatform(config.name, GcpPlatformArgs(config=config, keys=keys))
     return on_machines.Machines(
-        machines=made.machines,
-        mounts=made.mounts,
-        state=state(config),
-        exports=exported(config),
-        ready=made.ready,
+        machines=made.machines, mounts=made.mounts, state=state(config), exports=exported(config), ready=made.ready,
         outputs=made.outputs,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,23 +72,19 @@ class GcpPlatform(pulumi.ComponentResource):
         self._identity = Identity(
             f"{name}-identity", IdentityArgs(config=config, keys=args.keys, after=enabled), opts=child
         )
+        accounts = {role: self._identity.email(role) for role in roles(config) if role != BUILDER}
         self._storage = Storage(
-            f"{name}-storage", StorageArgs(config=config, network=self._network, accounts=self._accounts()), opts=child
+            f"{name}-storage", StorageArgs(config=config, network=self._network, accounts=accounts), opts=child
         )
         image = self._image(f"{name}-image")
         made = Machines(
             f"{name}-machines",
             MachineArgs(
-                config=config,
-                network=self._network,
-                identity=self._identity,
-                image=image.self_link,
-                metadata=self._metadata,
-                after=enabled,
-                mounted=self._storage.ready,
+                config=config, network=self._network, identity=self._identity, image=image.self_link,
+                metadata=self._metadata, after=enabled, mounted=self._storage.ready,
             ),
             opts=child,
-        )
+        )  # fmt: skip
         access = Access(config)
         self.machines = tuple(_reached(access, machine, made.public) for machine in made.machines)
         self.ready = self._lustre_ready(self.machines[0])
@@ -110,9 +102,6 @@ class GcpPlatform(pulumi.ComponentResource):
     def mounts(self, spec: MachineSpec) -> Sequence[Mapping[str, pulumi.Input[str]]]:
         """Shared file systems of a machine: source, target, fs_type, options."""
         return self._storage.mounts(spec)
-
-    def _accounts(self) -> dict[str, pulumi.Output[str]]:
-        return {role: self._identity.email(role) for role in roles(self._config) if role != BUILDER}
 
     def _image(self, name: str) -> Image:
         bakes = BUILDER in roles(self._config)
@@ -132,42 +121,28 @@ class GcpPlatform(pulumi.ComponentResource):
         asked = self._storage.probe
         if asked is None:
             return []
-        return [
-            remote.Command(
-                f"{self._config.name}-lustre-ready",
-                connection=controller.connection(self._keys.admin.private_key_openssh),
-                create=asked,
-                update=asked,
-                triggers=[controller.instance_id],
-                add_previous_output_in_env=False,
-                opts=pulumi.ResourceOptions(parent=self),
-            )
-        ]
+        command = remote.Command(
+            f"{self._config.name}-lustre-ready",
+            connection=controller.connection(self._keys.admin.private_key_openssh),
+            create=asked, update=asked, triggers=[controller.instance_id], add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(parent=self),
+        )  # fmt: skip
+        return [command]
 
     def _metadata(self, spec: MachineSpec) -> Mapping[str, pulumi.Input[str]]:
         keys, stored = self._keys, self._identity.objects
-        return metadata(
-            self._config,
-            spec,
-            BootArgs(
-                admin_key=keys.admin.public_key_openssh,
-                cluster_key=keys.cluster.public_key_openssh,
-                secrets=self._identity.versions(spec),
-                setup=stored[SETUP],
-                install=stored.get(INSTALL),
-                mounts=self.mounts(spec),
-            ),
-        )
+        args = BootArgs(
+            admin_key=keys.admin.public_key_openssh, cluster_key=keys.cluster.public_key_openssh,
+            secrets=self._identity.versions(spec), setup=stored[SETUP], install=stored.get(INSTALL),
+            mounts=self.mounts(spec),
+        )  # fmt: skip
+        return metadata(self._config, spec, args)
 
 
 def state(config: ClusterConfig) -> Mapping[str, Any]:
     """What the controller keeps on the disk that outlives it, as scripts/node/system/state_disk.py takes it."""
-    return {
-        "source": STATE_DISK,
-        "fs_type": "ext4",
-        "options": "defaults,noatime",
-        "folders": [*paths.KEPT, *exports(config)],
-    }
+    folders = [*paths.KEPT, *exports(config)]
+    return {"source": STATE_DISK, "fs_type": "ext4", "options": "defaults,noatime", "folders": folders}
 
 
 def exported(config: ClusterConfig) -> Mapping[str, Any]:
@@ -179,11 +154,7 @@ def _reached(access: Access, machine: Machine, public: Mapping[str, pulumi.Outpu
     """The machine, with how to reach it."""
     name = machine.spec.name
     reach = access.reach(
-        machine.spec,
-        address=machine.address,
-        public=public.get(name),
-        instance_id=machine.instance_id,
-        name=name,
+        machine.spec, address=machine.address, public=public.get(name), instance_id=machine.instance_id, name=name,
         host_key=machine.host_key,
-    )
+    )  # fmt: skip
     return replace(machine, reach=reach)

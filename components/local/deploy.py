@@ -88,24 +88,13 @@ class LocalPlatform(pulumi.ComponentResource):
             self._digest = recipe(config.image.base).digest
         except HostError as error:
             raise pulumi.RunError(str(error)) from None
-        image = Image(
-            f"{name}-image",
-            base=config.image.base,
-            images=self._images,
-            digest=self._digest,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        child = pulumi.ResourceOptions(parent=self)
+        image = Image(f"{name}-image", base=config.image.base, images=self._images, digest=self._digest, opts=child)
         network = Network(
             f"{name}-network",
-            root=self._root,
-            stack=config.name,
-            owner=f"{pulumi.get_project()}/{pulumi.get_stack()}",
-            cidr=config.network.cidr,
-            gateway=addresses.gateway,
-            hosts=addresses.of,
-            state=self._state,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+            root=self._root, stack=config.name, owner=f"{pulumi.get_project()}/{pulumi.get_stack()}",
+            cidr=config.network.cidr, gateway=addresses.gateway, hosts=addresses.of, state=self._state, opts=child,
+        )  # fmt: skip
         shared = [self._shared(target, network) for target in config.storage.shared]
         shared.append(self._kept(STATE_FOLDER, network, mode=0o700))
         self.addresses = addresses.of
@@ -121,45 +110,27 @@ class LocalPlatform(pulumi.ComponentResource):
         return self._kept(folder_name(target), network, mode=mode, gid=gid)
 
     def _kept(self, folder: str, network: Network, *, mode: int, gid: int = 0) -> SharedFolder:
+        config = self._args.config
         return SharedFolder(
             f"{self._name}-{folder}",
-            root=self._root,
-            stack=self._args.config.name,
-            folder=folder,
-            mode=mode,
-            gid=gid,
-            state=self._state,
+            root=self._root, stack=config.name, folder=folder, mode=mode, gid=gid, state=self._state,
             # Data is protected, machines are not.
-            opts=pulumi.ResourceOptions(
-                parent=self, depends_on=[network], protect=self._args.config.deletion_protection
-            ),
-        )
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[network], protect=config.deletion_protection),
+        )  # fmt: skip
 
     def _machine(self, spec: MachineSpec, addresses: AddressPlan, *, depends_on: list[pulumi.Resource]) -> Machine:
         made = LocalMachine(
             spec.name,
-            root=self._root,
-            images=self._images,
-            stack=self._args.config.name,
-            machine=spec.name,
-            address=addresses.of[spec.name],
-            prefix=addresses.prefix,
-            image=self._digest,
-            authorized_keys=self._args.admin_key,
-            files=self._args.boot(spec),
-            os_release=_os_release(self._args.os_release),
-            devices=devices(spec),
-            orderly="controller" in spec.roles,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
-        )
+            root=self._root, images=self._images, stack=self._args.config.name, machine=spec.name,
+            address=addresses.of[spec.name], prefix=addresses.prefix, image=self._digest,
+            authorized_keys=self._args.admin_key, files=self._args.boot(spec),
+            os_release=_os_release(self._args.os_release), devices=devices(spec),
+            orderly="controller" in spec.roles, opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
+        )  # fmt: skip
         return Machine(
-            spec=spec,
-            address=addresses.of[spec.name],
-            instance_id=made.instance_id,
-            boot_id=made.boot_id,
-            resource=made,
-            host_key=made.host_key,
-        )
+            spec=spec, address=addresses.of[spec.name], instance_id=made.instance_id, boot_id=made.boot_id,
+            resource=made, host_key=made.host_key,
+        )  # fmt: skip
 
 
 def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:

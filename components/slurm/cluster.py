@@ -62,6 +62,7 @@ class SlurmCluster(pulumi.ComponentResource):
         super().__init__("hpc:slurm:SlurmCluster", name, {}, opts)
         self._name, self._args, self._key = name, args, args.keys.munge_fingerprint
         controller = next(m for m in args.machines if "controller" in m.spec.roles)
+        self._controller = controller.spec.name
         logins = [m for m in args.machines if "login" in m.spec.roles and m is not controller]
         self._digest = digest(payload.slurm_files(args.config, args.addresses))
         controls = self._configure(controller)
@@ -100,34 +101,19 @@ class SlurmCluster(pulumi.ComponentResource):
             secrets["/root/.ssh/hpc_cluster"] = keys.cluster.private_key_openssh
             if keys.tokens is not None:
                 secrets[setup.TOKEN_KEY] = keys.tokens
-        there = self._command(f"{machine.spec.name}-setup", machine, setup.UNPACK, stdin=setup.packed(), after=[])
-        kept = self._command(
-            f"{machine.spec.name}-secrets",
-            machine,
-            setup.KEEP,
-            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(secrets)),
-            after=[],
-        )
+        there = self._phase(machine, "setup", command=setup.UNPACK, stdin=setup.packed(), after=[])
+        text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
+        kept = self._phase(machine, "secrets", command=setup.KEEP, stdin=text, after=[])
         text = self._mounts(machine).apply(
             lambda mounts: payload.configure(
-                args.config,
-                machine.spec,
-                mounts=mounts,
-                addresses=args.addresses,
-                controller=next(m.spec.name for m in args.machines if "controller" in m.spec.roles),
-                state=args.state,
-                exports=args.exports,
+                args.config, machine.spec, mounts=mounts, addresses=args.addresses, controller=self._controller,
+                state=args.state, exports=args.exports,
             )
-        )
+        )  # fmt: skip
         staged = self._stage(machine, after=[there, *args.after]) if "controller" in machine.spec.roles else []
-        return self._phase(
-            machine,
-            "configure",
-            stdin=text,
-            after=[there, kept, *staged, *args.after],
-            # Another key is taken up by munged here, and nowhere else.
-            triggers=[self._key],
-        )
+        # Another key is taken up by munged here, and nowhere else.
+        after = [there, kept, *staged, *args.after]
+        return self._phase(machine, "configure", stdin=text, after=after, triggers=[self._key])
 
     def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
         """The file systems of a machine; where a server is only being made, its address comes with it."""
@@ -138,23 +124,15 @@ class SlurmCluster(pulumi.ComponentResource):
         args = self._args
         if not has_scripts(args.config):
             return []
-        stage = self._phase(
-            controller,
-            prologs.STAGE,
-            stdin=self._mounts(controller).apply(
-                lambda mounts: prologs.staged(args.config, args.scripts, mounts=mounts, state=args.state)
-            ),
-            after=after,
-            whole=True,
-            undo=prologs.UNSTAGE,
+        text = self._mounts(controller).apply(
+            lambda mounts: prologs.staged(args.config, args.scripts, mounts=mounts, state=args.state)
         )
+        stage = self._phase(controller, prologs.STAGE, stdin=text, after=after, whole=True, undo=prologs.UNSTAGE)
         if args.scripts.rxdm is None:
             return [stage]
-        stdin = prologs.patched(args.scripts)
-        return [
-            stage,
-            self._phase(controller, prologs.PATCH, stdin=stdin, after=[stage], whole=True, undo=prologs.UNPATCH),
-        ]
+        text = prologs.patched(args.scripts)
+        patch = self._phase(controller, prologs.PATCH, stdin=text, after=[stage], whole=True, undo=prologs.UNPATCH)
+        return [stage, patch]
 
     def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Wait for the compute nodes, those that share the controller's machine included.
@@ -167,12 +145,8 @@ class SlurmCluster(pulumi.ComponentResource):
             for m in self._args.machines
             if "node" in m.spec.roles
         ]
-        after_state = {
-            "boot": controller.boot_id,
-            "config": self._digest,
-            "setup": setup.version(),
-            "users": payload.users(self._args.config),
-        }
+        users = payload.users(self._args.config)
+        after_state = {"boot": controller.boot_id, "config": self._digest, "setup": setup.version(), "users": users}
         stdin = pulumi.Output.json_dumps(
             {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": after_state}, indent=1
         )
@@ -207,40 +181,18 @@ class SlurmCluster(pulumi.ComponentResource):
         )
 
     def _phase(
-        self,
-        machine: Machine,
-        phase: str,
-        *,
-        stdin: pulumi.Input[str],
-        after: Sequence[pulumi.Resource],
-        whole: bool = False,
-        undo: str | None = None,
-        triggers: Sequence[pulumi.Input[str]] = (),
-    ) -> remote.Command:
-        """One phase of the set-up on one machine; `whole` when it speaks for the whole cluster and is named so.
+        self, machine: Machine, phase: str, *, stdin: pulumi.Input[str], after: Sequence[pulumi.Resource],
+        command: str = "", whole: bool = False, undo: str | None = None, triggers: Sequence[pulumi.Input[str]] = (),
+    ) -> remote.Command:  # fmt: skip
+        """One phase of the set-up on one machine; `whole` when it is for the whole cluster and named after that.
 
-        `undo` is the phase that takes its work back when the stack no longer asks for it.
+        `undo` is the phase that undoes it when the stack no longer asks for it.
         """
-        name = f"{self._name if whole else machine.spec.name}-{phase}"
-        command = setup.command(phase)
-        return self._command(name, machine, command, stdin=stdin, after=after, undo=undo, triggers=triggers)
-
-    def _command(
-        self,
-        name: str,
-        machine: Machine,
-        command: str,
-        *,
-        stdin: pulumi.Input[str],
-        after: Sequence[pulumi.Resource],
-        undo: str | None = None,
-        triggers: Sequence[pulumi.Input[str]] = (),
-    ) -> remote.Command:
         return remote.Command(
-            name,
+            f"{self._name if whole else machine.spec.name}-{phase}",
             connection=machine.connection(self._args.keys.admin.private_key_openssh),
-            create=command,
-            update=command,
+            create=command or setup.command(phase),
+            update=command or setup.command(phase),
             delete=prologs.undone(undo) if undo else None,
             stdin=stdin,
             # The instance, not its address: a recreated machine is set up again, whatever else stayed the same.
@@ -250,9 +202,9 @@ class SlurmCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=list(after),
-                # The other way round, a replacement that is forced would take back what it has just done.
+                # The other way round, a replacement that is forced would undo what it has just done.
                 delete_before_replace=True if undo else None,
-                # Nothing is undone on a machine that goes itself: it may be dead, and could not be logged in to.
+                # Nothing is undone on a machine that is deleted itself: it may be unreachable.
                 deleted_with=machine.resource if undo else None,
             ),
         )

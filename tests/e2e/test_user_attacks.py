@@ -123,7 +123,7 @@ def test_a_cluster_whose_munge_key_stood_in_clear_gets_another_one_beside_its_jo
     preview = many.hpc("preview")
     assert "stands in its state in clear" in preview.stdout + preview.stderr
     up = many.hpc("up")
-    assert "`up` draws another one" in up.stdout + up.stderr
+    assert "`up` replaces the key" in up.stdout + up.stderr
     assert old not in (many.file.parent / ".pulumi/stacks/hpc/many.json").read_text()
     keys = {machine: many.ssh(machine, look) for machine in boots}
     assert len(set(keys.values())) == 1

@@ -52,14 +52,9 @@ class MachineArgs:
 
 
 def instance(
-    args: MachineArgs,
-    spec: MachineSpec,
-    *,
-    scheduling: Scheduling,
-    public: pulumi.Input[str] | None,
-    attached: Sequence[compute.InstanceAttachedDiskArgs] = (),
-    parent: pulumi.Resource,
-) -> compute.Instance:
+    args: MachineArgs, spec: MachineSpec, *, scheduling: Scheduling, public: pulumi.Input[str] | None,
+    attached: Sequence[compute.InstanceAttachedDiskArgs] = (), parent: pulumi.Resource,
+) -> compute.Instance:  # fmt: skip
     """A machine with a fixed address, which is set up over SSH.
 
     It is stopped and started to change its type, and recreated for another image or boot disk: the old one is deleted
@@ -67,6 +62,10 @@ def instance(
     """
     config, (disk_type, size) = args.config, boot_disk(args.config, spec)
     access = [compute.InstanceNetworkInterfaceAccessConfigArgs(nat_ip=public)] if public is not None else []
+    nic = compute.InstanceNetworkInterfaceArgs(
+        subnetwork=args.network.system, network_ip=args.network.addresses[spec.name], nic_type=NIC_TYPE,
+        access_configs=access,
+    )  # fmt: skip
     marks = labels(config, spec.roles[0])
     return compute.Instance(
         spec.name,
@@ -80,14 +79,7 @@ def instance(
             ),
         ),
         attached_disks=list(attached),
-        network_interfaces=[
-            compute.InstanceNetworkInterfaceArgs(
-                subnetwork=args.network.system,
-                network_ip=args.network.addresses[spec.name],
-                nic_type=NIC_TYPE,
-                access_configs=access,
-            )
-        ],
+        network_interfaces=[nic],
         service_account=compute.InstanceServiceAccountArgs(
             email=args.identity.email(spec.roles[0]), scopes=list(SCOPES)
         ),
@@ -128,12 +120,6 @@ def affinity(scheduling: Scheduling) -> compute.InstanceTemplateReservationAffin
     """The reservation that machines take their capacity from, as a template takes it."""
     if scheduling.affinity is None:
         return None
-    values = list(scheduling.affinity.values)
-    return compute.InstanceTemplateReservationAffinityArgs(
-        type=scheduling.affinity.type,
-        specific_reservation=compute.InstanceTemplateReservationAffinitySpecificReservationArgs(
-            key=RESERVATION_KEY, values=values
-        )
-        if values
-        else None,
-    )
+    kind, values = scheduling.affinity.type, list(scheduling.affinity.values)
+    specific = compute.InstanceTemplateReservationAffinitySpecificReservationArgs(key=RESERVATION_KEY, values=values)
+    return compute.InstanceTemplateReservationAffinityArgs(type=kind, specific_reservation=specific if values else None)
