@@ -31,7 +31,6 @@ from components.slurm.keys import ClusterKeys
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
-    """Deploy a cluster on machines of Google Cloud."""
     return on_machines.deploy(config, scripts, _make)
 
 
@@ -45,8 +44,6 @@ def _make(config: ClusterConfig, keys: ClusterKeys) -> on_machines.Machines:
 
 @dataclass(frozen=True, kw_only=True)
 class GcpPlatformArgs:
-    """What to make."""
-
     config: ClusterConfig
     keys: ClusterKeys
 

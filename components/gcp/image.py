@@ -18,8 +18,6 @@ from components.gcp.network.network import Network
 
 @dataclass(frozen=True, kw_only=True)
 class ImageArgs:
-    """What to make."""
-
     config: ClusterConfig
     network: Network
     """Where the builder stands, which needs a way out for its packages."""

@@ -36,7 +36,6 @@ class Inputs:
 
     @property
     def hints(self) -> Mapping[str, Any]:
-        """Type of each input."""
         return _hints(self.owner)
 
     def check(self, given: Mapping[str, Any], at: Location) -> Iterator[Finding]:

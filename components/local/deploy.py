@@ -39,7 +39,6 @@ MODES = {"/var/mail": (0o2775, MAIL_GID)}
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
-    """Deploy a cluster on machines of this host."""
     return on_machines.deploy(config, scripts, _make)
 
 
@@ -64,8 +63,6 @@ def _no_files(_: MachineSpec) -> Boot:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalPlatformArgs:
-    """What to make."""
-
     config: ClusterConfig
     admin_key: pulumi.Input[str]
     """Public half (OpenSSH) of the key that may log in as root everywhere."""

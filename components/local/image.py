@@ -12,8 +12,6 @@ from components.local.host.packages import require_host
 
 
 class ImageProvider(ResourceProvider):
-    """Base images."""
-
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the image, unless it is there."""
         require_host()
@@ -33,7 +31,6 @@ class ImageProvider(ResourceProvider):
         return UpdateResult(given(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """The image, if it is there."""
         there = image.has_image(Path(props["images"]), props["digest"])
         return ReadResult(id_ if there else "", given(props))
 

@@ -21,8 +21,6 @@ IN_PLACE = ("files", "authorized_keys", "orderly")
 
 
 class MachineProvider(ResourceProvider):
-    """Machines."""
-
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make and start the machine; whatever an interrupted run left under its name is replaced."""
         require_host()
@@ -53,14 +51,12 @@ class MachineProvider(ResourceProvider):
         return UpdateResult(_outputs(_news, machine.update(design(_news))))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """The machine, if its files are there, running or not."""
         facts = machine.facts(design(props))
         if facts is None:
             return ReadResult("", given(props))
         return ReadResult(id_, _outputs(given(props), facts))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """End the machine and remove its files."""
         machine.delete(design(_props))
 
 

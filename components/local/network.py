@@ -17,8 +17,6 @@ _CLAIM = "network"
 
 
 class NetworkProvider(ResourceProvider):
-    """Bridges and hosts files."""
-
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the network, or take over what an interrupted run made of it."""
         require_host()
@@ -37,7 +35,6 @@ class NetworkProvider(ResourceProvider):
         return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Bring bridge and hosts file to what they should be."""
         require_host()
         allow_watches(report)
         wanted = _network(_news)
@@ -47,7 +44,6 @@ class NetworkProvider(ResourceProvider):
         return UpdateResult({**given(_news), "bridge": wanted.bridge, claims.KEY: claim})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """The network, if anything of it is there."""
         there = _network(props).paths.network.exists()
         return ReadResult(id_ if there else "", given(props))
 

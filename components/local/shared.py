@@ -13,8 +13,6 @@ from components.local.host.paths import StackPaths
 
 
 class SharedFolderProvider(ResourceProvider):
-    """Shared folders."""
-
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the folder; one that an interrupted run made is taken over with what is in it."""
         return CreateResult(f"{props['stack']}/{props['folder']}", self._ensure(props, None))
@@ -32,7 +30,6 @@ class SharedFolderProvider(ResourceProvider):
         return UpdateResult(self._ensure(_news, _olds.get(claims.KEY)))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """The folder, if it is there."""
         there = (_paths(props).shared / props["folder"]).is_dir()
         return ReadResult(id_ if there else "", given(props))
 

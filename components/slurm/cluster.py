@@ -21,8 +21,6 @@ from components.slurm.keys import ClusterKeys
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmClusterArgs:
-    """What the cluster is made of."""
-
     config: ClusterConfig
     machines: Sequence[Machine]
     keys: ClusterKeys
@@ -211,5 +209,4 @@ class SlurmCluster(pulumi.ComponentResource):
 
 
 def _lines(value: object) -> str:
-    """JSON that a preview can show line by line."""
     return json.dumps(value, indent=1, sort_keys=True) + "\n"

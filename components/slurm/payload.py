@@ -19,7 +19,6 @@ PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmct
 
 
 def users(config: ClusterConfig) -> list[User]:
-    """The Unix users of every machine."""
     return [
         {
             "name": user.name,
@@ -34,7 +33,6 @@ def users(config: ClusterConfig) -> list[User]:
 
 
 def groups(config: ClusterConfig) -> list[Group]:
-    """The Unix groups of every machine."""
     return [{"name": group.name, "gid": group.gid} for group in unix_groups(config)]
 
 

@@ -77,5 +77,4 @@ def packed() -> str:
 
 
 def command(phase: str) -> str:
-    """The shell command that runs one phase of the set-up."""
     return f"python3 {TARGET} {phase}"

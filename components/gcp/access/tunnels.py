@@ -68,7 +68,6 @@ def keep_open(instance: iap.Instance, port: int, *, seconds: float = BOOT_SECOND
 
 
 def end_all() -> None:
-    """End all tunnels of this program."""
     with _lock:
         ending = list(_tunnels.values())
         _tunnels.clear()
@@ -96,7 +95,6 @@ class _Tunnel:
                 threading.Thread(target=self._watch, daemon=True).start()
 
     def end(self) -> None:
-        """Close it."""
         self._ended = True
         if self._process:
             _end(self._process)

@@ -64,17 +64,14 @@ def builder(bake: Bake) -> compute_v1.Instance:
 
 
 def fingerprint(instance: compute_v1.Instance) -> str:
-    """Which bake a builder was made for."""
     return next((item.value for item in instance.metadata.items if item.key == INPUTS_KEY), "")
 
 
 def image_labels(bake: Bake) -> dict[str, str]:
-    """All labels of the image."""
     return {**bake.labels, DIGEST_LABEL: bake.digest}
 
 
 def image(bake: Bake) -> compute_v1.Image:
-    """The image of the builder's disk."""
     return compute_v1.Image(
         name=bake.image,
         description=bake.description,

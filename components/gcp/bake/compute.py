@@ -65,7 +65,6 @@ class Compute:
     # -- the builder -----------------------------------------------------------------------------------------------
 
     def builder(self) -> compute_v1.Instance | None:
-        """The builder, if there is one."""
         return self._found(f"look for the builder {self.bake.builder}", self._instances.get, self._builder)
 
     def make_builder(self, instance: compute_v1.Instance) -> None:
@@ -146,7 +145,6 @@ class Compute:
         return self._ask(f"look for builders in {self.bake.zone}", _all_pages(self._instances.list), request)
 
     def images_of(self, cluster: str) -> list[compute_v1.Image]:
-        """Images that have the cluster's label."""
         request = {"project": self.bake.project, "filter": f"labels.{CLUSTER_LABEL}={cluster}"}
         return self._ask("look for images", _all_pages(self._images.list), request)
 

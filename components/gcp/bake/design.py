@@ -43,8 +43,6 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Bake:
-    """One bake."""
-
     project: str
     zone: str
     image: str
@@ -81,7 +79,6 @@ class Bake:
 
     @property
     def builder(self) -> str:
-        """Name of the builder, and of its disk."""
         return f"{self.image}{self.ending}"
 
     @property

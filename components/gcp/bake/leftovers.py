@@ -33,7 +33,6 @@ class LeftoversProvider(ResourceProvider):
         return UpdateResult(given(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """It is always there."""
         return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:

@@ -24,8 +24,6 @@ KEPT_BACK = ("script", "trial")
 
 
 class BakeProvider(ResourceProvider):
-    """Baked images."""
-
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Bake, or take over what an interrupted bake left."""
         with without_traceback(BakeError):
@@ -62,7 +60,6 @@ class BakeProvider(ResourceProvider):
         return UpdateResult({**_outputs(props), **({"owner": _olds["owner"]} if _olds.get("owner") else {})})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """The image, if it is there."""
         with without_traceback(BakeError):
             found = _compute(props).finished_image()
         return ReadResult(id_ if found else "", _outputs(props))

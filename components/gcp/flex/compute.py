@@ -25,7 +25,6 @@ class FlexCompute(Compute):
         self._node = {**self._zone, "instance": wanted.name}
 
     def node(self) -> compute_v1.Instance | None:
-        """The machine, if there is one."""
         return self._found(f"look for {self.wanted.name}", self._instances.get, self._node)
 
     def ask(self) -> compute_v1.Operation | None:

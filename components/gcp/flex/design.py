@@ -22,8 +22,6 @@ TEMPLATE_KEY = "hpc-template"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One node."""
-
     project: str
     zone: str
     name: str
@@ -49,7 +47,6 @@ class Wanted:
 
     @property
     def all_metadata(self) -> dict[str, str]:
-        """All metadata of the machine."""
         return {**self.metadata, TEMPLATE_KEY: self.mark}
 
 

@@ -34,7 +34,6 @@ class FlexRequestProvider(ResourceProvider):
         return DiffResult(changes=bool(replaces), replaces=replaces, delete_before_replace=True)
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """It is always there."""
         return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
@@ -44,8 +43,6 @@ class FlexRequestProvider(ResourceProvider):
 
 
 class FlexNodeProvider(ResourceProvider):
-    """Machines that are waited for."""
-
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Ask for the machine and wait, or go on waiting for what an interrupted run asked for."""
         return CreateResult(wanted_of(props).link, _started(props))
@@ -65,7 +62,6 @@ class FlexNodeProvider(ResourceProvider):
         return UpdateResult(_started(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """The machine, if it is there."""
         with without_traceback(BakeError):
             found = _google().FlexCompute(wanted_of(props)).node()
         return ReadResult(id_, _outputs(props, found)) if found is not None else ReadResult("", given(props))

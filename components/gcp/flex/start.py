@@ -97,5 +97,4 @@ def _ours(compute: FlexCompute, found: compute_v1.Instance) -> None:
 
 
 def _mark(found: compute_v1.Instance) -> str:
-    """Which template it was made from."""
     return next((item.value for item in found.metadata.items if item.key == TEMPLATE_KEY), "")

@@ -59,7 +59,6 @@ class BootArgs:
 
 
 def metadata(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> dict[str, pulumi.Input[str]]:
-    """Metadata of one machine's instance."""
     return {**FIXED, "startup-script": startup_script(), "hpc-boot": boot_attribute(config, spec, args)}
 
 

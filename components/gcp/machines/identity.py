@@ -32,8 +32,6 @@ SETUP, INSTALL = "setup.json", "install.sh"
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """Whose machines."""
-
     config: ClusterConfig
     keys: ClusterKeys
     after: Sequence[pulumi.Resource] = ()
@@ -116,7 +114,6 @@ def roles(config: ClusterConfig) -> list[str]:
 
 
 def _files(config: ClusterConfig) -> dict[str, tuple[bytes, str]]:
-    """Content and SHA-256 of what machines fetch, by name."""
     found = {SETUP: archive()}
     if installs(config):
         program = bake_script(config).encode()

@@ -43,7 +43,6 @@ class MachineArgs:
         return [*self.network.ready, *self.identity.ready(spec.roles[0]), *self.after, *self.mounted]
 
     def zone(self) -> str:
-        """Zone of all machines."""
         return place(self.config).zone
 
     def tags(self, spec: MachineSpec) -> list[str]:

@@ -20,8 +20,6 @@ READER = "roles/secretmanager.secretAccessor"
 
 @dataclass(frozen=True, kw_only=True)
 class SecretsArgs:
-    """What to keep."""
-
     config: ClusterConfig
     keys: ClusterKeys
     members: Mapping[str, pulumi.Input[str]]

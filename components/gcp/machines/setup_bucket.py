@@ -23,8 +23,6 @@ class StoredObject:
 
 @dataclass(frozen=True, kw_only=True)
 class SetupBucketArgs:
-    """What to keep."""
-
     config: ClusterConfig
     files: Mapping[str, tuple[bytes, str]]
     """Content (text) and SHA-256 of each file, by its name: setup.json."""

@@ -17,8 +17,6 @@ LEAST_PORTS, MOST_PORTS = 64, 4096
 
 @dataclass(frozen=True, kw_only=True)
 class NatArgs:
-    """Whose way out."""
-
     config: ClusterConfig
     network: pulumi.Input[str]
     after: Sequence[pulumi.Resource] = ()

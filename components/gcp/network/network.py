@@ -23,8 +23,6 @@ SYSTEM_MTU = 8244
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """What to make."""
-
     config: ClusterConfig
     after: Sequence[pulumi.Resource] = ()
     """What has to be there before: the services that are used."""

@@ -12,8 +12,6 @@ from cluster.platforms.gcp.names import labels
 
 @dataclass(frozen=True, kw_only=True)
 class PeeringArgs:
-    """What to peer."""
-
     config: ClusterConfig
     network: pulumi.Input[str]
     cidr: str

@@ -15,8 +15,6 @@ Kind = TypeVar("Kind", bound=FileSystem)
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystemArgs(Generic[Kind]):
-    """What to make, where, and for whom."""
-
     config: ClusterConfig
     kind: Kind
     network: Network

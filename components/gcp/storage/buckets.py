@@ -15,7 +15,6 @@ class Buckets(FileSystemComponent[Kind]):
     TYPE = "hpc:gcp:Buckets"
 
     def make(self) -> None:
-        """Grant the roles."""
         buckets = self.args.config.storage.buckets
         self.ready = [
             storage.BucketIAMMember(

@@ -22,7 +22,6 @@ class ExascalerLustre(LustreComponent[Exascaler]):
     TYPE = "hpc:gcp:ExascalerLustre"
 
     def make(self) -> None:
-        """Make account, firewall rules, disks and servers."""
         name, args, config = self.name, self.args, self.args.config
         email, allowed = self._account()
         before = [*args.network.ready, *allowed, *self._tables(), *self._firewalls()]
@@ -45,7 +44,6 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         self.finish(address, pulumi.Output.format("{0}@tcp:/{1}", address, args.kind.section.fsname))
 
     def more_facts(self) -> dict[str, object]:
-        """The servers' addresses."""
         return {"servers": {one.name: self.args.network.addresses[one.name] for one in self.args.kind.servers()}}
 
     def _child(self) -> pulumi.ResourceOptions:

@@ -16,8 +16,6 @@ BOOT_DISK = "pd-standard"
 
 @dataclass(frozen=True, kw_only=True)
 class ExascalerServerArgs:
-    """What the server is, and what it is made with."""
-
     config: ClusterConfig
     server: Server
     image: str

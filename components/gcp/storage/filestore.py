@@ -18,7 +18,6 @@ class FilestoreShare(FileSystemComponent[Filestore]):
     TYPE = "hpc:gcp:FilestoreShare"
 
     def make(self) -> None:
-        """Make the instance."""
         config, given, network = self.args.config, self.args.kind.section, self.args.network
         share = share_name(given.mount)
         direct = plan(config).filestore

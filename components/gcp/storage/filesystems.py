@@ -17,8 +17,6 @@ from components.gcp.storage.base import FileSystemArgs, FileSystemComponent
 
 @dataclass(frozen=True, kw_only=True)
 class StorageArgs:
-    """What to make, where, and for whom."""
-
     config: ClusterConfig
     network: Network
     accounts: Mapping[str, pulumi.Input[str]]

@@ -34,5 +34,4 @@ class LustreComponent(FileSystemComponent[Lustre]):
         self.register_outputs({"source": source, "address": address})
 
     def more_facts(self) -> dict[str, object]:
-        """Facts of one kind only."""
         return {}

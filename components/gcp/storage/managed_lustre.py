@@ -14,7 +14,6 @@ class ManagedLustre(LustreComponent[Managed]):
     TYPE = "hpc:gcp:ManagedLustre"
 
     def make(self) -> None:
-        """Make the instance."""
         config, given, network = self.args.config, self.args.kind.section, self.args.network
         instance = lustre.Instance(
             f"{self.name}-instance",

@@ -30,7 +30,6 @@ def holds(paths: StackPaths, what: str, claim: str | None) -> bool:
 
 
 def remove(paths: StackPaths, what: str) -> None:
-    """Remove a claim."""
     (paths.claims / what).unlink(missing_ok=True)
 
 

@@ -89,5 +89,4 @@ class StackPaths:
         self.machines = self.folder / "machines"
 
     def machine(self, name: str) -> MachinePaths:
-        """The files of the machine called `name`."""
         return MachinePaths(self.machines / name)

@@ -96,7 +96,6 @@ class Process:
         return True
 
     def parent(self) -> "Process | None":
-        """The process that it is a child of."""
         stat = _stat(self.pid)
         return Process.of(stat[2]) if stat else None
 
@@ -108,7 +107,6 @@ class Process:
             return []
 
     def children(self) -> list[int]:
-        """The numbers of its direct children."""
         try:
             return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
         except OSError:

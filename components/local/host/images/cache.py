@@ -14,8 +14,6 @@ from components.local.host.locks import locked
 
 @dataclass(frozen=True, kw_only=True)
 class CachedImage:
-    """An image of the cache."""
-
     digest: str
     base: str
     made: int
@@ -27,7 +25,6 @@ class CachedImage:
 
 
 def cached_images(root: Path, images: Path) -> list[CachedImage]:
-    """All images, the newest first."""
     wanted = {recipe(base).digest for base in SUITES}
     found: list[CachedImage] = []
     for path in images.glob("*/image.json"):

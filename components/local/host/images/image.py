@@ -32,7 +32,6 @@ def image_root(images: Path, digest: str) -> Path:
 
 
 def has_image(images: Path, digest: str) -> bool:
-    """Whether the image is there."""
     return (images / digest / "image.json").exists()
 
 

@@ -41,8 +41,6 @@ MORE: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A base image to be."""
-
     base: str
     suite: str
     packages: tuple[str, ...]

@@ -28,8 +28,6 @@ _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """A mounted cgroup hierarchy."""
-
     mount: Path
     unified: bool
     """cgroup v2."""
@@ -38,7 +36,6 @@ class Hierarchy:
 
 
 def host_has_systemd() -> bool:
-    """Whether systemd is the first process here."""
     return _BOOTED.is_dir()
 
 
@@ -83,7 +80,6 @@ def _end_scope(unit: str) -> None:
 
 
 def left(root: Path) -> list[Path]:
-    """Groups of machines under `root` that are there."""
     return sorted(group for hierarchy in hierarchies() for group in (hierarchy.mount / "hpc" / _key(root)).glob("*/"))
 
 

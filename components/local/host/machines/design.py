@@ -33,24 +33,19 @@ class Design:
 
     @property
     def stack_paths(self) -> StackPaths:
-        """Where its stack lives."""
         return StackPaths(self.root, self.stack)
 
     @property
     def paths(self) -> MachinePaths:
-        """Where it lives."""
         return self.stack_paths.machine(self.name)
 
     @property
     def host_id(self) -> str:
-        """Its name on the host."""
         return names.machine_id(self.root, self.stack, self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What there is to know of a machine that runs."""
-
     instance_id: str
     """Changes only when the machine is recreated."""
     boot_id: str

@@ -17,8 +17,6 @@ _LINKS_AT_MOST = 40  # as the kernel (path_resolution(7))
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file to be in a machine."""
-
     content: str = ""
     mode: int = 0o644
     owner: str = "root:root"

@@ -113,7 +113,6 @@ def delete_all(root: Path, stack: str) -> None:
 
 
 def any_runs(root: Path, stack: str) -> bool:
-    """Whether a machine of the stack runs here."""
     return any(running(MachinePaths(folder)) for folder in StackPaths(root, stack).machines.glob("*/"))
 
 

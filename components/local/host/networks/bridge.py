@@ -92,7 +92,6 @@ def remove_cable(interface: str) -> None:
 
 
 def ours(root: Path) -> list[str]:
-    """Bridges of any stack under `root`."""
     return sorted(name for name in _names() if _alias_of(name).startswith(mark(root)))
 
 

@@ -23,8 +23,6 @@ host as well: its users must not reach what the cluster's users put into a share
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """The network of one stack."""
-
     root: Path
     stack: str
     owner: str
@@ -38,12 +36,10 @@ class Network:
 
     @property
     def paths(self) -> StackPaths:
-        """Where the stack lives."""
         return StackPaths(self.root, self.stack)
 
     @property
     def bridge(self) -> str:
-        """Name of the bridge."""
         return names.bridge_name(self.root, self.stack)
 
 
@@ -119,7 +115,6 @@ def ensure_shared(paths: StackPaths, name: str, *, mode: int, gid: int) -> None:
 
 
 def remove_shared(paths: StackPaths, name: str) -> None:
-    """Remove a shared folder and all that is in it."""
     folder = paths.shared / checked_name(name, "shared folder")
     if folder.exists():
         shutil.rmtree(folder)
