@@ -1,7 +1,7 @@
 """A machine as every platform yields it: what Slurm's set-up needs to reach and identify it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
@@ -116,3 +116,26 @@ class Machine:
     @property
     def _row(self) -> dict[str, Any]:
         return {"address": self.address, "roles": list(self.spec.roles), "host_key": self.host_key}
+
+
+Mounts = Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[str]]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machines:
+    """Machines that answer SSH, and what Slurm's set-up must know of the platform."""
+
+    machines: Sequence[Machine]
+    """In the roster's order: controller, login machines, nodes."""
+    mounts: Mounts
+    """Shared file systems of a machine: source, target, fs_type, options."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Address of every machine by name, if the platform knows it beforehand; else empty, and names are resolved."""
+    state: Mapping[str, Any] | None = None
+    """What the controller keeps on a file system that outlives its machine."""
+    exports: Mapping[str, Any] | None = None
+    """What the controller shares by NFS."""
+    ready: Sequence[pulumi.Resource] = ()
+    """What machines are only configured after."""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """What the stack exports of the platform, beside what all stacks export."""

@@ -4,6 +4,7 @@ It is a transformation of the component that all of them are below. The SDK runs
 constructed; Pulumi's newer transforms run in the engine's callbacks, which mocks and the embedded engine do not have.
 """
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -30,7 +31,7 @@ class Customizer:
                 self._inputs[one.type] = inputs
                 findings += inputs.check(one.set, ("customize", index, "set"))
             else:
-                findings.append(inputs.at_index(index))
+                findings.append(replace(inputs, at=("customize", index, "type")))
         if findings:
             raise pulumi.RunError(str(ConfigError(findings)))
 

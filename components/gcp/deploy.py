@@ -24,7 +24,7 @@ from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, 
 from components.gcp.machines.instance import MachineArgs
 from components.gcp.machines.machines import Machines
 from components.gcp.network.network import Network, NetworkArgs
-from components.gcp.services import Services, ServicesArgs
+from components.gcp.services import Services
 from components.gcp.storage.filesystems import Storage, StorageArgs
 from components.machine import Machine
 from components.slurm.keys import ClusterKeys
@@ -64,7 +64,7 @@ class GcpPlatform(pulumi.ComponentResource):
         self._config, self._keys = args.config, args.keys
         child = pulumi.ResourceOptions(parent=self)
         config = args.config
-        enabled = Services(f"{name}-services", ServicesArgs(config=config), opts=child).ready
+        enabled = Services(f"{name}-services", config, opts=child).ready
         self._network = Network(f"{name}-network", NetworkArgs(config=config, after=enabled), opts=child)
         self._identity = Identity(
             f"{name}-identity", IdentityArgs(config=config, keys=args.keys, after=enabled), opts=child

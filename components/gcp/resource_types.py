@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -14,17 +14,6 @@ from cluster.findings import Finding, Location, listing, nearest, show
 
 _UNIONS = (Union, type(int | str))
 _SINGLE = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
-
-
-@dataclass(frozen=True)
-class UnknownType:
-    """A type that pulumi_gcp does not have."""
-
-    finding: Finding
-
-    def at_index(self, index: int) -> Finding:
-        """The finding, at its place of the file."""
-        return replace(self.finding, at=("customize", index, "type"))
 
 
 @dataclass(frozen=True)
@@ -60,22 +49,20 @@ class Inputs:
 
 
 @cache
-def inputs_of(token: str) -> Inputs | UnknownType:
-    """The inputs of a type such as gcp:compute/instance:Instance."""
+def inputs_of(token: str) -> Inputs | Finding:
+    """The inputs of a type such as gcp:compute/instance:Instance; a finding, without its place, for an unknown type."""
     module, _, rest = token.removeprefix("gcp:").partition("/")
     found = _resources(module)
     if token in found:
         return Inputs(found[token])
     other = nearest(token, list(found)) or nearest(rest.partition(":")[2], [one.rpartition(":")[2] for one in found])
-    return UnknownType(
-        Finding(
-            id="customize-type",
-            at=(),
-            given=token,
-            allowed="a type of resource of pulumi_gcp, as a preview shows it, e.g. gcp:compute/instance:Instance",
-            todo=f"write {other}" if other else "copy it from a preview",
-            missing=token,
-        )
+    return Finding(
+        id="customize-type",
+        at=(),
+        given=token,
+        allowed="a type of resource of pulumi_gcp, as a preview shows it, e.g. gcp:compute/instance:Instance",
+        todo=f"write {other}" if other else "copy it from a preview",
+        missing=token,
     )
 
 

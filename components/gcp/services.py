@@ -1,19 +1,10 @@
 """The services of Google Cloud that a stack uses, enabled in its project."""
 
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_gcp import projects
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.permissions import services
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServicesArgs:
-    """Whose services."""
-
-    config: ClusterConfig
 
 
 class Services(pulumi.ComponentResource):
@@ -22,7 +13,7 @@ class Services(pulumi.ComponentResource):
     ready: list[pulumi.Resource]
     """What everything else depends on."""
 
-    def __init__(self, name: str, args: ServicesArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Services", name, {}, opts)
         self.ready = [
             projects.Service(
@@ -31,6 +22,6 @@ class Services(pulumi.ComponentResource):
                 disable_on_destroy=False,
                 opts=pulumi.ResourceOptions(parent=self),
             )
-            for service in services(args.config)
+            for service in services(config)
         ]
-        self.register_outputs({"services": list(services(args.config))})
+        self.register_outputs({"services": list(services(config))})

@@ -1,7 +1,6 @@
 """Slurm on given machines: one remote command per fact, each safe to run again."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +8,11 @@ import pulumi
 from pulumi_command import remote
 
 from cluster.config import ClusterConfig
-from cluster.roster import MachineSpec
 from cluster.slurm import digest
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import Tree, has_scripts
 from components.deploy import config_text
-from components.machine import Machine
+from components.machine import Machine, Machines
 from components.slurm import payload, prologs, setup
 from components.slurm.keys import ClusterKeys
 
@@ -22,20 +20,10 @@ from components.slurm.keys import ClusterKeys
 @dataclass(frozen=True, kw_only=True)
 class SlurmClusterArgs:
     config: ClusterConfig
-    machines: Sequence[Machine]
     keys: ClusterKeys
-    mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[str]]]]
-    """Shared file systems of a machine: source, target, fs_type, options."""
-    addresses: Mapping[str, str]
-    """Address of every machine by name, where the platform knows it beforehand; else empty, and names are resolved."""
+    platform: Machines
     scripts: Tree
     """What slurmd runs before and after jobs."""
-    state: Mapping[str, Any] | None = None
-    """What the controller keeps on a file system that outlives its machine: source, fs_type, options, folders."""
-    exports: Mapping[str, Any] | None = None
-    """What the controller shares by NFS: paths, and the network that may mount them."""
-    after: Sequence[pulumi.Resource] = ()
-    """What machines are only configured after: file systems whose servers take their time."""
 
 
 class SlurmCluster(pulumi.ComponentResource):
@@ -59,21 +47,21 @@ class SlurmCluster(pulumi.ComponentResource):
     def __init__(self, name: str, args: SlurmClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:slurm:SlurmCluster", name, {}, opts)
         self._name, self._args, self._key = name, args, args.keys.munge_fingerprint
-        controller = next(m for m in args.machines if "controller" in m.spec.roles)
+        controller = next(m for m in args.platform.machines if "controller" in m.spec.roles)
         self._controller = controller.spec.name
-        logins = [m for m in args.machines if "login" in m.spec.roles and m is not controller]
-        self._digest = digest(payload.slurm_files(args.config, args.addresses))
+        logins = [m for m in args.platform.machines if "login" in m.spec.roles and m is not controller]
+        self._digest = digest(payload.slurm_files(args.config, args.platform.addresses))
         controls = self._configure(controller)
         # Not after the controller: a login machine waits for its files by itself, once its own part is done.
         reached = [self._configure(machine) for machine in logins]
         joined = self._joined(controller, after=[controls])
         accounts = self._phase(
-            controller, "accounting", stdin=_lines(desired(args.config)), after=[controls], whole=True
+            controller, "accounting", stdin=setup.as_lines(desired(args.config)), after=[controls], whole=True
         )
         ready = self._ready(controller, after=[joined, accounts, *reached])
         # Computed once, not for each node: a preview of hundreds of nodes would be slower.
         connection = pulumi.Output.from_input(controller.connection(args.keys.admin.private_key_openssh))
-        for machine in args.machines:
+        for machine in args.platform.machines:
             if machine.spec.roles == ("node",):
                 self._leave(machine, controller, connection)
         self.munge_key = pulumi.Output.all(ready.id, args.keys.munge_fingerprint).apply(lambda both: both[1])
@@ -81,12 +69,12 @@ class SlurmCluster(pulumi.ComponentResource):
         self.config_hash = controls.id.apply(lambda _: self._digest)
         self.config = ready.id.apply(lambda _: config_text(args.config))
         self.place = {
-            "addresses": dict(args.addresses),
+            "addresses": dict(args.platform.addresses),
             "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
-            "state": args.state,
-            "exports": args.exports,
+            "state": args.platform.state,
+            "exports": args.platform.exports,
         }
-        entrance = next((m for m in args.machines if "login" in m.spec.roles), controller)
+        entrance = next((m for m in args.platform.machines if "login" in m.spec.roles), controller)
         self.login = pulumi.Output.from_input(entrance.spec.name)
         self.register_outputs({"config_hash": self.config_hash, "login": self.login})
 
@@ -104,18 +92,18 @@ class SlurmCluster(pulumi.ComponentResource):
         kept = self._phase(machine, "secrets", command=setup.KEEP, stdin=text, after=[])
         text = self._mounts(machine).apply(
             lambda mounts: payload.configure(
-                args.config, machine.spec, mounts=mounts, addresses=args.addresses, controller=self._controller,
-                state=args.state, exports=args.exports,
+                args.config, machine.spec, mounts=mounts, addresses=args.platform.addresses,
+                controller=self._controller, state=args.platform.state, exports=args.platform.exports,
             )
         )  # fmt: skip
-        staged = self._stage(machine, after=[there, *args.after]) if "controller" in machine.spec.roles else []
+        staged = self._stage(machine, after=[there, *args.platform.ready]) if "controller" in machine.spec.roles else []
         # Another key is taken up by munged here, and nowhere else.
-        after = [there, kept, *staged, *args.after]
+        after = [there, kept, *staged, *args.platform.ready]
         return self._phase(machine, "configure", stdin=text, after=after, triggers=[self._key])
 
     def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
         """The file systems of a machine; where a server is only being made, its address comes with it."""
-        return pulumi.Output.all(*[dict(mount) for mount in self._args.mounts(machine.spec)])
+        return pulumi.Output.all(*[dict(mount) for mount in self._args.platform.mounts(machine.spec)])
 
     def _stage(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
         """Scripts before slurm.conf, which names what runs them; the last of them goes after slurm.conf, by itself."""
@@ -123,7 +111,7 @@ class SlurmCluster(pulumi.ComponentResource):
         if not has_scripts(args.config):
             return []
         text = self._mounts(controller).apply(
-            lambda mounts: prologs.staged(args.config, args.scripts, mounts=mounts, state=args.state)
+            lambda mounts: prologs.staged(args.config, args.scripts, mounts=mounts, state=args.platform.state)
         )
         stage = self._phase(controller, prologs.STAGE, stdin=text, after=after, whole=True, undo=prologs.UNSTAGE)
         if args.scripts.rxdm is None:
@@ -140,7 +128,7 @@ class SlurmCluster(pulumi.ComponentResource):
         """
         nodes = [
             {"name": m.spec.name, "address": m.address, "host_key": m.host_key, "boot": m.boot_id}
-            for m in self._args.machines
+            for m in self._args.platform.machines
             if "node" in m.spec.roles
         ]
         users = payload.users(self._args.config)
@@ -153,7 +141,7 @@ class SlurmCluster(pulumi.ComponentResource):
 
     def _ready(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Run a job through every partition, again after every change that could keep it from running."""
-        boots = {m.spec.name: m.boot_id for m in self._args.machines}
+        boots = {m.spec.name: m.boot_id for m in self._args.platform.machines}
         after_state = {"config": self._digest, "setup": setup.version(), "boots": boots}
         if has_scripts(self._args.config):
             after_state["scripts"] = prologs.digest(self._args.scripts)
@@ -172,7 +160,7 @@ class SlurmCluster(pulumi.ComponentResource):
             f"{machine.spec.name}-leave",
             connection=connection,
             delete=prologs.undone("leave"),
-            stdin=_lines({"node": machine.spec.name}),
+            stdin=setup.as_lines({"node": machine.spec.name}),
             triggers=[machine.instance_id],
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self, deleted_with=controller.resource),
@@ -206,7 +194,3 @@ class SlurmCluster(pulumi.ComponentResource):
                 deleted_with=machine.resource if undo else None,
             ),
         )
-
-
-def _lines(value: object) -> str:
-    return json.dumps(value, indent=1, sort_keys=True) + "\n"

@@ -3,7 +3,6 @@
 Files are lists of lines, so that a preview shows only the lines that change.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -74,7 +73,7 @@ def configure(
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
-    return _text(payload)
+    return setup.as_lines(payload)
 
 
 def partition_qos(config: ClusterConfig) -> list[str]:
@@ -85,7 +84,7 @@ def partition_qos(config: ClusterConfig) -> list[str]:
 
 def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
     """/etc/hpc/node.json of a compute node: all it knows before it joins, and no more, so that it seldom changes."""
-    return _text(NodeBoot(conf_server=f"{controller}:{paths.SLURMCTLD_PORT}", mounts=_mounts(mounts)))
+    return setup.as_lines(NodeBoot(conf_server=f"{controller}:{paths.SLURMCTLD_PORT}", mounts=_mounts(mounts)))
 
 
 def probes(config: ClusterConfig) -> list[Probe]:
@@ -121,7 +120,3 @@ def _somebody(config: ClusterConfig, partition: Partition) -> tuple[str, str, st
 
 def _mounts(mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
     return [cast("Mount", dict(mount)) for mount in mounts]
-
-
-def _text(payload: object) -> str:
-    return json.dumps(payload, indent=1, sort_keys=True) + "\n"

@@ -1,7 +1,6 @@
 """Prologs and epilogs, staged on the controller before slurm.conf names them."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
@@ -35,7 +34,7 @@ def staged(
     }
     if state:
         payload["state"] = cast("StateDisk", dict(state))
-    return _text(payload)
+    return setup.as_lines(payload)
 
 
 def patched(tree: Tree) -> str:
@@ -44,18 +43,14 @@ def patched(tree: Tree) -> str:
     payload: Rxdm = {
         "sha256": original, "links": dict(tree.rxdm_links), "known": ACTIONS, "setup": setup.version(),
     }  # fmt: skip
-    return _text(payload)
+    return setup.as_lines(payload)
 
 
 def digest(tree: Tree) -> str:
     """A hash of all that runs: partitions are tried again when any of it changes."""
-    return hashlib.sha256(_text(asdict(tree)).encode()).hexdigest()[:16]
+    return hashlib.sha256(setup.as_lines(asdict(tree)).encode()).hexdigest()[:16]
 
 
 def undone(phase: str) -> str:
     """The shell command that undoes a phase; nothing to do on a machine that has no set-up any more."""
     return f"test ! -e {setup.TARGET} || {setup.command(phase)}"
-
-
-def _text(payload: object) -> str:
-    return json.dumps(payload, indent=1, sort_keys=True) + "\n"

@@ -78,3 +78,8 @@ def packed() -> str:
 
 def command(phase: str) -> str:
     return f"python3 {TARGET} {phase}"
+
+
+def as_lines(value: object) -> str:
+    """JSON of one value a line, so that a preview shows only the lines that change."""
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"

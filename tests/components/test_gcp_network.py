@@ -8,7 +8,7 @@ import pytest
 from pulumi_gcp import projects
 
 from components.gcp.network.network import Network, NetworkArgs
-from components.gcp.services import Services, ServicesArgs
+from components.gcp.services import Services
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.components.graphs import graph, hold
 from tests.harness import Recording, deploy
@@ -152,7 +152,7 @@ class TestServices:
         found = {}
         for shape in ("plain", "managed"):
             config = google(**SHAPES[shape])
-            recording = deploy(lambda config=config: Services("cloud-services", ServicesArgs(config=config)))
+            recording = deploy(lambda config=config: Services("cloud-services", config))
             enabled = recording.all("gcp:projects/service:Service")
             assert all(one.inputs["disableOnDestroy"] is False for one in enabled)
             found[shape] = {one.inputs["service"] for one in enabled}

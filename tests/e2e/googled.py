@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.gcp.machines.boot import HOST_KEY, startup_script
-from components.gcp.machines.setup_archive import archive
+from components.gcp.machines.setup_bucket import archive
 from components.local.host.machines import machine
 from components.local.host.machines.layer import File
 from tests.e2e.cluster import Cluster, eventually

@@ -9,8 +9,7 @@ from cluster.config import ClusterConfig
 from cluster.load.parse import parse
 from cluster.roster import MachineSpec, machines
 from components.gcp.machines.boot import FIXED, BootArgs, metadata
-from components.gcp.machines.setup_archive import archive
-from components.gcp.machines.setup_bucket import StoredObject
+from components.gcp.machines.setup_bucket import StoredObject, archive
 from components.slurm import setup
 from components.slurm.keys import ClusterKeys
 from tests.harness import FAKE_SECRETS, deploy

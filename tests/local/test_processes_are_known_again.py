@@ -23,7 +23,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_it_survives_being_written_down(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
     process = Process.of(sleeper.pid)
     assert process is not None
-    (tmp_path / "run.json").write_text(json.dumps(process.as_record()))
+    (tmp_path / "run.json").write_text(json.dumps(dataclasses.asdict(process)))
     assert Process.load(tmp_path / "run.json") == process
     assert process.alive()
 

@@ -56,7 +56,9 @@ def test_one_that_accepts_and_never_speaks_is_given_up(me: Process, console: Pat
     )
 
 
-@pytest.mark.parametrize(("words", "problem"), [(b"HTTP/1.1 400", "it sent b'HTTP'"), (b"", "it closed the connection")])
+@pytest.mark.parametrize(
+    ("words", "problem"), [(b"HTTP/1.1 400", "it sent b'HTTP'"), (b"", "it closed the connection")]
+)
 def test_one_that_says_something_else_is_given_up(
     me: Process, console: Path, listener: socket.socket, words: bytes, problem: str
 ) -> None:

@@ -29,7 +29,9 @@ def bake(compute: Compute, report: Report) -> None:
         _boot(compute, report)
         _clear(compute)
     except BakeError as error:
-        raise _after_clearing(compute, error) from error
+        if left := _left(compute):
+            raise BakeError(f"{error}\n  {left}") from error
+        raise
     except BaseException:
         # Also after a signal or an exit: no machine may be left running at a cost.
         if left := _left(compute):
@@ -38,7 +40,9 @@ def bake(compute: Compute, report: Report) -> None:
 
 
 def _make(compute: Compute, report: Report) -> None:
-    _install(compute, report)
+    # A builder of an interrupted run for the same bake continues where it is.
+    _ready(compute, report, "the builder")
+    watch(compute, report)
     report(f"{compute.bake.image}: installed and tested; stopping the builder")
     compute.stop_builder()
     report(f"{compute.bake.image}: writing the image")
@@ -77,24 +81,18 @@ def _written(compute: Compute, report: Report) -> bool:
         image = compute.image()
     if image is None:
         return False
-    _ours(compute, "image", image.name, image.labels.get(DIGEST_LABEL, ""))
+    _ours(compute, "an image", image.name, image.labels.get(DIGEST_LABEL, ""))
     if image.status == READY:
         return True
     compute.delete_image()
     return False
 
 
-def _install(compute: Compute, report: Report) -> None:
-    """Have a builder install; one that an interrupted run left for the same bake goes on where it is."""
-    _ready(compute, report, "the builder")
-    watch(compute, report)
-
-
 def _ready(compute: Compute, report: Report, which: str) -> None:
     """Have the machine: the one that an interrupted run left, if it is the same, else a new one."""
     bake, found = compute.bake, compute.builder()
     if found is not None:
-        _ours(compute, "machine", found.name, found.labels.get(DIGEST_LABEL, ""))
+        _ours(compute, "a machine", found.name, found.labels.get(DIGEST_LABEL, ""))
         if found.status not in ALIVE or builder.fingerprint(found) != bake.fingerprint:
             report(f"{bake.image}: deleting {which} of an interrupted run")
             compute.delete_builder()
@@ -110,14 +108,10 @@ def _ours(compute: Compute, kind: str, name: str, digest: str) -> None:
     """Refuse to touch a resource of this name that the stack did not create."""
     if digest != compute.bake.digest:
         raise bake_error(
-            f"{compute.bake.project} has {_a(kind)} called {name}, which this stack did not make "
+            f"{compute.bake.project} has {kind} called {name}, which this stack did not make "
             f"(label {DIGEST_LABEL}: {digest or 'none'}, not {compute.bake.digest})",
             "rename or delete it, or give the cluster another name",
         )
-
-
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def _clear(compute: Compute) -> None:
@@ -129,12 +123,6 @@ def _clear(compute: Compute) -> None:
     image = compute.image()
     if image is not None and image.status != READY and image.labels.get(DIGEST_LABEL) == compute.bake.digest:
         compute.delete_image()
-
-
-def _after_clearing(compute: Compute, error: BakeError) -> BakeError:
-    """The error, with what could not be cleared."""
-    left = _left(compute)
-    return BakeError(f"{error}\n  {left}") if left else error
 
 
 def _left(compute: Compute) -> str:

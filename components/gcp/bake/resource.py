@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import pulumi
@@ -27,8 +28,8 @@ class BakeProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Bake, or take over what an interrupted bake left."""
         with without_traceback(BakeError):
-            compute = _compute(props)
-            _bake(compute)
+            compute = _google().Compute(bake_of(props))
+            _google().bake(compute, report)
             owner = uuid.uuid4().hex[:12]
             if (image := compute.finished_image()) is not None:
                 compute.label_image(image, **{OWNER_LABEL: owner})
@@ -52,16 +53,16 @@ class BakeProvider(ResourceProvider):
         """Set its labels, and record its content; a deleted image is recreated."""
         props = {**_news, **{name: _olds[name] for name in OWN}}
         with without_traceback(BakeError):
-            compute = _compute(props)
+            compute = _google().Compute(bake_of(props))
             if compute.finished_image() is None:
-                _bake(compute)
+                _google().bake(compute, report)
             if (image := compute.finished_image()) is not None:
                 compute.label_image(image)
         return UpdateResult({**_outputs(props), **({"owner": _olds["owner"]} if _olds.get("owner") else {})})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         with without_traceback(BakeError):
-            found = _compute(props).finished_image()
+            found = _google().Compute(bake_of(props)).finished_image()
         return ReadResult(id_ if found else "", _outputs(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
@@ -70,23 +71,17 @@ class BakeProvider(ResourceProvider):
         One that another resource has taken over, as a forced replacement does, is kept.
         """
         with without_traceback(BakeError):
-            compute = _compute(_props)
+            compute = _google().Compute(bake_of(_props))
             image = compute.image()
             if image is not None and image.labels.get(OWNER_LABEL) in (None, _props.get("owner")):
                 compute.delete_image()
 
 
-def _compute(props: Mapping[str, Any]) -> Any:  # noqa: ANN401 - its class is imported late
+def _google() -> ModuleType:
     # Google's client takes seconds to import, and a preview asks nobody: only what calls Google imports it.
-    from components.gcp.bake.compute import Compute
+    from components.gcp.bake import bake
 
-    return Compute(bake_of(props))
-
-
-def _bake(compute: Any) -> None:  # noqa: ANN401
-    from components.gcp.bake.bake import bake  # as above
-
-    bake(compute, report)
+    return bake
 
 
 def _outputs(props: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 import pulumi
 from pulumi_gcp import compute
 
-from cluster.platforms.gcp.capacity import of_machine
 from cluster.platforms.gcp.disks import state_disk
 from cluster.platforms.gcp.names import labels
 from cluster.roster import MachineSpec
 from components.gcp.machines.boot import STATE_DEVICE
-from components.gcp.machines.instance import MachineArgs, instance, ssh_machine
+from components.gcp.machines.instance import MachineArgs, ssh_machine
 from components.gcp.machines.login import public_address
 from components.machine import Machine
 
@@ -36,14 +35,8 @@ class Controller(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=config.deletion_protection),
         )
         self.public = public_address(args, spec, parent=self)
-        way = of_machine(config.controller.capacity)
-        made = instance(
-            args,
-            spec,
-            scheduling=way.scheduling(migrates=spec.gpu is None),
-            public=self.public,
-            attached=[compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)],
-            parent=self,
+        attached = [compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)]
+        self.machine = ssh_machine(
+            args, spec, config.controller.capacity, public=self.public, attached=attached, parent=self
         )
-        self.machine = ssh_machine(args, spec, made)
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})

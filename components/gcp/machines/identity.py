@@ -14,8 +14,7 @@ from cluster.platforms.gcp.image.source import bakes, installs
 from cluster.platforms.gcp.names import account_id, place
 from cluster.roster import MachineSpec, machines
 from components.gcp.machines.secrets import Secrets, SecretsArgs
-from components.gcp.machines.setup_archive import archive
-from components.gcp.machines.setup_bucket import SetupBucket, SetupBucketArgs, StoredObject
+from components.gcp.machines.setup_bucket import SetupBucket, SetupBucketArgs, StoredObject, archive
 from components.slurm.keys import ClusterKeys
 
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
@@ -67,10 +66,6 @@ class Identity(pulumi.ComponentResource):
     def email(self, role: str) -> pulumi.Output[str]:
         """Address of a role's service account; a machine's role is its first."""
         return self._accounts[role].email
-
-    def version(self, path: str, spec: MachineSpec) -> pulumi.Output[str]:
-        """Resource name of the secret's version that a machine keeps at `path`."""
-        return self._secrets.versions(spec)[path]
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
         """All that a machine fetches from Secret Manager, by the path that it is kept at."""

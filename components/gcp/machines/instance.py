@@ -7,7 +7,8 @@ import pulumi
 from pulumi_gcp import compute
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling
+from cluster.config.machines import BasicCapacity
+from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling, of_machine
 from cluster.platforms.gcp.disks import boot_disk
 from cluster.platforms.gcp.image.source import secure_boot
 from cluster.platforms.gcp.names import labels, place
@@ -50,11 +51,11 @@ class MachineArgs:
         return [self.network.tag, *([self.network.login_tag] if "login" in spec.roles else [])]
 
 
-def instance(
-    args: MachineArgs, spec: MachineSpec, *, scheduling: Scheduling, public: pulumi.Input[str] | None,
+def ssh_machine(
+    args: MachineArgs, spec: MachineSpec, capacity: BasicCapacity | None, *, public: pulumi.Input[str] | None,
     attached: Sequence[compute.InstanceAttachedDiskArgs] = (), parent: pulumi.Resource,
-) -> compute.Instance:  # fmt: skip
-    """A machine with a fixed address, which is set up over SSH.
+) -> Machine:  # fmt: skip
+    """A machine with a fixed address, which is set up over SSH, by the host key that the stack gave it.
 
     It is stopped and started to change its type, and recreated for another image or boot disk: the old one is deleted
     first, since it has name and address.
@@ -65,8 +66,8 @@ def instance(
         subnetwork=args.network.system, network_ip=args.network.addresses[spec.name], nic_type=NIC_TYPE,
         access_configs=access,
     )  # fmt: skip
-    marks = labels(config, spec.roles[0])
-    return compute.Instance(
+    marks, scheduling = labels(config, spec.roles[0]), of_machine(capacity).scheduling(migrates=spec.gpu is None)
+    made = compute.Instance(
         spec.name,
         name=spec.name,
         machine_type=spec.machine_type.name,
@@ -100,10 +101,6 @@ def instance(
         desired_status="RUNNING",
         opts=pulumi.ResourceOptions(parent=parent, depends_on=args.waits(spec), delete_before_replace=True),
     )
-
-
-def ssh_machine(args: MachineArgs, spec: MachineSpec, made: compute.Instance) -> Machine:
-    """A machine that is set up over SSH, by the host key that the stack gave it."""
     return Machine(
         spec=spec,
         address=args.network.addresses[spec.name],

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 import pulumi
 from pulumi_gcp import compute
 
-from cluster.platforms.gcp.capacity import of_machine
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
-from components.gcp.machines.instance import MachineArgs, instance, ssh_machine
+from components.gcp.machines.instance import MachineArgs, ssh_machine
 from components.machine import Machine
 
 TIER = "PREMIUM"
@@ -29,18 +28,11 @@ class Login(pulumi.ComponentResource):
         super().__init__("hpc:gcp:Login", name, {}, opts)
         found = {spec.name: public_address(args, spec, parent=self) for spec in specs}
         self.public = {machine: address for machine, address in found.items() if address is not None}
-        self.machines = [self._machine(args, spec) for spec in specs]
+        capacity = args.config.login.capacity
+        self.machines = [
+            ssh_machine(args, spec, capacity, public=self.public.get(spec.name), parent=self) for spec in specs
+        ]
         self.register_outputs({"addresses": [machine.address for machine in self.machines], "public": self.public})
-
-    def _machine(self, args: MachineArgs, spec: MachineSpec) -> Machine:
-        made = instance(
-            args,
-            spec,
-            scheduling=of_machine(args.config.login.capacity).scheduling(migrates=spec.gpu is None),
-            public=self.public.get(spec.name),
-            parent=self,
-        )
-        return ssh_machine(args, spec, made)
 
 
 def public_address(args: MachineArgs, spec: MachineSpec, *, parent: pulumi.Resource) -> pulumi.Output[str] | None:

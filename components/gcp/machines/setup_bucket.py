@@ -1,15 +1,28 @@
 """The bucket that machines fetch their set-up from."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pulumi
 from pulumi_gcp import storage
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import labels, place
+from components.slurm import setup
 
 READER = "roles/storage.objectViewer"
+
+
+@cache
+def archive() -> tuple[bytes, str]:
+    """The set-up, {name: [lines]} as JSON, and its SHA-256.
+
+    Not compressed: the bytes of a gzip differ between versions of zlib, and with them every machine's metadata.
+    """
+    content = setup.packed().encode()
+    return content, hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

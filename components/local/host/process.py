@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from components.local.host.errors import HostError
@@ -61,10 +61,6 @@ class Process:
             return cls(int(record["pid"]), int(record["started"]), str(record["boot"]))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
-
-    def as_record(self) -> dict[str, object]:
-        """What load reads, as plain data."""
-        return asdict(self)
 
     def alive(self) -> bool:
         """Whether this very process still runs; a zombie does not."""

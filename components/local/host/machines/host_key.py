@@ -1,18 +1,8 @@
 """A machine's SSH host key."""
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class HostKey:
-    """An ed25519 key pair: `private` is the text of OpenSSH's key file, `public` is "ssh-ed25519 AAAA..."."""
-
-    private: str
-    public: str
-
-
-def generate() -> HostKey:
-    """A new key pair.
+def generate() -> tuple[str, str]:
+    """A new ed25519 key pair: the text of OpenSSH's key file, and "ssh-ed25519 AAAA...".
 
     Made in this process, not by ssh-keygen: a child outlives a run that is killed, and would still write its file
     into the folder of the next run.
@@ -27,7 +17,5 @@ def generate() -> HostKey:
     )  # fmt: skip
 
     key = Ed25519PrivateKey.generate()
-    return HostKey(
-        private=key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode(),
-        public=key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode(),
-    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    return private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -17,7 +17,7 @@ from components.local.host.images.image import image_root
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.machines import cgroups, nspawn, ready
 from components.local.host.machines.design import Design, Facts, access_files, own_files
-from components.local.host.machines.host_key import HostKey, generate
+from components.local.host.machines.host_key import generate
 from components.local.host.machines.layer import File, Layer
 from components.local.host.networks import bridge, names
 from components.local.host.paths import MachinePaths, StackPaths, checked_name
@@ -165,11 +165,12 @@ def _make(design: Design) -> Facts:
     design.paths.folder.chmod(0o700)
     instance = uuid.uuid4().hex
     layer = Layer(design.paths.upper, image_root(design.images, design.image))
-    host_key = generate()
-    for path, file in (_key_files(host_key) | own_files(design, instance) | dict(design.files)).items():
+    private, public = generate()
+    keys = {_HOST_KEY: File(content=private, mode=0o600), f"{_HOST_KEY}.pub": File(content=f"{public}\n")}
+    for path, file in (keys | own_files(design, instance) | dict(design.files)).items():
         layer.write(path, file)
-    _record(design, instance, host_key.public)
-    return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=host_key.public)
+    _record(design, instance, public)
+    return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=public)
 
 
 def _start(design: Design, instance: str) -> str:
@@ -227,11 +228,6 @@ def _remove(design: Design) -> None:
     if design.paths.folder.exists():
         _stop(design, orderly=False)
         shutil.rmtree(design.paths.folder)
-
-
-def _key_files(key: HostKey) -> dict[str, File]:
-    """The machine's SSH host key, whose private half is nowhere else."""
-    return {_HOST_KEY: File(content=key.private, mode=0o600), f"{_HOST_KEY}.pub": File(content=f"{key.public}\n")}
 
 
 def _record(design: Design, instance: str, host_key: str) -> None:

@@ -92,7 +92,7 @@ def remove_cable(interface: str) -> None:
 
 
 def ours(root: Path) -> list[str]:
-    return sorted(name for name in _names() if _alias_of(name).startswith(mark(root)))
+    return sorted(path.name for path in _INTERFACES.iterdir() if _alias_of(path.name).startswith(mark(root)))
 
 
 def taken_by(network: ipaddress.IPv4Network, *, but: str) -> str | None:
@@ -136,11 +136,6 @@ def _addresses(bridge: str) -> list[ipaddress.IPv4Interface]:
         if interface["ifname"] == bridge
         for found in interface.get("addr_info", [])
     ]
-
-
-def _names() -> Iterator[str]:
-    for path in _INTERFACES.iterdir():
-        yield path.name
 
 
 def _alias_of(interface: str) -> str:
