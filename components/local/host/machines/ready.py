@@ -47,7 +47,7 @@ def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> No
                 greeting = connection.recv(4)
                 if greeting == b"SSH-":
                     return
-                problem = f"it sent {greeting!r}" if greeting else "it hung up"
+                problem = f"it sent {greeting!r}" if greeting else "it closed the connection"
         except OSError as error:
             problem = str(error)
         time.sleep(0.05)
