@@ -41,7 +41,7 @@ def load() -> ClusterConfig:
 
 
 def load_scripts(config: ClusterConfig) -> Tree:
-    """The scripts that run before and after jobs, with the files read that stand beside the project.
+    """The scripts that run before and after jobs, with the files read that are beside the project.
 
     Raises RunError with every file that is missing or is no script, before anything is created.
     """

@@ -36,7 +36,7 @@ class Customizer:
             raise pulumi.RunError(str(ConfigError(findings)))
 
     def options(self) -> pulumi.ResourceOptions:
-        """For the component that all resources are below; without entries, as if nobody had asked."""
+        """For the component that all resources are below; none without entries."""
         return pulumi.ResourceOptions(transformations=[self._transform] if self._entries else None)
 
     def report(self) -> None:

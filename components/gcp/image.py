@@ -20,7 +20,7 @@ from components.gcp.network.network import Network
 class ImageArgs:
     config: ClusterConfig
     network: Network
-    """Where the builder stands, which needs a way out for its packages."""
+    """The builder's network, which needs access to package repositories."""
     service_account_email: pulumi.Input[str]
     """The builder's account."""
     after: Sequence[pulumi.Resource] = ()
@@ -31,8 +31,8 @@ class Image(pulumi.ComponentResource):
     """The image of all machines.
 
     A baked one is named after a hash of all that goes in. Another content (recipe, Slurm, own steps, what the stack's
-    parts want) is another image, made before the old one goes, and machines that boot it are recreated. A newer program
-    alone changes no existing image.
+    parts want) is another image, created before the old one is deleted, and machines that boot it are recreated. A newer
+    program alone changes no existing image.
     """
 
     self_link: pulumi.Output[str]

@@ -8,7 +8,7 @@ from cluster.platforms.gcp.permissions import services
 
 
 class Services(pulumi.ComponentResource):
-    """Enabled services. They stay enabled when the stack goes: others in the project may use them."""
+    """Enabled services. They stay enabled when the stack is destroyed: others in the project may use them."""
 
     ready: list[pulumi.Resource]
     """What everything else depends on."""

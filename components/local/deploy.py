@@ -33,7 +33,7 @@ MAIL_GID = 8  # group `mail` (Debian's base-passwd)
 LONGEST_FOLDER = 50
 """Characters of a folder's name, without the digest that some have: a folder's name has at most 63."""
 STATE_FOLDER = "hpc--state"
-"""The folder that stands for the controller's state disk; a name that no directory's has, see `folder_name`."""
+"""The folder that serves as the controller's state disk; no directory has this name, see `folder_name`."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
 

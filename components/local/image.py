@@ -19,13 +19,13 @@ class ImageProvider(ResourceProvider):
         return CreateResult(props["digest"], given(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another content is another image; one that was pruned is made again."""
+        """Another content is another image; one that was pruned is recreated."""
         replaces = changed(_olds, _news, ("base", "images", "digest"))
         gone = not image.has_image(Path(_news["images"]), _news["digest"])
         return DiffResult(changes=bool(replaces or gone), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Make the image again where it was pruned."""
+        """Recreate the image where it was pruned."""
         require_host()
         image.ensure_image(_news["base"], Path(_news["images"]), report)
         return UpdateResult(given(_news))

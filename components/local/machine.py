@@ -119,7 +119,7 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
             "devices": [dict(device) for device in devices], "orderly": orderly, "instance_id": None, "boot_id": None,
             "host_key": None,
         }  # fmt: skip
-        # Its folder, address and name on the host are the old one's. The diff says so too, but where a replacement is
-        # forced (--replace), nobody asks for it.
+        # Its folder, address and name on the host are the old one's. The diff has it too, but a forced
+        # replacement (--replace) does not call it.
         first = pulumi.ResourceOptions(delete_before_replace=True)
         super().__init__(MachineProvider(), name, props, pulumi.ResourceOptions.merge(opts, first))

@@ -37,7 +37,7 @@ class SharedFolderProvider(ResourceProvider):
         """Remove the folder and all that is in it; not that of machines that another state has made since, and not one
         that took its place, which has the same files."""
         paths, folder, state = _paths(_props), _props["folder"], _props.get("state")
-        if state and owner.is_strangers(paths, state):
+        if state and owner.is_other_states(paths, state):
             return
         if claims.holds(paths, _claim(folder), _props.get(claims.KEY)):
             network.remove_shared(paths, folder)
@@ -45,7 +45,7 @@ class SharedFolderProvider(ResourceProvider):
 
     def _ensure(self, props: dict[str, Any], claim: str | None) -> dict[str, Any]:
         paths, folder = _paths(props), props["folder"]
-        owner.refuse_strangers(paths, props.get("state") or "")
+        owner.refuse_other_state(paths, props.get("state") or "")
         network.ensure_shared(paths, folder, mode=int(props["mode"], 8), gid=int(props["gid"]))
         return {**given(props), claims.KEY: claims.make(paths, _claim(folder), claim)}
 

@@ -1,4 +1,4 @@
-"""Slurm on given machines: one remote command per fact, each safe to run again."""
+"""Slurm on given machines: one remote command for each phase, each safe to run again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class SlurmCluster(pulumi.ComponentResource):
         return pulumi.Output.all(*[dict(mount) for mount in self._args.platform.mounts(machine.spec)])
 
     def _stage(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
-        """Scripts before slurm.conf, which names what runs them; the last of them goes after slurm.conf, by itself."""
+        """Scripts are staged before slurm.conf, which names what runs them; the last are removed after slurm.conf."""
         args = self._args
         if not has_scripts(args.config):
             return []
@@ -151,10 +151,10 @@ class SlurmCluster(pulumi.ComponentResource):
     def _leave(
         self, machine: Machine, controller: Machine, connection: pulumi.Output[remote.ConnectionArgs]
     ) -> remote.Command:
-        """Empty a node before its machine goes: nothing is run to make this, and a drain to delete it.
+        """Drain a node before its machine is deleted: nothing is run on creation.
 
-        Deleted before the machine, on which it depends; not run at all where the controller goes too, so that a whole
-        cluster is destroyed without waiting for jobs, and with a controller that is dead.
+        Deleted before the machine, on which it depends; not run where the controller is deleted too, so that a whole cluster is
+        destroyed without waiting for jobs, and with a controller that is dead.
         """
         return remote.Command(
             f"{machine.spec.name}-leave",

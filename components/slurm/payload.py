@@ -88,7 +88,7 @@ def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
 
 
 def probes(config: ClusterConfig) -> list[Probe]:
-    """Standard input of `ready`: every partition, with somebody who may run there; all empty where nobody may.
+    """Standard input of `ready`: every partition, with a user who may run there; all empty where none may.
 
     Where rxdm is to run, how many seconds a prolog may take: that long a job on several nodes may take to start.
     """

@@ -97,7 +97,7 @@ def test_a_state_with_a_new_key_is_the_same_by_what_it_knew(tmp_path: Path):
     network.ensure(of(tmp_path, THEIRS))
     network.ensure(of(tmp_path, OURS), before=[owner.state_id(THEIRS)])
     for key in (OURS, THEIRS):
-        assert not owner.is_strangers(StackPaths(tmp_path, "dev"), owner.state_id(key))
+        assert not owner.is_other_states(StackPaths(tmp_path, "dev"), owner.state_id(key))
 
 
 class TestOfAnEarlierVersion:

@@ -33,7 +33,7 @@ async def opened(instance: iap.Instance, port: int) -> None:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
-    def settle(error: Exception | None) -> None:
+    def set_result(error: Exception | None) -> None:
         if done.done():
             return
         done.set_exception(error) if error else done.set_result(None)
@@ -44,8 +44,8 @@ async def opened(instance: iap.Instance, port: int) -> None:
             keep_open(instance, port)
         except Exception as raised:  # noqa: BLE001 - raised again where it is waited for
             error = raised
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, error)
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            loop.call_soon_threadsafe(set_result, error)
 
     # A thread of no pool: Python would wait for a pool's at the program's end, and a boot may take minutes.
     threading.Thread(target=work, daemon=True).start()
@@ -167,7 +167,7 @@ class _Tunnel:
 def _refuse_taken(port: int, instance: iap.Instance) -> None:
     """Raise RunError if another program has the port: connections would reach that program."""
     with socket.socket() as probe:
-        # As gcloud does: what a tunnel of an earlier run left in TIME_WAIT is nobody's.
+        # As gcloud does: what a tunnel of an earlier run left in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

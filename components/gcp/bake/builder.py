@@ -37,7 +37,7 @@ def builder(bake: Bake) -> compute_v1.Instance:
         # As the cluster's own machines: what is installed for it is then what the builder's network runs by.
         network_interfaces=[compute_v1.NetworkInterface(subnetwork=bake.subnetwork, nic_type="GVNIC")],
         service_accounts=[account] if bake.service_account else [],
-        # DKMS builds kernel modules here that nobody has signed, which Secure Boot would not load.
+        # DKMS builds kernel modules here without a signature, which Secure Boot would not load.
         shielded_instance_config=compute_v1.ShieldedInstanceConfig(
             enable_secure_boot=False, enable_vtpm=True, enable_integrity_monitoring=True
         ),

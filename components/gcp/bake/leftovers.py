@@ -43,7 +43,7 @@ class LeftoversProvider(ResourceProvider):
 
 
 class BakeLeftovers(DynamicResource, module="gcp", name="BakeLeftovers"):
-    """Stands before the bake, so that it goes after it, and before the network that a builder is in."""
+    """The bake depends on it, so it is deleted after the bake, and before the builder's network."""
 
     def __init__(
         self, name: str, *, project: str, zone: str, cluster: str, endpoint: str = "",

@@ -36,9 +36,9 @@ class BakeProvider(ResourceProvider):
         return CreateResult(compute.bake.link, {**_outputs(props), "owner": owner})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another content is another image, which is there before the old one goes.
+        """Another content is another image, created before the old one is deleted.
 
-        One that a newer program would only make in another way stays.
+        A newer program alone does not replace it.
         """
         known = bool(_olds.get("content"))
         replaces = changed(_olds, _news, REPLACES if known else BEFORE)
@@ -78,7 +78,7 @@ class BakeProvider(ResourceProvider):
 
 
 def _google() -> ModuleType:
-    # Google's client takes seconds to import, and a preview asks nobody: only what calls Google imports it.
+    # Google's client takes seconds to import, and a preview does not need it: imported where Google is called.
     from components.gcp.bake import bake
 
     return bake

@@ -67,13 +67,13 @@ def _check_alive(compute: Compute, last: str) -> None:
     if found is None:
         raise bake_error(
             f"the builder {bake.builder} is gone, and its disk with it: {_last(last)}",
-            f"somebody deleted it, or it was older than {bake.minutes + GRACE_MINUTES:g} minutes, after which it "
+            f"it was deleted manually, or it was older than {bake.minutes + GRACE_MINUTES:g} minutes, after which it "
             "deletes itself; run again to restart the bake",
         )
     if found.status not in ALIVE:
         raise bake_error(
             f"the builder {bake.builder} has stopped before it was done ({found.status}): {_last(last)}",
-            "somebody stopped it, its host failed, or an own step shut it down; run again to restart the bake",
+            "it was stopped manually, its host failed, or an own step shut it down; run again to restart the bake",
             log=tail(compute),
         )
 

@@ -28,7 +28,7 @@ class FlexCompute(Compute):
         return self._found(f"look for {self.wanted.name}", self._instances.get, self._node)
 
     def ask(self) -> compute_v1.Operation | None:
-        """Ask for the machine; what Google does about it goes on by itself. None where it has been asked already."""
+        """Ask for the machine, without waiting. None where Google has been asked already."""
         wanted = self.wanted
         instance = compute_v1.Instance(
             name=wanted.name,

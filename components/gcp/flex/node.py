@@ -1,4 +1,4 @@
-"""A node of flex start as two resources: what stands for its name, and the machine."""
+"""A node of flex start as two resources: the request for it, and the machine."""
 
 from collections.abc import Mapping
 from types import ModuleType
@@ -21,8 +21,8 @@ recreated after it was drained and removed, and so is one of an earlier version 
 
 
 class FlexRequestProvider(ResourceProvider):
-    """Makes nothing. It is in the state before Google is asked for the machine, so that whatever a killed run asked for
-    goes with it."""
+    """Creates nothing. It is in the state before Google is asked for the machine, so that deleting it deletes what a
+    killed run asked for."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done: the node takes over what the last run left."""
@@ -73,7 +73,7 @@ class FlexNodeProvider(ResourceProvider):
 
 
 def _google() -> ModuleType:
-    # Google's client takes seconds to import, and a preview asks nobody: only what calls Google imports it.
+    # Google's client takes seconds to import, and a preview does not need it: imported where Google is called.
     from components.gcp.flex import start  # noqa: PLC0415
 
     return start
@@ -115,7 +115,7 @@ class FlexNode(DynamicResource, module="gcp", name="FlexNode"):
 
 
 class _FlexRequest(DynamicResource, module="gcp", name="FlexRequest"):
-    """Stands before the node, so that it goes after it."""
+    """The node depends on it, so it is deleted after the node."""
 
     def __init__(self, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None) -> None:
         super().__init__(FlexRequestProvider(), name, props, opts)

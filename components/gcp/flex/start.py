@@ -40,8 +40,7 @@ def start(compute: FlexCompute, report: Report) -> compute_v1.Instance:
 
 
 def remove(compute: FlexCompute) -> None:
-    """Delete the node, if it is there and flex start's: one that is asked for in another way may have come in its place
-    by now."""
+    """Delete the node, if it is there and flex start's: a node with another kind of capacity may have replaced it."""
     found = compute.node()
     if found is not None and found.labels.get(CLUSTER_LABEL) == compute.wanted.cluster and _mark(found):
         compute.delete()
@@ -60,8 +59,8 @@ def _wait(compute: FlexCompute, operation: compute_v1.Operation | None, report: 
             # What is not there when that is done will not come; but it may have come since the last look.
             if (operation is None or operation.status == done) and (found := compute.node()) is None:
                 raise bake_error(
-                    f"{name} is gone: Google found no capacity for it in {WAIT_SECONDS // 60} minutes, or somebody "
-                    "deleted it",
+                    f"{name} is gone: Google found no capacity for it in {WAIT_SECONDS // 60} minutes, or it was "
+                    "deleted manually",
                     "run again to retry, or choose another zone or another `capacity`",
                 )
         if found is not None:

@@ -92,7 +92,7 @@ def startup_script() -> str:
     """The files of scripts/gcp as one program: metadata carries one text."""
     own = (SCRIPTS / "start.py").read_text()
     apis = (SCRIPTS / "google_apis.py").read_text().partition("from __future__ import annotations\n")[2]
-    # Plain replacements: what stands in the texts is no pattern.
+    # Functions as replacements: backslashes in the texts are no escapes.
     own = re.sub(r"^from google_apis import .*\n", lambda _: apis.strip("\n") + "\n", own, count=1, flags=re.MULTILINE)
     shield = (SCRIPTS / "shield.sh").read_text()
     return re.sub(r'^SHIELD = "".*$', lambda _: f"SHIELD = {shield!r}", own, count=1, flags=re.MULTILINE)

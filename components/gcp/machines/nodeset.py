@@ -35,15 +35,15 @@ class Nodeset(pulumi.ComponentResource):
     ) -> None:  # fmt: skip
         super().__init__("hpc:gcp:Nodeset", name, {}, opts)
         self._name, self._args = name, args
-        way, first = of_nodes(section.capacity), specs[0]
-        template = self._template(first, section, way)
+        capacity, first = of_nodes(section.capacity), specs[0]
+        template = self._template(first, section, capacity)
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
         marks, zone = labels(args.config, "node"), args.zone()
         # The node generates it, and reports it in the cluster state.
         host_key = pulumi.Output.from_input("")
-        if isinstance(way, Flex):
+        if isinstance(capacity, Flex):
             child = pulumi.ResourceOptions(parent=self, depends_on=[template])
             project, cluster = place(args.config).project, args.config.name
             endpoint = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
@@ -75,7 +75,7 @@ class Nodeset(pulumi.ComponentResource):
         ]  # fmt: skip
         self.register_outputs({"template": template.name, "nodes": len(specs)})
 
-    def _template(self, spec: MachineSpec, section: Section, way: Way) -> compute.InstanceTemplate:
+    def _template(self, spec: MachineSpec, section: Section, capacity: Way) -> compute.InstanceTemplate:
         args, config = self._args, self._args.config
         disk_type, size = boot_disk(config, spec)
         marks = labels(config, "node")
@@ -86,7 +86,7 @@ class Nodeset(pulumi.ComponentResource):
         if gpus := section.gpus:
             name = ACCELERATORS[gpus.type].name
             accelerators = [compute.InstanceTemplateGuestAcceleratorArgs(type=name, count=gpus.count)]
-        scheduling = way.scheduling(migrates=spec.gpu is None)
+        scheduling = capacity.scheduling(migrates=spec.gpu is None)
         # No name: a template can't change, so the next one needs another name beside the old one's.
         return compute.InstanceTemplate(
             f"{self._name}-template",
@@ -101,7 +101,7 @@ class Nodeset(pulumi.ComponentResource):
             ),
             scheduling=_scheduling(scheduling),
             reservation_affinity=affinity(scheduling),
-            resource_policies=self._placement(way),
+            resource_policies=self._placement(capacity),
             shielded_instance_config=compute.InstanceTemplateShieldedInstanceConfigArgs(
                 enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
             ),
@@ -118,18 +118,18 @@ class Nodeset(pulumi.ComponentResource):
             for subnetwork in (self._args.network.system, *gpu)
         ]
 
-    def _placement(self, way: Way) -> pulumi.Input[str] | None:
+    def _placement(self, capacity: Way) -> pulumi.Input[str] | None:
         """A policy that keeps the nodes close to each other: the reservation's, or one of the stack's own."""
-        if isinstance(way, Reserved):
-            return policy_path(self._args.config, way.policy) if way.policy else None
-        if not isinstance(way, OnDemand | Spot) or way.max_distance is None:
+        if isinstance(capacity, Reserved):
+            return policy_path(self._args.config, capacity.policy) if capacity.policy else None
+        if not isinstance(capacity, OnDemand | Spot) or capacity.max_distance is None:
             return None
         # No name, as with the template: one that is in use can't change.
         return compute.ResourcePolicy(
             f"{self._name}-placement",
             region=place(self._args.config).region,
             group_placement_policy=compute.ResourcePolicyGroupPlacementPolicyArgs(
-                collocation="COLLOCATED", max_distance=way.max_distance
+                collocation="COLLOCATED", max_distance=capacity.max_distance
             ),
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
         ).self_link

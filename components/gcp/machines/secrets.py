@@ -1,4 +1,4 @@
-"""A cluster's secrets in Secret Manager, each readable by the roles that need it and nobody else."""
+"""A cluster's secrets in Secret Manager, each readable only by the roles that need it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class SecretsArgs:
 
 
 class Secrets(pulumi.ComponentResource):
-    """The MUNGE_KEY key, the database's password, and SSH host keys of the machines that are set up over SSH.
+    """The MUNGE key, the database's password, and SSH host keys of the machines that are set up over SSH.
 
     Machines fetch them at boot, as the service account that they run with: nothing secret is in their metadata.
     """
@@ -98,7 +98,7 @@ class Secrets(pulumi.ComponentResource):
         version = secretmanager.SecretVersion(
             f"{self._name}-{name}-version",
             secret=secret.id,
-            # The line end is part of the MUNGE_KEY key: each machine hashes the file as a whole.
+            # The line end is part of the MUNGE key: each machine hashes the file as a whole.
             secret_data=pulumi.Output.secret(value).apply(lambda text: text.rstrip("\n") + "\n"),
             opts=child,
         )

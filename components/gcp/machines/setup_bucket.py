@@ -60,9 +60,9 @@ class SetupBucket(pulumi.ComponentResource):
             location=place(config).region,
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",
-            # All of it is made again by the next `up`.
+            # The next `up` creates all of it again.
             force_destroy=True,
-            # Versions that were replaced are of no use to anybody.
+            # Replaced versions are not needed.
             soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=0),
             labels=labels(config, "storage"),
             opts=child,

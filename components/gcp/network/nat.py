@@ -1,4 +1,4 @@
-"""The way out for machines without a public address."""
+"""Access to the internet for machines without a public address."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

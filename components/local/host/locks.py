@@ -60,7 +60,7 @@ def remove_empty(folder: Path) -> bool:
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace `path` as a whole: a reader sees the old text or the new one, also if we are killed on the way."""
+    """Replace `path` as a whole: a reader sees the old text or the new one, also if this process is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.{os.getpid()}.new")
     half.write_text(text)

@@ -44,7 +44,7 @@ def to_record(before: Sequence[str], state: str, paths: StackPaths) -> dict[str,
     }
 
 
-def is_strangers(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -> bool:
+def is_other_states(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -> bool:
     """Whether another state made what is there; not where no state is on record."""
     known = recorded(paths)
     if "states" not in known:
@@ -52,9 +52,9 @@ def is_strangers(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -
     return not {state, *before} & set(known["states"])
 
 
-def refuse_strangers(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -> None:
-    """Raises HostError, with whose the machines are and the ways on, where another state made them."""
-    if state and is_strangers(paths, state, before=before):
+def refuse_other_state(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -> None:
+    """Raises HostError, with the owner of the machines and what to do, where another state made them."""
+    if state and is_other_states(paths, state, before=before):
         raise HostError(refusal(paths))
 
 

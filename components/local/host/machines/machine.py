@@ -35,7 +35,7 @@ def create(design: Design) -> Facts:
     """Make the machine and start it; returns when it answers SSH."""
     checked_name(design.stack, "stack")
     checked_name(design.name, "machine")
-    owner.refuse_strangers(design.stack_paths, owner.state_id(design.authorized_keys))
+    owner.refuse_other_state(design.stack_paths, owner.state_id(design.authorized_keys))
     with locked(design.paths.lock):
         _remove(design)
         if not bridge.exists(names.bridge_name(design.root, design.stack)):
@@ -44,14 +44,14 @@ def create(design: Design) -> Facts:
         try:
             return _make(design)
         except BaseException:
-            # Nobody will know of a machine whose making failed, so nobody would remove it.
+            # A machine whose creation failed is in no state, so nothing would remove it later.
             _remove(design)
             raise
 
 
 def update(design: Design) -> Facts:
     """Bring a machine's files to what they should be, and start it if it does not run; its own files are kept."""
-    owner.refuse_strangers(design.stack_paths, owner.state_id(design.authorized_keys))
+    owner.refuse_other_state(design.stack_paths, owner.state_id(design.authorized_keys))
     with locked(design.paths.lock):
         record = _read_record(design.paths)
         if record is None:
@@ -94,7 +94,7 @@ def restart(design: Design) -> Facts:
 def delete(design: Design) -> None:
     """End the machine and remove all of it; nothing happens if it is gone, or if another state has recreated it."""
     state = owner.state_id(design.authorized_keys)
-    if state and owner.is_strangers(design.stack_paths, state):
+    if state and owner.is_other_states(design.stack_paths, state):
         return
     if design.stack_paths.folder.exists():
         with locked(design.paths.lock):
@@ -105,7 +105,7 @@ def delete(design: Design) -> None:
 
 
 def delete_all(root: Path, stack: str) -> None:
-    """End and remove every machine that the stack has on this host, also those that nobody knows of."""
+    """End and remove every machine that the stack has on this host, also those in no state."""
     for folder in sorted(StackPaths(root, stack).machines.glob("*/")):
         delete(bare(root, stack, folder.name))
     for lock in StackPaths(root, stack).machines.glob(".*.lock"):
@@ -177,7 +177,7 @@ def _start(design: Design, instance: str) -> str:
     """Start the machine, whose files are in place, and wait for it; returns the new boot id."""
     paths, boot = design.paths, uuid.uuid4().hex
     paths.run.unlink(missing_ok=True)
-    # A start that a killed run has begun, and that is not on record yet, must not become the machine after all.
+    # A start of a killed run that is not on record yet must not become the machine.
     write_atomically(paths.wanted, boot)
     stack = design.stack_paths
     for folder in (stack.shared, paths.root):
@@ -188,7 +188,7 @@ def _start(design: Design, instance: str) -> str:
         read_only_binds=[(stack.hosts, "/etc/hosts")],
     )  # fmt: skip
     command = [
-        # A session of its own, not a child of ours: it outlives the command that started it, and nobody waits for it.
+        # A session of its own, not a child of ours: it outlives the command that started it.
         "setsid", "--fork", str(_KEEP), str(paths.run), boot, *cgroups.prefix(design.host_id, design.root),
         "unshare", "--mount", "--propagation", "slave",
         str(_START), str(paths.run), boot, str(image_root(design.images, design.image)),
@@ -205,7 +205,7 @@ def _stop(design: Design, *, orderly: bool) -> None:
     """End the machine and everything of it that runs; its files stay."""
     process = Process.load(design.paths.run)
     if process and process.alive():
-        keeper = process.parent()
+        guard = process.parent()
         if orderly:
             process.end(signal.SIGTERM, wait=ORDERLY_WAIT)
         inside = _inside(process)
@@ -214,9 +214,9 @@ def _stop(design: Design, *, orderly: bool) -> None:
             inside.end(signal.SIGKILL, wait=5)
         if not process.end(signal.SIGTERM, wait=2) and not process.end(signal.SIGKILL, wait=5):
             raise HostError(f"machine {design.name}: its process {process.pid} does not end, even when killed")
-        # It has nothing left to keep, and ends by itself: only not to be found by who looks at once.
-        if keeper and str(_KEEP) in keeper.command():
-            keeper.end(signal.SIGTERM, wait=2)
+        # It ends by itself; ended here so that it is gone when this returns.
+        if guard and str(_KEEP) in guard.command():
+            guard.end(signal.SIGTERM, wait=2)
     # A killed nspawn does not take the machine's processes along; their control group has them.
     cgroups.remove(design.host_id, design.root)
     bridge.remove_cable(names.interface_name(design.root, design.stack, design.name))

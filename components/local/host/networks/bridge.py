@@ -1,4 +1,4 @@
-"""A stack's network on the host: a bridge with the gateway's address, and no way out.
+"""A stack's network on the host: a bridge with the gateway's address, without a route to the outside.
 
 Which bridges are ours is written on them (the interface's alias), so that nothing else is ever changed or removed.
 """
@@ -96,7 +96,7 @@ def ours(root: Path) -> list[str]:
 
 
 def taken_by(network: ipaddress.IPv4Network, *, but: str) -> str | None:
-    """Who on this host uses addresses of `network`, leaving out the interface `but`; None if nobody does."""
+    """Which interface or route, other than `but`, uses addresses of `network` on this host; None if none does."""
     for interface, what, theirs in [*_own_networks(), *_routes()]:
         if interface != but and theirs.overlaps(network):
             return what

@@ -1,11 +1,11 @@
-"""The host's packet filter: a way through it for traffic between machines, and none from them to the host.
+"""The host's packet filter: traffic between machines passes, traffic from them to the host does not.
 
 A job's traffic stays among the machines: services of the host that listen on all its addresses would answer it at the
 bridge's own. The host reaches the machines, which may answer. The rules are a table of their own, called as the bridge.
 
 Where the kernel shows bridged packets to iptables (container engines turn that on) and forwards nothing by default
 (they set that too), machines of one bridge can't reach each other. One rule for traffic that stays on the bridge
-changes that; it goes with the bridge.
+changes that; it is removed with the bridge.
 """
 
 import shutil
@@ -30,7 +30,7 @@ def forget(bridge: str) -> None:
 
 
 def shield(bridge: str) -> None:
-    """Let nothing be begun from the machines on `bridge` towards the host, whatever listens there.
+    """Refuse connections from the machines on `bridge` to the host, whatever listens there.
 
     Without connection tracking, which would cost every packet between machines: what begins a TCP connection is
     refused, and all else but answers of TCP, and ICMP, is dropped. HostError where the kernel has no nf_tables.

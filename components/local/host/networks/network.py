@@ -32,7 +32,7 @@ class Network:
     hosts: Mapping[str, str]
     """Addresses of all the stack's machines by name."""
     state: str = ""
-    """Which state makes it, see owner.py; empty: nobody asks."""
+    """Which state makes it, see owner.py; empty: not checked."""
 
     @property
     def paths(self) -> StackPaths:
@@ -44,7 +44,7 @@ class Network:
 
 
 def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
-    """Make the network, or bring it to what it should be; HostError if its name or addresses are somebody else's.
+    """Make the network, or bring it to what it should be; HostError if its name or addresses are in use.
 
     `before`: ids of the state that asks, as it knew itself when it made this network; None where it has made none yet.
     """
@@ -78,10 +78,10 @@ def is_up(network: Network) -> bool:
 def remove(network: Network) -> None:
     """Remove the bridge and the stack's folder; not where another state has recreated them since.
 
-    Machines and shared folders have gone before. What a killed run left, of which no state knows, goes now: machines,
-    and shared folders that nothing was put into.
+    Machines and shared folders were removed before. What a killed run left, of which no state knows, is removed now:
+    machines, and empty shared folders.
     """
-    if network.state and owner.is_strangers(network.paths, network.state):
+    if network.state and owner.is_other_states(network.paths, network.state):
         return
     machine.delete_all(network.root, network.stack)
     if not network.root.exists():
@@ -130,7 +130,7 @@ def _check_owner(network: Network) -> None:
 
 
 def _check_state(network: Network, before: Sequence[str] | None) -> None:
-    owner.refuse_strangers(network.paths, network.state, before=before or ())
+    owner.refuse_other_state(network.paths, network.state, before=before or ())
     # Made by an earlier version, or the record is damaged: whose the machines are is not known, but not a new state's.
     unclaimed = network.state and before is None and "states" not in owner.recorded(network.paths)
     if unclaimed and machine.any_runs(network.root, network.stack):
@@ -138,7 +138,7 @@ def _check_state(network: Network, before: Sequence[str] | None) -> None:
 
 
 def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:
-    """Who but the stack itself has addresses of `cidr` on this host, up or not; None if nobody has."""
+    """Which other stack or interface has addresses of `cidr` on this host, up or not; None if none has."""
     taken = bridge.taken_by(cidr, but=names.bridge_name(root, stack))
     for record in (root / "stacks").glob("*/network.json"):
         if record.parent.name == stack:
