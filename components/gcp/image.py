@@ -31,7 +31,7 @@ class Image(pulumi.ComponentResource):
     """The image of all machines.
 
     A baked one is named after a hash of all that goes in. Another content (recipe, Slurm, own steps, what the stack's
-    parts want) is another image, created before the old one is deleted, and machines that boot it are recreated. A newer
+    parts want) is another image, created before the old one is deleted, and its machines are recreated. A newer
     program alone changes no existing image.
     """
 

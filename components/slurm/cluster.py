@@ -153,8 +153,8 @@ class SlurmCluster(pulumi.ComponentResource):
     ) -> remote.Command:
         """Drain a node before its machine is deleted: nothing is run on creation.
 
-        Deleted before the machine, on which it depends; not run where the controller is deleted too, so that a whole cluster is
-        destroyed without waiting for jobs, and with a controller that is dead.
+        Deleted before the machine, on which it depends; not run where the controller is deleted too, so that a whole
+        cluster is destroyed without waiting for jobs, and with a controller that is dead.
         """
         return remote.Command(
             f"{machine.spec.name}-leave",
