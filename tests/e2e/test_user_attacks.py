@@ -121,7 +121,7 @@ def test_a_cluster_whose_munge_key_stood_in_clear_gets_another_one_beside_its_jo
     look = "sha256sum </etc/munge/munge.key; stat -c '%a %U' /etc/munge/munge.key"
     before = many.ssh("controller", look)
     preview = many.hpc("preview")
-    assert "stands in its state in clear" in preview.stdout + preview.stderr
+    assert "is in its state in plain text" in preview.stdout + preview.stderr
     up = many.hpc("up")
     assert "`up` replaces the key" in up.stdout + up.stderr
     assert old not in (many.file.parent / ".pulumi/stacks/hpc/many.json").read_text()
