@@ -48,7 +48,7 @@ def stage(payload: dict[str, Any]) -> None:
     links = {"slurm_prolog": "slurm_mux", "slurm_epilog": "slurm_mux", **payload["links"]}
     wanted = {*files, *links, *(RXDM_FILES if payload["rxdm"] else ())}
     before = ours()
-    _refuse_other_state({path: files.get(path) for path in wanted - before}, links)
+    _refuse_strangers({path: files.get(path) for path in wanted - before}, links)
     root_only.protect(TREE)
     for path in (TREE.parent, TREE, TREE / "etc"):
         folder(path)
@@ -134,7 +134,7 @@ def _conf(payload: dict[str, Any]) -> str:
     )
 
 
-def _refuse_other_state(files: dict[str, bytes | None], links: dict[str, str]) -> None:
+def _refuse_strangers(files: dict[str, bytes | None], links: dict[str, str]) -> None:
     """What stands where ours is to go and is not the very same, we did not make."""
     strangers: list[str] = []
     for path, data in files.items():
