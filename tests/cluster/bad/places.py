@@ -120,11 +120,11 @@ CASES = {
         "does not write to; /home has people's folders",
         "remove it here",
     ),
-    "a board that nobody can write": (
+    "a cluster state that nobody can write": (
         {"storage": {"read_only": ["/opt/apps"]}},
         "storage.read_only[0]",
         "/opt/apps",
-        "the scripts and the board",
+        "the scripts and the cluster state",
         "/data",
     ),
     "a read-only directory that is not shared": (
