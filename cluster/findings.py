@@ -76,7 +76,7 @@ class ConfigError(Exception):
     """The configuration can't be used; `findings` holds every reason."""
 
     def __init__(self, findings: Iterable[Finding], *, more: int = 0) -> None:
-        """`more`: how many there are besides, of which nobody has written down what they are."""
+        """`more`: how many there are besides, which are only counted."""
         self.findings = tuple(findings)
         self.more = more
         super().__init__(str(self))

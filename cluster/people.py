@@ -31,13 +31,13 @@ def accounts(config: ClusterConfig) -> tuple[Account, ...]:
 
 
 def default_account(config: ClusterConfig, user: User) -> str:
-    """Account that a user's jobs are charged to unless told otherwise."""
+    """Account that a user's jobs are charged to by default."""
     declared = config.accounting.accounts
     return user.account or (declared[0].name if len(declared) == 1 else GENERAL)
 
 
 def preempts(config: ClusterConfig) -> bool:
-    """Whether jobs of some QOS stop those of another, which slurmctld must be told of as a whole."""
+    """Whether jobs of some QOS stop those of another, which slurm.conf must enable."""
     return any(qos.preempt for qos in config.accounting.qos)
 
 

@@ -25,7 +25,7 @@ def one_line(text: str) -> str:
 
 
 def document(value: object, *, indent: int | None = 2) -> str:
-    """`value` as JSON, readable, and with nothing that a terminal acts on; what JSON does not know is told as text."""
+    """`value` as readable JSON without what a terminal acts on; values that JSON does not have are written as text."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

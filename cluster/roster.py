@@ -1,5 +1,6 @@
 """The machines of a cluster: their names, what each does and what it is."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,6 +82,10 @@ def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
 
 def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
     """Every machine: the controller, the login machines, then the nodes in the file's order."""
+    return tuple(_machines(config))
+
+
+def _machines(config: ClusterConfig) -> Iterator[MachineSpec]:
     hosted = [name for name, section in config.nodesets.items() if section.on]
     controller_type = MACHINE_TYPES[config.controller.machine_type]
     roles: list[Role] = ["controller"]
@@ -88,40 +93,16 @@ def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
         roles.append("login")
     if hosted:
         roles.append("node")
-    found = [
-        MachineSpec(
-            name=controller_name(config),
-            roles=tuple(roles),
-            machine_type=controller_type,
-            gpu=controller_type.gpu,
-            nodeset=hosted[0] if hosted else None,
-        )
-    ]
+    yield MachineSpec(
+        name=controller_name(config), roles=tuple(roles), machine_type=controller_type, gpu=controller_type.gpu,
+        nodeset=hosted[0] if hosted else None,
+    )  # fmt: skip
     if not config.login.on:
-        login_type = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]
-        found += [
-            MachineSpec(
-                name=f"{config.name}-login-{index}",
-                roles=("login",),
-                machine_type=login_type,
-                gpu=login_type.gpu,
-                index=index,
-            )
-            for index in range(config.login.count)
-        ]
+        kind = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]
+        for index in range(config.login.count):
+            name = f"{config.name}-login-{index}"
+            yield MachineSpec(name=name, roles=("login",), machine_type=kind, gpu=kind.gpu, index=index)
     for name, section in config.nodesets.items():
-        if section.on:
-            continue
-        gpu = nodeset_gpu(config, section)
-        found += [
-            MachineSpec(
-                name=node,
-                roles=("node",),
-                machine_type=nodeset_type(config, section),
-                gpu=gpu,
-                nodeset=name,
-                index=index,
-            )
-            for index, node in enumerate(node_names(config, name))
-        ]
-    return tuple(found)
+        kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
+        for index, node in enumerate(() if section.on else node_names(config, name)):
+            yield MachineSpec(name=node, roles=("node",), machine_type=kind, gpu=gpu, nodeset=name, index=index)

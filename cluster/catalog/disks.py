@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class DiskType:
-    """One row of the catalog."""
-
     name: str
     smallest_gb: int
     largest_gb: int

@@ -45,7 +45,7 @@ class Family:
     gpus: tuple[str, ...] = ()
     """GPU types that a nodeset may attach with `gpus:`."""
     zones: tuple[str, ...] = ()
-    """Zones that have it; empty where nobody has looked them up."""
+    """Zones that have it; empty if unknown."""
     disks: Mapping[str, int] = field(default_factory=dict)
     """Disk types that it takes, each with the least vCPUs that a machine needs for that."""
     egress: tuple[Limit, ...] = ()

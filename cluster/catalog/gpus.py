@@ -9,8 +9,6 @@ _DOCS = "cloud.google.com/compute/docs/gpus"
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """One row of the catalog."""
-
     type: str
     """Slurm's gres type, and the type in the stack file."""
     name: str
@@ -20,7 +18,7 @@ class Accelerator:
     open_driver: bool
     """Whether NVIDIA's open kernel modules support it: GPUs before Turing need the proprietary ones (their README)."""
     zones: tuple[str, ...] = ()
-    """Zones that have it; empty where nobody has looked them up."""
+    """Zones that have it; empty if unknown."""
     source: str = _DOCS
 
 

@@ -86,7 +86,7 @@ Snapshots go back to March 2023, and are kept for two years at least (snapshot.u
 R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1")
 # A driver that Google has qualified with an rxdm prolog that is published (cluster/catalog/prologs.py), of a branch
 # that NVIDIA supports for long. 595.71.05, of the newest prolog, has packages of other names (from 590 on without the
-# branch), and nobody has said of it that it runs A3 Mega on Ubuntu.
+# branch), and is not known to run A3 Mega on Ubuntu.
 R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1")
 _SLURM = {
     "25.05": Source(
@@ -175,7 +175,7 @@ _ROWS = (
 # fmt: on
 
 RECIPES: dict[tuple[str, str, str], Recipe] = {(row.version, row.base, row.lustre): row for row in _ROWS}
-"""Recipes by `image.recipe`, `image.base` and kind of Lustre. What is not here can't be made: nobody has matched client
-and kernel."""
+"""Recipes by `image.recipe`, `image.base` and kind of Lustre. What is not here can't be made: no client and
+kernel are known to match."""
 VERSIONS: tuple[str, ...] = tuple(dict.fromkeys(row.version for row in _ROWS))
 """Newest first."""

@@ -117,7 +117,7 @@ def _round(name: str, named: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def _in_circles(named: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Those that can name themselves in the end; all others lead to somebody who names nobody of these."""
+    """Names that may be in a circle; every other name leads to one that names none of these."""
     left = {name: {one for one in names if one in named} for name, names in named.items()}
     naming: dict[str, list[str]] = {}
     for name, names in left.items():

@@ -13,36 +13,15 @@ from cluster.config.section import Section
 _BUILT_ON = "remove it: the machines, their set-up and the commands of this program are built on its value"
 _FOLLOWS = "remove it: it follows from the machines of the configuration"
 
+_DAEMONS = """
+    AccountingStorageHost AccountingStoragePort AccountingStorageType AuthType CredType JobCompLoc MailProg
+    ProctrackType SelectType SlurmUser SlurmctldAddr SlurmctldLogFile SlurmctldParameters SlurmctldPidFile
+    SlurmctldPort SlurmdLogFile SlurmdParameters SlurmdPidFile SlurmdPort SlurmdSpoolDir SlurmdUser
+    StateSaveLocation TaskPlugin TopologyPlugin
+""".split()
+
 _CONF = {
-    **dict.fromkeys(
-        (
-            "AccountingStorageHost",
-            "AccountingStoragePort",
-            "AccountingStorageType",
-            "AuthType",
-            "CredType",
-            "JobCompLoc",
-            "MailProg",
-            "ProctrackType",
-            "SelectType",
-            "SlurmUser",
-            "SlurmctldAddr",
-            "SlurmctldLogFile",
-            "SlurmctldParameters",
-            "SlurmctldPidFile",
-            "SlurmctldPort",
-            "SlurmdLogFile",
-            "SlurmdParameters",
-            "SlurmdPidFile",
-            "SlurmdPort",
-            "SlurmdSpoolDir",
-            "SlurmdUser",
-            "StateSaveLocation",
-            "TaskPlugin",
-            "TopologyPlugin",
-        ),
-        _BUILT_ON,
-    ),
+    **dict.fromkeys(_DAEMONS, _BUILT_ON),
     **dict.fromkeys(("AccountingStorageTRES", "GresTypes"), _FOLLOWS),
     "AccountingStoragePass": "remove it: slurmdbd alone holds a password, and it is generated",
 }

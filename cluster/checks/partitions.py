@@ -71,7 +71,7 @@ def _default(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _alike(config: ClusterConfig) -> Iterator[Finding]:
-    """Slurm tells CPU from cpu, its database does not: MariaDB compares names without regard to case."""
+    """Slurm distinguishes CPU and cpu, its database does not: MariaDB compares names without regard to case."""
     seen: dict[str, str] = {}
     for name in config.partitions:
         before = seen.setdefault(name.lower(), name)

@@ -82,7 +82,7 @@ def _gids(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Finding]:
-    """sshd lets nobody in whose shell is not there."""
+    """sshd refuses users whose shell does not exist."""
     if user.shell in LOGIN_SHELLS or programs_may_differ(config):
         return
     yield Finding(

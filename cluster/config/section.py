@@ -10,7 +10,7 @@ class Section(BaseModel):
     """A part of the configuration: can't be changed once read, and refuses keys that it doesn't know."""
 
     one_value: ClassVar[bool] = False
-    """Whether an edit of it is told as one, because its keys mean nothing apart."""
+    """Whether an edit of it is shown as one, because its keys mean nothing apart."""
 
     stand_in: ClassVar[Mapping[str, Any]] = {}
     """For a platform's own section: valid values, with which the rest of a file is checked where these are missing or

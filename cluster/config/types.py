@@ -25,7 +25,7 @@ Seconds = Annotated[int, Strict(), Field(ge=0, le=65533)]
 
 
 def _schema(**more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON Schema's own values
-    """What editors are told of a text: they can check a pattern and complete an enumeration."""
+    """The JSON Schema of a text, for editors: they can check a pattern and complete an enumeration."""
     return WithJsonSchema({"type": "string", **more})
 
 

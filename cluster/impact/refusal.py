@@ -1,4 +1,4 @@
-"""What can't be changed on a running cluster: an edit of a stack file that is refused, and the words for it.
+"""What can't be changed on a running cluster: the edits of a stack file that are refused, and the message.
 
 `./hpc up` asks before it starts an engine, and the program itself for whoever starts it with `pulumi up`.
 """

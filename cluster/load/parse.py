@@ -20,7 +20,7 @@ from cluster.platforms import registry
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
-"""Findings that are worked out; a file with more is no stack file that somebody wrote."""
+"""Most findings that are explained; a file with more was not written as a stack file."""
 
 
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
@@ -123,14 +123,9 @@ def _refuse_planned(given: Mapping[str, Any]) -> None:
     if given.get("platform") not in registry.PLANNED:
         return
     names = registry.names()
-    raise ConfigError(
-        [
-            Finding(
-                id="platform-planned",
-                at=("platform",),
-                given=str(given["platform"]),
-                allowed=f"{listing(names)} (platform {given['platform']!r} is not built yet)",
-                todo=f"use an allowed platform, e.g. `platform: {names[0]}`",
-            )
-        ]
-    )
+    finding = Finding(
+        id="platform-planned", at=("platform",), given=str(given["platform"]),
+        allowed=f"{listing(names)} (platform {given['platform']!r} is not built yet)",
+        todo=f"use an allowed platform, e.g. `platform: {names[0]}`",
+    )  # fmt: skip
+    raise ConfigError([finding])

@@ -34,7 +34,7 @@ LOG: Final[Mapping[str, Log]] = {
     "slurmd": Log(roles=("node",), file=f"{LOGS}/slurmd.log"),
     "prolog": Log(roles=("node",), file=f"{LOGS}/prolog.log"),
     "epilog": Log(roles=("node",), file=f"{LOGS}/epilog.log"),
-    # munged tells of bad credentials in a file of its own, systemd of its starts and ends in the journal.
+    # munged logs bad credentials in its own file; systemd logs its starts and stops in the journal.
     "munge": Log(roles=EVERYWHERE, file="/var/log/munge/munged.log", units=("munge",)),
     "slurmrestd": Log(roles=("controller",), units=("slurmrestd",)),
     "mariadb": Log(roles=("controller",), units=("mariadb",)),

@@ -28,7 +28,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What somebody used."""
+    """Usage of one user, account, partition or a combination of them."""
 
     keys: tuple[str, ...]
     cpu_seconds: int = 0
@@ -55,7 +55,7 @@ def command(since: str, until: str) -> str:
     return (
         f"sacct --allusers --allocations --duplicates --parsable2 --noheader --noconvert --truncate "
         f"--starttime={since} --endtime={until} --format={fields} && "
-        # Without slurmctld's word nobody is taken for a runaway.
+        # Without slurmctld's answer no job counts as a runaway.
         f"{{ squeue --noheader --array --states=running,suspended --format='{ALIVE} %A' && echo '{ALIVE} all'; }}"
     )
 
@@ -66,7 +66,7 @@ class Found:
 
     records: list[Record]
     runaways: int
-    """Jobs that have no end in the database and that slurmctld does not know: they ended, nobody knows when."""
+    """Jobs that have no end in the database and that slurmctld does not know: they ended at an unknown time."""
 
 
 def records(text: str) -> Found:
@@ -109,7 +109,7 @@ def tres(text: str) -> dict[str, int]:
 
 
 def gpus(held: Mapping[str, int]) -> int:
-    """GPUs among resources: `gres/gpu` counts all of them, those of each type are told again beside it."""
+    """GPUs among resources: `gres/gpu` counts all of them, those of each type stand beside it again."""
     if "gres/gpu" in held:
         return held["gres/gpu"]
     return sum(count for name, count in held.items() if name.startswith("gres/gpu:"))

@@ -12,7 +12,7 @@ from cluster.slurm.text import FIELD, Group
 
 
 def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
-    """Names, ports, and how daemons believe each other."""
+    """Names, ports, and how daemons authenticate each other."""
     controller = controller_name(config)
     overrides = registry.get(config.platform).slurm.config_overrides
     return Group(
@@ -36,7 +36,7 @@ def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Grou
 
 
 def tokens(config: ClusterConfig) -> dict[str, str]:
-    """By what slurmctld and slurmdbd believe who comes with a token, for REST; nothing where there is none."""
+    """How slurmctld and slurmdbd authenticate tokens, for slurmrestd; empty without it."""
     if not config.slurm.slurmrestd:
         return {}
     return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={paths.TOKEN_KEY}"}

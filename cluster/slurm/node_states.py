@@ -14,9 +14,9 @@ class Means(Flag):
     BUSY = auto()
     """Jobs are on it."""
     DOWN = auto()
-    """It takes no job although nobody asked for that."""
+    """It takes no jobs, and this was not requested."""
     ASLEEP = auto()
-    """It is off, or about to start or stop, because somebody asked for that: not down."""
+    """It is off, or about to start or stop, on request: not down."""
     SILENT = auto()
     """It does not answer slurmctld."""
     HELD = auto()
@@ -82,7 +82,7 @@ class InStates:
 
     @property
     def drained(self) -> bool:
-        """Whether it takes no new jobs because somebody, or slurmctld, said so."""
+        """Whether it takes no new jobs because an administrator or slurmctld drained it."""
         return "DRAIN" in self.states
 
     @property

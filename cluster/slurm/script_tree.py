@@ -39,7 +39,7 @@ class Tree:
 
 
 def has_scripts(config: ClusterConfig) -> bool:
-    """Whether anything runs before or after jobs; without it slurmd is not told to start anything."""
+    """Whether anything runs before or after jobs; without it slurm.conf names no prolog and no epilog."""
     return config.slurm.rxdm is not None or any(places(config))
 
 

@@ -19,52 +19,34 @@ def render_slurmdbd(config: ClusterConfig, password: str) -> str:
     if not _PLAIN.match(password):
         raise ValueError("database password: letters, digits and _.!%*+,:;<>?@^~- only; generate it without others")
     keep = f"{config.accounting.purge_after_months}months"
-    return document(
-        header(config),
-        groups(
-            [
-                Group(
-                    title="Daemon",
-                    settings={
-                        "AuthType": "auth/munge",
-                        **tokens(config),
-                        "DbdHost": controller_name(config),
-                        "DbdPort": paths.SLURMDBD_PORT,
-                        "SlurmUser": paths.USER,
-                        "DebugLevel": "info",
-                        "LogFile": f"{paths.LOGS}/slurmdbd.log",
-                        "PidFile": f"{paths.RUN}/slurmdbd.pid",
-                    },
-                ),
-                Group(
-                    title="Database",
-                    why="On the same machine: the password never crosses a network.",
-                    settings={
-                        "StorageType": "accounting_storage/mysql",
-                        "StorageHost": "localhost",
-                        "StoragePort": paths.DATABASE_PORT,
-                        "StorageLoc": paths.DATABASE,
-                        "StorageUser": paths.USER,
-                        "StoragePass": password,
-                    },
-                ),
-                Group(
-                    title="Purge",
-                    why="Unpurged tables make every query slower for ever. What is purged is archived first.",
-                    settings={
-                        "ArchiveDir": paths.ARCHIVE,
-                        "ArchiveEvents": True,
-                        "ArchiveJobs": True,
-                        "ArchiveSteps": True,
-                        "PurgeEventAfter": keep,
-                        "PurgeJobAfter": keep,
-                        "PurgeResvAfter": keep,
-                        "PurgeStepAfter": keep,
-                        "PurgeSuspendAfter": keep,
-                        "PurgeTXNAfter": keep,
-                        "PurgeUsageAfter": keep,
-                    },
-                ),
-            ]
-        ),
-    )
+    daemon = {
+        "AuthType": "auth/munge",
+        **tokens(config),
+        "DbdHost": controller_name(config),
+        "DbdPort": paths.SLURMDBD_PORT,
+        "SlurmUser": paths.USER,
+        "DebugLevel": "info",
+        "LogFile": f"{paths.LOGS}/slurmdbd.log",
+        "PidFile": f"{paths.RUN}/slurmdbd.pid",
+    }
+    database = {
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "localhost",
+        "StoragePort": paths.DATABASE_PORT,
+        "StorageLoc": paths.DATABASE,
+        "StorageUser": paths.USER,
+        "StoragePass": password,
+    }
+    purge = {
+        "ArchiveDir": paths.ARCHIVE,
+        **dict.fromkeys(("ArchiveEvents", "ArchiveJobs", "ArchiveSteps"), True),
+        **{f"Purge{records}After": keep for records in ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage")},
+    }
+    same_machine = "On the same machine: the password never crosses a network."
+    archived = "Unpurged tables make every query slower for ever. What is purged is archived first."
+    parts = [
+        Group(title="Daemon", settings=daemon),
+        Group(title="Database", why=same_machine, settings=database),
+        Group(title="Purge", why=archived, settings=purge),
+    ]
+    return document(header(config), groups(parts))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.platforms.gcp.request import asks, disks, told
+from cluster.platforms.gcp.request import asks, describe_request, disks
 from cluster.roster import machines
 from tests.clouds import google
 from tests.cluster import stacks
@@ -37,7 +37,7 @@ def test_every_gb_of_disk_that_is_made_is_told(stack):
 
 
 def test_the_words_name_figures_and_way():
-    text = "\n".join(told(stacks.config("a3mega")))
+    text = "\n".join(describe_request(stacks.config("a3mega")))
     assert "2 x a3-megagpu-8g: nodeset a3mega, from reservation my-reservation; 416 CPUs, 16 GPUs (h100)" in text
     assert "12,000 GB of local SSD" in text
     assert "10,500 GiB" in text
@@ -46,7 +46,7 @@ def test_the_words_name_figures_and_way():
 
 def test_a_reservations_policy_is_named():
     section = {"machine_type": "c2-standard-8", "capacity": {"reservation": {"name": "r", "placement_policy": "tight"}}}
-    text = "\n".join(told(google(nodesets={"cpu": section})))
+    text = "\n".join(describe_request(google(nodesets={"cpu": section})))
     assert "nodeset cpu, from reservation r (placement policy tight)" in text
 
 

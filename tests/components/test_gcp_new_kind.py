@@ -16,7 +16,7 @@ from cluster.platforms.gcp.filesystems.mounts import exports, targets
 from cluster.platforms.gcp.links import console_links
 from cluster.platforms.gcp.permissions import need_of, roles, services
 from cluster.platforms.gcp.policies import policies
-from cluster.platforms.gcp.request import told
+from cluster.platforms.gcp.request import describe_request
 from cluster.platforms.registry import get
 from cluster.roster import MachineSpec
 from components.gcp.storage.base import FileSystemComponent
@@ -98,7 +98,7 @@ def test_services_roles_and_policies(config):
 
 
 def test_summary_and_console(config):
-    assert "volumes at /home: 1,024 GiB" in told(config)
+    assert "volumes at /home: 1,024 GiB" in describe_request(config)
     assert console_links(config)["volumes"].startswith("https://console.cloud.google.com/netapp/volumes?project=")
 
 

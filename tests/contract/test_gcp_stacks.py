@@ -12,7 +12,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.permissions import TUNNEL, need_of, roles, services
 from cluster.platforms.gcp.policies import POLICIES, policies
-from cluster.platforms.gcp.request import told
+from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
 from tests import clouds
 from tests.cluster import stacks
@@ -199,7 +199,7 @@ class TestRoles:
             whose = "every stack" if having == shipped else ", ".join(f"`{name}`" for name in having)
             assert re.search(rf"^\| `{re.escape(role)}` \| [^|]+ \| {re.escape(whose)} \|$", page, re.MULTILINE), role
         for name in shipped:
-            text = "\n".join(told(stacks.config(name)))
+            text = "\n".join(describe_request(stacks.config(name)))
             assert all(role in text for role in found[name])
 
     def test_the_page_names_every_policy_that_would_refuse_a_stack(self):

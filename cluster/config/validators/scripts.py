@@ -68,7 +68,7 @@ LUA_FUNCTIONS = ("slurm_job_submit", "slurm_job_modify")
 
 
 def lua_text(value: str) -> str:
-    """A whole job_submit.lua; what is wrong with its grammar, only Lua on the controller can tell."""
+    """A whole job_submit.lua; only Lua on the controller can check its grammar."""
     odd = sorted({char for char in value if not char.isprintable() and char not in "\t\n"})
     if odd:
         raise Refused("lines of printable characters", f"remove {', '.join(ascii(char) for char in odd)}")

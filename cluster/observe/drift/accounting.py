@@ -22,7 +22,7 @@ ON_PEOPLE = (
 
 
 def ledger(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Everything of the stack's that the database has otherwise."""
+    """Accounts, users and QOS of the stack that differ in the database."""
     found = {name: seen.controller.part("accounting", name) for name in ("accounts", "associations", "users", "qos")}
     if any(part is None for part in found.values()):
         return
@@ -122,7 +122,7 @@ def _minutes(text: str) -> int | None:
 
 
 def _value(key: str, said: str, there: str) -> str:
-    """What sacctmgr is to be told so that `there` becomes `said`: what is not named stays, so it is set to -1."""
+    """The value for sacctmgr that makes `there` into `said`: sacctmgr keeps what is not named, so that is set to -1."""
     if key in TRES:
         kept = {word.partition("=")[0] for word in said.split(",")}
         gone = [name for word in there.split(",") if (name := word.partition("=")[0]) and name not in kept]

@@ -59,5 +59,5 @@ def _copy(wanted: Wanted, machine: str, found: dict[str, str], what: str, names:
 
 
 def short_hash(text: str) -> str:
-    """As scripts/node/collect.py tells a file's."""
+    """The hash that scripts/node/collect.py reports of a file."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

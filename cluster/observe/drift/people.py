@@ -54,7 +54,7 @@ def keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
 
 
 def digest(lines: list[str]) -> str:
-    """As scripts/node/system/user_facts.py tells it."""
+    """The hash that scripts/node/system/user_facts.py reports."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -29,5 +29,5 @@ def scripts(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
 
 
 def _short(text: str) -> str:
-    """A link as it is; of a hash enough to tell it by."""
+    """A link as it is; the first digits of a hash."""
     return text if text.startswith("-> ") or len(text) != 64 else f"hash {text[:16]}"

@@ -11,12 +11,10 @@ RESTARTS = 3
 """systemd counts since somebody last started a unit by hand: a few in months are history, a few in minutes are news."""
 LATELY = 600
 """Seconds after a start in which it may still be one of many."""
-_ELSEWHERE = {"hpc-node"}
-"""Tries again by itself until the machine has joined: a set-up that failed, and told as such."""
-
-
-_TOLD = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
-"""Where they do not run, that is told, with how often they were started."""
+_RETRIES = {"hpc-node"}
+"""Tries again by itself until the machine has joined: reported as a set-up that failed."""
+_REPORTED = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
+"""If these do not run, another finding says so, with the number of starts."""
 
 
 def controller(seen: ClusterObservation) -> Iterator[Finding]:
@@ -85,7 +83,7 @@ def restarting(seen: ClusterObservation) -> Iterator[Finding]:
     """Daemons that systemd restarts again and again."""
     for one in seen.machines:
         for name, unit in one.daemons.items():
-            if unit["restarts"] < RESTARTS or name in _ELSEWHERE or (name in _TOLD and not _active(unit)):
+            if unit["restarts"] < RESTARTS or name in _RETRIES or (name in _REPORTED and not _active(unit)):
                 continue
             if unit["sub"] != "auto-restart" and one.time - unit["started"] > LATELY:
                 continue

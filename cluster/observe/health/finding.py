@@ -1,4 +1,4 @@
-"""One thing that is wrong with a cluster, as its user is told."""
+"""One thing that is wrong with a cluster, as its user reads it."""
 
 from dataclasses import dataclass
 
@@ -18,4 +18,4 @@ class Finding:
     note: str = ""
     """What to know of that command, or to do after it."""
     since: float | None = None
-    """Seconds since the epoch; None where nobody knows."""
+    """Seconds since the epoch; None if unknown."""

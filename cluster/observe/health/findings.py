@@ -24,7 +24,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
     versions.outdated,
     versions.old_packages,
 )
-"""In the order in which their findings are told: what is behind others comes before them."""
+"""In the order in which their findings are shown: causes before their effects."""
 
 
 def findings(seen: ClusterObservation) -> list[Finding]:
@@ -33,7 +33,7 @@ def findings(seen: ClusterObservation) -> list[Finding]:
 
 
 def _together(found: list[Finding]) -> list[Finding]:
-    """What is the same on many machines, told once, with the advice for the first of them."""
+    """One finding for what is the same on many machines, with the command for the first of them."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for one in found:
         alike = one.what.replace(one.where[0], "")

@@ -1,4 +1,4 @@
-"""The end of a unit's journal, as short as it can be told."""
+"""The end of a unit's journal, shortened."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _LONGEST = 160
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """The last lines that tell of something going wrong, else the last one of the daemon itself; may be empty."""
+    """The last lines about errors, else the last one of the daemon itself; may be empty."""
     own = [line.strip().rstrip(".") for line in lines if line.strip() and not _SAID_OF_ALL.match(line)]
     telling = [line for line in own if _TELLING.search(line)]
     return "; ".join(

@@ -9,7 +9,7 @@ from cluster.observe.observation import ClusterObservation, MachineObservation
 
 
 def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
-    """Controller and login machines that do not answer SSH; a node that does not is down, and told there."""
+    """Controller and login machines that do not answer SSH; nodes have a finding of their own."""
     for one in seen.machines:
         if one.reached or one.roles == ("node",):
             continue
@@ -65,7 +65,7 @@ def cluster_state(seen: ClusterObservation) -> Iterator[Finding]:
 def failure(one: MachineObservation) -> str:
     """Why the set-up of a machine failed at its last try; empty where it did not."""
     report = one.report
-    # A report of another boot tells nothing about this one.
+    # A report of another boot says nothing about this one.
     if report.get("state") == "failed" and report.get("boot") == one.part("boot", "id"):
         return str(report.get("message", "")).strip()
     unit = joining(one)

@@ -9,7 +9,7 @@ from cluster.observe.observation import ClusterObservation, MachineObservation
 LIFETIME = 300
 """Seconds that a credential lives (munge(7)): a clock that differs by more makes every one expired or not yet made."""
 SKEW = 5.0
-"""Seconds from which a difference is told, long before it breaks anything."""
+"""Smallest difference in seconds that is a finding, long before it breaks anything."""
 
 
 def clocks(seen: ClusterObservation) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ def lost(seen: ClusterObservation) -> Iterator[Finding]:
             if not failure(one):
                 yield _stopped(seen, one, said, unit)
         elif said and said.silent and one.name in strangers:
-            continue  # told as what it comes from: another key, or another time
+            continue  # the findings about MUNGE's keys and clocks say why
         elif said and said.down and one.controller.get("reached") is not False:
             yield _silent(seen, said) if said.silent else _down(seen, said)
 
@@ -97,7 +97,7 @@ def _down(seen: ClusterObservation, said: Node) -> Finding:
 
 
 def drained(seen: ClusterObservation) -> Iterator[Finding]:
-    """Nodes that take no new jobs because somebody said so, or because a prolog failed there."""
+    """Nodes that take no new jobs because an administrator drained them or a prolog failed there."""
     for name, row in (seen.slurm("nodes") or {}).items():
         said = Node.of(name, row)
         if not said.drained:

@@ -7,9 +7,9 @@ The system network is cut into sixteen equal parts:
     part 9      Lustre's management server, then its metadata servers
     part 10-15  Lustre's object storage servers
 
-So a server or login machine more moves nobody. Google gives out addresses from a subnetwork's low end, as far as is
-known, though it does not promise to: so what grows by itself lies there, and what is fixed above. Fixed addresses are
-reserved before any machine is made.
+So one more server or login machine changes no other address. Google gives out addresses from a subnetwork's low end, as
+far as is known, though it does not promise to: so what grows by itself lies there, and what is fixed above. Fixed
+addresses are reserved before any machine is made.
 In a network that was there before the stack, Google chooses: others live there.
 """
 

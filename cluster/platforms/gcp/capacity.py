@@ -29,7 +29,7 @@ class Affinity:
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduling:
-    """What Compute Engine is told of a machine's life, in its own words."""
+    """The scheduling options of a machine, in the words of Compute Engine's API."""
 
     model: Model
     on_host_maintenance: Maintenance

@@ -1,6 +1,6 @@
 """Identity-Aware Proxy: the way to machines that have no public address, through Google's own servers.
 
-What `gcloud` says is told by its text (Google Cloud SDK 528): it has no exit codes of its own for these cases.
+Errors of `gcloud` are recognized by their text (Google Cloud SDK 528): it has no exit codes of its own for these cases.
 """
 
 import hashlib

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.gcp import GoogleCloud
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.iap import Instance
+from cluster.platforms.gcp.names import place
 from cluster.roster import controller_name, machines
 
 CONSOLE = "https://console.cloud.google.com"
@@ -38,9 +38,9 @@ def ssh_commands(config: ClusterConfig, public: Mapping[str, str] | None = None)
 def console_links(config: ClusterConfig) -> dict[str, str]:
     """Pages of the Cloud Console, by what they show. Some show the whole project: what is the cluster's has a name that
     begins with the cluster's own."""
-    place = _place(config)
-    project = {"project": place.project}
-    controller = f"/compute/instancesDetail/zones/{place.zone}/instances/{controller_name(config)}"
+    where = place(config)
+    project = {"project": where.project}
+    controller = f"/compute/instancesDetail/zones/{where.zone}/instances/{controller_name(config)}"
     logged = f'resource.type="gce_instance" labels."compute.googleapis.com/resource_name"=~"^{config.name}-"'
     pages = {
         "machines": _page("/compute/instances", project),
@@ -62,16 +62,10 @@ def _command(config: ClusterConfig, name: str, who: str, public: Mapping[str, st
         # Not -J: the machine in between would not be given the key that stands on the command line.
         way = f"ssh -i {key} -W %h:%p root@{next(iter(public.values()))}"
     else:
-        place = _place(config)
-        way = shlex.join(["gcloud", *Instance(name=name, project=place.project, zone=place.zone).piped()])
+        where = place(config)
+        way = shlex.join(["gcloud", *Instance(name=name, project=where.project, zone=where.zone).piped()])
     return f"ssh -o ProxyCommand={shlex.quote(way)} {who}{name}"
 
 
 def _page(path: str, query: Mapping[str, str]) -> str:
     return f"{CONSOLE}{path}?{urlencode(query)}"
-
-
-def _place(config: ClusterConfig) -> GoogleCloud:
-    if config.gcp is None:
-        raise ValueError("a cluster on Google Cloud has a project and a zone")
-    return config.gcp

@@ -27,7 +27,7 @@ def place(config: ClusterConfig) -> GoogleCloud:
 
 
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:
-    """Labels of everything that takes some, so that bills and consoles can tell clusters and their parts apart.
+    """Labels of everything that takes some, by which bills and consoles separate clusters and their parts.
 
     `part` is controller, login, node, lustre, storage, image or network.
     """

@@ -1,6 +1,6 @@
 """What each kind of resource on Google Cloud needs: services that are enabled, and roles of whoever runs `up`.
 
-The table is by type, as the program registers it; a test makes every stack and compares both with what is told of it.
+The table is by type, as the program registers it; a test registers every stack and compares both with its resources.
 Roles and what they hold: cloud.google.com/iam/docs/roles-permissions. Compute Admin has all of Compute Engine, its
 networks included, and nothing of Service Networking.
 """
@@ -43,7 +43,7 @@ NEEDS: Mapping[str, Need] = {
 
 
 def need_of(type_: str) -> Need | None:
-    """What a resource of this type needs; None for one that nobody on Google Cloud is asked for, or that is new."""
+    """What a resource of this type needs; None for one that is not on Google Cloud, or is not in the table."""
     needs = {**NEEDS, **{prefix: need for kind in registry.KINDS for prefix, need in kind.needs.items()}}
     found = [prefix for prefix in needs if type_.startswith(prefix)]
     return needs[max(found, key=len)] if found else None

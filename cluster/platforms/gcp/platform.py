@@ -17,7 +17,7 @@ from cluster.platforms.gcp.checks import capacity, customize, disks, image, loca
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
 from cluster.platforms.gcp.image.rxdm import of_driver
 from cluster.platforms.gcp.impact.table import TABLE
-from cluster.platforms.gcp.request import told
+from cluster.platforms.gcp.request import describe_request
 
 
 def _checks(config: ClusterConfig) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ PLATFORM = Platform(
     warnings=_warnings,
     rxdm=of_driver,
     impacts=TABLE,
-    summary=told,
+    summary=describe_request,
     credentials=Credentials(
         title="Google", found=credentials.credentials, todo="gcloud auth application-default login"
     ),

@@ -79,7 +79,7 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
     return dict(sorted(found.items()))
 
 
-def told(config: ClusterConfig) -> list[str]:
+def describe_request(config: ClusterConfig) -> list[str]:
     """All of it as lines for people: machines, disks, file systems, rights, addresses."""
     lines = [one.line for one in asks(config)]
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))

@@ -5,7 +5,8 @@ The network is cut into eight equal blocks:
     block 0    .1 gateway (the host), .2 controller, .3 and up login machines
     block 1-7  one for each nodeset, in the file's order; node 0 has the block's second address
 
-So a nodeset added at the end, or a node more, moves nobody. A nodeset with `addresses` lives in that block instead.
+So a nodeset added at the end, or one more node, changes no other address. A nodeset with `addresses`
+lives in that block instead.
 """
 
 import ipaddress

@@ -22,7 +22,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _mounts(config: ClusterConfig) -> Iterator[Finding]:
-    """Of two mount points that are one, or of which one lies below the other, the later is told of."""
+    """If two mount points are the same, or one lies below the other, the finding is about the later one."""
     places = [place for one in file_systems(config) for place in one.places()]
     for place in places:
         yield from _hides(place.at, place.path, bucket=not place.posix)

@@ -122,7 +122,7 @@ class FileSystem(ABC):
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
         """What a machine mounts of it."""
 
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self) -> Iterable[Server]:
         return ()
 
     def summary(self) -> Iterable[str]:

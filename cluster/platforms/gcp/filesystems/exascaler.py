@@ -74,30 +74,20 @@ class Exascaler(LustreKind):
             ("oss", lustre.oss.machine_type, lustre.oss.count, {"ost": lustre.oss.ost}),
         ]
 
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self) -> Iterator[Server]:
         """The management server, metadata servers, object storage servers."""
-        cluster = self.config.name
-        return tuple(
-            Server(
-                name=f"{cluster}-{kind}{index}",
-                kind=kind,
-                index=index,
-                machine_type=MACHINE_TYPES[machine_type],
-                disks=tuple(
+        for kind, machine_type, count, roles in self.parts():
+            for index in range(count):
+                name = f"{self.config.name}-{kind}{index}"
+                disks = tuple(
                     TargetDisk(
-                        name=f"{cluster}-{kind}{index}-{role}{number}-disk",
-                        host=f"{cluster}-{kind}{index}",
-                        role=role,
-                        index=index * targets.count + number,
+                        name=f"{name}-{role}{number}-disk", host=name, role=role, index=index * targets.count + number,
                         targets=targets,
                     )
                     for role, targets in roles.items()
                     for number in range(targets.count)
-                ),
-            )
-            for kind, machine_type, count, roles in self.parts()
-            for index in range(count)
-        )
+                )  # fmt: skip
+                yield Server(name=name, kind=kind, index=index, machine_type=MACHINE_TYPES[machine_type], disks=disks)
 
     def find_errors(self) -> Iterator[Finding]:
         yield from super().find_errors()

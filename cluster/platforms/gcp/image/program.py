@@ -25,7 +25,7 @@ class Step:
     """One step of the program."""
 
     name: str
-    """Such as 30-slurm; what is told of it while it runs."""
+    """Such as 30-slurm; progress and failures name it."""
     text: str
     hash: str
     """Of what its text and the library do, and of the parameters that either names: a change in these runs it again."""
@@ -109,17 +109,13 @@ def check_size(text: str) -> None:
     """Raises ConfigError for a program that is more than an instance's metadata can carry."""
     size = len(text.encode())
     if size > LARGEST:
-        raise ConfigError(
-            [
-                Finding(
-                    id="image-provision-size",
-                    at=("image", "provision"),
-                    given=f"steps that make a program of {size // 1024} KiB",
-                    allowed=f"at most {LARGEST // 1024} KiB in all, ours included",
-                    todo="give the large ones by url and sha256, or let them fetch what is so large",
-                )
-            ]
-        )
+        finding = Finding(
+            id="image-provision-size", at=("image", "provision"),
+            given=f"steps that make a program of {size // 1024} KiB",
+            allowed=f"at most {LARGEST // 1024} KiB in all, ours included",
+            todo="give the large ones by url and sha256, or let them fetch what is so large",
+        )  # fmt: skip
+        raise ConfigError([finding])
 
 
 def _fetching(url: str, sha256: str) -> str:

@@ -30,17 +30,12 @@ def recipe(config: ClusterConfig) -> Recipe:
     found = RECIPES.get((version, config.image.base, kind))
     if found is None:
         others = sorted(base for of, base, lustre in RECIPES if (of, lustre) == (version, kind))
-        raise ConfigError(
-            [
-                Finding(
-                    id="image-recipe",
-                    at=("image", "base"),
-                    given=config.image.base,
-                    allowed=f"an operating system with a client for {kind} Lustre: {', '.join(others) or 'none'}",
-                    todo=f"write `base: {others[0]}`, or remove storage.lustre" if others else "remove storage.lustre",
-                )
-            ]
-        )
+        finding = Finding(
+            id="image-recipe", at=("image", "base"), given=config.image.base,
+            allowed=f"an operating system with a client for {kind} Lustre: {', '.join(others) or 'none'}",
+            todo=f"write `base: {others[0]}`, or remove storage.lustre" if others else "remove storage.lustre",
+        )  # fmt: skip
+        raise ConfigError([finding])
     return found
 
 
@@ -97,7 +92,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
 
 
 def parameters(config: ClusterConfig) -> dict[str, str]:
-    """What the steps are told; a name that is missing or empty is not wanted."""
+    """Environment variables of the steps; what a missing or empty one stands for is not installed."""
     row, gpus = recipe(config), bool(gpu_types(config))
     found = {"BAKE": "1" if bakes(config) else "0", "KERNEL": row.kernel, "LUSTRE": row.lustre, "RECIPE": row.version}
     # The kernel is of the recipe's own date: a later state of the archive may lack it.

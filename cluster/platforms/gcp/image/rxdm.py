@@ -6,7 +6,7 @@ from cluster.config.cluster import ClusterConfig
 
 
 def of_driver(config: ClusterConfig) -> RxdmVersion:
-    """The version that `slurm.rxdm` stages unless told otherwise; the newest where no recipe says which driver."""
+    """The version that `slurm.rxdm` stages by default: the newest if no recipe says which driver."""
     row = row_of(config)
     return fitting(row.driver.version) if row else NEWEST
 

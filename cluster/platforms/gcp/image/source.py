@@ -21,7 +21,7 @@ def installs(config: ClusterConfig) -> bool:
 
 
 def secure_boot(config: ClusterConfig, spec: MachineSpec) -> bool:
-    """Whether the kernel may refuse modules that nobody signed.
+    """Whether the kernel may refuse unsigned modules.
 
     Drivers and Lustre clients are built on the machine or in a bake (DKMS) and have no signature that the firmware
     knows, so only machines with the distribution's own modules and nothing else can have it: a plain base without GPUs

@@ -32,7 +32,7 @@ class Difference:
 
     file: str
     key: str
-    """Which line, as `lines` tells them apart."""
+    """Which line, by the keys of `lines`."""
     line: str
     """What begins the line, with its name where a file has many such lines: `NodeName=a3mega-gpu-[0-3]`."""
     name: str
@@ -57,7 +57,7 @@ def differences(
 
 
 def lines(text: str) -> dict[str, dict[str, str]]:
-    """The lines of a file of Slurm's without its comments: settings of each by what tells it from the others."""
+    """The lines of a file of Slurm's without its comments: the settings of each, by a key of its own."""
     seen: Counter[str] = Counter()
     found: dict[str, dict[str, str]] = {}
     for line in text.split("\n"):

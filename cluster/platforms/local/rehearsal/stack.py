@@ -13,7 +13,7 @@ from cluster.platforms.gcp.filesystems.mounts import targets
 from cluster.platforms.local.rehearsal import network
 
 AT_MOST = 4
-"""Nodes of each nodeset, unless told otherwise: enough for jobs on several nodes, few enough for a laptop."""
+"""Nodes of each nodeset, by default: enough for jobs on several nodes, few enough for a laptop."""
 BASE = "debian-13"
 """What local machines run."""
 MAIL = "/var/mail"
