@@ -1,4 +1,4 @@
-"""Takes nodes out of service and brings them back: drain and resume. Safe to repeat; jobs come first."""
+"""Drains and resumes nodes. Safe to repeat; running jobs are not touched unless --force is given."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,18 @@ from cli.errors import CliError
 from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
 
-_SETTLE_SECONDS = 8.0
-"""For a node to be itself again after RESUME: slurmctld pings it at once, jobs that end need a moment."""
+_RESUME_SECONDS = 8.0
+"""For a node to be in service after RESUME: slurmctld pings it at once, jobs that end need a moment."""
 _UNDRAIN_SECONDS = 40.0
 """The same after DOWN and RESUME: longer than slurmctld waits for an answer (MessageTimeout, 30 s)."""
 _CLEAN_UP_SECONDS = 60.0
 """For what is left of jobs that have ended: their epilogs, processes that take long to die."""
 UNDRAINING = "undraining"
-"""The reason under which a stuck node is set down for a moment."""
+"""The reason with which a stuck node is set DOWN for a moment."""
 
 
 def refuse_busy(nodes: Sequence[Node], what: str) -> None:
-    """Stop before nodes with running jobs are touched; `what` says how to go on all the same.
+    """Refuse to touch nodes with running jobs; `what` says which options allow it.
 
     Raises:
         CliError: one of them runs a job.
@@ -30,7 +30,7 @@ def refuse_busy(nodes: Sequence[Node], what: str) -> None:
 
 
 def drain(scheduler: Scheduler, nodes: Sequence[Node], *, reason: str, force: bool, wait: bool) -> None:
-    """Have nodes take no new jobs; those that run go on to their end.
+    """Drain nodes: they take no new jobs, and running jobs go on.
 
     Raises:
         CliError: a job runs on one of them, and neither `force` nor `wait` allows for it.
@@ -44,8 +44,8 @@ def drain(scheduler: Scheduler, nodes: Sequence[Node], *, reason: str, force: bo
         )
     for node in nodes:
         if node.drained:
-            given = f" since {node.since}" if node.since else ""
-            console.line(f"{node.name}: is {node.word} already{given}: {node.reason}")
+            since = f" since {node.since}" if node.since else ""
+            console.line(f"{node.name}: is {node.word} already{since}: {node.reason}")
     if wanted:
         scheduler.set(wanted, "DRAIN", reason)
     if wait:
@@ -56,24 +56,24 @@ def drain(scheduler: Scheduler, nodes: Sequence[Node], *, reason: str, force: bo
 
 
 def wait_for_jobs(scheduler: Scheduler, names: Sequence[str]) -> None:
-    """Wait until no job runs on these nodes, however long that takes, and a while for what is left of them."""
+    """Wait until no job runs on these nodes, however long that takes, and for the clean-up after them."""
 
-    def said(pending: list[Node]) -> str:
-        # Without the times, which change with every look.
+    def waiting(pending: list[Node]) -> str:
+        # Without the times, which change at every call.
         jobs = sorted({f"{job.number} of {job.user}" for node in pending for job in node.busy})
         return f"Waiting for job {', '.join(jobs)} on {compress(node.name for node in pending)} ..."
 
-    scheduler.wait(names, lambda node: not node.busy, say=said)
-    settle(scheduler, names)
+    scheduler.wait(names, lambda node: not node.busy, say=waiting)
+    wait_for_cleanup(scheduler, names)
 
 
-def settle(scheduler: Scheduler, names: Sequence[str]) -> None:
-    """Wait a while for what is left of jobs that have ended on these nodes."""
+def wait_for_cleanup(scheduler: Scheduler, names: Sequence[str]) -> None:
+    """Wait up to a minute for the epilogs and processes of jobs that have ended on these nodes."""
     scheduler.wait(names, lambda node: not node.jobs, say=_waiting, seconds=_CLEAN_UP_SECONDS)
 
 
 def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
-    """Bring nodes back into service; what a plain RESUME does not bring back is set DOWN first, unless jobs run there.
+    """Resume nodes; one that RESUME alone does not bring back is set DOWN first, unless jobs run there.
 
     Raises:
         CliError: a job runs on a drained one and `force` is not given, or a node did not come back.
@@ -90,13 +90,15 @@ def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
     if held:
         scheduler.resume(held)
     names = [node.name for node in wanted]
-    stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_SETTLE_SECONDS)
+    stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_RESUME_SECONDS)
     # A node that only does not answer is not helped by it; and it would end the jobs that run there.
-    shaken = [node for node in stuck if (node.held or "COMPLETING" in node.states) and not node.busy]
-    if shaken:
-        console.note(f"{compress(node.name for node in shaken)}: RESUME was not enough; DOWN first, then RESUME ...")
-        scheduler.set(shaken, "DOWN", UNDRAINING)
-        scheduler.resume([node.name for node in shaken])
+    stuck_down = [node for node in stuck if (node.held or "COMPLETING" in node.states) and not node.busy]
+    if stuck_down:
+        console.note(
+            f"{compress(node.name for node in stuck_down)}: RESUME was not enough; DOWN first, then RESUME ..."
+        )
+        scheduler.set(stuck_down, "DOWN", UNDRAINING)
+        scheduler.resume([node.name for node in stuck_down])
     if stuck:
         stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_UNDRAIN_SECONDS)
     now = scheduler.nodes()
@@ -105,10 +107,10 @@ def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
         if name not in left and name in now:
             console.line(f"{name}: {now[name].word}")
     if stuck:
-        raise CliError("\n".join(_trouble(scheduler, node) for node in stuck))
+        raise CliError("\n".join(_not_back(scheduler, node) for node in stuck))
 
 
-def _trouble(scheduler: Scheduler, node: Node) -> str:
+def _not_back(scheduler: Scheduler, node: Node) -> str:
     why = f": {node.reason}" if node.reason else ""
     jobs = f" {_count(node).capitalize()} still running there." if node.busy else ""
     return (

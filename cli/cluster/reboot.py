@@ -1,6 +1,6 @@
-"""Reboots nodes through slurmctld: it drains them, waits for their jobs, has slurmd reboot, and takes them back.
+"""Reboots nodes through slurmctld, which drains them, waits for their jobs, has slurmd reboot, and resumes them.
 
-A node whose slurmd does not hear slurmctld is drained, rebooted and resumed here, over SSH.
+A node whose slurmd does not answer slurmctld is drained, rebooted and resumed by this module, over SSH.
 """
 
 import time
@@ -15,56 +15,57 @@ from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
 
 MARK = "reboot by hpc"
-"""The reason of a drain of ours begins so: a reboot that was cut off takes it for its own when it is repeated."""
+"""Start of the reason with which nodes are drained here, by which a repeated command knows its own drains."""
 # /run is empty after a boot, so the mark tells one from the next, on every kind of machine.
 _FLAG = "/run/hpc-reboot"
 _REBOOT = f"touch {_FLAG} && {{ nohup sh -c 'sleep 0.3; systemctl --no-wall reboot' >/dev/null 2>&1 </dev/null & }}"
-_CLEARED = f"test ! -e {_FLAG}"
-_LOOK_SECONDS = 5.0
+_BOOTED = f"test ! -e {_FLAG}"
+_ASK_SECONDS = 5.0
 
 
 def reboot(
-    scheduler: Scheduler, nodes: Sequence[Node], *, reason: str, force: bool, wait: bool, patience: float
+    scheduler: Scheduler, nodes: Sequence[Node], *, reason: str, force: bool, wait: bool, timeout: float
 ) -> None:
     """Reboot nodes; those that were in service come back into it, those that somebody drained stay drained.
 
     Raises:
         CliError: a job runs on one of them and neither `force` nor `wait` is given, one is no machine of its own, or
-            one did not come back within `patience` seconds.
+            one did not come back within `timeout` seconds.
     """
     _refuse_shared(scheduler, nodes)
-    how = "To let them end first: --wait. To end them now (those that can be run anew will wait again): --force."
+    how = "To let them end first: --wait. To end them now (those that can be requeued wait again): --force."
     if not (force or wait):
         maintenance.refuse_busy(nodes, how)
     names = [node.name for node in nodes]
     by_slurm = scheduler.reboots()
-    deaf = [node.name for node in nodes if "NOT_RESPONDING" in node.states or not by_slurm]
+    unanswering = [node.name for node in nodes if "NOT_RESPONDING" in node.states or not by_slurm]
     before = {node.name: node.started for node in nodes}
     start = time.monotonic()
     text = f"{MARK}: {reason}" if reason else MARK
-    fresh = [node.name for node in nodes if not node.drained]
+    undrained = [node.name for node in nodes if not node.drained]
     ours = [node.name for node in nodes if not node.drained or node.reason.startswith(MARK)]
-    # One that was asked for by a run that was cut off is on its way.
-    asked = [node.name for node in nodes if node.name not in deaf and not node.rebooting]
-    _ask(scheduler, [name for name in asked if name in ours], text)
-    _ask(scheduler, [name for name in asked if name not in ours], "")
-    if drained := [name for name in deaf if name in fresh]:
+    # A reboot that an interrupted command asked for is pending already.
+    asked = [node.name for node in nodes if node.name not in unanswering and not node.rebooting]
+    _ask_slurmctld(scheduler, [name for name in asked if name in ours], text)
+    _ask_slurmctld(scheduler, [name for name in asked if name not in ours], "")
+    if drained := [name for name in unanswering if name in undrained]:
         scheduler.set(drained, "DRAIN", text)
-    _clear(scheduler, names, fresh, how, force=force, wait=wait)
-    told = [name for name in names if name not in deaf] + (_tell(scheduler, deaf) if deaf else [])
-    console.note(f"Rebooting {compress(told)} ...")
-    late = _await(scheduler, told, deaf, before, patience)
-    back = [name for name in told if name not in late]
-    if to_serve := [name for name in back if name in ours and name in deaf]:
+    _wait_until_idle(scheduler, names, undrained, how, force=force, wait=wait)
+    rebooting = [name for name in names if name not in unanswering]
+    rebooting += _reboot_by_ssh(scheduler, unanswering) if unanswering else []
+    console.note(f"Rebooting {compress(rebooting)} ...")
+    late = _wait_for_boot(scheduler, rebooting, unanswering, before, timeout)
+    back = [name for name in rebooting if name not in late]
+    if to_serve := [name for name in back if name in ours and name in unanswering]:
         scheduler.resume(to_serve)
     for node in nodes:
         if node.name in back and node.name in asked and node.name not in ours:
             # slurmctld puts what it did behind the reason that the node is drained for.
             scheduler.set([node.name], "DRAIN", node.reason)
     weak = scheduler.wait(
-        [name for name in back if name in ours], lambda node: node.fine, say=_waiting, seconds=patience
+        [name for name in back if name in ours], lambda node: node.fine, say=_waiting, seconds=timeout
     )
-    _report(scheduler, names, told, {*late, *(node.name for node in weak)}, time.monotonic() - start)
+    _report(scheduler, names, rebooting, {*late, *(node.name for node in weak)}, time.monotonic() - start)
 
 
 def _refuse_shared(scheduler: Scheduler, nodes: Sequence[Node]) -> None:
@@ -76,12 +77,14 @@ def _refuse_shared(scheduler: Scheduler, nodes: Sequence[Node]) -> None:
         )
 
 
-def _ask(scheduler: Scheduler, names: list[str], reason: str) -> None:
+def _ask_slurmctld(scheduler: Scheduler, names: list[str], reason: str) -> None:
     if names:
         scheduler.reboot(names, reason)
 
 
-def _clear(scheduler: Scheduler, names: list[str], fresh: list[str], how: str, *, force: bool, wait: bool) -> None:
+def _wait_until_idle(
+    scheduler: Scheduler, names: list[str], undrained: list[str], how: str, *, force: bool, wait: bool
+) -> None:
     """See that nothing runs on the nodes, which take no new jobs any more."""
     if wait:
         maintenance.wait_for_jobs(scheduler, names)
@@ -92,13 +95,13 @@ def _clear(scheduler: Scheduler, names: list[str], fresh: list[str], how: str, *
         # They began between our look and the drain. What is idle may reboot already.
         if pending := [node.name for node in busy if "REBOOT_REQUESTED" in node.states]:
             scheduler.ask(f"scontrol cancel_reboot {compress(pending)}")
-        if still := [node.name for node in scheduler.nodes().values() if node.name in fresh and node.drained]:
+        if still := [node.name for node in scheduler.nodes().values() if node.name in undrained and node.drained]:
             scheduler.resume(still)
         maintenance.refuse_busy(busy, how)
     if busy:
         console.note("\n".join(["Ending:", *busy_lines(busy)]))
         scheduler.end({job.number: job for node in busy for job in node.busy}.values())
-    maintenance.settle(scheduler, names)
+    maintenance.wait_for_cleanup(scheduler, names)
     # slurmctld reboots no node on which something is still completing. What does not go (KillWait is 30 s) ends with
     # the machine: DOWN, slurmctld waits for it no longer.
     now = scheduler.nodes()
@@ -107,39 +110,39 @@ def _clear(scheduler: Scheduler, names: list[str], fresh: list[str], how: str, *
         scheduler.set([node], "DOWN", node.reason)
 
 
-def _tell(scheduler: Scheduler, names: list[str]) -> list[str]:
-    """Tell machines to reboot over SSH; those that heard it.
+def _reboot_by_ssh(scheduler: Scheduler, names: list[str]) -> list[str]:
+    """Reboot machines over SSH; those that accepted the command.
 
     Raises:
-        CliError: none did.
+        CliError: none accepted it.
     """
     machines = [scheduler.cluster.targets[name] for name in names]
     answers = remote.gather(machines, scheduler.cluster.admin_key, _REBOOT)
-    deaf = {name: done for name, done in answers.items() if done.code}
-    for name, done in deaf.items():
+    failed = {name: done for name, done in answers.items() if done.code}
+    for name, done in failed.items():
         console.note(f"{name}: can't be told to reboot: {done.err.strip() or f'exit code {done.code}'}")
-    if len(deaf) == len(names):
+    if len(failed) == len(names):
         raise CliError(
             f"{compress(names)}: stays drained. A machine that does not answer is started by what runs it, on this "
             f"host by: ./hpc up {scheduler.stack}"
         )
-    return [name for name in names if name not in deaf]
+    return [name for name in names if name not in failed]
 
 
-def _await(
-    scheduler: Scheduler, names: list[str], deaf: list[str], before: dict[str, str], patience: float
+def _wait_for_boot(
+    scheduler: Scheduler, names: list[str], unanswering: list[str], before: dict[str, str], timeout: float
 ) -> list[str]:
-    """Wait until the machines have booted and their slurmd has registered; those that have not after `patience`.
+    """Wait until the machines have booted and their slurmd has registered; those that have not after `timeout`.
 
-    slurmctld knows of a boot that it asked for; of the others, `deaf`, the machines are asked.
+    slurmctld knows of a boot that it asked for; of the others, `unanswering`, the machines are asked.
     """
     machines = scheduler.cluster.targets
-    booted = {name for name in names if name not in deaf}
+    booted = {name for name in names if name not in unanswering}
     seen = 0
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while True:
         asked = [machines[name] for name in names if name not in booted]
-        answers = remote.gather(asked, scheduler.cluster.admin_key, _CLEARED, seconds=_LOOK_SECONDS) if asked else {}
+        answers = remote.gather(asked, scheduler.cluster.admin_key, _BOOTED, seconds=_ASK_SECONDS) if asked else {}
         booted |= {name for name, done in answers.items() if done.code == 0}
         nodes = scheduler.nodes()
         # It has registered anew, and slurmctld does not believe its boot time: in a rehearsal it may be the host's.
@@ -169,14 +172,14 @@ def _waiting(pending: list[Node]) -> str:
     return "Waiting for " + ", ".join(f"{node.name} ({node.word})" for node in pending) + " ..."
 
 
-def _report(scheduler: Scheduler, names: list[str], told: list[str], late: set[str], seconds: float) -> None:
+def _report(scheduler: Scheduler, names: list[str], rebooting: list[str], late: set[str], seconds: float) -> None:
     now = scheduler.nodes()
-    for name in told:
+    for name in rebooting:
         if name not in late:
             node = now[name]
             kept = f", as it was before: {node.reason}" if node.drained else ""
             console.line(f"{name}: {node.word}{kept}")
-    lost = [name for name in names if name not in told or name in late]
+    lost = [name for name in names if name not in rebooting or name in late]
     if lost:
         short = scheduler.cluster.name + "-"
         raise CliError(

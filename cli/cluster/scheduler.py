@@ -1,4 +1,4 @@
-"""A cluster's scheduler: what slurmctld says of nodes and jobs, and what it is told, over SSH on the controller."""
+"""Commands to slurmctld, run on the controller: list nodes and jobs, set states, reboot."""
 
 import difflib
 import re
@@ -16,7 +16,7 @@ from cluster.observe.nodes import NODES, Job, Node, chosen, jobs_asked, parse_jo
 from cluster.slurm.hostlist import compress
 
 _SECONDS = 60
-"""For slurmctld to answer: its own patience (MessageTimeout) is 30."""
+"""For slurmctld to answer: its own timeout (MessageTimeout) is 30."""
 _LONGEST_PAUSE = 10.0
 
 
@@ -51,24 +51,24 @@ class Scheduler:
             raise CliError(str(error)) from None
         if unknown:
             there = f"There are: {compress(nodes)}." if nodes else "It has none."
-            raise CliError("\n".join([*(_lament(self.cluster.name, name, nodes) for name in unknown), there]))
+            raise CliError("\n".join([*(_unknown_node(self.cluster.name, name, nodes) for name in unknown), there]))
         return found
 
     def set(self, nodes: Iterable[Node | str], state: str, reason: str = "") -> None:
-        """Have slurmctld give nodes a state, with a reason where one is wanted.
+        """Set the state of nodes, with a reason if one is given.
 
         Raises:
-            CliError: slurmctld refused; in its own words.
+            CliError: slurmctld refused; with its error.
         """
         names = compress(node if isinstance(node, str) else node.name for node in nodes)
         words = ["scontrol", "update", f"NodeName={names}", f"State={state}", *([f"Reason={reason}"] if reason else [])]
         self.ask(shlex.join(words))
 
     def resume(self, names: Sequence[str]) -> None:
-        """Have slurmctld resume nodes; those that it has resumed by itself meanwhile are as wanted.
+        """Resume nodes; those that slurmctld has resumed by itself meanwhile are skipped.
 
         Raises:
-            CliError: slurmctld refused one that is still held; in its own words.
+            CliError: slurmctld refused one that is still drained or down; with its error.
         """
         try:
             self.set(names, "RESUME")
@@ -80,33 +80,33 @@ class Scheduler:
                 self.set(held, "RESUME")
 
     def reboots(self) -> bool:
-        """Whether slurmctld has a program to reboot nodes by; a cluster of an earlier version has none until its `up`.
+        """Whether slurm.conf has a RebootProgram; a cluster of an earlier version has none until its next `up`.
 
         Raises:
             CliError: slurmctld does not answer.
         """
-        told = re.search(r"^RebootProgram\s*= *(.*)$", self.ask("scontrol show config"), re.MULTILINE)
-        return told is not None and told[1].startswith("/")
+        found = re.search(r"^RebootProgram\s*= *(.*)$", self.ask("scontrol show config"), re.MULTILINE)
+        return found is not None and found[1].startswith("/")
 
     def reboot(self, names: Sequence[str], reason: str = "") -> None:
-        """Have slurmctld reboot nodes as soon as nothing runs on them, and take them back into service.
+        """Have slurmctld reboot nodes as soon as nothing runs on them, and resume them.
 
-        Without a reason, nodes that are drained stay so, for the reason that they are.
+        Without a reason, drained nodes stay drained, with their reason.
 
         Raises:
-            CliError: slurmctld refused; in its own words.
+            CliError: slurmctld refused; with its error.
         """
         asap = ["ASAP", "nextstate=RESUME", f"reason={reason}"] if reason else []
         self.ask(shlex.join(["scontrol", "reboot", *asap, compress(names)]))
 
     def end(self, jobs: Iterable[Job]) -> None:
-        """Have jobs wait again where they can be run anew, and cancel those that cannot."""
+        """Requeue jobs; cancel those that can't be requeued."""
         for job in jobs:
             number = shlex.quote(job.number)
             self.ask(f"scontrol requeue {number} 2>/dev/null || scancel {number}")
 
     def ask(self, line: str, *, seconds: float = _SECONDS) -> str:
-        """What a line prints that root runs on the controller.
+        """Run a line as root on the controller; its standard output.
 
         Raises:
             CliError: it failed, or the controller does not answer.
@@ -114,8 +114,8 @@ class Scheduler:
         controller = self.cluster.controller
         done = remote.capture(controller, self.cluster.admin_key, line, seconds=seconds)
         if done.code:
-            said = (done.err or done.out).strip() or f"exit code {done.code}"
-            raise CliError(f"{controller.name}: {said if done.reached else f'does not answer: {said}'}")
+            error = (done.err or done.out).strip() or f"exit code {done.code}"
+            raise CliError(f"{controller.name}: {error if done.reached else f'does not answer: {error}'}")
         return done.out
 
     def wait(
@@ -126,12 +126,12 @@ class Scheduler:
         say: Callable[[list[Node]], str],
         seconds: float | None = None,
     ) -> list[Node]:
-        """Wait until `done` of all these nodes; those of which it is not after `seconds`, none without a bound.
+        """Wait until `done` is true of all these nodes; those of which it is not after `seconds`, if given.
 
-        What `say` has to say of the nodes that are waited for is told whenever it changes.
+        The text that `say` makes of the nodes that are waited for is printed whenever it changes.
         """
         wanted = list(names)
-        start, told, pause = time.monotonic(), "", 0.5
+        start, shown, pause = time.monotonic(), "", 0.5
         while True:
             nodes = self.nodes()
             # A node that slurmctld does not know any more is not waited for.
@@ -140,9 +140,9 @@ class Scheduler:
             if not pending or (seconds is not None and passed > seconds):
                 return pending
             text = say(pending)
-            if text != told:
+            if text != shown:
                 console.note(text)
-                told = text
+                shown = text
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 1.2)
 
@@ -152,6 +152,6 @@ def busy_lines(nodes: Iterable[Node]) -> list[str]:
     return [f"  {node.name}: {job}" for node in nodes for job in node.busy]
 
 
-def _lament(cluster: str, name: str, nodes: Mapping[str, Node]) -> str:
+def _unknown_node(cluster: str, name: str, nodes: Mapping[str, Node]) -> str:
     near = difflib.get_close_matches(name, nodes, n=1) or difflib.get_close_matches(f"{cluster}-{name}", nodes, n=1)
     return f"cluster {cluster} has no node {name!r}." + (f" Did you mean {near[0]}?" if near else "")

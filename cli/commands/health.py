@@ -66,7 +66,7 @@ def drift(
         of = described(stack, values)
         found = differences(wanted(of, seen), seen)
         if mend:
-            # A machine that could tell nothing does so with its set-up brought again: then the rest is known.
+            # A machine whose set-up was gone is observed once the set-up was copied again.
             for _ in ("what is seen", "what was not seen"):
                 blind = any(one.reached and not one.has_facts for one in seen.machines)
                 if found:

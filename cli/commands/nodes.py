@@ -69,8 +69,8 @@ def nodes(
     elif action is Action.RESUME:
         resume(scheduler, picked, force=force)
     else:
-        patience = parse_output(values["config"]).slurm.join_seconds if "config" in values else 300
-        reboot(scheduler, picked, reason=reason, force=force, wait=wait, patience=patience)
+        timeout = parse_output(values["config"]).slurm.join_seconds if "config" in values else 300
+        reboot(scheduler, picked, reason=reason, force=force, wait=wait, timeout=timeout)
 
 
 def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: bool) -> None:

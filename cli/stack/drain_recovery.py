@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from cli import console
+from cli.access import remote
+from cli.cluster.cluster import from_outputs
 from cli.stack import state_dir
+from components.slurm import setup
 
 SECONDS = 600
 """For one machine: its set-up waits for a daemon for a minute, for several of them in turn."""
 
 
 def begin(stack: str) -> bool:
-    """Note that an `up` begins; whether an earlier one has not ended well."""
+    """Record that an `up` starts; whether an earlier one has failed."""
     mark = _mark(stack)
     if mark.exists():
         return True
@@ -28,7 +31,7 @@ def begin(stack: str) -> bool:
 
 
 def end(stack: str) -> None:
-    """All is well, or the cluster is gone."""
+    """Record that the `up` succeeded, or that the cluster is destroyed."""
     _mark(stack).unlink(missing_ok=True)
 
 
@@ -37,23 +40,18 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
 
     A machine that does not answer is reported, and asked again after the next `up`.
     """
-    # Slow to import, and needed only after a run that failed.
-    from cli.access import remote
-    from cli.cluster import cluster
-    from components.slurm import setup
-
-    entered = cluster.from_outputs(stack, outputs)
-    whole = True
+    reached = from_outputs(stack, outputs)
+    complete = True
     # The controller first: the others wait for what it says.
-    for machine in {one.name: one for one in (entered.controller, *entered.having("login"))}.values():
-        done = remote.capture(machine, entered.admin_key, setup.command("settle"), stdin="{}", seconds=SECONDS)
+    for machine in {one.name: one for one in (reached.controller, *reached.having("login"))}.values():
+        done = remote.capture(machine, reached.admin_key, setup.command("settle"), stdin="{}", seconds=SECONDS)
         for text in done.out.splitlines():
             if not quiet:
                 console.line(f"  {machine.name}: {text}", style="dim")
         if done.code:
-            whole = False
-            console.note(f"{machine.name}: what an earlier `up` had begun may still be there: {done.err.strip()}")
-    if whole:
+            complete = False
+            console.note(f"{machine.name}: the edit of an earlier `up` may still be half done: {done.err.strip()}")
+    if complete:
         end(stack)
 
 

@@ -1,12 +1,16 @@
-"""Finding one's way in the models: which section stands at a place of the file, and what it says of its keys."""
+"""Lookups in the models: the section at a place of the file, and the docstrings of its keys."""
 
+import ast
+import inspect
+import textwrap
 import types
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from cluster.config.docstrings import texts
 from cluster.config.metadata import Slurm, metadata
 from cluster.config.section import Section
 from cluster.findings import Location, flow
@@ -109,3 +113,35 @@ def description(root: type[Section], location: Location) -> str:
         return ""
     text = " ".join((field.description or texts(section).get(str(location[-1]), "")).split())
     return f"{text.rstrip('.')}, e.g. {flow(field.examples[0])}" if field.examples else text
+
+
+@cache
+def texts(section: type[Section]) -> dict[str, str]:
+    """The text under each field of a section and of those that it is derived from, by the field's name.
+
+    Read from the source when it is asked for, which is when something is wrong or the schema is written: pydantic would
+    do it for every class at every start, which takes a tenth of a second.
+    """
+    found: dict[str, str] = {}
+    for kind in reversed(section.__mro__):
+        if issubclass(kind, Section) and kind is not Section:
+            found |= _under_fields(kind)
+    return found
+
+
+def _under_fields(kind: type) -> dict[str, str]:
+    try:
+        source = inspect.getsource(kind)
+    except OSError:
+        return {}  # derived by cluster.load.model
+    (definition,) = ast.parse(textwrap.dedent(source)).body
+    body = definition.body if isinstance(definition, ast.ClassDef) else []
+    return {
+        field.target.id: inspect.cleandoc(below.value.value)
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }

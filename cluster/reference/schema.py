@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pydantic.json_schema import GenerateJsonSchema
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.docstrings import texts
+from cluster.config.fields import texts
 from cluster.config.section import Section
 from cluster.findings import ROOT
 from cluster.load.model import cluster_model

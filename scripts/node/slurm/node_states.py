@@ -10,7 +10,8 @@ from system.host import log, run
 # States in which a node takes or runs jobs, and those in which it does not; cluster/slurm/node_states.py has them all.
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
 BROKEN = {
-    "DOWN", "DRAIN", "FAIL", "FUTURE", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN", "REBOOT_ISSUED", "UNKNOWN",
+    "DOWN", "DRAIN", "ERROR", "FAIL", "FUTURE", "INVALID_REG", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN",
+    "REBOOT_ISSUED", "UNKNOWN",
 }  # fmt: skip
 # Why a node was drained here (drain.py), and that it may be resumed as soon as it is there. Known by these texts, also
 # to other versions.

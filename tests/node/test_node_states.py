@@ -1,0 +1,25 @@
+"""Machines and `./hpc` mean the same by the states of nodes: they can't import one another."""
+
+import pytest
+from slurm import node_states
+
+from cluster.slurm.node_states import NODE_STATES, Means, parse
+
+
+def having(*meanings: Means) -> set[str]:
+    return {name for name, means in NODE_STATES.items() if any(one in means for one in meanings)}
+
+
+def test_states_in_which_a_node_takes_or_runs_jobs():
+    assert having(Means.UP, Means.BUSY) == node_states.WORKING
+
+
+def test_states_in_which_it_does_not():
+    # A node that is off, or boots, is not broken to who asks for its state, but takes no job yet.
+    assert having(Means.DOWN, Means.HELD) | {"POWERED_DOWN", "REBOOT_ISSUED"} == node_states.BROKEN
+    assert having(Means.ASLEEP) > {"POWERED_DOWN", "REBOOT_ISSUED"}
+
+
+@pytest.mark.parametrize("text", ["IDLE", "IDLE*", "DOWN*+DRAIN", "MIXED+REBOOT_REQUESTED", "IDLE+CLOUD+POWERED_DOWN"])
+def test_scontrol_is_read_alike(text: str):
+    assert node_states.parse(f"NodeName=n State={text}")["n"]["states"] == parse(text)
