@@ -106,11 +106,7 @@ def uv_environment() -> dict[str, str]:
 
 
 def run(command: Sequence[str | Path], env: dict[str, str], doing: str) -> None:
-    """Run a command with its output on standard error.
-
-    Raises:
-        SetupError: it failed; its own words are above.
-    """
+    """Run a command with its output on standard error. Raises SetupError: it failed; its own message is above."""
     code = subprocess.run(list(map(str, command)), env=env, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     if code.returncode:
         raise SetupError(f"{doing} failed (exit code {code.returncode}); see above. Run this again when it is mended.")
@@ -201,18 +197,8 @@ def prepare(wanted: str) -> None:
         copy = VENV / f"{name}.new"
         shutil.copyfile(ROOT / name, copy)
         # Compiled now, for those who may not write here later; it halves the start of every command.
-        sync = [
-            uv,
-            "pip",
-            "sync",
-            *quiet,
-            "--compile-bytecode",
-            "--require-hashes",
-            "--python",
-            VENV / "bin/python",
-            copy,
-        ]
-        run(sync, env, "uv pip sync")
+        options = [*quiet, "--compile-bytecode", "--require-hashes", "--python", VENV / "bin/python"]
+        run([uv, "pip", "sync", *options, copy], env, "uv pip sync")
         copy.rename(VENV / name)
         say(f"prepared in {time.monotonic() - started:.1f} s")
 

@@ -37,8 +37,7 @@ Parallel = Annotated[
     ),
 ]
 ConfigFile = Annotated[
-    Path | None,
-    Option(metavar="FILE", help="Settings to use instead of Pulumi.STACK.yaml.", show_default=False),
+    Path | None, Option(metavar="FILE", help="Settings to use instead of Pulumi.STACK.yaml.", show_default=False)
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="Go ahead without asking.")]
 Target = Annotated[

@@ -34,6 +34,14 @@ class StateNotWritten(EngineError):  # noqa: N818 - says what happened
         )
 
 
+class UnknownResource(EngineError):  # noqa: N818 - says what happened
+    """The stack has no resource of that URN."""
+
+    def __init__(self, urn: str) -> None:
+        quoted = " Put it between single quotes, so that no shell touches the $." if "$" not in urn else ""
+        super().__init__(f"there is no resource {urn} in this stack.{quoted} `export` shows their URNs.")
+
+
 class NotRunnable(EngineError):  # noqa: N818 - says what happened
     """The program or the state holds a resource whose provider is not embedded: a preview is possible, more is not."""
 

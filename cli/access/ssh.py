@@ -22,6 +22,7 @@ from cli.access.ssh_config import IAP, Host
 from cli.cluster.target import Target
 from cli.errors import CliError
 from cluster.platforms.gcp import iap
+from engine.private import PrivateFolder
 
 UNREACHED = 255
 """ssh's own exit code, which a command on a target may have as well."""
@@ -88,9 +89,6 @@ class _Session:
         ssh = shutil.which("ssh")
         if not ssh:
             raise CliError("there is no ssh here. Install it (on Debian and Ubuntu: apt-get install openssh-client).")
-        # `engine` imports the Pulumi SDK, which takes longer than many commands do.
-        from engine.private import PrivateFolder
-
         folder = PrivateFolder("hpc-ssh")
         stack.callback(folder.remove)
         self._stack, self._seconds, self._folder = stack, seconds, Path(folder.path)

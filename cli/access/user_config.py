@@ -1,8 +1,5 @@
 """The ssh_config of a stack that stays in the state dir, for ssh, scp, rsync and editors of the user."""
 
-import os
-import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,17 +46,8 @@ class Files:
         return state_dir.directory() / "ssh" / f"{self.stack}.{kind}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """What `render` made."""
-
-    text: str
-    left_out: Mapping[str, str]
-    """Why a machine is not in it, by name."""
-
-
-def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: bool) -> Written:
-    """The text of the ssh_config; its known_hosts, and with `admin` the key, are written.
+def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: bool) -> tuple[str, dict[str, str]]:
+    """The text of the ssh_config, and why machines are not in it. Writes its known_hosts, and with `admin` the key.
 
     A user gets the login machines, and with `nodes` the nodes through them. `admin` gets every machine, as root. Raises
     CliError: no target is reached by ssh, or nothing can be written there."""
@@ -72,11 +60,11 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     if login not in targets:
         raise CliError(f"{login.name} is not reached by ssh, so there is no ssh_config for it. Use: ./hpc run")
     keys, left_out = _host_keys(cluster, [cluster.targets[one.name] for one in targets])
-    _write(files.known_hosts, ssh_config.known_hosts(keys))
+    write(files.known_hosts, ssh_config.known_hosts(keys))
     files.key.unlink(missing_ok=True)
     shared = {**ssh_config.PINNED, "User": user, "UserKnownHostsFile": ssh_config.quoted(files.known_hosts)}
     if admin:
-        _write(files.key, cluster.admin_key if cluster.admin_key.endswith("\n") else f"{cluster.admin_key}\n")
+        write(files.key, cluster.admin_key if cluster.admin_key.endswith("\n") else f"{cluster.admin_key}\n")
         shared |= {"IdentityFile": ssh_config.quoted(files.key), "IdentitiesOnly": "yes", "IdentityAgent": "none"}
     hosts = [
         Host(
@@ -86,12 +74,7 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
         for target in targets
         if target.name in keys
     ]
-    return Written(text=ssh_config.render(hosts), left_out=left_out)
-
-
-def write(files: Files, text: str) -> None:
-    """Write the ssh_config. Raises CliError: it can't be written."""
-    _write(files.config, text)
+    return ssh_config.render(hosts), left_out
 
 
 def _sharing(files: Files) -> dict[str, str]:
@@ -112,14 +95,9 @@ def _host_keys(cluster: Cluster, targets: list[Target]) -> tuple[dict[str, str],
     return {**keys, **found}, left_out
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file of mode 0600 atomically."""
-    state_dir.make_directory()
+def write(path: Path, text: str) -> None:
+    """Write a file of the stack's. Raises CliError: it can't be written."""
     try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(name).replace(path)
+        state_dir.write_file(path, text)
     except OSError as error:
         raise CliError(f"{path}: can't be written: {error.strerror}.") from None

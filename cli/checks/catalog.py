@@ -107,11 +107,9 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
 def shell_scripts(root: Path) -> list[Path]:
     """Files of the project that begin with the name of a shell: those that git tracks or would, else all there are."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=root,
-        capture_output=True,
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True,
         check=False,
-    )
+    )  # fmt: skip
     if listed.returncode == 0:
         files = [root / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
     else:

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import project, pulumi_install, pulumi_process, state_dir
+from cli.stack import project, state_dir, state_edit
 
 
 def outputs(
@@ -52,11 +52,8 @@ def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
         values = kept.outputs(show_secrets=show_secrets)
         renew(values, kept.export_state()["deployment"].get("resources") or [])
         return values
-    pulumi = pulumi_install.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
     secrets = ["--show-secrets"] if show_secrets else []
-    return jsonlib.loads(
-        pulumi_process.run_captured([pulumi, "stack", "output", "--stack", stack, "--json", *secrets], stack)
-    )
+    return jsonlib.loads(state_edit.run_pulumi(stack, "stack", "output", "--json", *secrets))
 
 
 def renew(values: Mapping[str, Any], resources: Iterable[Mapping[str, Any]]) -> None:

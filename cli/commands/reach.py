@@ -103,15 +103,15 @@ def ssh_config(
     config = parse_output(values["config"]) if values.get("config") else None
     files = user_config.Files(stack)
     nodes = bool(config and config.slurm.pam_slurm_adopt)
-    made = user_config.render(cluster, files, user=name, admin=admin_key, nodes=nodes)
+    text, left_out = user_config.render(cluster, files, user=name, admin=admin_key, nodes=nodes)
     if show:
-        console.lines(made.text.splitlines())
+        console.lines(text.splitlines())
     else:
-        user_config.write(files, made.text)
+        user_config.write(files.config, text)
         console.lines([str(files.config)])
         console.note(f"First line of ~/.ssh/config: Include {quoted(files.config)}")
         console.note(f"Then: ssh {stack}    scp FILE {stack}:    rsync -a FOLDER {stack}:")
-    for machine, reason in made.left_out.items():
+    for machine, reason in left_out.items():
         console.note(f"{machine} is left out: {reason}")
     if config and not admin_key and not any(one.keys for one in config.users if one.name == name):
         console.note(f"{name} has no `keys` in the stack file, so no key lets {name} in.")

@@ -15,7 +15,7 @@ from typer import Exit, Option
 from cli import console, options
 from cli.commands import operation
 from cli.errors import CliError
-from cli.stack import project, rehearsals, stack_config, stackfile
+from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
 from cli.stack.run_options import RunOptions
 from cluster.config import ClusterConfig
 from cluster.config.validators.places import cluster_cidr
@@ -91,7 +91,7 @@ def rehearse(
         _say(stack, report)
     if preview:
         raise Exit(_preview(name, text, report, json=json, parallel=parallel))
-    rehearsals.write(rehearsals.file(name), text)
+    state_dir.write_file(rehearsals.file(name), text)
     chosen = RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": report})
     code = operation.run("up", name, chosen)
     if code == 0 and not json:

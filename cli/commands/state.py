@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import project, pulumi_install, pulumi_process, state_dir, state_edit
+from cli.stack import project, state_dir, state_edit
 
 _FileOut = Annotated[
     Path | None, Argument(metavar="[FILE]", help="Where to write; standard output if left out.", show_default=False)
@@ -26,7 +26,7 @@ def export(stack: options.Stack, file: _FileOut = None) -> None:
     if state_dir.on_files(stack):
         text = json.dumps(project.require_state(stack).export_state(), indent=4, ensure_ascii=False) + "\n"
     else:
-        text = _pulumi(stack, "stack", "export", "--stack", stack)
+        text = state_edit.run_pulumi(stack, "stack", "export")
     if file is None or str(file) == "-":
         sys.stdout.write(text)
         return
@@ -64,7 +64,7 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
     if state_dir.on_files(stack):
         project.workspace(stack).stack(stack).import_state(document)
     else:
-        _pulumi(stack, "stack", "import", "--stack", stack, given=text)
+        state_edit.run_pulumi(stack, "stack", "import", given=text)
     console.note(f"Imported {source} into stack {stack}")
 
 
@@ -76,7 +76,7 @@ def unlock(stack: options.Stack) -> None:
     if state_dir.on_files(stack):
         project.require_state(stack).unlock()
     else:
-        _pulumi(stack, "cancel", "--stack", stack, "--yes")
+        state_edit.run_pulumi(stack, "cancel", "--yes")
     console.note(f"Stack {stack} is not locked now")
 
 
@@ -128,8 +128,3 @@ def rename(
     """Let the state know a resource by another name; what it stands for stays as it is."""
     state_edit.rename(stack, urn, name)
     console.note(f"Renamed in stack {stack}: {urn} to {name}")
-
-
-def _pulumi(stack: str, *arguments: str, given: str = "") -> str:
-    pulumi = pulumi_install.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
-    return pulumi_process.run_captured([pulumi, *arguments], stack, given)

@@ -6,6 +6,7 @@ that is asked to by a variable; on its own it would print a document of yet anot
 
 import json as jsonlib
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,8 @@ def update(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, im
         view.on_event(Started(kind, stack, project.name()))  # type: ignore[arg-type]
         for message in events.messages:
             view.on_event(Log(message["severity"], message["message"], message["urn"]))
-        result = events.result(kind, ok=code == 0, outputs=_outputs(stack) if kind == "up" and code == 0 else {})
+        found = outputs.read(stack, show_secrets=False) if kind == "up" and code == 0 else {}
+        result = events.result(kind, ok=code == 0, outputs=found)
         if code == 0 or result.failures or (events.ended and code == error_handler.INTERRUPTED):
             if said.strip():
                 console.note(said.rstrip("\n"))
@@ -58,10 +60,6 @@ def update(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, im
         else:
             view.failed(events.why or said.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
     return code
-
-
-def _outputs(stack: str) -> dict[str, Any]:
-    return outputs.read(stack, show_secrets=False)
 
 
 class RunEvents:
@@ -118,9 +116,7 @@ class RunEvents:
 
     def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> Result:
         """How it ended."""
-        counts: dict[str, int] = {}
-        for plan in self._planned.values():
-            counts[plan.op] = counts.get(plan.op, 0) + 1
+        counts = dict(Counter(plan.op for plan in self._planned.values()))
         failed = dict(self._failed) | {urn: "diff" for urn in self._errors if urn not in self._failed}
         failures = tuple(
             StepFailed(urn, op, "\n".join(self._errors.get(urn) or [self.why or "failed"]))

@@ -1,6 +1,5 @@
 """The stack files of rehearsals, which `./hpc rehearse` writes under `$HPC_HOME/rehearsals`."""
 
-import os
 import re
 from pathlib import Path
 
@@ -28,15 +27,6 @@ def of(path: Path) -> str | None:
     """The stack whose rehearsal a stack file describes; None for one that is no rehearsal's."""
     found = re.fullmatch(rf"Pulumi\.(.+){_ENDING}\.yaml", path.name)
     return found[1] if found and path.parent == folder() else None
-
-
-def write(path: Path, text: str) -> None:
-    """Write a stack file atomically."""
-    state_dir.make_directory()
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(text, encoding="utf-8")
-    half.replace(path)
 
 
 def remove(rehearsal: str) -> None:

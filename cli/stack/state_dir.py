@@ -148,6 +148,16 @@ def make_directory() -> Path:
     return directory()
 
 
+def write_file(path: Path, text: str) -> None:
+    """Write a file below the folder atomically, readable by its owner only."""
+    make_directory()
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    Path(name).replace(path)
+
+
 def environment(stack: str | None = None) -> dict[str, str]:
     """This process's environment, with what the Pulumi CLI needs to find the same state and passphrase."""
     env = dict(os.environ)

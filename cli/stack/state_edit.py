@@ -14,7 +14,7 @@ def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
         space = project.workspace(stack)
         document: Any = space.stack(stack).export_state() if stack in space.stacks() else {}
     else:
-        document = json.loads(_pulumi(pulumi, stack, "stack", "export", "--stack", stack))
+        document = json.loads(run_pulumi(stack, "stack", "export", pulumi=pulumi))
     return (document.get("deployment") or {}).get("resources") or []
 
 
@@ -23,7 +23,7 @@ def unprotect(stack: str, urns: Sequence[str] | None, pulumi: str | None = None)
     if state_dir.on_files(stack):
         project.require_state(stack).edit(lambda rows: edits.unprotected(rows, urns))
     else:
-        _pulumi(pulumi, stack, "state", "unprotect", "--stack", stack, "--yes", *(["--all"] if urns is None else urns))
+        run_pulumi(stack, "state", "unprotect", "--yes", *(["--all"] if urns is None else urns), pulumi=pulumi)
 
 
 def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) -> None:
@@ -33,7 +33,7 @@ def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) ->
         return
     more = [*(["--force"] if force else []), *(["--target-dependents"] if dependents else [])]
     for urn in urns:  # releases before 3.150 take one
-        _pulumi(None, stack, "state", "delete", "--stack", stack, "--yes", *more, urn)
+        run_pulumi(stack, "state", "delete", "--yes", *more, urn)
 
 
 def rename(stack: str, urn: str, name: str) -> None:
@@ -41,9 +41,10 @@ def rename(stack: str, urn: str, name: str) -> None:
     if state_dir.on_files(stack):
         project.require_state(stack).edit(lambda rows: edits.renamed(rows, urn, name))
     else:
-        _pulumi(None, stack, "state", "rename", "--stack", stack, "--yes", urn, name)
+        run_pulumi(stack, "state", "rename", "--yes", urn, name)
 
 
-def _pulumi(pulumi: str | None, stack: str, *arguments: str) -> str:
+def run_pulumi(stack: str, *arguments: str, pulumi: str | None = None, given: str = "") -> str:
+    """The output of a command of the Pulumi CLI for a stack whose state is not in files."""
     pulumi = pulumi or pulumi_install.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
-    return pulumi_process.run_captured([pulumi, *arguments], stack)
+    return pulumi_process.run_captured([pulumi, *arguments, "--stack", stack], stack, given)

@@ -11,7 +11,7 @@ from cluster.observe.nodes import Node
 
 Table = list[tuple[str, ...]]
 JOBS = 12
-"""Jobs told one by one."""
+"""Jobs that are listed; the others are counted."""
 
 
 def nodes(seen: ClusterObservation) -> Table:
@@ -35,15 +35,11 @@ def partitions(seen: ClusterObservation) -> Table:
     """Partitions; a star marks the default."""
     rows = [
         (
-            f"{name}*" if row.get("Default") == "YES" else name,
-            row.get("State", "").lower(),
-            row.get("MaxTime", "").lower(),
-            row.get("TotalNodes", ""),
-            row.get("TotalCPUs", ""),
-            row.get("Nodes", ""),
+            f"{name}*" if row.get("Default") == "YES" else name, row.get("State", "").lower(),
+            row.get("MaxTime", "").lower(), row.get("TotalNodes", ""), row.get("TotalCPUs", ""), row.get("Nodes", ""),
         )
         for name, row in (seen.slurm("partitions") or {}).items()
-    ]
+    ]  # fmt: skip
     return _headed(("PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS", "NAMES"), rows)
 
 

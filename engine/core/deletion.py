@@ -23,21 +23,17 @@ def delete_all(run: Run, condemned: list[Resource]) -> None:
     left = [r for (_, kind), r in run.state.pending.items() if kind == "creating" and included(r)]
     for resource in (*left, *reversed(condemned)):
         leftover = resource.delete and resource.urn in living
-        if resource.custom and not _is_default(resource) and not leftover:
+        if resource.custom and not resource.is_default_provider and not leftover:
             reason = "its creation was interrupted" if resource in left else ""
             run.plan(resource, "delete", reason=reason)
-    _protest(run, condemned)
+    for resource in condemned:
+        if resource.protect and not resource.delete:
+            run.fail(resource, "delete", "it is protected: set protect=False in the program and run up first")
     if run.dry:
         return
     for resource in left:
         undo(run, resource)
     _in_order(run, condemned, gone)
-
-
-def _protest(run: Run, condemned: list[Resource]) -> None:
-    for resource in condemned:
-        if resource.protect and not resource.delete:
-            run.fail(resource, "delete", "it is protected: set protect=False in the program and run up first")
 
 
 def _in_order(run: Run, condemned: list[Resource], gone: set[str]) -> None:
@@ -96,7 +92,3 @@ def _delete(run: Run, resource: Resource, gone: set[str]) -> None:
         return lambda: state.drop(resource)
 
     run.step("delete-replaced" if resource.delete else "delete", "deleting", resource, work)
-
-
-def _is_default(resource: Resource) -> bool:
-    return resource.is_provider and resource.name.startswith("default")

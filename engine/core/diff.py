@@ -55,10 +55,9 @@ def _walk(path: property_paths.Path, old: Value, new: Value, found: list[Change]
 def marked(changes: tuple[Change, ...], replaces: tuple[str, ...], patterns: list[str]) -> tuple[Change, ...]:
     """The changes, each with whether it forces a replacement: by the provider's answer or by replaceOnChanges."""
     wanted = [property_paths.parse(text) for text in (*replaces, *patterns)]
-    return tuple(
-        replace(
-            change,
-            replaces=any(property_paths.contains(pattern, property_paths.parse(change.path)) for pattern in wanted),
-        )
-        for change in changes
-    )
+
+    def forces(change: Change) -> bool:
+        path = property_paths.parse(change.path)
+        return any(property_paths.contains(pattern, path) for pattern in wanted)
+
+    return tuple(replace(change, replaces=forces(change)) for change in changes)

@@ -43,7 +43,7 @@ def renewed(resource: Resource) -> bool:
             {**props, "connection": connection(props["connection"])} if "connection" in props else props
             for props in before
         )
-    elif resource.is_provider and resource.name.startswith("default"):
+    elif resource.is_default_provider:
         given = {k: v for k, v in resource.inputs.items() if k != "version" and not k.startswith("__")}
         package, version = resource.type.split(":")[2], resource.inputs.get("version", "")
         resource.inputs, resource.outputs = provider(package, version, given, resource.inputs)

@@ -17,7 +17,7 @@ from pulumi.runtime.settings import ROOT
 
 from engine.core.run import Run
 from engine.core.sdk_fastpath import sdk_fastpath
-from engine.core.threads import Daemons
+from engine.core.threads import Daemons, resolve
 from engine.errors import EngineError
 from engine.events import ProgramError
 from engine.project import Project
@@ -31,10 +31,7 @@ class _Inline(ThreadPoolExecutor):
     def submit(self, fn: Callable[..., Value], /, *args: Value, **kwargs: Value) -> Future[Value]:
         future: Future[Value] = Future()
         future.set_running_or_notify_cancel()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
-            future.set_exception(error)
+        resolve(future, fn, *args, **kwargs)
         return future
 
 

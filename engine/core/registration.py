@@ -14,7 +14,6 @@ from engine.core.resource_step import ResourceSteps
 from engine.core.run import Run, StepError, explain
 from engine.core.scope import Included
 from engine.errors import EngineError, Interrupted, NotRunnable
-from engine.providers import package_of
 from engine.providers.base import Foreign
 from engine.state.resource import Resource, now
 from engine.values import Props
@@ -131,7 +130,7 @@ class Registrar:
 
     def _default_provider(self, goal: Goal) -> str:
         """The reference to the provider that the engine itself makes for a package, as the CLI records it."""
-        package, run = package_of(goal.new.type), self._run
+        package, run = goal.new.type.split(":", 1)[0], self._run
         version = "" if package == "pulumi-python" else goal.version
         name = "default" + (f"_{re.sub('[.+-]', '_', version)}" if version else "")
         with run.lock:

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -86,9 +87,7 @@ class Run:
 
     def result(self, outputs: Props) -> Result:
         """How it all ended."""
-        counts: dict[str, int] = {}
-        for planned in self._planned.values():
-            counts[planned.op] = counts.get(planned.op, 0) + 1
+        counts = dict(Counter(planned.op for planned in self._planned.values()))
         changes = tuple(p for p in self._planned.values() if p.op != "same")
         parts = [f"{n} {op}" for op, n in counts.items() if op != "same"] or ["nothing to do"]
         parts += [f"{len(self._failures)} failed"] if self._failures else []

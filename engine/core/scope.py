@@ -6,12 +6,12 @@ stack.up(print, scope=Scope(targets=("**::n1",), dependents=True))
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from engine import urn as urns
-from engine.errors import EngineError
+from engine.errors import EngineError, UnknownResource
 from engine.state.resource import Resource
 
 
@@ -38,14 +38,6 @@ class Scope:
         """Whether the run is about the whole stack."""
         return not (self.targets or self.excludes)
 
-    def replaces(self, urn: str) -> bool:
-        """Whether a resource is to be replaced in any case."""
-        return self._replace(urn)
-
-    def names(self, urn: str) -> bool:
-        """Whether a resource is itself among the targets, or the excluded."""
-        return self._named(urn)
-
     def missing(self, known: Collection[str]) -> list[str]:
         """What is named, but not known."""
         given = dict.fromkeys((*self.targets, *self.excludes, *self.replace))
@@ -54,28 +46,24 @@ class Scope:
     def require(self, known: Collection[str]) -> None:
         """Raises EngineError if a resource is named that is not known."""
         if missing := self.missing(known):
-            quoted = " Put it between single quotes, so that no shell touches the $." if "$" not in missing[0] else ""
-            raise EngineError(f"there is no resource {missing[0]} in this stack.{quoted} `export` shows their URNs.")
+            raise UnknownResource(missing[0])
 
     @cached_property
-    def _replace(self) -> _Matcher:
-        return _Matcher(self.replace)
+    def replaces(self) -> Callable[[str], bool]:
+        """Whether a resource is to be replaced in any case."""
+        return _matcher(self.replace)
 
     @cached_property
-    def _named(self) -> _Matcher:
-        return _Matcher(self.targets or self.excludes)
+    def names(self) -> Callable[[str], bool]:
+        """Whether a resource is itself among the targets, or the excluded."""
+        return _matcher(self.targets or self.excludes)
 
 
-class _Matcher:
-    """Tells whether a URN is one of many."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        given = list(patterns)
-        self._exact = {text for text in given if "*" not in text}
-        self._globs = [re.compile(_regex(text)) for text in given if "*" in text]
-
-    def __call__(self, urn: str) -> bool:
-        return urn in self._exact or any(glob.fullmatch(urn) for glob in self._globs)
+def _matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a URN matches one of the patterns."""
+    exact = {text for text in patterns if "*" not in text}
+    globs = [re.compile(_regex(text)) for text in patterns if "*" in text]
+    return lambda urn: urn in exact or any(glob.fullmatch(urn) for glob in globs)
 
 
 def _regex(glob: str) -> str:

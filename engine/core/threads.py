@@ -3,11 +3,20 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 
 from engine.values import Value
 
 _Job = Callable[[], None]
+
+
+def resolve(future: Future[Value], fn: Callable[..., Value], *args: Value, **kwargs: Value) -> None:
+    """Give a future what a function returns or raises."""
+    try:
+        future.set_result(fn(*args, **kwargs))
+    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+        future.set_exception(error)
 
 
 class Daemons(ThreadPoolExecutor):
@@ -24,20 +33,13 @@ class Daemons(ThreadPoolExecutor):
     def submit(self, fn: Callable[..., Value], /, *args: Value, **kwargs: Value) -> Future[Value]:
         future: Future[Value] = Future()
         future.set_running_or_notify_cancel()
-
-        def call() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
-                future.set_exception(error)
-
         with self._guard:
             if self._free:
                 self._free -= 1
             elif self._count < self._most:
                 self._count += 1
                 threading.Thread(target=self._work, daemon=True).start()
-            self._jobs.put(call)
+            self._jobs.put(partial(resolve, future, fn, *args, **kwargs))
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002

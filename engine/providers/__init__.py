@@ -57,8 +57,3 @@ class Providers:
         elif family in ("command:remote:CopyToRemote", "command:remote:CopyFile"):
             made = RemoteCopy(self._sessions)
         return made
-
-
-def package_of(type_: str) -> str:
-    """The package a type belongs to."""
-    return type_.split(":", 1)[0]

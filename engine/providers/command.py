@@ -76,8 +76,8 @@ class LocalCommand(_Command):
         )
 
 
-class RemoteCommand(_Command):
-    """Runs commands over SSH."""
+class _Remote(Provider):
+    """Works over SSH, on the machine of the input `connection`."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -89,6 +89,10 @@ class RemoteCommand(_Command):
 
     def hidden(self, inputs: Props) -> Props:
         return {**inputs, "connection": only_keys(inputs.get("connection"))}
+
+
+class RemoteCommand(_Remote, _Command):
+    """Runs commands over SSH."""
 
     def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
         streams = process.wanted_streams(props)
@@ -103,23 +107,17 @@ class RemoteCommand(_Command):
         )
 
 
-class RemoteCopy(Provider):
+class RemoteCopy(_Remote):
     """command:remote:CopyToRemote and the older CopyFile: files, folders and texts to a machine.
 
     As pulumi-command: into an existing folder a file goes under its own name; a folder whose path ends in `/` gives
     its content, any other itself; missing parents are made.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-
-    def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
-        if "connection" not in news or not (news.get("source") or news.get("localPath")):
-            raise CheckFailed("connection and source are both needed")
-        return {**news, "connection": secret(form.connection(with_defaults(news["connection"])))}
-
-    def hidden(self, inputs: Props) -> Props:
-        return {**inputs, "connection": only_keys(inputs.get("connection"))}
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:
+        if not (news.get("source") or news.get("localPath")):
+            raise CheckFailed("source: missing; a copy needs to know what to copy")
+        return super().check(ctx, olds, news)
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
         forcing = ("triggers",) if ctx.type.endswith("CopyToRemote") else ("triggers", "localPath", "remotePath")

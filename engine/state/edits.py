@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from engine import urn as urns
-from engine.errors import EngineError
+from engine.errors import EngineError, UnknownResource
 from engine.values import Value
 
 Row = dict[str, Value]
@@ -84,7 +84,6 @@ def _referring(row: Row, old: str, new: str) -> Row:
 def _require(rows: Sequence[Row], wanted: Collection[str]) -> None:
     known = {row["urn"] for row in rows}
     if missing := sorted(set(wanted) - known):
-        quoted = " Put it between single quotes, so that no shell touches the $." if "$" not in missing[0] else ""
-        raise EngineError(f"there is no resource {missing[0]} in this stack.{quoted} `export` shows their URNs.")
+        raise UnknownResource(missing[0])
     if any(urns.type_of(urn) == urns.STACK_TYPE for urn in wanted):
         raise EngineError("the stack itself is no resource that can be edited")

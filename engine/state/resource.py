@@ -62,6 +62,10 @@ class Resource:
     def is_provider(self) -> bool:
         return urns.is_provider(self.type)
 
+    @property
+    def is_default_provider(self) -> bool:
+        return self.is_provider and self.name.startswith("default")
+
     def copy(self) -> Resource:
         return copy.copy(self)
 

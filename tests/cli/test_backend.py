@@ -75,7 +75,7 @@ class TestLocated:
 
     def test_rehearsals_stay_on_this_machine(self, newcomer: Path) -> None:
         login(newcomer / ".pulumi", "gs://bucket")
-        rehearsals.write(rehearsals.file("a3mega-rehearsal"), "config: {}\n")
+        state_dir.write_file(rehearsals.file("a3mega-rehearsal"), "config: {}\n")
         assert state_dir.on_files("a3mega-rehearsal")
         assert not state_dir.on_files("a3mega")
 

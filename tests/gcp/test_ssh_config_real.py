@@ -40,9 +40,9 @@ def written(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         files = user_config.Files("small")
 
         def write(of: Cluster = cluster) -> Path:
-            made = user_config.render(of, files, user="root", admin=True, nodes=False)
-            assert made.left_out == {}
-            user_config.write(files, made.text)
+            text, left_out = user_config.render(of, files, user="root", admin=True, nodes=False)
+            assert left_out == {}
+            user_config.write(files.config, text)
             return files.config
 
         yield write
