@@ -89,10 +89,10 @@ def uv_environment() -> dict[str, str]:
     """This process's environment, with pip's index settings for uv where nothing was said to uv itself."""
     env = dict(os.environ)
     config = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or "/") / ".config") / "uv/uv.toml"
-    told = any(name in env for name in ("UV_INDEX_URL", "UV_CONFIG_FILE", *INDEX_SETTINGS.values()))
-    told = told or config.exists() or Path("/etc/uv/uv.toml").exists()
+    configured = any(name in env for name in ("UV_INDEX_URL", "UV_CONFIG_FILE", *INDEX_SETTINGS.values()))
+    configured = configured or config.exists() or Path("/etc/uv/uv.toml").exists()
     settings = pip_settings()
-    for name, variable in ({} if told else INDEX_SETTINGS).items():
+    for name, variable in ({} if configured else INDEX_SETTINGS).items():
         if name in settings:
             # uv separates links by commas and all other lists by spaces; pip by white space of any kind.
             env[variable] = ("," if name == "find-links" else " ").join(settings[name].split())

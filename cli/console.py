@@ -36,7 +36,7 @@ def line(text: str = "", *, style: str = "") -> None:
 
 
 def lines(texts: Iterable[str]) -> None:
-    """Print lines that are nobody's to wrap or to colour, as those of a log; each stays one line."""
+    """Print lines unwrapped and without colours, as those of a log; each stays one line."""
     sys.stdout.write("".join(f"{printable(text)}\n" for text in texts))
     sys.stdout.flush()
 
@@ -59,12 +59,12 @@ def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None
 
 
 def note(text: str) -> None:
-    """Say on standard error what is going on."""
+    """Print a message on standard error."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def error(text: str) -> None:
-    """Say on standard error what went wrong, its first line in red."""
+    """Print an error on standard error, its first line in red."""
     text = printable(text)
     if not sys.stderr.isatty():
         print(f"error: {text}", file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ from cli import console
 from cli.errors import CliError
 from cli.stack import state_dir
 
-# By the module that has them. The modules are not imported for this: one that nobody imported has raised nothing.
+# By module. The modules are not imported for this: one that is not loaded has raised nothing.
 _EXPECTED = {
     "engine.errors": "EngineError",
     "cluster.findings": "ConfigError",

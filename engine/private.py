@@ -1,7 +1,7 @@
-"""A folder in /tmp for keys and sockets, this process's alone, and the removal of those that killed processes left.
+"""Private folders in /tmp for keys and sockets, and the removal of those that killed processes left.
 
-Whose a folder is tells a lock on it, which ends with its holder however that ends: a process number may be another
-process's by now, or mean nothing here where /tmp is shared with a container.
+The process that uses a folder holds a lock on it, which ends with the process. A process number would not do: it may
+belong to another process by now, or to another container that shares /tmp.
 """
 
 import fcntl
@@ -17,15 +17,15 @@ from pathlib import Path
 PARENT = Path("/tmp")  # noqa: S108
 _NEW = ".new-"
 _SOON = 60
-"""Seconds after which a folder that is not held yet never will be."""
+"""Seconds after which a new folder that is not locked is taken for abandoned."""
 
 
 class PrivateFolder:
-    """A folder `KIND-PID-...` of mode 0700; those of the same kind that nobody holds any more are removed first."""
+    """A folder `KIND-PID-...` of mode 0700; unlocked ones of the same kind are removed first."""
 
     def __init__(self, kind: str) -> None:
         sweep(kind)
-        # Under a name that nobody sweeps until it is held.
+        # Until it is locked, under a name that `sweep` spares.
         made = Path(tempfile.mkdtemp(prefix=f"{_NEW}{kind}-{os.getpid()}-", dir=PARENT))
         self._held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._held, fcntl.LOCK_EX)
@@ -39,9 +39,9 @@ class PrivateFolder:
 
 
 def sweep(kind: str) -> None:
-    """Remove this user's folders of that kind that nobody holds; what others put in /tmp is left alone."""
+    """Remove this user's unlocked folders of a kind; whatever else is in /tmp is left alone."""
     for path in (*PARENT.glob(f"{kind}-*"), *PARENT.glob(f"{_NEW}{kind}-*")):
-        # It may go meanwhile, be somebody's link to elsewhere, or be nothing that we may look at.
+        # It may vanish meanwhile, be a link, or not be readable.
         with suppress(OSError):
             found = path.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():

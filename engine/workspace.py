@@ -78,13 +78,13 @@ class Stack(StoredStack):
         self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE,
         refresh: bool = False,
     ) -> Result:  # fmt: skip
-        """Delete all resources, by the state alone: the program is not run. With `dry_run`, only tell."""
+        """Delete all resources, by the state alone: the program is not run. With `dry_run`, only report."""
         return self._run("destroy", on_event, parallel, scope, dry=dry_run, refresh=refresh)
 
     def refresh(
         self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE
     ) -> Result:
-        """Take into the state what is really there. With `dry_run`, only tell."""
+        """Take into the state what is really there. With `dry_run`, only report."""
         return self._run("refresh", on_event, parallel, scope, dry=dry_run)
 
     def _run(

@@ -1,7 +1,7 @@
 """YAML files that people write: read in bounded time, into values that JSON has too, or refused with line and column.
 
-A file can be damaged, or made to do harm: nested without end, a few lines of aliases that stand for billions of values
-(or for themselves), tags that ask for objects, numbers that are none. Each is an error here.
+A file can be damaged or malicious: endless nesting, a few lines of aliases that expand to billions of values (or refer
+to themselves), tags that create objects, numbers that can't be read. Each is an error here.
 """
 
 import re
@@ -19,7 +19,7 @@ LARGEST = 4 * 1024 * 1024
 DEEPEST = 50
 """Levels of nesting, of which a cluster has eight."""
 MOST_VALUES = 100_000
-"""Values of a file, aliases counted as what they stand for."""
+"""Values of a file, aliases counted with their expansion."""
 _MOST_FAULTS = 10
 _LONGEST = 60
 _LONGEST_PROBLEM = 300
@@ -30,28 +30,28 @@ _Loader: Value = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _SCALARS = {f"{_CORE}{name}" for name in ("str", "int", "float", "bool", "null")}
 _TEXTS = {f"{_CORE}{name}" for name in ("str", "value", "merge")}
-# What YAML has no way to write but as an escape (yaml.org/spec/1.1, c-printable).
+# Characters that YAML allows only as an escape (yaml.org/spec/1.1, c-printable).
 _RAW_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class YamlError(EngineError):
-    """A file that is no YAML that is read here; the text says what is wrong in which lines."""
+    """A file that is not valid, or not allowed here; the text has the errors with their lines."""
 
 
 @dataclass
 class _Open:
-    """A list or mapping whose end has not come."""
+    """A list or mapping that is still being read."""
 
     value: Value
     anchor: str | None
     size: int = 1
     """Values in it so far, itself included."""
     key: Value = None
-    """Of a mapping: the key whose value comes next, or _NO_KEY where a key comes next."""
+    """Of a mapping: the key whose value is read next, or _NO_KEY if a key is next."""
     seen: dict[str, int] = field(default_factory=dict)
-    """Keys so far, as the file and as JSON write them, and their lines."""
+    """Keys so far, as written in the file and in JSON, with their lines."""
     merged: list[Value] = field(default_factory=list)
-    """What `<<` brings in, under the keys that are given here."""
+    """Mappings merged by `<<`; the keys given here win."""
 
 
 _NO_KEY = object()
@@ -60,7 +60,7 @@ _BAD_KEY = object()
 
 
 def read(file: Path) -> Value:
-    """What a file holds; None if it is empty. Raises YamlError, and OSError as `open` does."""
+    """The value in a file; None if it is empty. Raises YamlError, and OSError as `open` does."""
     with file.open("rb") as opened:
         data = opened.read(LARGEST + 1)
     if len(data) > LARGEST:
@@ -75,7 +75,7 @@ def read(file: Path) -> Value:
 
 
 def parse(text: str) -> Value:
-    """What a text holds. Raises YamlError with every duplicate key and every wrong value at once."""
+    """The value of a text. Raises YamlError with every duplicate key and every wrong value at once."""
     found = _RAW_CONTROL.search(text)
     if found:
         line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
@@ -100,7 +100,7 @@ def parse(text: str) -> Value:
 
 
 class _Reader:
-    """Makes values of libyaml's events. The stack of what is open is ours, so that no nesting ends in a crash."""
+    """Builds values from libyaml's events, with a stack of its own: no nesting can exhaust Python's."""
 
     def __init__(self, text: str) -> None:
         self._loader = _Loader(text)
@@ -179,7 +179,7 @@ class _Reader:
         self._add(done.value, done.size, event, "")
 
     def _add(self, value: Value, size: int, event: Value, written: str) -> None:
-        """Put a value where it belongs: into the list or mapping that is open, or at the top."""
+        """Add a value to the open list or mapping, or make it the document."""
         if not self._open:
             self._root = value
             return
@@ -204,7 +204,7 @@ class _Reader:
         names = {written, "<<" if key is _MERGE else _as_json(key)}
         first = next((within.seen[name] for name in names if name in within.seen), None)
         if first is not None:
-            # Whoever wrote both can't know which one counts.
+            # It is not clear which one was meant.
             self._fault(event, f"the key {_quoted(written)} is given again; it stands in line {first} already")
             return _BAD_KEY
         within.seen.update((name, line) for name in names)
@@ -231,7 +231,7 @@ class _Reader:
         self.faults.append(f"line {mark.line + 1}, column {mark.column + 1}: {message}.")
 
     def _refuse(self, event: Value, message: str) -> NoReturn:
-        """End here: what follows would cost too much, or mean nothing."""
+        """Stop reading: the rest would take too long, or has no meaning."""
         self.faults.clear()
         raise yaml.MarkedYAMLError(None, None, message, event.start_mark)
 

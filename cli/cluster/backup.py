@@ -73,15 +73,15 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired
     """Upload a backup and have the controller restore it; prints what it does. Raises CliError: a step failed; what to
     do then is said."""
     controller, name = cluster.controller, f"restore-{backup.sha256[:16]}.sql.gz"
-    told = f'{{"file": "{name}", "sha256": "{backup.sha256}", "desired": {desired}}}'
+    request = f'{{"file": "{name}", "sha256": "{backup.sha256}", "desired": {desired}}}'
     target = f"{UPLOADED}/{name}"
     with file.open("rb") as packed:
         _put(cluster, packed, target)
     # Not on the command line: the users of a large cluster are more than one word of it may hold.
-    with tempfile.TemporaryFile() as asked:
-        asked.write(told.encode())
-        asked.seek(0)
-        _put(cluster, asked, f"{target}.json")
+    with tempfile.TemporaryFile() as stream:
+        stream.write(request.encode())
+        stream.seek(0)
+        _put(cluster, stream, f"{target}.json")
     errors: list[str] = []
 
     def show(came: Mapping[str, list[str]]) -> None:
@@ -100,7 +100,7 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired
 
 
 def _put(cluster: Cluster, content: IO[bytes], target: str) -> None:
-    """Bring a file to the controller, root's alone and whole or not at all. Raises CliError: it did not get there."""
+    """Upload a file to the controller atomically, for root only. Raises CliError: that failed."""
     controller = cluster.controller
     keep = f"umask 077 && mkdir -p {UPLOADED} && cat >{target}.part && mv {target}.part {target}"
     with remote.connected([controller], cluster.admin_key) as argv:

@@ -94,10 +94,10 @@ def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a 
             raise CliError(f"{error} Or one of: {KINDS}.") from None
     log = LOG[what]
     having = [machine for machine in cluster.targets.values() if set(machine.roles) & set(log.roles)]
-    strangers = [machine.name for machine in wanted if machine not in having]
-    if strangers:
+    without = [machine.name for machine in wanted if machine not in having]
+    if without:
         there = ", ".join(machine.name for machine in having) or "none"
-        raise CliError(f"{', '.join(strangers)}: no {what} there. Machines with one: {there}.")
+        raise CliError(f"{', '.join(without)}: no {what} there. Machines with one: {there}.")
     if not having:
         raise CliError(f"no machine of cluster {cluster.name} has {what}.")
     return log, wanted or having

@@ -54,7 +54,7 @@ def _row(name: str) -> Row:
     try:
         deployment = space.stack(name).export_state().get("deployment") or {}
     except EngineError:
-        # Whatever else is done with this stack tells more; the list must not end here.
+        # Other commands report more; the list must not end here.
         return Row(name, platform, 0, "(state can't be read)", of)
     time = str((deployment.get("manifest") or {}).get("time") or "")
     # Seconds are enough for a list; the zone stays.

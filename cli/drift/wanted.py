@@ -18,7 +18,7 @@ from components.slurm import payload, setup
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """What a stack's last `up` told its machines."""
+    """What a stack's last `up` configured its machines with."""
 
     name: str
     config: ClusterConfig
@@ -34,11 +34,11 @@ class Stack:
 
 
 def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
-    """The configuration that a stack's outputs tell. Raises CliError: its last `up` was one of an earlier version of
+    """The configuration in a stack's outputs. Raises CliError: its last `up` was one of an earlier version of
     this program."""
     if not {"config", "place"} <= set(outputs):
         raise CliError(
-            f"stack {name} does not tell what it was made with: its last `up` was one of an earlier version, or did "
+            f"stack {name} has no output of its configuration: its last `up` was one of an earlier version, or did "
             f"not end well. Repeat it: ./hpc up {name}"
         )
     config = parse_output(outputs["config"])

@@ -40,7 +40,7 @@ def located(stack: str | None = None) -> tuple[str, str]:
 
     As for the Pulumi CLI (pkg/workspace/creds.go): PULUMI_BACKEND_URL, else the project's own backend, else where
     `pulumi login` led last. HPC_HOME says where state is too; and what has its state in our folder stays there, as do
-    rehearsals, which nobody else knows of.
+    rehearsals, which only this program has.
     """
     if url := os.environ.get(_BACKEND):
         return _absolute(url), _BACKEND

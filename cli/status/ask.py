@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.access import remote
-from cli.cluster import cluster
+from cli.cluster.cluster import from_outputs
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.observation import Observation
 
 SECONDS = 8.0
-"""For one machine to tell. It bounds itself to half of that (scripts/node/collect.py); the rest is the way there."""
+"""For one machine to answer. It limits itself to half of that (scripts/node/collect.py), for the connection's sake."""
 EACH = 0.2
-"""Seconds of two cores that one machine of a rehearsal takes to tell: many on one host wait for each other."""
+"""Seconds of two cores that one machine of a rehearsal needs: many on one host wait for each other."""
 LOOK = "python3 /usr/local/lib/hpc/node look"
 _NO_SUCH_PHASE = 2
 _NO_PROGRAM = ("can't open file", "can't find '__main__'")
@@ -21,11 +21,11 @@ OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
 def ask(stack: str, outputs: Mapping[str, Any]) -> ClusterObservation:
-    """What all machines of a stack's outputs tell; one that does not answer is part of it. Raises CliError: the stack
-    is not up."""
-    entered = cluster.from_outputs(stack, outputs)
-    answers = remote.gather(entered.targets.values(), entered.admin_key, LOOK, seconds=patience(len(entered.targets)))
-    machines = [_observation(name, entered.targets[name].roles, done) for name, done in answers.items()]
+    """The observations of all machines of a stack, also of those that do not answer. Raises CliError: the stack is not
+    up."""
+    cluster = from_outputs(stack, outputs)
+    answers = remote.gather(cluster.targets.values(), cluster.admin_key, LOOK, seconds=timeout(len(cluster.targets)))
+    machines = [_observation(name, cluster.targets[name].roles, done) for name, done in answers.items()]
     return ClusterObservation(stack=stack, machines=tuple(sorted(machines, key=_rank)))
 
 
@@ -35,7 +35,7 @@ def _rank(one: MachineObservation) -> tuple[int, list[tuple[str, int]]]:
     return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", one.name)]
 
 
-def patience(machines: int) -> float:
+def timeout(machines: int) -> float:
     """Seconds that each of so many machines is given."""
     return max(SECONDS, EACH * machines)
 
@@ -46,7 +46,7 @@ def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> Machin
     if not done.reached:
         why = _last(done.err) or "no answer"
     elif done.code:
-        why = _untold(done)
+        why = _failure(done)
     else:
         try:
             facts = json.loads(done.out)
@@ -58,8 +58,8 @@ def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> Machin
     )  # fmt: skip
 
 
-def _untold(done: remote.Done) -> str:
-    """Why a machine that was reached tells nothing."""
+def _failure(done: remote.Done) -> str:
+    """Why a machine that was reached returned no observation."""
     # Python ends with the same code where it finds no program at all.
     if done.code == _NO_SUCH_PHASE and not any(words in done.err for words in _NO_PROGRAM):
         return OLD

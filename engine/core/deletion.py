@@ -12,35 +12,35 @@ from engine.state.resource import Resource
 from engine.values import plain
 
 
-def delete_all(run: Run, condemned: list[Resource]) -> None:
+def delete_all(run: Run, deleted: list[Resource]) -> None:
     """Delete resources, as far as the run is about them and they are neither protected nor needed by one that could not
     be deleted. They are given in the state's order: each after what it depends on. Raises EngineError."""
     everything = run.state.resources()
     living = {r.urn for r in everything if not r.delete}
-    condemned = allowed(run.scope, condemned, everything)
-    gone = {r.urn for r in condemned if r.delete or not r.protect}
+    deleted = allowed(run.scope, deleted, everything)
+    gone = {r.urn for r in deleted if r.delete or not r.protect}
     included = Included(run.scope)
     left = [r for (_, kind), r in run.state.pending.items() if kind == "creating" and included(r)]
-    for resource in (*left, *reversed(condemned)):
+    for resource in (*left, *reversed(deleted)):
         leftover = resource.delete and resource.urn in living
         if resource.custom and not resource.is_default_provider and not leftover:
             reason = "its creation was interrupted" if resource in left else ""
             run.plan(resource, "delete", reason=reason)
-    for resource in condemned:
+    for resource in deleted:
         if resource.protect and not resource.delete:
             run.fail(resource, "delete", "it is protected: set protect=False in the program and run up first")
     if run.dry:
         return
     for resource in left:
         undo(run, resource)
-    _in_order(run, condemned, gone)
+    _in_order(run, deleted, gone)
 
 
-def _in_order(run: Run, condemned: list[Resource], gone: set[str]) -> None:
-    waits: list[int] = [0] * len(condemned)
-    blocked: list[set[int]] = [set() for _ in condemned]
+def _in_order(run: Run, deleted: list[Resource], gone: set[str]) -> None:
+    waits: list[int] = [0] * len(deleted)
+    blocked: list[set[int]] = [set() for _ in deleted]
     places: dict[str, list[int]] = {}
-    for i, resource in enumerate(condemned):
+    for i, resource in enumerate(deleted):
         # Only what comes before it can be meant: of two resources with one URN, one was replaced by the other.
         for j in {j for urn in resource.needs() for j in places.get(urn, [])}:
             blocked[i].add(j)
@@ -51,7 +51,7 @@ def _in_order(run: Run, condemned: list[Resource], gone: set[str]) -> None:
 
     def work(i: int) -> None:
         try:
-            _delete(run, condemned[i], gone)
+            _delete(run, deleted[i], gone)
             done.put((i, None))
         except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
             done.put((i, error))

@@ -12,7 +12,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Diff:
-    """A provider's verdict. `changes` None leaves it to the engine: any difference in the inputs is an update.
+    """A provider's answer. `changes` None leaves it to the engine: any difference in the inputs is an update.
     `replaces` are properties that force a replacement; `delete_first` puts the deletion before the creation."""
 
     changes: bool | None = None

@@ -1,5 +1,5 @@
-"""The form that the CLI's own providers give to properties, where it tells nothing but must be there: what lacks it is
-shown as to be updated when the CLI comes to it, and states that an earlier version of ours wrote lack it."""
+"""Marks and notes that the CLI's own providers add to properties. Without them, the CLI would show the resource as to
+be updated; states that an earlier version of this engine wrote lack them."""
 
 from engine.state.resource import Resource
 from engine.values import Props, Value, is_secret, secret
@@ -36,7 +36,7 @@ def provider(package: str, version: str, settings: Props, was: Props) -> tuple[P
 
 
 def renewed(resource: Resource) -> bool:
-    """Bring a resource of a state into this form; whether that changed anything."""
+    """Add them to a resource of a state; whether that changed anything."""
     before = resource.inputs, resource.outputs
     if resource.type.startswith("command:remote:"):
         resource.inputs, resource.outputs = (

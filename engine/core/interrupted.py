@@ -1,7 +1,7 @@
-"""What a run that was killed left of its steps: notes in the state (pending operations), and half-made resources.
+"""What a run that was killed left of its steps: pending operations in the state, and partly created resources.
 
-A note is a suspicion, and what the state holds is a fact. The CLI keeps notes of creations for ever, also after a later
-run made the resource, so that most of those that it leaves are stale.
+The CLI keeps pending creations forever, also after a later run created the resource. So most of them are stale, and
+the resources of the state decide.
 """
 
 from engine import values
@@ -12,7 +12,7 @@ from engine.values import Props, plain
 
 
 def drop_stale(run: Run) -> None:
-    """Forget the notes that are not about what the state says now. To be called before anything else looks at them."""
+    """Remove pending operations that do not fit the resources of the state. Call this before anything reads them."""
     state = run.state
     held = [r for r in state.olds if r.custom and r.id and not r.delete and not r.pending_replacement]
     for (urn, kind), note in list(state.pending.items()) if held else ():
@@ -47,18 +47,18 @@ def _replaces(run: Run, note: Resource, held: Resource) -> bool:
 
 
 def resumed(run: Run, new: Resource) -> str:
-    """The reason to tell with a creation that goes on where another was interrupted."""
+    """The reason shown with a creation that resumes an interrupted one."""
     return "its creation was interrupted" if (new.urn, "creating") in run.state.pending else ""
 
 
 def undo_unless_resumed(run: Run, new: Resource, inputs: Props | None) -> None:
-    """See to what an interrupted creation left. Creating it again with the same inputs takes it over, so nothing is to
-    be done then; otherwise (other inputs, or None for no creation at all) it must go first."""
+    """Remove what an interrupted creation left, unless a creation with the same inputs takes it over. `inputs` None
+    stands for no creation."""
     left = run.state.pending.get((new.urn, "creating"))
     if left is None:
         return
     if run.dry:
-        # Either way it is dealt with here: a preview shows nothing at its end.
+        # In a preview, this keeps it from being shown again at the end.
         del run.state.pending[new.urn, "creating"]
     elif inputs is None or not values.same(_own(left.inputs), _own(inputs)):
         undo(run, left)

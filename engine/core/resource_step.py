@@ -162,16 +162,16 @@ class ResourceSteps:
         if not first and not self._half_deleted(old):
             self._replaced.add(new.urn)
             return self._create(new, None, inputs, "replace", keep=old)
-        doomed = self._dependents(old)
+        dependents = self._dependents(old)
         self._replaced.add(new.urn)
         try:
-            for resource in (*reversed(doomed), old):
+            for resource in (*reversed(dependents), old):
                 self._delete_first(resource, new)
         except StepError:
-            self._run.failed.update(resource.urn for resource in doomed)
+            self._run.failed.update(resource.urn for resource in dependents)
             raise
         finally:
-            for resource in doomed:
+            for resource in dependents:
                 self._deleted_first[resource.urn].set()
         return self._create(new, old, inputs, "replace")
 
@@ -180,7 +180,7 @@ class ResourceSteps:
     def _dependents(self, root: Resource) -> list[Resource]:
         """Old resources that can't outlive `root` or will be replaced with it; each after what it depends on. They
         are noted: if the program registers them again, they are recreated."""
-        replaced, doomed = {root.urn}, []
+        replaced, dependents = {root.urn}, []
         with self._run.lock:
             # Who might fall are those that name one that does, in the state's order: each after what it depends on.
             found = set(self._named_by.get(root.urn, ()))
@@ -189,17 +189,17 @@ class ResourceSteps:
                 old = self._found[heapq.heappop(left)]
                 if old.delete or old.urn in self._seen or not old.custom or old.external or old is root:
                     continue
-                if self._state.waits(old) and self._falls(old, replaced):
+                if self._state.waits(old) and self._must_go(old, replaced):
                     replaced.add(old.urn)
-                    doomed.append(old)
+                    dependents.append(old)
                     self._deleted_first.setdefault(old.urn, threading.Event())
                     for place in self._named_by.get(old.urn, ()):
                         if place not in found:
                             found.add(place)
                             heapq.heappush(left, place)
-        return doomed
+        return dependents
 
-    def _falls(self, old: Resource, replaced: set[str]) -> bool:
+    def _must_go(self, old: Resource, replaced: set[str]) -> bool:
         if (
             old.provider.rsplit("::", 1)[0] in replaced
             or old.deleted_with in replaced

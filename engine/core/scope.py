@@ -102,14 +102,14 @@ def allowed(scope: Scope, left: list[Resource], all_: list[Resource]) -> list[Re
                 kept |= resource.needs()
         return [r for r in left if r.urn not in kept]
     wanted = _with_dependents(named, all_)
-    doomed = [r for r in left if r.urn in wanted]
-    strangers = [r for r in doomed if r.urn not in named]
-    if strangers and not scope.dependents:
+    deleted = [r for r in left if r.urn in wanted]
+    unnamed = [r for r in deleted if r.urn not in named]
+    if unnamed and not scope.dependents:
         raise EngineError(
-            f"{strangers[0].urn} would be deleted along with what it depends on, but is not among the targets: "
+            f"{unnamed[0].urn} would be deleted along with what it depends on, but is not among the targets: "
             f"name it as well, or take in all dependents"
         )
-    return doomed
+    return deleted
 
 
 def _with_dependents(named: set[str], all_: list[Resource]) -> set[str]:

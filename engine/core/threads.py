@@ -15,7 +15,7 @@ def resolve(future: Future[Value], fn: Callable[..., Value], *args: Value, **kwa
     """Give a future what a function returns or raises."""
     try:
         future.set_result(fn(*args, **kwargs))
-    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+    except BaseException as error:  # noqa: BLE001 - raised again where the future is awaited
         future.set_exception(error)
 
 

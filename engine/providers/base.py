@@ -36,7 +36,7 @@ class Provider:
     """
 
     readable = False
-    """Whether `read` can tell what is really there."""
+    """Whether `read` is implemented."""
 
     def hidden(self, inputs: Props) -> Props:
         """The inputs whose secrets no message may show: all, unless a provider knows better."""
@@ -71,8 +71,8 @@ class Provider:
         raise NotImplementedError
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """Remove what an interrupted `create` may have left, for a resource that nobody wants any more. `held` are the
-        ids of its type that the state holds: what has one of these is somebody's, and stays."""
+        """Remove what an interrupted `create` may have left, for a resource that is no longer declared. `held` are
+        the ids of its type that the state holds: those belong to other resources and stay."""
         id_, outputs = self.create(ctx, inputs)
         if id_ in held:
             ctx.log("warning", f"its interrupted creation left nothing of its own: {id_} belongs to another")

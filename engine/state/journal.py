@@ -1,9 +1,9 @@
-"""What happened to a state since its file was written, so that a step of thousands does not write them all.
+"""The changes of a state since its file was written, so that one step among thousands does not write the whole file.
 
-A file beside the state's, STACK.json.journal: a line that tells of which state it goes on, then a line for each write.
-It is folded into the state's file now and then and at the end of each run, so that only a run that was killed leaves
-one (with its lock, which keeps the Pulumi CLI away until somebody says otherwise). A reader of the state reads the
-journal too. Resources go by numbers: their places in the file, and whatever comes after.
+The journal is STACK.json.journal, beside the state file. Its first line has the digest of the state that it continues;
+each further line is one write. It is merged into the state file when it is large and at the end of each run. So only a
+run that was killed leaves a journal, with its lock, which keeps the Pulumi CLI away. Whoever reads the state reads the
+journal too. Entries name a resource by number: its position in the file, or the next free number for a new one.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from engine.values import Value
 
 
 def beside(file: Path) -> Path:
-    """Where the journal of a state file lies. (The CLI takes names that end otherwise than .json for no stacks.)"""
+    """Path of the journal of a state file. (The CLI ignores files whose names do not end in .json.)"""
     return file.with_name(file.name + ".journal")
 
 
 def digest(text: str) -> str:
-    """What a journal knows its state's file by."""
+    """The digest by which a journal names the state that it continues."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -35,7 +35,7 @@ class Journal:
         self.size = 0
 
     def begin(self, of: str, salt: str, done: int) -> None:
-        """Start a new journal, after the state whose digest is `of`: the run is done with its first `done` resources.
+        """Start a new journal on the state with the digest `of`, whose first `done` resources the run has dealt with.
         Raises OSError."""
         self.close()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -43,7 +43,7 @@ class Journal:
         self.append({"of": of, "salt": salt, "done": done})
 
     def resume(self) -> None:
-        """Go on with the one that is there, whatever its last line is like. Raises OSError."""
+        """Append to the existing journal, whose last line may be partial. Raises OSError."""
         self._out = os.open(self._file, os.O_WRONLY | os.O_APPEND)
         os.write(self._out, b"\n")
 
@@ -68,14 +68,14 @@ class Journal:
             self._out = None
 
     def remove(self) -> None:
-        """All of it is in the state's file now."""
+        """Remove the journal, after all of it was merged into the state file."""
         self.close()
         self._file.unlink(missing_ok=True)
 
 
 def entries(file: Path) -> list[Value]:
-    """The whole lines of a state's journal; none if there is no journal. One that a kill cut off was not relied on, and
-    nothing of weight follows it."""
+    """The complete lines of a state's journal; none if there is no journal. A partial line is skipped: its write
+    had not returned, so no step relied on it."""
     try:
         lines = beside(file).read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
@@ -90,10 +90,10 @@ def entries(file: Path) -> list[Value]:
 
 
 def replayed(file: Path, text: str, deployment: dict[str, Value]) -> dict[str, Value] | None:
-    """A deployment, read from `text`, with what its journal says happened since; None if that is nothing.
+    """A deployment, read from `text`, with the changes of its journal; None if there are none.
 
-    If somebody else wrote the state meanwhile, what the journal knows of and the state does not is noted as
-    being created: the next run takes it over, or removes it."""
+    If another program has written the state since, resources that only the journal has are added as pending creations:
+    the next run takes them over or removes them."""
     header, *rest = entries(file) or [None]
     if not isinstance(header, dict):
         return None
@@ -103,12 +103,12 @@ def replayed(file: Path, text: str, deployment: dict[str, Value]) -> dict[str, V
         return None
     ops = [op for entry in rest if isinstance(entry, list) for op in entry]
     if header.get("of") != at:
-        return _salvaged(header, deployment, ops)
+        return _with_pending_creations(header, deployment, ops)
     return _applied(header.get("done") or 0, deployment, ops) if ops else None
 
 
 def set_aside(file: Path) -> None:
-    """Move a journal out of the way of a state that it is not about."""
+    """Rename the journal of a state that was replaced."""
     if beside(file).exists():
         beside(file).replace(file.with_name(f"{file.name}.journal-{time.time_ns()}"))
 
@@ -142,7 +142,9 @@ def _applied(done: int, deployment: dict[str, Value], ops: list[Value]) -> dict[
     return {**deployment, "resources": [*news.values(), *left], "pending_operations": list(pending.values())}
 
 
-def _salvaged(header: dict[str, Value], deployment: dict[str, Value], ops: list[Value]) -> dict[str, Value] | None:
+def _with_pending_creations(
+    header: dict[str, Value], deployment: dict[str, Value], ops: list[Value]
+) -> dict[str, Value] | None:
     kept = ((deployment.get("secrets_providers") or {}).get("state") or {}).get("salt")
     if header.get("salt") != kept:
         return None

@@ -46,7 +46,7 @@ class Holder:
             return False
         except PermissionError:
             pass
-        # A process that started after the lock was written merely has the same number.
+        # A process that started after the lock was written has the number by chance.
         started, written = _started(self.pid), _epoch(self.since)
         return started is None or written is None or started < written + 2
 
@@ -104,7 +104,7 @@ class Locks:
 
 
 def _write(file: Path, text: str) -> None:
-    """Put up a lock file as a whole, or none: half of one would be somebody's for ever. Raises EngineError."""
+    """Write a lock file atomically: a partial one would never be released. Raises EngineError."""
     half = file.with_suffix(".new")
     try:
         half.write_text(text, encoding="utf-8")
@@ -144,7 +144,7 @@ def _epoch(text: str) -> float | None:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended, and only its parent has not asked how."""
+    """Whether a process has ended and its parent has not read the exit status."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -153,7 +153,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _started(pid: int) -> float | None:
-    """When a process began, in seconds of the epoch; None if that can't be told here."""
+    """When a process started, in seconds of the epoch; None if that is not known here."""
     try:
         ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[19])
         boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)

@@ -27,7 +27,7 @@ class StoredStack:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a run that is dead left a journal, which the file alone does not tell of."""
+        """Whether a dead run left a journal, so that the state file alone is not complete."""
         return journal.beside(self.file).exists() and not any(one.alive() for one in self._locks().holders())
 
     def prepare_for_cli(self) -> None:
@@ -74,9 +74,9 @@ class StoredStack:
         rows = deployment.get("resources") or []
         if not isinstance(rows, list) or not all(isinstance(r, dict) and r.get("urn") and r.get("type") for r in rows):
             raise EngineError("import: `resources` is no list of resources, each with its urn and type")
-        strangers = [r["urn"] for r in rows if not r["urn"].startswith(prefix)]
-        if strangers:
-            raise EngineError(f"import: {strangers[0]} is not of stack {self.name} of project {self._project.name}")
+        others = [r["urn"] for r in rows if not r["urn"].startswith(prefix)]
+        if others:
+            raise EngineError(f"import: {others[0]} is not of stack {self.name} of project {self._project.name}")
         # An export may be of long ago; what a copy of ours says was under way is for the next run to see to.
         kept = {k: v for k, v in deployment.items() if copied or k != "pending_operations"}
         with self._locks().hold():

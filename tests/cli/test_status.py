@@ -10,7 +10,7 @@ import pytest
 from cli.commands import outputs
 from cli.stack import project
 from cli.status import screen, tables, words
-from cli.status.ask import patience
+from cli.status.ask import timeout
 from cluster.observe.health import ClusterObservation, MachineObservation, findings
 from components.slurm import setup
 from tests.cli.conftest import Hpc
@@ -142,7 +142,7 @@ class TestStatus:
 
 
 def test_many_machines_on_one_host_are_given_more_time() -> None:
-    assert [patience(n) for n in (1, 40, 200)] == [8, 8, 40]
+    assert [timeout(n) for n in (1, 40, 200)] == [8, 8, 40]
 
 
 class TestScreen:
