@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -16,6 +16,17 @@ class Terminated(BaseException):
 
 
 @contextmanager
+def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signal.Signals) -> Generator[None]:
+    """Have a handler for these signals inside the block."""
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
+
+@contextmanager
 def left_to_child() -> Generator[list[int]]:
     """Leave Ctrl-C to the child, which the terminal sends it to as well, and wait for what the child makes of it. The
     signals that came are in the list.
@@ -23,11 +34,8 @@ def left_to_child() -> Generator[list[int]]:
     A handler rather than SIG_IGN: an ignored signal would stay ignored in the child.
     """
     came: list[int] = []
-    previous = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
-    try:
+    with _handled(lambda number, _frame: came.append(number), signal.SIGINT):
         yield came
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 @contextmanager
@@ -37,29 +45,21 @@ def unwound() -> Generator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Terminated(number)
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    except Terminated as error:
-        raise SystemExit(128 + error.number) from None
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with _handled(stop, signal.SIGTERM, signal.SIGHUP):
+        try:
+            yield
+        except Terminated as error:
+            raise SystemExit(128 + error.number) from None
 
 
 @contextmanager
 def held() -> Generator[None]:
     """Let SIGTERM and SIGHUP wait for the end of this block, in which something begins that has to be ended."""
     waiting: list[int] = []
-    previous = {
-        number: signal.signal(number, lambda number, _frame: waiting.append(number))
-        for number in (signal.SIGTERM, signal.SIGHUP)
-    }
     try:
-        yield
+        with _handled(lambda number, _frame: waiting.append(number), signal.SIGTERM, signal.SIGHUP):
+            yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         if waiting:
             signal.raise_signal(waiting[0])
 

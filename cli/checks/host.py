@@ -15,6 +15,7 @@ _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin
 _UNITS = ("ssh.service", "ssh.socket")
 _EMULATOR = {"qemu-system-x86": "qemu-system-x86_64", "e2fsprogs": "mke2fs"}
 """Packages with which tests emulate a machine with a kernel of its own, and a command of each."""
+_INSTALL = ("install", "--yes", "--quiet", "--no-install-recommends")
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -41,9 +42,8 @@ def _install_sshd() -> None:
         )
     console.note("Installing openssh-server for the tests; its service stays off ...")
     with _no_service():
-        install = [apt, "install", "--yes", "--quiet", "--no-install-recommends", "openssh-server"]
         _ran([apt, "update", "--quiet"])  # old lists name versions that the archive no longer has
-        if not _ran(install):
+        if not _ran([apt, *_INSTALL, "openssh-server"]):
             raise CliError("openssh-server could not be installed; see above. Install it and run this again.")
         # Installed while masked, systemd's units are not enabled; the older init scripts are always.
         if shutil.which("update-rc.d", path=_PATH):
@@ -57,7 +57,7 @@ def _install_emulator() -> None:
     if not missing or not apt:
         return
     console.note(f"Installing {', '.join(missing)} for the tests ...")
-    install = [apt, "install", "--yes", "--quiet", "--no-install-recommends", *missing]
+    install = [apt, *_INSTALL, *missing]
     if not _ran(install) and not (_ran([apt, "update", "--quiet"]) and _ran(install)):
         console.note("The emulator could not be installed; see above. The tests of an emulated machine are left out.")
 

@@ -67,23 +67,16 @@ def _crypter(file: StackFile) -> Crypter:
     if _FOREIGN in kept or not (state_dir.on_files(file.stack) or kept):
         who = kept.get(_FOREIGN, state_dir.backend(file.stack))
         raise CliError(f"secrets of stack {file.stack} are kept by {who}: use `pulumi config set --secret`")
-    known = kept.get(encryption_keys.KEYS[0]) or _of_state(file.stack)
+    known = kept.get(encryption_keys.KEYS[0]) or project.state_salt(file.stack)
     crypter = Crypter(state_dir.passphrase, known)
     crypter.unlock()
     encryption_keys.append(file.path, {encryption_keys.KEYS[0]: crypter.salt})
     return crypter
 
 
-def _of_state(stack: str) -> str:
-    space = project.workspace(stack)
-    row = space.stack(stack).export_state()["deployment"] if stack in space.stacks() else {}
-    kept = row.get("secrets_providers") or {}
-    return kept["state"]["salt"] if kept.get("type") == "passphrase" else ""
-
-
 def _write(path: Path, text: str) -> None:
-    """The whole file or nothing, with its mode."""
-    half = path.with_name(f".{path.name}.new")
-    half.write_text(text, encoding="utf-8")
-    shutil.copymode(path, half)
-    half.replace(path)
+    """Write the file atomically, and keep its mode."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    shutil.copymode(path, new)
+    new.replace(path)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cluster.printable import printable
+from engine import urn as urns
 from engine.events import Event, Log, Planned, StepDone, StepFailed, StepStarted
 
 _LOG_LINES = 15
@@ -24,15 +25,13 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The resource's name, which a URN ends with."""
-        return self.plan.name if self.plan else self.urn.rpartition("::")[2]
+        """The resource's name."""
+        return urns.name_of(self.urn)
 
     @property
     def type(self) -> str:
         """The resource's type, without its parents'."""
-        if self.plan:
-            return self.plan.type
-        return self.urn.rpartition("::")[0].rpartition("::")[2].rpartition("$")[2]
+        return urns.type_of(self.urn)
 
 
 class Model:

@@ -12,6 +12,7 @@ from cli.display import changes
 from cli.display.model import Model, Row
 from cli.display.summary import op, seconds, summary
 from cli.stack.impact import Effects
+from engine import urn as urns
 from engine.events import Event, Log, Result, Started, StepDone, StepFailed
 
 _WORTH_SAYING = 0.1
@@ -86,8 +87,7 @@ class View:
         if len(self.model.rows) > _SCREEN:
             # Where they happened may have scrolled away.
             found += [
-                (f"! {failure.urn.rpartition('::')[2]}: {_short(failure.message)}", "red")
-                for failure in result.failures
+                (f"! {urns.name_of(failure.urn)}: {_short(failure.message)}", "red") for failure in result.failures
             ]
         text = summary(result, self.stack, done=self.model.done, skipped=self.model.skipped)
         found += [(line, "bold" if result.ok else "bold red") for line in text.splitlines()]

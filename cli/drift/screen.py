@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from cli import console
 from cli.status import words
 from cluster.observe.drift import Difference
+from cluster.slurm.hostlist import compress
 
 _WIDEST = 60
 
@@ -17,7 +18,7 @@ def show(stack: str, found: Sequence[Difference], unseen: Sequence[str]) -> None
         console.line(f"{stack}: {words.counted(len(found), 'thing')} not as the stack says.", style="bold red")
     for one in found:
         console.line()
-        console.line(f"{words.hosts(one.where)}: {one.what}", style="bold")
+        console.line(f"{compress(one.where)}: {one.what}", style="bold")
         console.line(f"    stack: {one.stack}")
         console.line(f"    there: {one.there}")
     if unseen:

@@ -56,6 +56,14 @@ def require_state(name: str) -> Stack:
     return space.stack(name)
 
 
+def state_salt(name: str) -> str:
+    """The salt under which a stack's state encrypts its secrets; empty if there is none, or no passphrase."""
+    space = workspace(name)
+    row = space.stack(name).export_state()["deployment"] if name in space.stacks() else {}
+    kept = row.get("secrets_providers") or {}
+    return kept["state"]["salt"] if kept.get("type") == "passphrase" else ""
+
+
 @contextmanager
 def held(name: str) -> Generator[None]:
     """Hold a stack, so that no `up` changes its machines meanwhile; state that is not in files has no lock of ours.

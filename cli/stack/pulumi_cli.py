@@ -50,11 +50,8 @@ def _ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
     if kind in ("preview", "up") and not has(pulumi, file.stack):
         encryption_keys.append(file.path, _create_stack(pulumi, file))
     elif state_dir.on_files(file.stack) and file.settings is not None and not encryption_keys.read(file.path):
-        kept = (
-            project.workspace(file.stack).stack(file.stack).export_state()["deployment"].get("secrets_providers") or {}
-        )
-        if kept.get("type") == "passphrase":
-            encryption_keys.append(file.path, {encryption_keys.KEYS[0]: kept["state"]["salt"]})
+        salt = project.state_salt(file.stack)
+        encryption_keys.append(file.path, {encryption_keys.KEYS[0]: salt} if salt else {})
 
 
 def _create_stack(pulumi: str, file: StackFile) -> dict[str, str]:

@@ -8,6 +8,7 @@ import time
 from cli import console
 from cli.status import tables, words
 from cluster.observe.health import ClusterObservation, Finding
+from cluster.slurm.hostlist import compress
 
 WIDTH = 100
 """Of paragraphs, at most; tables are as wide as they are."""
@@ -37,7 +38,7 @@ def sentence(seen: ClusterObservation, found: list[Finding]) -> str:
 
 def _finding(one: Finding, now: float) -> None:
     since = f", for {words.ago(now - one.since)}" if one.since else ""
-    console.line(f"{words.hosts(one.where)}: {one.id}{since}", style="bold")
+    console.line(f"{compress(one.where)}: {one.id}{since}", style="bold")
     for text in paragraph(f"{one.what}."):
         console.line(text)
     # A command is typed as it stands: it is never broken.

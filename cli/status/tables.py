@@ -8,6 +8,7 @@ from cli.status import words
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.health.disks import bytes_used, inodes_used
 from cluster.observe.nodes import Node
+from cluster.slurm.hostlist import compress
 
 Table = list[tuple[str, ...]]
 JOBS = 12
@@ -25,7 +26,7 @@ def nodes(seen: ClusterObservation) -> Table:
         used[key][0] += int(row.get("CPUAlloc", 0))
         used[key][1] += int(row.get("CPUTot", 0))
     rows = [
-        (words.hosts(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], words.cut(key[2]))
+        (compress(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], words.cut(key[2]))
         for key, names in groups.items()
     ]
     return _headed(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
@@ -125,7 +126,7 @@ def _gres(text: str) -> str:
 
 
 def _all(seen: ClusterObservation, there: list[str]) -> str:
-    return "all" if len(there) == len(seen.machines) else words.hosts(there)
+    return "all" if len(there) == len(seen.machines) else compress(there)
 
 
 def _headed(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:

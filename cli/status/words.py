@@ -1,9 +1,5 @@
 """Numbers and names as people read them."""
 
-from collections.abc import Iterable
-
-from cluster.slurm.hostlist import compress
-
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -31,11 +27,6 @@ def size(count: float) -> str:
 def cut(text: str, longest: int = 48) -> str:
     """The text, or its beginning where it is longer than a table's last column should be."""
     return text if len(text) <= longest else text[: longest - 3].rstrip() + "..."
-
-
-def hosts(names: Iterable[str]) -> str:
-    """Names as one host list."""
-    return compress(names)
 
 
 def counted(number: int, thing: str) -> str:

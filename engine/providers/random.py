@@ -50,7 +50,7 @@ class Random(Provider):
         return {**outputs, **news}
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """It never was anywhere but here."""
+        """Nothing to remove: it is in the state only."""
 
 
 def _text(news: Props) -> str:
@@ -93,8 +93,8 @@ def _bcrypt(text: str) -> str | None:
     return None
 
 
-def _bytes(news: Props, length_key: str) -> tuple[str, Props]:
-    raw = secrets.token_bytes(int(news[length_key]))
+def _bytes(news: Props) -> tuple[str, Props]:
+    raw = secrets.token_bytes(int(news["length"]))
     return base64.b64encode(raw).decode(), {"base64": base64.b64encode(raw).decode(), "hex": raw.hex()}
 
 
@@ -134,8 +134,7 @@ def _uuid(_news: Props) -> tuple[str, Props]:
 
 def _makers() -> dict[str, Value]:
     names = {
-        "RandomBytes": lambda news: _bytes(news, "length"), "RandomId": _id, "RandomInteger": _integer,
-        "RandomPassword": _password, "RandomPet": _pet, "RandomShuffle": _shuffle, "RandomString": _string,
-        "RandomUuid": _uuid,
+        "RandomBytes": _bytes, "RandomId": _id, "RandomInteger": _integer, "RandomPassword": _password,
+        "RandomPet": _pet, "RandomShuffle": _shuffle, "RandomString": _string, "RandomUuid": _uuid,
     }  # fmt: skip
     return {f"random:index/{name[0].lower()}{name[1:]}:{name}": maker for name, maker in names.items()}

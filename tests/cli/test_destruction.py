@@ -121,7 +121,7 @@ case "$1 $2" in 'stack ls') echo '[{{"name": "o/hpc/dev"}}]' ;; 'stack export') 
     monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
     assert hpc("destroy", "dev", "--unprotect", "--confirm", "mine").code == 0
     assert (tmp_path / "told").read_text().splitlines()[-2:] == [
-        "state unprotect --stack dev --yes --all --non-interactive",
+        "state unprotect --yes --all --stack dev --non-interactive",
         "destroy --stack dev --yes --skip-preview",
     ]
 
