@@ -82,10 +82,8 @@ class Machine:
         reach = self.reach or Reach(host=self.address)
         if reach.host is None:
             raise ValueError(f"{self.spec.name}: the program does not log in to it")
-        limits: dict[str, Any] = {
-            "dial_error_limit": reach.dial_error_limit,
-            "per_dial_timeout": reach.per_dial_timeout,
-        }
+        limits: dict[str, Any]
+        limits = {"dial_error_limit": reach.dial_error_limit, "per_dial_timeout": reach.per_dial_timeout}
         proxy = None
         if reach.proxy is not None:
             jump = reach.proxy()

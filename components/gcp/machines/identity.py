@@ -50,17 +50,11 @@ class Identity(pulumi.ComponentResource):
         self._grants = {role: self._grant(role) for role in self._accounts}
         members = {role: account.member for role, account in self._accounts.items() if role != BUILDER}
         child = pulumi.ResourceOptions(parent=self)
-        self._secrets = Secrets(
-            f"{name}-secrets",
-            SecretsArgs(config=args.config, keys=args.keys, members=members, after=args.after),
-            opts=child,
-        )
-        bucket = SetupBucket(
-            f"{name}-setup",
-            SetupBucketArgs(config=args.config, files=_files(args.config), members=members, after=args.after),
-            opts=child,
-        )
-        self._bucket, self.objects = bucket, dict(bucket.objects)
+        kept = SecretsArgs(config=args.config, keys=args.keys, members=members, after=args.after)
+        self._secrets = Secrets(f"{name}-secrets", kept, opts=child)
+        files = SetupBucketArgs(config=args.config, files=_files(args.config), members=members, after=args.after)
+        self._bucket = SetupBucket(f"{name}-setup", files, opts=child)
+        self.objects = dict(self._bucket.objects)
         self.register_outputs({"emails": {role: account.email for role, account in self._accounts.items()}})
 
     def email(self, role: str) -> pulumi.Output[str]:

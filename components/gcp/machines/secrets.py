@@ -14,7 +14,6 @@ from components.gcp.machines.boot import HOST_KEY
 from components.slurm.keys import ClusterKeys
 from components.slurm.setup import DATABASE_PASSWORD, MUNGE_KEY
 
-"""Where a machine keeps what it read."""
 READER = "roles/secretmanager.secretAccessor"
 
 
@@ -44,30 +43,22 @@ class Secrets(pulumi.ComponentResource):
         self._readers: dict[str, list[pulumi.Resource]] = {role: [] for role in args.members}
         cluster, keys = args.config.name, args.keys
         known = [role for role in ("controller", "login", "node") if role in args.members]
-        shared = {
+        password = keys.database_password
+        self._shared = {
             MUNGE_KEY: self._secret("munge", f"{cluster}-munge", keys.munge, roles=known),
-            DATABASE_PASSWORD: self._secret(
-                "database", f"{cluster}-database", keys.database_password, roles=["controller"]
-            ),
+            DATABASE_PASSWORD: self._secret("database", f"{cluster}-database", password, roles=["controller"]),
         }
+        child = pulumi.ResourceOptions(parent=self)
         self.host_keys = {
-            spec.name: tls.PrivateKey(
-                f"{name}-{spec.name}", algorithm="ED25519", opts=pulumi.ResourceOptions(parent=self)
-            )
+            spec.name: tls.PrivateKey(f"{name}-{spec.name}", algorithm="ED25519", opts=child)
             for spec in machines(args.config)
             if spec.roles != ("node",)
         }
-        self._shared = shared
-        self._own = {
-            spec.name: self._secret(
-                f"{spec.name}-host-key",
-                f"{spec.name}-host-key",
-                self.host_keys[spec.name].private_key_openssh,
-                roles=[spec.roles[0]],
-            )
-            for spec in machines(args.config)
-            if spec.name in self.host_keys
-        }
+        self._own: dict[str, pulumi.Output[str]] = {}
+        for spec in machines(args.config):
+            if spec.name in self.host_keys:
+                key, secret = self.host_keys[spec.name].private_key_openssh, f"{spec.name}-host-key"
+                self._own[spec.name] = self._secret(secret, secret, key, roles=[spec.roles[0]])
         self.register_outputs({"host_keys": {name: key.public_key_openssh for name, key in self.host_keys.items()}})
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
@@ -103,13 +94,7 @@ class Secrets(pulumi.ComponentResource):
             opts=child,
         )
         for role in roles:
-            self._readers[role].append(
-                secretmanager.SecretIamMember(
-                    f"{self._name}-{name}-{role}",
-                    secret_id=secret.id,
-                    role=READER,
-                    member=self._args.members[role],
-                    opts=child,
-                )
-            )
+            member, reader = self._args.members[role], f"{self._name}-{name}-{role}"
+            grant = secretmanager.SecretIamMember(reader, secret_id=secret.id, role=READER, member=member, opts=child)
+            self._readers[role].append(grant)
         return version.name

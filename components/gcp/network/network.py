@@ -65,14 +65,9 @@ class Network(pulumi.ComponentResource):
         self.ready += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
         self.gpu = [self._gpu(index, cidr) for index, cidr in enumerate(ranges.gpu)]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in fixed(config)}
-        self.register_outputs(
-            {
-                "system": self.system,
-                "system_network": self.system_network,
-                "gpu": [subnetwork for _, subnetwork in self.gpu],
-                "addresses": dict(self.addresses),
-            }
-        )
+        gpu = [subnetwork for _, subnetwork in self.gpu]
+        found = {"system": self.system, "system_network": self.system_network, "gpu": gpu}
+        self.register_outputs({**found, "addresses": dict(self.addresses)})
 
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self._after)
@@ -92,20 +87,13 @@ class Network(pulumi.ComponentResource):
         network, subnetwork = self._vpc("system", ranges.system, mtu=SYSTEM_MTU, routing="GLOBAL")
         self.system_network, self.system = network.id, subnetwork.id
         self.ready.append(subnetwork)
+        child = pulumi.ResourceOptions(parent=self)
         if self._config.network.nat:
-            nat = Nat(
-                f"{self._name}-nat",
-                NatArgs(config=self._config, network=network.id, after=self._after),
-                opts=pulumi.ResourceOptions(parent=self),
-            )
-            self.ready += nat.ready
+            args = NatArgs(config=self._config, network=network.id, after=self._after)
+            self.ready += Nat(f"{self._name}-nat", args, opts=child).ready
         if ranges.managed:
-            peering = Peering(
-                f"{self._name}-services",
-                PeeringArgs(config=self._config, network=network.id, cidr=ranges.managed),
-                opts=pulumi.ResourceOptions(parent=self),
-            )
-            self.services = peering.connection
+            args = PeeringArgs(config=self._config, network=network.id, cidr=ranges.managed)
+            self.services = Peering(f"{self._name}-services", args, opts=child).connection
 
     def _gpu(self, index: int, cidr: str) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
         part = f"gpu-{index}"

@@ -45,12 +45,9 @@ class FilestoreShare(FileSystemComponent[Filestore]):
         address = instance.networks.apply(_address)
         self.source = pulumi.Output.format("{0}:/{1}", address, share)
         self.facts = {
-            "tier": given.tier,
-            "mount": given.mount,
-            "source": self.source,
-            "server_ip": address,
+            "tier": given.tier, "mount": given.mount, "source": self.source, "server_ip": address,
             "capacity_gib": given.size_gb,
-        }
+        }  # fmt: skip
         self.ready = [instance]
         self.register_outputs({"source": self.source})
 

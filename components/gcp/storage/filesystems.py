@@ -54,10 +54,8 @@ class Storage(pulumi.ComponentResource):
         """What a machine mounts, parents first, as its set-up wants it: source, target, fs_type, options."""
         return [
             {
-                "source": one.source or self._sources[one.kind],
-                "target": one.target,
-                "fs_type": one.fs_type,
+                "source": one.source or self._sources[one.kind], "target": one.target, "fs_type": one.fs_type,
                 "options": one.options,
             }
             for one in mounts(self._config, spec)
-        ]
+        ]  # fmt: skip

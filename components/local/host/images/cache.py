@@ -29,14 +29,9 @@ def cached_images(root: Path, images: Path) -> list[CachedImage]:
     found: list[CachedImage] = []
     for path in images.glob("*/image.json"):
         meta, digest = json.loads(path.read_text()), path.parent.name
+        users, current = _users(root, images, digest), digest in wanted
         found.append(
-            CachedImage(
-                digest=digest,
-                base=meta["base"],
-                made=int(meta["made"]),
-                current=digest in wanted,
-                users=_users(root, images, digest),
-            )
+            CachedImage(digest=digest, base=meta["base"], made=int(meta["made"]), current=current, users=users)
         )
     return sorted(found, key=lambda image: -image.made)
 

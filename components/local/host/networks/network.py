@@ -91,16 +91,12 @@ def remove(network: Network) -> None:
         bridge.remove(network.bridge, network.root, network.stack)
         for path in (network.paths.hosts, network.paths.network, *network.paths.folder.glob(".*.new")):
             path.unlink(missing_ok=True)
-        for folder in (
-            *network.paths.shared.glob("*/"),
-            network.paths.shared,
-            network.paths.machines,
-            network.paths.folder,
-        ):
+        paths = network.paths
+        for folder in (*paths.shared.glob("*/"), paths.shared, paths.machines, paths.folder):
             remove_empty(folder)
-        if not network.paths.shared.exists():
-            claims.remove_all(network.paths)
-            remove_empty(network.paths.folder)
+        if not paths.shared.exists():
+            claims.remove_all(paths)
+            remove_empty(paths.folder)
         if remove_empty(network.root / "stacks"):
             (network.root / ".networks.lock").unlink(missing_ok=True)
     remove_empty(network.root)
