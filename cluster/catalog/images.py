@@ -17,23 +17,17 @@ class Image:
     """Whether it has slurmrestd, and Slurm's plugin for JSON Web Tokens."""
 
 
+# fmt: off
 _ROWS = (
     Image(name="debian-12", slurm_versions=("22.05",), source="packages.debian.org/bookworm/slurm-wlm: 22.05.8"),
     Image(
-        name="debian-13",
-        slurm_versions=("24.11",),
-        adopts=True,
-        rests=True,
-        source="packages.debian.org/trixie/slurm-wlm: 24.11.5",
-    ),
+        name="debian-13", slurm_versions=("24.11",), adopts=True, rests=True,
+        source="packages.debian.org/trixie/slurm-wlm: 24.11.5"),
     Image(name="ubuntu-2404", slurm_versions=("23.11",), source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
-        name="ubuntu-2204",
-        slurm_versions=("25.05", "24.11"),
-        adopts=True,
-        rests=True,
-        source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08",
-    ),
+        name="ubuntu-2204", slurm_versions=("25.05", "24.11"), adopts=True, rests=True,
+        source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
 )
+# fmt: on
 
 IMAGES: dict[str, Image] = {row.name: row for row in _ROWS}

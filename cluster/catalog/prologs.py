@@ -5,6 +5,7 @@ operating system decides whether NCCL's profile gets the exports without which j
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 SystemCheck = Literal["known-good", "needs-patch", "without-check"]
@@ -74,23 +75,16 @@ class RxdmVersion:
 
 def _good(
     commit: str, date: str, sha256: str, plugin: str, rxdm: str, *, branches: tuple[str, ...] = (),
+    system_check: SystemCheck = "known-good", exports: Exports = "checked",
 ) -> RxdmVersion:  # fmt: skip
     return RxdmVersion(
-        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check="known-good", exports="checked",
+        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check=system_check, exports=exports,
         drivers=QUALIFIED.get(plugin, ()), branches=branches,
     )  # fmt: skip
 
 
-def _debian(commit: str, date: str, sha256: str, plugin: str, rxdm: str) -> RxdmVersion:
-    return RxdmVersion(
-        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check="needs-patch", exports="checked"
-    )
-
-
-def _unchecked(commit: str, date: str, sha256: str, plugin: str, rxdm: str, *, exports: Exports) -> RxdmVersion:
-    return RxdmVersion(
-        commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check="without-check", exports=exports
-    )
+_debian = partial(_good, system_check="needs-patch")
+_unchecked = partial(_good, system_check="without-check")
 
 
 # Of branches: the blueprints of A3 Mega took Ubuntu 22.04 with driver 570 (cluster-toolkit, v1.56 to v1.94, examples/

@@ -1,25 +1,22 @@
 """The Lustre file system: DDN EXAScaler on machines of the stack, or Google Cloud Managed Lustre."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from cluster.config.impact import Refuse
 from cluster.config.section import Section
 from cluster.config.types import DiskTypeName, FsName, MachineTypeName, MountPoint, Positive, ServerImage, Whole
-from cluster.findings import Refused
+from cluster.config.validators.choices import no_list
 
 DELETES = Refuse("the file system would be deleted with every file in it, and created again: put it back")
 DELETES_DISKS = Refuse("the disks would be deleted with every file on them: put it back")
 
 
-def _one_place(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    if isinstance(given, list):
-        raise Refused(
-            "one directory, e.g. /lustre: an EXAScaler file system is mounted at one place",
-            "keep one, and put data in a folder below it, e.g. mount: /home with data in /home/data",
-        )
-    return given
+_one_place = no_list(
+    "one directory, e.g. /lustre: an EXAScaler file system is mounted at one place",
+    "keep one, and put data in a folder below it, e.g. mount: /home with data in /home/data",
+)
 
 
 class Targets(Section):

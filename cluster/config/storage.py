@@ -1,6 +1,6 @@
 """File systems that machines share."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -8,18 +8,15 @@ from cluster.config.impact import NoEffect, Refuse
 from cluster.config.lustre import Lustre
 from cluster.config.section import Section
 from cluster.config.types import BucketName, Flag, MountPoint, Positive
-from cluster.findings import Refused
+from cluster.config.validators.choices import no_list
 
 AT_BOOT = NoEffect("machines mount it so at their next boot", "./hpc ssh {stack} MACHINE -- reboot")
 
 
-def _one_lustre(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    if isinstance(given, list):
-        raise Refused(
-            "one Lustre file system, e.g. {kind: exascaler, mount: /lustre}",
-            "keep one; its folders can hold what the others were for",
-        )
-    return given
+_one_lustre = no_list(
+    "one Lustre file system, e.g. {kind: exascaler, mount: /lustre}",
+    "keep one; its folders can hold what the others were for",
+)
 
 
 class Filestore(Section):

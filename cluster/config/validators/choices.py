@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection
+from typing import Any
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS
 from cluster.catalog.recipes import VERSIONS
@@ -26,6 +27,17 @@ def matching(pattern: str, allowed: str, todo: str) -> Validator:
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
+            raise Refused(allowed, todo)
+        return value
+
+    return check
+
+
+def no_list(allowed: str, todo: str) -> Callable[[Any], Any]:
+    """A validator that refuses a list where one value is allowed."""
+
+    def check(value: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+        if isinstance(value, list):
             raise Refused(allowed, todo)
         return value
 

@@ -1,10 +1,10 @@
 """Names and choices of Google Cloud."""
 
-import ipaddress
 import re
 from datetime import datetime, timezone
 
 from cluster.config.validators.choices import matching
+from cluster.config.validators.places import read_network
 from cluster.findings import Refused
 
 _NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -101,10 +101,7 @@ def snapshot(value: str) -> str:
 def public_network(value: str) -> str:
     """A network from which people come; never the whole world."""
     example = "the networks of those who log in, e.g. 203.0.113.7/32"
-    try:
-        network = ipaddress.IPv4Network(value, strict=False)
-    except ValueError:
-        raise Refused(example, "write four numbers, a slash and the prefix length") from None
+    network = read_network(value, example)
     if network.prefixlen < 8:
         raise Refused(
             f"{example}, /8 at the widest", "name the networks that people come from: SSH is never open to the world"

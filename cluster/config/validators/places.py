@@ -15,13 +15,18 @@ _OURS = ("/opt/apps/adm", "/srv/shared", "/srv/state")
 """Cluster state and scripts (cluster_state.py, prologs.py), folders of the rehearsal and of the state disk."""
 
 
+def read_network(value: str, allowed: str) -> ipaddress.IPv4Network:
+    """The network that a text names, host bits ignored."""
+    try:
+        return ipaddress.IPv4Network(value, strict=False)
+    except ValueError:
+        raise Refused(allowed, "write four numbers, a slash and the prefix length") from None
+
+
 def private_network(value: str) -> str:
     """A private IPv4 network in CIDR notation, without host bits."""
     example = "a private IPv4 network, e.g. 10.77.0.0/20"
-    try:
-        network = ipaddress.IPv4Network(value, strict=False)
-    except ValueError:
-        raise Refused(example, "write four numbers, a slash and the prefix length") from None
+    network = read_network(value, example)
     if "/" not in value:
         raise Refused(example, f"add the prefix length, e.g. {network.network_address}/20")
     if str(network) != value:

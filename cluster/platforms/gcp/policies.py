@@ -35,12 +35,12 @@ def _unsigned(config: ClusterConfig) -> bool:
 
 _EXEMPT = "have the project exempted"
 
+# fmt: off
 POLICIES: Mapping[str, Policy] = {
     "compute.requireOsLogin": Policy(
         met=_always,
         why="machines have OS Login off: users are the stack file's, and root has the stack's own key alone",
-        todo=_EXEMPT,
-    ),
+        todo=_EXEMPT),
     "compute.disableSerialPortLogging": Policy(
         met=_always, why="consoles are kept by Cloud Logging, to outlive their machines", todo=_EXEMPT
     ),
@@ -48,39 +48,31 @@ POLICIES: Mapping[str, Policy] = {
         met=_always, why="machines, and the image's builder, tell by guest attributes how far they are", todo=_EXEMPT
     ),
     "compute.trustedImageProjects": Policy(
-        met=_always,
-        why="machines and the image's builder boot Ubuntu's images, EXAScaler's servers DDN's",
-        todo="allow projects/ubuntu-os-cloud, with EXAScaler projects/ddn-public, and whose image `image.name` names",
-    ),
+        met=_always, why="machines and the image's builder boot Ubuntu's images, EXAScaler's servers DDN's",
+        todo="allow projects/ubuntu-os-cloud, with EXAScaler projects/ddn-public, and whose image `image.name` names"),
     "compute.requireShieldedVm": Policy(
-        met=_unsigned,
-        why="Secure Boot is off where drivers and Lustre clients are built, which nobody has signed",
-        todo=_EXEMPT,
-    ),
+        met=_unsigned, why="Secure Boot is off where drivers and Lustre clients are built, which nobody has signed",
+        todo=_EXEMPT),
     "compute.vmExternalIpAccess": Policy(
-        met=lambda config: config.login.public,
-        why="login machines have public addresses",
-        todo="allow them by name, or set `login.public: false` and log in by Identity-Aware Proxy",
-    ),
+        met=lambda config: config.login.public, why="login machines have public addresses",
+        todo="allow them by name, or set `login.public: false` and log in by Identity-Aware Proxy"),
     "compute.restrictVpcPeering": Policy(
         met=lambda config: peered(config) and config.network.existing is None,
         why="Managed Lustre and Filestore are reached by a peering with Google's network",
-        todo="allow the peering of servicenetworking.googleapis.com, or mount no such file system",
-    ),
+        todo="allow the peering of servicenetworking.googleapis.com, or mount no such file system"),
     "compute.restrictCloudNATUsage": Policy(
         met=lambda config: config.network.nat and config.network.existing is None,
         why="machines get out by a NAT of the stack's",
-        todo="allow the subnetwork, or name a network that has its own way out (`network.existing`)",
-    ),
+        todo="allow the subnetwork, or name a network that has its own way out (`network.existing`)"),
     "iam.disableServiceAccountCreation": Policy(
         met=_always, why="each role of machine has a service account of its own", todo=_EXEMPT
     ),
     "gcp.resourceLocations": Policy(
         met=_always,
         why="secrets are replicated by Google, whose location is `global`; the rest is in the stack's region",
-        todo="allow global, and the region",
-    ),
+        todo="allow global, and the region"),
 }
+# fmt: on
 """By the constraint's name, without `constraints/`. Not among them, as no stack does what they forbid:
 iam.disableServiceAccountKeyCreation (no account has keys), compute.disableSerialPortAccess (consoles are read, and
 nobody logs in by them), storage.uniformBucketLevelAccess and storage.publicAccessPrevention (buckets are so)."""
