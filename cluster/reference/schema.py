@@ -15,6 +15,7 @@ from cluster.config.fields import texts
 from cluster.config.section import Section
 from cluster.findings import ROOT
 from cluster.load.model import cluster_model
+from cluster.platforms import registry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -35,7 +36,6 @@ _FILLED = {
     "Image": {"base"},
     "Controller": {"machine_type"},
 }
-_REGION = {"type": "string", "description": "On gcp: the zone's region; it need not be said."}
 
 
 class _Schema(GenerateJsonSchema):
@@ -52,9 +52,7 @@ def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
     cluster = model.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = cluster.pop("$defs")
     definitions["ClusterConfig"] = cluster
-    # The provider reads these as well, so they stand beside the cluster.
-    del cluster["properties"]["gcp"]
-    provider = {f"gcp:{key}": one for key, one in definitions.pop("GoogleCloud")["properties"].items()}
+    provider = _provider_settings(cluster["properties"], definitions)
     for definition in definitions.values():
         for key in definition["properties"].values():
             _tidy(key)
@@ -71,7 +69,7 @@ def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
             "config": {
                 "type": "object",
                 "description": "Configuration of the stack.",
-                "properties": {ROOT: {"$ref": "#/$defs/ClusterConfig"}, **provider, "gcp:region": _REGION},
+                "properties": {ROOT: {"$ref": "#/$defs/ClusterConfig"}, **provider},
                 "required": [ROOT],
                 # Providers read keys of their own namespaces; in ours there is only one.
                 "patternProperties": {"^hpc:(?!cluster$)": False},
@@ -82,6 +80,18 @@ def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def _provider_settings(sections: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Take the sections that providers read as well out of the cluster's: their keys stand beside `hpc:cluster`."""
+    found: dict[str, Any] = {}
+    for platform in registry.all_platforms():
+        if provider := platform.provider:
+            del sections[provider.namespace]
+            keys = definitions.pop(platform.sections[provider.namespace].__name__)["properties"]
+            keys |= {key: {"type": "string", "description": text} for key, text in provider.more.items()}
+            found |= {f"{provider.namespace}:{key}": one for key, one in keys.items()}
+    return found
 
 
 @cache

@@ -92,20 +92,36 @@ def _of_a_platform(file: str) -> bool:
 
 
 def _comparisons(tree: ast.Module) -> int:
-    return sum(isinstance(node, ast.Compare) and _asks_for_platform(node) for node in ast.walk(tree))
+    return sum(
+        (isinstance(node, ast.Compare) and _asks_for_platform(node)) or _looks_up_platform(node)
+        for node in ast.walk(tree)
+    )
+
+
+def _looks_up_platform(node: ast.AST) -> bool:
+    """`TABLE["gcp"]` and `table.get("gcp")`."""
+    if isinstance(node, ast.Subscript):
+        return _is_platform(node.slice)
+    calls_get = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"get", "pop"}
+    return calls_get and any(map(_is_platform, node.args[:1]))
+
+
+def _is_platform(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in PLATFORMS
 
 
 def _asks_for_platform(node: ast.Compare) -> bool:
     """`config.platform == "gcp"`, and the like with `in`."""
     sides = [node.left, *node.comparators]
-    named = any(isinstance(one, ast.Constant) and one.value in PLATFORMS for side in sides for one in ast.walk(side))
+    named = any(isinstance(one, ast.expr) and _is_platform(one) for side in sides for one in ast.walk(side))
     about = any("platform" in ast.unparse(side) for side in sides)
     return named and about
 
 
 def test_comparisons_are_counted() -> None:
-    tree = ast.parse("a.platform == 'gcp'\nplatform in (None, 'local')\nkey == 'gcp'\nplatform == name")
-    assert _comparisons(tree) == 2
+    compared = "a.platform == 'gcp'\nplatform in (None, 'local')\nkey == 'gcp'\nplatform == name"
+    assert _comparisons(ast.parse(compared)) == 2
+    assert _comparisons(ast.parse("table['gcp']\ntable.get('local')\ntable[key]")) == 2
 
 
 def test_no_folder_has_too_many_files() -> None:
