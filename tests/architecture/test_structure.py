@@ -102,8 +102,9 @@ def _looks_up_platform(node: ast.AST) -> bool:
     """`TABLE["gcp"]` and `table.get("gcp")`."""
     if isinstance(node, ast.Subscript):
         return _is_platform(node.slice)
-    calls_get = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"get", "pop"}
-    return calls_get and any(map(_is_platform, node.args[:1]))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"get", "pop"}:
+        return any(map(_is_platform, node.args[:1]))
+    return False
 
 
 def _is_platform(node: ast.expr) -> bool:
