@@ -75,9 +75,13 @@ def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
     cores = int(said.get("corespersocket", kind.cores_per_socket))
     threads = int(said.get("threadspercore", kind.threads_per_core))
     return Sizes(
-        cpus=int(said.get("cpus", sockets * cores * threads)), sockets=sockets, cores=cores, threads=threads,
-        memory=int(said.get("realmemory", kind.real_memory)), reserved=int(said.get("memspeclimit", 0)),
-    )  # fmt: skip
+        cpus=int(said.get("cpus", sockets * cores * threads)),
+        sockets=sockets,
+        cores=cores,
+        threads=threads,
+        memory=int(said.get("realmemory", kind.real_memory)),
+        reserved=int(said.get("memspeclimit", 0)),
+    )
 
 
 def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
@@ -94,9 +98,12 @@ def _machines(config: ClusterConfig) -> Iterator[MachineSpec]:
     if hosted:
         roles.append("node")
     yield MachineSpec(
-        name=controller_name(config), roles=tuple(roles), machine_type=controller_type, gpu=controller_type.gpu,
+        name=controller_name(config),
+        roles=tuple(roles),
+        machine_type=controller_type,
+        gpu=controller_type.gpu,
         nodeset=hosted[0] if hosted else None,
-    )  # fmt: skip
+    )
     if not config.login.on:
         kind = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]
         for index in range(config.login.count):

@@ -72,17 +72,31 @@ def _gcp(
 ) -> MachineType:
     sockets, cores, threads = topology
     return MachineType(
-        name=name, family=family_of(name), sockets=sockets, cores_per_socket=cores, threads_per_core=threads,
-        memory_mib=memory_mib, real_memory=gcp_real_memory(memory_mib), gpu=gpu, source=f"{GCP_DOCS}/{source}",
-    )  # fmt: skip
+        name=name,
+        family=family_of(name),
+        sockets=sockets,
+        cores_per_socket=cores,
+        threads_per_core=threads,
+        memory_mib=memory_mib,
+        real_memory=gcp_real_memory(memory_mib),
+        gpu=gpu,
+        source=f"{GCP_DOCS}/{source}",
+    )
 
 
 def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) -> MachineType:
     family = family_of(name)
     return MachineType(
-        name=name, family=family, sockets=1, cores_per_socket=cores, threads_per_core=1, memory_mib=memory_mib,
-        real_memory=memory_mib, gpu=gpu, source=family.source,
-    )  # fmt: skip
+        name=name,
+        family=family,
+        sockets=1,
+        cores_per_socket=cores,
+        threads_per_core=1,
+        memory_mib=memory_mib,
+        real_memory=memory_mib,
+        gpu=gpu,
+        source=family.source,
+    )
 
 
 # fmt: off

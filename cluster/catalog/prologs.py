@@ -74,9 +74,16 @@ class RxdmVersion:
 
 
 def _good(
-    commit: str, date: str, sha256: str, plugin: str, rxdm: str, *, branches: tuple[str, ...] = (),
-    system_check: SystemCheck = "known-good", exports: Exports = "checked",
-) -> RxdmVersion:  # fmt: skip
+    commit: str,
+    date: str,
+    sha256: str,
+    plugin: str,
+    rxdm: str,
+    *,
+    branches: tuple[str, ...] = (),
+    system_check: SystemCheck = "known-good",
+    exports: Exports = "checked",
+) -> RxdmVersion:
     return RxdmVersion(
         commit=commit, date=date, sha256=sha256, plugin=plugin, rxdm=rxdm, system_check=system_check, exports=exports,
         drivers=QUALIFIED.get(plugin, ()), branches=branches,

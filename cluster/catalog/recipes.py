@@ -123,20 +123,39 @@ def _jammy(
     gve: Source | None = None,
 ) -> Recipe:  # fmt: skip
     return Recipe(
-        version=version, base="ubuntu-2204", lustre=lustre, image=f"projects/ubuntu-os-cloud/global/images/{image}",
-        kernel=kernel, snapshot=SNAPSHOTS[version], gve=gve, driver=driver, cuda="12.8.0", dcgm="1:4.5.2-1",
-        container_toolkit="1.17.8-1", slurm=_SLURM, client=client, enroot=_ENROOT, pyxis=_PYXIS, apptainer=_APPTAINER,
-        gcsfuse="3.11.2", source=source,
-    )  # fmt: skip
+        version=version,
+        base="ubuntu-2204",
+        lustre=lustre,
+        image=f"projects/ubuntu-os-cloud/global/images/{image}",
+        kernel=kernel,
+        snapshot=SNAPSHOTS[version],
+        gve=gve,
+        driver=driver,
+        cuda="12.8.0",
+        dcgm="1:4.5.2-1",
+        container_toolkit="1.17.8-1",
+        slurm=_SLURM,
+        client=client,
+        enroot=_ENROOT,
+        pyxis=_PYXIS,
+        apptainer=_APPTAINER,
+        gcsfuse="3.11.2",
+        source=source,
+    )
 
 
 def _noble(version: str, *, image: str, branch: str) -> Recipe:
     return Recipe(
-        version=version, base="ubuntu-2404", lustre="none", image=f"projects/ubuntu-os-cloud/global/images/{image}",
-        snapshot=SNAPSHOTS[version], driver=Driver(branch=branch, version=branch, package=""), cuda="distribution",
+        version=version,
+        base="ubuntu-2404",
+        lustre="none",
+        image=f"projects/ubuntu-os-cloud/global/images/{image}",
+        snapshot=SNAPSHOTS[version],
+        driver=Driver(branch=branch, version=branch, package=""),
+        cuda="distribution",
         apptainer=_APPTAINER,
         source=f"packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-{branch}-server, nvidia-cuda-toolkit",
-    )  # fmt: skip
+    )
 
 
 _EXASCALER = (

@@ -20,24 +20,30 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         at = ("accounting", "accounts", position)
         if account.name == "root":
             yield Finding(
-                id="account-root", at=(*at, "name"), given="root",
+                id="account-root",
+                at=(*at, "name"),
+                given="root",
                 allowed="any name but root, e.g. research",
                 todo="rename the account: root is the top of Slurm's own tree",
-            )  # fmt: skip
+            )
         if account.parent not in (None, "root", *parents):
             known = [name for name in parents if name != account.name]
             yield Finding(
-                id="account-parent-unknown", at=(*at, "parent"), given=str(account.parent),
+                id="account-parent-unknown",
+                at=(*at, "parent"),
+                given=str(account.parent),
                 allowed=f"root or an account that exists: {listing(known)}",
                 todo=suggest(str(account.parent), known, f"define {account.parent}, or leave `parent` out"),
                 missing=account.parent,
-            )  # fmt: skip
+            )
         elif account.name in doubtful and (circle := _round(account.name, above)):
             yield Finding(
-                id="account-circle", at=(*at, "parent"), given=str(account.parent),
+                id="account-circle",
+                at=(*at, "parent"),
+                given=str(account.parent),
                 allowed="accounts that lead up to root",
                 todo=f"break the circle {' -> '.join(circle)}: leave out one `parent`",
-            )  # fmt: skip
+            )
     yield from _preemption(config)
     names = [people.NORMAL, *(one.name for one in given.qos)]
     preempted = {one.name: one.preempt for one in given.qos}
@@ -49,10 +55,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         yield from _resources(tracked, at, qos)
         if qos.name in doubtful and (circle := _round(qos.name, preempted)):
             yield Finding(
-                id="qos-circle", at=(*at, "preempt"), given=listing(qos.preempt),
+                id="qos-circle",
+                at=(*at, "preempt"),
+                given=listing(qos.preempt),
                 allowed="QOS that preempt no QOS which preempts them",
                 todo=f"break the circle {' -> '.join(circle)}",
-            )  # fmt: skip
+            )
 
 
 def _preemption(config: ClusterConfig) -> Iterator[Finding]:
@@ -62,10 +70,12 @@ def _preemption(config: ClusterConfig) -> Iterator[Finding]:
         allowed = fits.get(name.lower())
         if allowed and people.preempts(config) and str(value).lower() not in {one.lower() for one in allowed}:
             yield Finding(
-                id="preemption-settings", at=("slurm", "extra", name), given=str(value),
+                id="preemption-settings",
+                at=("slurm", "extra", name),
+                given=str(value),
                 allowed=f"{' or '.join(allowed)}, since a QOS of this cluster preempts others",
                 todo="remove it, or take `preempt` out of accounting.qos",
-            )  # fmt: skip
+            )
 
 
 def _tracked(config: ClusterConfig) -> list[str]:
@@ -80,10 +90,12 @@ def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Finding]:
         for name in getattr(qos, key):
             if name not in tracked:
                 yield Finding(
-                    id="qos-limit-untracked", at=(*at, key, name), given=name,
+                    id="qos-limit-untracked",
+                    at=(*at, key, name),
+                    given=name,
                     allowed=f"what this cluster has: {listing(tracked)}",
                     todo="remove the limit, or add nodes that have such GPUs",
-                )  # fmt: skip
+                )
 
 
 def _twice(key: str, names: list[str]) -> Iterator[Finding]:
@@ -91,10 +103,12 @@ def _twice(key: str, names: list[str]) -> Iterator[Finding]:
     for position, name in enumerate(names):
         if name in seen:
             yield Finding(
-                id="accounting-name-twice", at=("accounting", key, position, "name"), given=name,
+                id="accounting-name-twice",
+                at=("accounting", key, position, "name"),
+                given=name,
                 allowed="each name once",
                 todo="remove or rename one of the two",
-            )  # fmt: skip
+            )
         seen.add(name)
 
 

@@ -26,8 +26,10 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     largest = max(counts, key=lambda name: counts[name])
     beside = f", with those of other nodesets {total}" if total > counts[largest] else ""
     yield Finding(
-        id="machines-too-many", at=("nodesets", largest, "count"), given=f"{counts[largest]}{beside}",
+        id="machines-too-many",
+        at=("nodesets", largest, "count"),
+        given=f"{counts[largest]}{beside}",
         allowed=f"{limit.machines - others} nodes in all: {limit.of} has {limit.machines} machines at most, with "
         "controller and login",
         todo="lower the count",
-    )  # fmt: skip
+    )

@@ -21,10 +21,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     hosted = [name for name, section in config.nodesets.items() if section.on]
     for name in hosted[1:]:
         yield Finding(
-            id="nodeset-on-controller", at=("nodesets", name, "on"), given="controller",
+            id="nodeset-on-controller",
+            at=("nodesets", name, "on"),
+            given="controller",
             allowed="one nodeset on the controller, since a node is in one nodeset",
             todo=f"remove the nodeset and let partitions name {hosted[0]}, or give it machines of its own",
-        )  # fmt: skip
+        )
 
 
 def _image(config: ClusterConfig) -> Iterator[Finding]:
@@ -32,16 +34,20 @@ def _image(config: ClusterConfig) -> Iterator[Finding]:
     fitting = registry.get(config.platform).images
     if image.name not in fitting:
         yield Finding(
-            id="image-platform", at=("image", "base"), given=image.name,
+            id="image-platform",
+            at=("image", "base"),
+            given=image.name,
             allowed=f"on {config.platform}: {listing(fitting)}",
             todo=f"write one of these, or remove the key for the default, {fitting[0]}",
-        )  # fmt: skip
+        )
     elif config.slurm_version not in image.slurm_versions:
         yield Finding(
-            id="slurm-version", at=("slurm", "version"), given=config.slurm_version,
+            id="slurm-version",
+            at=("slurm", "version"),
+            given=config.slurm_version,
             allowed=f"what {image.name} can run: {listing(image.slurm_versions)}",
             todo="remove the key: the image decides",
-        )  # fmt: skip
+        )
 
 
 def _types(config: ClusterConfig) -> Iterator[Finding]:
@@ -61,10 +67,12 @@ def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Finding]:
         return
     fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == platform and one.family.usable]
     yield Finding(
-        id="machine-type-platform", at=at, given=name,
+        id="machine-type-platform",
+        at=at,
+        given=name,
         allowed=f"a machine type of {platform}: {listing(fitting)}",
         todo=f"write {nearest(name, fitting) or fitting[0]}" if fitting else "use another platform",
-    )  # fmt: skip
+    )
 
 
 def _gpus(config: ClusterConfig) -> Iterator[Finding]:
@@ -75,17 +83,21 @@ def _gpus(config: ClusterConfig) -> Iterator[Finding]:
         at: Location = ("nodesets", name, "gpus")
         if kind.gpu:
             yield Finding(
-                id="gpus-built-in", at=at, given=f"{section.gpus.count} x {section.gpus.type}",
+                id="gpus-built-in",
+                at=at,
+                given=f"{section.gpus.count} x {section.gpus.type}",
                 allowed=f"no gpus on {kind.name}, which comes with {kind.gpu.count} x {kind.gpu.type}",
                 todo="remove `gpus`",
-            )  # fmt: skip
+            )
         elif section.gpus.type not in kind.family.gpus:
             takers = [one.name for one in MACHINE_TYPES.values() if section.gpus.type in one.family.gpus]
             yield Finding(
-                id="gpus-unknown", at=(*at, "type"), given=section.gpus.type,
+                id="gpus-unknown",
+                at=(*at, "type"),
+                given=section.gpus.type,
                 allowed=f"on {kind.name}: {listing(kind.family.gpus)}",
                 todo=f"use a machine type that takes it: {listing(takers)}" if takers else "use another GPU type",
-            )  # fmt: skip
+            )
 
 
 def _names(config: ClusterConfig) -> Iterator[Finding]:
@@ -93,16 +105,19 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
         longest = max(roster.node_names(config, name), key=len)
         if len(longest) > LONGEST_HOST_NAME:
             yield Finding(
-                id="host-name-length", at=("nodesets", name),
+                id="host-name-length",
+                at=("nodesets", name),
                 given=f"a host name of {len(longest)} characters: {longest}",
                 allowed=f"names that make host names of at most {LONGEST_HOST_NAME} characters, e.g. gpu",
                 todo="shorten the nodeset's or the cluster's name",
-            )  # fmt: skip
+            )
     counted = Counter(machine.name for machine in roster.machines(config))
     for name in config.nodesets:
         if name in counted:
             yield Finding(
-                id="nodeset-name-taken", at=("nodesets", name), given=name,
+                id="nodeset-name-taken",
+                at=("nodesets", name),
+                given=name,
                 allowed="a name that no machine has, e.g. cpu",
                 todo="rename the nodeset: slurm.conf could not tell it from the machine",
-            )  # fmt: skip
+            )

@@ -16,10 +16,13 @@ def unknown(at: Location, names: Iterable[str], known: Collection[str], what: st
     for position, name in enumerate(names):
         if name not in have:
             yield Finding(
-                id="unknown-name", at=(*at, position), given=name,
+                id="unknown-name",
+                at=(*at, position),
+                given=name,
                 allowed=f"{what} that exists: {listing(known)}",
-                todo=suggest(name, known, f"define {name} under `{where}`, or remove it here"), missing=name,
-            )  # fmt: skip
+                todo=suggest(name, known, f"define {name} under `{where}`, or remove it here"),
+                missing=name,
+            )
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -33,10 +36,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         yield from unknown((*at, "nodesets"), part.nodesets, config.nodesets, "a nodeset", "nodesets")
         for double in sorted(one for one, times in Counter(part.nodesets).items() if times > 1):
             yield Finding(
-                id="partition-nodeset-twice", at=(*at, "nodesets"), given=listing(part.nodesets),
+                id="partition-nodeset-twice",
+                at=(*at, "nodesets"),
+                given=listing(part.nodesets),
                 allowed="each nodeset once",
                 todo=f"remove the second {double}",
-            )  # fmt: skip
+            )
         yield from unknown(
             (*at, "allow_accounts"), part.allow_accounts, account_names, "an account", "accounting.accounts"
         )
@@ -44,11 +49,13 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         yield from unknown((*at, "allow_qos"), part.allow_qos, qos_names, "a QOS", "accounting.qos")
         if part.qos and part.qos not in qos_names:
             yield Finding(
-                id="partition-qos-unknown", at=(*at, "qos"), given=part.qos,
+                id="partition-qos-unknown",
+                at=(*at, "qos"),
+                given=part.qos,
                 allowed=f"a QOS that exists: {listing(qos_names)}",
                 todo=suggest(part.qos, qos_names, f"define {part.qos} under `accounting.qos`, or remove it here"),
                 missing=part.qos,
-            )  # fmt: skip
+            )
         yield from _limits(config, name, part)
 
 
@@ -57,17 +64,21 @@ def _default(config: ClusterConfig) -> Iterator[Finding]:
     if not defaults:
         first = next(iter(config.partitions))
         yield Finding(
-            id="partition-default-missing", at=("partitions",), given="no partition with `default: true`",
+            id="partition-default-missing",
+            at=("partitions",),
+            given="no partition with `default: true`",
             allowed="exactly one default partition, where jobs go that name none",
-            todo=f"add `default: true` to one of them, e.g. {first}", missing="default",
-        )  # fmt: skip
+            todo=f"add `default: true` to one of them, e.g. {first}",
+            missing="default",
+        )
     for name in defaults[1:]:
         yield Finding(
-            id="partition-default-twice", at=("partitions", name, "default"),
+            id="partition-default-twice",
+            at=("partitions", name, "default"),
             given=f"true, as in partition {defaults[0]}",
             allowed="true in exactly one partition",
             todo=f"remove `default: true` from {name} or from {defaults[0]}",
-        )  # fmt: skip
+        )
 
 
 def _alike(config: ClusterConfig) -> Iterator[Finding]:
@@ -77,10 +88,12 @@ def _alike(config: ClusterConfig) -> Iterator[Finding]:
         before = seen.setdefault(name.lower(), name)
         if before != name:
             yield Finding(
-                id="partition-name-case", at=("partitions", name), given=name,
+                id="partition-name-case",
+                at=("partitions", name),
+                given=name,
                 allowed=f"a name that differs from {before} in more than capitals, e.g. {name.lower()}-2",
                 todo=f"rename one of the two: Slurm's database takes {name} and {before} for one",
-            )  # fmt: skip
+            )
 
 
 def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Finding]:
@@ -92,34 +105,44 @@ def _limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Findi
     for key, value in (("def_mem_per_cpu", part.def_mem_per_cpu), ("max_mem_per_cpu", part.max_mem_per_cpu)):
         if value and value > memory:
             yield Finding(
-                id="partition-memory-limit", at=(*at, key), given=str(value),
+                id="partition-memory-limit",
+                at=(*at, key),
+                given=str(value),
                 allowed=f"1 to {memory} MiB, the memory of the smallest node in the partition",
                 todo="lower it, or leave it out: the default shares a node's memory out by CPUs",
-            )  # fmt: skip
+            )
     if part.def_mem_per_cpu and part.max_mem_per_cpu and part.def_mem_per_cpu > part.max_mem_per_cpu:
         yield Finding(
-            id="partition-memory-default", at=(*at, "def_mem_per_cpu"), given=str(part.def_mem_per_cpu),
+            id="partition-memory-default",
+            at=(*at, "def_mem_per_cpu"),
+            given=str(part.def_mem_per_cpu),
             allowed=f"at most max_mem_per_cpu, {part.max_mem_per_cpu}",
             todo="lower def_mem_per_cpu or raise max_mem_per_cpu",
-        )  # fmt: skip
+        )
     nodes = len({node for one in part.nodesets for node in roster.node_names(config, one)})
     for key, value in (("min_nodes", part.min_nodes), ("max_nodes", part.max_nodes)):
         if value and value > nodes:
             yield Finding(
-                id="partition-node-limit", at=(*at, key), given=str(value),
+                id="partition-node-limit",
+                at=(*at, key),
+                given=str(value),
                 allowed=f"at most the partition's {nodes} nodes",
                 todo=f"lower {key}, or raise the count of {nearest(name, part.nodesets) or part.nodesets[0]}",
-            )  # fmt: skip
+            )
     if part.min_nodes and part.max_nodes and part.min_nodes > part.max_nodes:
         yield Finding(
-            id="partition-min-nodes", at=(*at, "min_nodes"), given=str(part.min_nodes),
+            id="partition-min-nodes",
+            at=(*at, "min_nodes"),
+            given=str(part.min_nodes),
             allowed=f"at most max_nodes, {part.max_nodes}",
             todo="lower min_nodes or raise max_nodes",
-        )  # fmt: skip
+        )
     limit, usual = minutes(part.max_time), minutes(part.default_time or "0")
     if usual > limit:
         yield Finding(
-            id="partition-default-time", at=(*at, "default_time"), given=str(part.default_time),
+            id="partition-default-time",
+            at=(*at, "default_time"),
+            given=str(part.default_time),
             allowed=f"at most max_time, {part.max_time}",
             todo="lower default_time or raise max_time",
-        )  # fmt: skip
+        )

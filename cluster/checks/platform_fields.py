@@ -18,10 +18,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             if not owners or platform in owners or (value := given(section, key)) is None:
                 continue
             yield Finding(
-                id="platform-field", at=(*at, key), given=shown(value),
+                id="platform-field",
+                at=(*at, key),
+                given=shown(value),
                 allowed=f"nothing on {platform.name}: {key} is for {' and '.join(one.title for one in owners)}",
                 todo="remove it here",
-            )  # fmt: skip
+            )
 
 
 def _fields(platform: Platform, section: Section) -> frozenset[str]:

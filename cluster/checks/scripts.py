@@ -35,10 +35,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for key in config.slurm.extra:
         if CONF.canonical(key) in ("Prolog", "Epilog"):
             yield Finding(
-                id="script-parameter", at=("slurm", "extra", key), given=show(config.slurm.extra[key]),
+                id="script-parameter",
+                at=("slurm", "extra", key),
+                given=show(config.slurm.extra[key]),
                 allowed=f"{key} only in a stack without scripts, which are run by a program of their own",
                 todo="remove it, and give the script under `slurm.scripts`",
-            )  # fmt: skip
+            )
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
@@ -46,11 +48,13 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     for name in config.slurm.rxdm.partitions if config.slurm.rxdm else ():
         if not config.partitions[name].exclusive:
             yield Finding(
-                id="rxdm-shared-nodes", level=Level.WARNING, at=("partitions", name, "exclusive"),
+                id="rxdm-shared-nodes",
+                level=Level.WARNING,
+                at=("partitions", name, "exclusive"),
                 what="jobs that share a node end each other's rxdm: the prolog of the second stops the container of "
                 "the first",
                 todo="write `exclusive: true`, as rxdm serves one job on a node",
-            )  # fmt: skip
+            )
 
 
 def _names(config: ClusterConfig) -> Iterator[Finding]:
@@ -61,16 +65,20 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
             continue
         if before[:-1] == at[:-1]:
             yield Finding(
-                id="script-name-twice", at=(*at, "name"), given=script.name,
+                id="script-name-twice",
+                at=(*at, "name"),
+                given=script.name,
                 allowed="each name once in a list",
                 todo="remove the second one, or rename it; `on: [prolog, epilog]` runs one script before and after",
-            )  # fmt: skip
+            )
         elif (same.file, same.url, same.text) != (script.file, script.url, script.text):
             yield Finding(
-                id="script-name-differs", at=(*at, "name"), given=script.name,
+                id="script-name-differs",
+                at=(*at, "name"),
+                given=script.name,
                 allowed="the same script wherever the name stands: it is one file on the cluster",
                 todo="rename one of the two",
-            )  # fmt: skip
+            )
 
 
 def _interpreters(config: ClusterConfig) -> Iterator[Finding]:
@@ -85,12 +93,14 @@ def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | Non
     if missing is None:
         return None
     return Finding(
-        id="script-interpreter", at=at, given=f"a script for {missing!a}",
+        id="script-interpreter",
+        at=at,
+        given=f"a script for {missing!a}",
         allowed=f"an interpreter that the machines have, in /bin, /usr/bin or by /usr/bin/env: {listing(INTERPRETERS)}",
         todo="end its lines with a line feed alone, without \\r"
         if missing.endswith("\r")
         else "write it for one of these",
-    )  # fmt: skip
+    )
 
 
 def _rxdm(config: ClusterConfig) -> Iterator[Finding]:
@@ -101,14 +111,18 @@ def _rxdm(config: ClusterConfig) -> Iterator[Finding]:
     yield from unknown((*at, "partitions"), rxdm.partitions, config.partitions, "a partition", "partitions")
     for double in sorted(one for one, times in Counter(rxdm.partitions).items() if times > 1):
         yield Finding(
-            id="rxdm-partition-twice", at=(*at, "partitions"), given=listing(rxdm.partitions),
+            id="rxdm-partition-twice",
+            at=(*at, "partitions"),
+            given=listing(rxdm.partitions),
             allowed="each partition once",
             todo=f"remove the second {double}",
-        )  # fmt: skip
+        )
     version = RXDM_VERSIONS.get(rxdm.sha256 or "")
     if version and not version.usable:
         yield Finding(
-            id="rxdm-version", at=(*at, "sha256"), given=f"{version.sha256[:16]}..., the version of {version.date}",
+            id="rxdm-version",
+            at=(*at, "sha256"),
+            given=f"{version.sha256[:16]}..., the version of {version.date}",
             allowed="a version that writes the exports that NCCL needs; this one does not, on any system",
             todo="remove url and sha256 for the one that goes with the image's driver",
-        )  # fmt: skip
+        )

@@ -39,10 +39,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
         yield Finding(
-            id="timer-unkillable-step", at=("slurm", "timers", "unkillable_step"), given=str(timers.unkillable_step),
+            id="timer-unkillable-step",
+            at=("slurm", "timers", "unkillable_step"),
+            given=str(timers.unkillable_step),
             allowed=f"at least 5 times timers.message ({timers.message}), that is {5 * timers.message}",
             todo="raise it or lower timers.message: Slurm would drain nodes that are only slow to answer",
-        )  # fmt: skip
+        )
 
 
 def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table]]:
@@ -65,10 +67,12 @@ def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str)
     for place, given, releases in ((at, at[-1], table.versions(slurm.parameter)), *words):
         if version not in releases:
             yield Finding(
-                id="field-release", at=place, given=str(given),
+                id="field-release",
+                at=place,
+                given=str(given),
                 allowed=f"what Slurm {version} knows; {given} is in {listing(releases)}",
                 todo="remove it, or use an image with such a release",
-            )  # fmt: skip
+            )
 
 
 def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
@@ -78,10 +82,12 @@ def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
         for other in APART.get(flag, ()):
             if other in given:
                 yield Finding(
-                    id="prolog-flags-exclusive", at=("slurm", "prolog_flags", position), given=f"{flag} and {other}",
+                    id="prolog-flags-exclusive",
+                    at=("slurm", "prolog_flags", position),
+                    given=f"{flag} and {other}",
                     allowed="one of the two: slurm.conf(5) rules out both together",
                     todo=f"remove {flag} or {other}",
-                )  # fmt: skip
+                )
 
 
 def _adoption(config: ClusterConfig) -> Iterator[Finding]:
@@ -92,10 +98,12 @@ def _adoption(config: ClusterConfig) -> Iterator[Finding]:
     yield from _without(config, at, {name for name, image in IMAGES.items() if image.adopts})
     if not {"Contain", "X11", "RunInJob"} & set(config.slurm.prolog_flags):
         yield Finding(
-            id="pam-slurm-adopt-contain", at=at, given="true",
+            id="pam-slurm-adopt-contain",
+            at=at,
+            given="true",
             allowed="true with Contain in slurm.prolog_flags: jobs have a container on their nodes only then",
             todo="add Contain to slurm.prolog_flags",
-        )  # fmt: skip
+        )
 
 
 def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Finding]:
@@ -105,10 +113,12 @@ def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> It
             name for name, image in IMAGES.items() if name in images and name in registry.get(config.platform).images
         ]
         yield Finding(
-            id="program-missing", at=at, given="true",
+            id="program-missing",
+            at=at,
+            given="true",
             allowed=f"false on {config.image.base}, whose machines do not have {at[-1]}",
             todo=f"leave it out, or use an image that has it: {listing(some)}",
-        )  # fmt: skip
+        )
 
 
 def _rest(config: ClusterConfig) -> Iterator[Finding]:
@@ -119,10 +129,12 @@ def _rest(config: ClusterConfig) -> Iterator[Finding]:
     for name in config.slurm.extra:
         if name.lower() in ("authalttypes", "authaltparameters"):
             yield Finding(
-                id="slurmrestd-parameter", at=("slurm", "extra", name), given=name,
+                id="slurmrestd-parameter",
+                at=("slurm", "extra", name),
+                given=name,
                 allowed="other parameters, where slurm.slurmrestd is true: it sets this one",
                 todo="remove it, or slurm.slurmrestd",
-            )  # fmt: skip
+            )
 
 
 def _sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
@@ -130,18 +142,20 @@ def _sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
     cores = size.sockets * size.cores
     if size.cpus not in (cores, cores * size.threads):
         yield Finding(
-            id="node-cpus", at=("nodesets", name, "node_conf"),
+            id="node-cpus",
+            at=("nodesets", name, "node_conf"),
             given=f"{size.cpus} CPUs on {size.sockets} sockets of {size.cores} cores with {size.threads} threads",
             allowed=f"{cores * size.threads} CPUs, one for each thread, or {cores}, one for each core",
             todo="leave CPUs out: it follows from the others",
-        )  # fmt: skip
+        )
     if size.reserved >= size.memory:
         yield Finding(
-            id="node-reserved-memory", at=("nodesets", name, "node_conf"),
+            id="node-reserved-memory",
+            at=("nodesets", name, "node_conf"),
             given=f"MemSpecLimit {size.reserved} of {size.memory} MiB",
             allowed="a MemSpecLimit below RealMemory, so that jobs have memory",
             todo="lower MemSpecLimit",
-        )  # fmt: skip
+        )
 
 
 def _settings(
@@ -153,22 +167,28 @@ def _settings(
         if name is None:
             meant = nearest(key, [*table.names(version), *owned])
             yield Finding(
-                id="parameter-unknown", at=(*at, key), given=key,
+                id="parameter-unknown",
+                at=(*at, key),
+                given=key,
                 allowed=f"a parameter that Slurm {version} reads here, as its manual lists them",
                 todo=f"write {meant}" if meant else "look the name up in the manual (man 5 slurm.conf), or remove it",
-            )  # fmt: skip
+            )
         elif name in owned:
             yield Finding(
-                id="parameter-owned", at=(*at, key), given=show(given[key]),
+                id="parameter-owned",
+                at=(*at, key),
+                given=show(given[key]),
                 allowed=f"any parameter but {name}, which is set elsewhere",
                 todo=owned[name],
-            )  # fmt: skip
+            )
         elif version not in table.versions(name):
             yield Finding(
-                id="parameter-release", at=(*at, key), given=key,
+                id="parameter-release",
+                at=(*at, key),
+                given=key,
                 allowed=f"a parameter that Slurm {version} knows; {name} is in {listing(table.versions(name))}",
                 todo="remove it, or use an image with such a release",
-            )  # fmt: skip
+            )
         elif name in seen:
             yield Finding(
                 id="parameter-twice", at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one"

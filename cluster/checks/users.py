@@ -22,16 +22,20 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         at = ("users", position)
         if user.name in seen_names:
             yield Finding(
-                id="user-name-twice", at=(*at, "name"), given=user.name,
+                id="user-name-twice",
+                at=(*at, "name"),
+                given=user.name,
                 allowed="a name that no other user has",
                 todo="remove one of the two, or rename it",
-            )  # fmt: skip
+            )
         elif user.uid in seen_uids:
             yield Finding(
-                id="user-uid-taken", at=(*at, "uid"), given=str(user.uid),
+                id="user-uid-taken",
+                at=(*at, "uid"),
+                given=str(user.uid),
                 allowed=f"a number that no other user has; {user.uid} is {seen_uids[user.uid]}'s",
                 todo=f"choose another number, e.g. {max(one.uid for one in config.users) + 1}",
-            )  # fmt: skip
+            )
         seen_names.add(user.name)
         seen_uids.setdefault(user.uid, user.name)
         yield from _shell(config, position, user)
@@ -45,10 +49,12 @@ def _groups(config: ClusterConfig) -> Iterator[Finding]:
     for name, gid in config.groups.items():
         if gid in owners:
             yield Finding(
-                id="group-gid-taken", at=("groups", name), given=str(gid),
+                id="group-gid-taken",
+                at=("groups", name),
+                given=str(gid),
                 allowed=f"a number that no other group has; {gid} is {owners[gid]}'s",
                 todo=f"choose another number, e.g. {max(config.groups.values()) + 1}",
-            )  # fmt: skip
+            )
         owners.setdefault(gid, name)
 
 
@@ -60,24 +66,30 @@ def _gids(config: ClusterConfig) -> Iterator[Finding]:
         gid, key = user.primary_gid, "uid" if user.gid is None else "gid"
         if user.gid is None and gid in declared:
             yield Finding(
-                id="user-gid-of-group", at=("users", position, key), given=str(gid),
+                id="user-gid-of-group",
+                at=("users", position, key),
+                given=str(gid),
                 allowed=f"a number that no group has; {gid} is group {declared[gid]}'s",
                 todo=f"choose another uid, or write `gid: {gid}` if {declared[gid]} is the user's primary group",
-            )  # fmt: skip
+            )
         elif gid in declared:
             continue
         elif user.name in config.groups:
             yield Finding(
-                id="user-name-of-group", at=("groups", user.name), given=user.name,
+                id="user-name-of-group",
+                at=("groups", user.name),
+                given=user.name,
                 allowed="a name that no user has, since every user has a group of the same name",
                 todo=f"rename the group, or give {user.name} `gid: {config.groups[user.name]}`",
-            )  # fmt: skip
+            )
         elif gid in owners and owners[gid].name != user.name and owners[gid].uid != user.uid:
             yield Finding(
-                id="user-gid-taken", at=("users", position, key), given=str(gid),
+                id="user-gid-taken",
+                at=("users", position, key),
+                given=str(gid),
                 allowed=f"a gid of the user's own; {gid} is {owners[gid].name}'s",
                 todo=f"choose another number, or define a group with gid {gid} under `groups` if it is shared",
-            )  # fmt: skip
+            )
         owners.setdefault(gid, user)
 
 
@@ -102,13 +114,15 @@ def _accounting(config: ClusterConfig, position: int, user: User, known: list[st
     default = people.default_account(config, user)
     if default not in known:
         yield Finding(
-            id="user-account-unknown", at=(*at, "account"), given=user.account or "nothing",
+            id="user-account-unknown",
+            at=(*at, "account"),
+            given=user.account or "nothing",
             allowed=f"an account that exists: {listing(known)}",
             todo=suggest(default, known, f"define {default} under `accounting.accounts`")
             if user.account
             else f"name the account that {user.name}'s jobs are charged to",
             missing=default,
-        )  # fmt: skip
+        )
     yield from unknown((*at, "accounts"), user.accounts, known, "an account", "accounting.accounts")
     qos = [people.NORMAL, *(one.name for one in config.accounting.qos)]
     yield from unknown((*at, "qos"), user.qos, qos, "a QOS", "accounting.qos")

@@ -23,9 +23,17 @@ from cluster.config.types import (
 
 Enforced = Literal["associations", "limits", "qos", "safe", "nojobs", "nosteps", "wckeys"]
 QosFlag = Literal[
-    "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS",
-    "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit", "RequiresReservation", "UsageFactorSafe",
-]  # fmt: skip
+    "DenyOnLimit",
+    "EnforceUsageThreshold",
+    "NoDecay",
+    "NoReserve",
+    "OverPartQOS",
+    "PartitionMaxNodes",
+    "PartitionMinNodes",
+    "PartitionTimeLimit",
+    "RequiresReservation",
+    "UsageFactorSafe",
+]
 Limits = Mapping[TresName, Resources]
 IN_DATABASE = NoEffect("Slurm's database takes it over; jobs that run keep what they were given")
 LIMIT = NoEffect("Slurm's database takes it over; it holds for jobs that start from then on")

@@ -49,20 +49,24 @@ def _unknown_key(at: Location, given: object) -> Finding:
     if key == "secure":
         todo = _NO_SECRETS
     return Finding(
-        id="key-unknown", at=at, given=f"{key}: {show(given)}" if key != "secure" else "an encrypted value",
+        id="key-unknown",
+        at=at,
+        given=f"{key}: {show(given)}" if key != "secure" else "an encrypted value",
         allowed=f"the keys {', '.join(known)}",
         todo=todo,
-    )  # fmt: skip
+    )
 
 
 def _no_choice(at: Location, given: object, expected: str) -> Finding:
     choices = [one.strip("'") for one in expected.replace(" or ", ", ").split(", ")]
     meant = nearest(str(given), choices)
     return Finding(
-        id="value-choice", at=at, given=show(given),
+        id="value-choice",
+        at=at,
+        given=show(given),
         allowed=listing(choices) if len(choices) > 1 else f"only {choices[0]}",
         todo=f"write {meant or 'one of these' if len(choices) > 1 else choices[0]}",
-    )  # fmt: skip
+    )
 
 
 def _type(allowed: str) -> Callable[[ErrorDetails], tuple[str, str]]:

@@ -95,11 +95,12 @@ def _cluster(given: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa:
         _refuse_planned(given)
         return _keys_as_written(given)
     shape = Finding(
-        id="cluster-shape", at=ROOT,
+        id="cluster-shape",
+        at=ROOT,
         given=f"more than {_DEEPEST} levels of nesting" if isinstance(given, Mapping) else show(given),
         allowed="the cluster as a mapping, e.g. {platform: local, name: dev, nodesets: ..., partitions: ...}",
         todo="describe the cluster under `config: hpc:cluster:` in Pulumi.<stack>.yaml; Pulumi.dev.yaml is an example",
-    )  # fmt: skip
+    )
     raise ConfigError([*findings, shape])
 
 
@@ -124,8 +125,10 @@ def _refuse_planned(given: Mapping[str, Any]) -> None:
         return
     names = registry.names()
     finding = Finding(
-        id="platform-planned", at=("platform",), given=str(given["platform"]),
+        id="platform-planned",
+        at=("platform",),
+        given=str(given["platform"]),
         allowed=f"{listing(names)} (platform {given['platform']!r} is not built yet)",
         todo=f"use an allowed platform, e.g. `platform: {names[0]}`",
-    )  # fmt: skip
+    )
     raise ConfigError([finding])

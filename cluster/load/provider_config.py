@@ -45,7 +45,9 @@ def _section_keys(platform: Platform, provider: Provider) -> tuple[str, ...]:
 def _misplaced(provider: Provider, keys: tuple[str, ...], within: object) -> Finding:
     names = [f"{provider.namespace}:{key}" for key in keys]
     return Finding(
-        id="provider-section", at=f"{ROOT}.{provider.namespace}", given=show(within),
+        id="provider-section",
+        at=f"{ROOT}.{provider.namespace}",
+        given=show(within),
         allowed=f"{' and '.join(names)} beside {ROOT}, where the provider reads them too",
         todo=f"remove it, and write {' and '.join(f'`{name}: ...`' for name in names)} under `config:`",
-    )  # fmt: skip
+    )

@@ -58,9 +58,13 @@ class Node(InStates):
         """A node from its fields as scontrol prints them."""
         reason, by, since = signed(row.get("Reason", ""))
         return cls(
-            name=name, states=parse(row.get("State", "UNKNOWN")), reason=reason, by=by, since=since,
+            name=name,
+            states=parse(row.get("State", "UNKNOWN")),
+            reason=reason,
+            by=by,
+            since=since,
             started=row.get("SlurmdStartTime", ""),
-        )  # fmt: skip
+        )
 
     @property
     def since_utc(self) -> float | None:

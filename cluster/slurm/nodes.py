@@ -11,9 +11,19 @@ from cluster.slurm import hostlist
 from cluster.slurm.text import assignments, overridden
 
 _FIRST = (
-    "PartitionName", "Nodes", "Default", "State", "MaxTime", "DefaultTime", "DefMemPerCPU", "MaxMemPerCPU",
-    "DefCPUPerGPU", "MinNodes", "MaxNodes", "OverSubscribe",
-)  # fmt: skip
+    "PartitionName",
+    "Nodes",
+    "Default",
+    "State",
+    "MaxTime",
+    "DefaultTime",
+    "DefMemPerCPU",
+    "MaxMemPerCPU",
+    "DefCPUPerGPU",
+    "MinNodes",
+    "MaxNodes",
+    "OverSubscribe",
+)
 """Order of a PartitionName line's parameters, as on clusters that are up; others follow in the order of the fields."""
 
 

@@ -11,9 +11,13 @@ def gone(seen: ClusterObservation) -> Iterator[Difference]:
     for one in seen.machines:
         if not one.reached:
             yield Difference(
-                id="machine-gone", where=(one.name,),
-                what="the machine", stack="running", there=f"no answer: {one.why}", mends="up",
-            )  # fmt: skip
+                id="machine-gone",
+                where=(one.name,),
+                what="the machine",
+                stack="running",
+                there=f"no answer: {one.why}",
+                mends="up",
+            )
 
 
 def daemons(seen: ClusterObservation) -> Iterator[Difference]:
@@ -31,10 +35,13 @@ def setup(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     if stack and stack != wanted.setup:
         # Not drift of the cluster's, but nothing can be mended with another set-up than its own.
         yield Difference(
-            id="setup-old", where=(seen.controller.name,),
-            what="version of the set-up", stack=f"{wanted.setup}, which this program brings",
-            there=f"{stack}, which the last `up` brought", mends="up",
-        )  # fmt: skip
+            id="setup-old",
+            where=(seen.controller.name,),
+            what="version of the set-up",
+            stack=f"{wanted.setup}, which this program brings",
+            there=f"{stack}, which the last `up` brought",
+            mends="up",
+        )
     for one in seen.machines:
         if one.reached and not one.has_facts:
             kind: str = "setup-old" if one.old else "setup-damaged"

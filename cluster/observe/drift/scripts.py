@@ -22,10 +22,12 @@ def scripts(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
         else:
             continue
         yield Difference(
-            id=kind, where=(seen.controller.name,),
-            what=f"{TREE}/{path}", stack=_short(said) or "as it was staged",
+            id=kind,
+            where=(seen.controller.name,),
+            what=f"{TREE}/{path}",
+            stack=_short(said) or "as it was staged",
             there="no such file" if there is None else _short(there),
-        )  # fmt: skip
+        )
 
 
 def _short(text: str) -> str:

@@ -61,9 +61,12 @@ def nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     for name in wanted.nodes:
         if name not in found:
             yield Difference(
-                id="node-unknown", where=(name,),
-                what=f"node {name}", stack="a node", there="slurmctld does not know it",
-            )  # fmt: skip
+                id="node-unknown",
+                where=(name,),
+                what=f"node {name}",
+                stack="a node",
+                there="slurmctld does not know it",
+            )
     for name in sorted(found.keys() - set(wanted.nodes)):
         yield Difference(
             id="node-unknown", where=(name,), what=f"node {name}", stack="no such node", there="slurmctld has it"

@@ -53,11 +53,13 @@ def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text:
     look = f"/var/log/slurm/{log}" if log else f"journalctl -u {name}"
     verb = "restart" if _active(unit) else "start"
     return Finding(
-        id=f"{name}-down", where=(seen.controller.name,),
+        id=f"{name}-down",
+        where=(seen.controller.name,),
         what=text,
-        todo=f"./hpc ssh {seen.stack} controller -- systemctl {verb} {name}", note=f"Its log on that machine: {look}",
+        todo=f"./hpc ssh {seen.stack} controller -- systemctl {verb} {name}",
+        note=f"Its log on that machine: {look}",
         since=None if _active(unit) else unit.get("since") or None,
-    )  # fmt: skip
+    )
 
 
 def munged(seen: ClusterObservation) -> Iterator[Finding]:
@@ -72,11 +74,12 @@ def munged(seen: ClusterObservation) -> Iterator[Finding]:
             else f"is running but does not authenticate: {_first((check or {}).get('why', ''))}"
         )
         yield Finding(
-            id="munge-down", where=(one.name,),
+            id="munge-down",
+            where=(one.name,),
             what=f"munged {state}. No message of Slurm's is accepted there",
             todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl restart munge",
             since=None if _active(unit) else unit.get("since") or None,
-        )  # fmt: skip
+        )
 
 
 def restarting(seen: ClusterObservation) -> Iterator[Finding]:
@@ -89,11 +92,13 @@ def restarting(seen: ClusterObservation) -> Iterator[Finding]:
                 continue
             words = last_words(unit.get("journal") or ())
             yield Finding(
-                id="daemon-restarting", where=(one.name,),
+                id="daemon-restarting",
+                where=(one.name,),
                 what=f"{name} ends again and again: systemd restarted it {unit['restarts']} times, "
                 f"and its state is {unit['sub']}{f'. Its last messages: {words}' if words else ''}",
-                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u {name} -n 50", since=unit["since"] or None,
-            )  # fmt: skip
+                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u {name} -n 50",
+                since=unit["since"] or None,
+            )
 
 
 def _unit(one: MachineObservation, name: str) -> Mapping[str, Any]:

@@ -47,7 +47,10 @@ def _one(group: list[Finding]) -> Finding:
         return first
     times = [one.since for one in group if one.since is not None]
     return Finding(
-        id=first.id, where=tuple(name for one in group for name in one.where),
+        id=first.id,
+        where=tuple(name for one in group for name in one.where),
         what=first.what,
-        todo=first.todo, note=first.note, since=min(times, default=None),
-    )  # fmt: skip
+        todo=first.todo,
+        note=first.note,
+        since=min(times, default=None),
+    )

@@ -20,11 +20,12 @@ def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
         )
         kind = "controller machine" if "controller" in one.roles else "login machine"
         yield Finding(
-            id="machine-unreachable", where=(one.name,),
+            id="machine-unreachable",
+            where=(one.name,),
             what=f"{kind} does not answer SSH ({one.why}): {loss}",
             todo=f"./hpc up {seen.stack}",
             note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
-        )  # fmt: skip
+        )
 
 
 def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:
@@ -43,11 +44,13 @@ def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:
             )
         elif why := failure(one):
             yield Finding(
-                id="setup-failed", where=(one.name,),
+                id="setup-failed",
+                where=(one.name,),
                 what=f"its set-up failed: {why}",
                 todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50",
-                note="It is tried again by itself, every few seconds.", since=joining(one).get("since"),
-            )  # fmt: skip
+                note="It is tried again by itself, every few seconds.",
+                since=joining(one).get("since"),
+            )
 
 
 def cluster_state(seen: ClusterObservation) -> Iterator[Finding]:
@@ -55,11 +58,12 @@ def cluster_state(seen: ClusterObservation) -> Iterator[Finding]:
     for one in seen.machines:
         if why := one.part("board", "damaged"):
             yield Finding(
-                id="board-damaged", where=(one.name,),
+                id="board-damaged",
+                where=(one.name,),
                 what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
                 todo=f"./hpc drift {seen.stack} --mend",
                 note="The controller writes it again, and machines report again.",
-            )  # fmt: skip
+            )
 
 
 def failure(one: MachineObservation) -> str:
@@ -87,9 +91,10 @@ def cut_off(seen: ClusterObservation) -> Iterator[Finding]:
             continue
         address = f"{port.get('host')}:{port.get('port')}"
         yield Finding(
-            id="network-cut", where=(one.name,),
+            id="network-cut",
+            where=(one.name,),
             what=f"answers SSH from here, but cannot reach the controller ({address}: {port.get('why', '')}), where "
             "slurmctld is up: the network between the two is cut",
             todo=f"./hpc ssh {seen.stack} {one.name} -- ping -c 3 {port.get('host')}",
             note="Look at its network and at firewalls between the two.",
-        )  # fmt: skip
+        )

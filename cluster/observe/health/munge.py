@@ -29,11 +29,12 @@ def clocks(seen: ClusterObservation) -> Iterator[Finding]:
             else f"MUNGE refuses credentials from {LIFETIME} s on"
         )
         yield Finding(
-            id="clock-skew", where=(one.name,),
+            id="clock-skew",
+            where=(one.name,),
             what=f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's. {effect}",
             todo=f"./hpc ssh {seen.stack} {one.name} -- timedatectl",
             note="Let it follow the time server that the controller follows.",
-        )  # fmt: skip
+        )
 
 
 def strangers(seen: ClusterObservation) -> set[str]:
@@ -74,15 +75,17 @@ def keys(seen: ClusterObservation) -> Iterator[Finding]:
         if one.has_facts and known.get(one.name, "") != right and one.munge is not None:
             if one.name not in known:
                 yield Finding(
-                    id="munge-key", where=(one.name,),
+                    id="munge-key",
+                    where=(one.name,),
                     what="has no MUNGE key: its set-up has not come that far",
                     todo=f"./hpc up {seen.stack}",
-                )  # fmt: skip
+                )
                 continue
             again = f"./hpc ssh {seen.stack} {one.name} -- systemctl restart hpc-node"
             yield Finding(
-                id="munge-key", where=(one.name,),
+                id="munge-key",
+                where=(one.name,),
                 what="has another MUNGE key than the controller: no authentication between the two succeeds",
                 todo=again if one.roles == ("node",) else f"./hpc drift {seen.stack} --mend",
                 note="It installs again the key that the stack gave it.",
-            )  # fmt: skip
+            )

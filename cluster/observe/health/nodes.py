@@ -26,10 +26,11 @@ def lost(seen: ClusterObservation) -> Iterator[Finding]:
                 yield _dead(seen, one, said)
         elif known is not None and said is None:
             yield Finding(
-                id="node-down", where=(one.name,),
+                id="node-down",
+                where=(one.name,),
                 what="is a machine of this stack, but slurmctld does not know it",
                 todo=f"./hpc drift {seen.stack}",
-            )  # fmt: skip
+            )
         elif (unit := one.daemons.get("slurmd")) and unit["state"] != "active":
             # Where the set-up failed, that is what is wrong: slurmd starts after it.
             if not failure(one):
@@ -45,12 +46,13 @@ def _dead(seen: ClusterObservation, one: MachineObservation, said: Node | None) 
     if said and not said.down:
         noticed += ", it has not noticed yet"
     return Finding(
-        id="node-down", where=(one.name,),
+        id="node-down",
+        where=(one.name,),
         what=f"does not answer SSH ({one.why}); {noticed}",
         todo=f"./hpc up {seen.stack}",
         note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
         since=said.since_utc if said and said.down else None,
-    )  # fmt: skip
+    )
 
 
 def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | None, unit: Mapping[str, Any]) -> Finding:
@@ -58,42 +60,52 @@ def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | Non
     noticed = f"; slurmctld says {said.word}" if said else ""
     if joining(one).get("state") == "activating":
         return Finding(
-            id="node-down", where=(one.name,),
+            id="node-down",
+            where=(one.name,),
             what=f"is joining the cluster; slurmd starts when its set-up is done{noticed}",
             todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 20",
             since=joining(one)["since"] or None,
-        )  # fmt: skip
+        )
     return Finding(
-        id="node-down", where=(one.name,),
+        id="node-down",
+        where=(one.name,),
         what=f"slurmd does not run there ({unit['state']}){noticed}"
         + (f". Its last messages: {words}" if words else ""),
-        todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl start slurmd", since=unit["since"] or None,
-    )  # fmt: skip
+        todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl start slurmd",
+        since=unit["since"] or None,
+    )
 
 
 def _silent(seen: ClusterObservation, said: Node) -> Finding:
     return Finding(
-        id="network-cut", where=(said.name,),
+        id="network-cut",
+        where=(said.name,),
         what=f"answers SSH from here and its slurmd runs, but slurmctld says that it does not respond ({said.word}): "
         "the way from the controller to its slurmd (port 6818) is cut, or slurmd hangs",
         todo=f"./hpc ssh {seen.stack} {said.name} -- tail /var/log/slurm/slurmd.log",
-        note="If it hangs: systemctl restart slurmd there; jobs go on.", since=said.since_utc,
-    )  # fmt: skip
+        note="If it hangs: systemctl restart slurmd there; jobs go on.",
+        since=said.since_utc,
+    )
 
 
 def _down(seen: ClusterObservation, said: Node) -> Finding:
     if "UNKNOWN" in said.states and not said.reason:
         return Finding(
-            id="node-down", where=(said.name,),
+            id="node-down",
+            where=(said.name,),
             what="slurmctld was restarted, and the node has not registered yet",
-            todo=f"./hpc status {seen.stack}", note="Ask again in half a minute.",
-        )  # fmt: skip
+            todo=f"./hpc status {seen.stack}",
+            note="Ask again in half a minute.",
+        )
     reason = f": {said.reason} (said by {said.by})" if said.reason else ", and gives no reason"
     return Finding(
-        id="node-down", where=(said.name,),
+        id="node-down",
+        where=(said.name,),
         what=f"slurmctld says {said.word}{reason}",
-        todo=f"./hpc nodes {seen.stack} resume {said.name}", note="Once the reason is gone.", since=said.since_utc,
-    )  # fmt: skip
+        todo=f"./hpc nodes {seen.stack} resume {said.name}",
+        note="Once the reason is gone.",
+        since=said.since_utc,
+    )
 
 
 def drained(seen: ClusterObservation) -> Iterator[Finding]:
@@ -121,8 +133,9 @@ def held(seen: ClusterObservation) -> Iterator[Finding]:
     more = [f"{len(found) - NAMED_JOBS} more"] if len(found) > NAMED_JOBS else []
     is_, it = ("jobs are", "they start") if len(found) > 1 else ("job is", "it starts")
     yield Finding(
-        id="jobs-held", where=(seen.controller.name,),
+        id="jobs-held",
+        where=(seen.controller.name,),
         what=f"{len(found)} {is_} held, and {it} only when released: {', '.join([*told, *more])}",
         todo=f"./hpc ssh {seen.stack} controller -- scontrol release {','.join(job['id'] for job in found)}",
         note="Once the reason is gone; slurmctld.log on that machine names the node and what failed there.",
-    )  # fmt: skip
+    )

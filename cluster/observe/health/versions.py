@@ -23,11 +23,12 @@ def outdated(seen: ClusterObservation) -> Iterator[Finding]:
         why = [*_files(one, served), *_version(one, newest)]
         if why:
             yield Finding(
-                id="old-config", where=(one.name,),
+                id="old-config",
+                where=(one.name,),
                 what=f"has another configuration than the controller: {'; '.join(why)}",
                 todo=f"./hpc drift {seen.stack}",
                 note=f"It shows what differs; ./hpc drift {seen.stack} --mend makes it as the stack says.",
-            )  # fmt: skip
+            )
 
 
 def _files(one: MachineObservation, served: dict[str, str | None]) -> Iterator[str]:
@@ -62,13 +63,14 @@ def old_packages(seen: ClusterObservation) -> Iterator[Finding]:
         if days > OLDEST:
             day = datetime.fromtimestamp(since, tz=timezone.utc).date()
             yield Finding(
-                id="image-old", where=(one.name,),
+                id="image-old",
+                where=(one.name,),
                 what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
                 "machines are recreated from it, nodes as their jobs end (docs/gcp/how-to.md).",
                 since=since,
-            )  # fmt: skip
+            )
 
 
 def _since(image: Mapping[str, Any]) -> float | None:

@@ -83,9 +83,11 @@ class Reserved:
     def scheduling(self, *, migrates: bool) -> Scheduling:
         moves = migrates and self.policy is None
         return Scheduling(
-            model="STANDARD", on_host_maintenance="MIGRATE" if moves else "TERMINATE", automatic_restart=True,
+            model="STANDARD",
+            on_host_maintenance="MIGRATE" if moves else "TERMINATE",
+            automatic_restart=True,
             affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +117,12 @@ class Calendar:
 
     def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
         return Scheduling(
-            model="RESERVATION_BOUND", on_host_maintenance="TERMINATE", automatic_restart=True, end="DELETE",
+            model="RESERVATION_BOUND",
+            on_host_maintenance="TERMINATE",
+            automatic_restart=True,
+            end="DELETE",
             affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
-        )  # fmt: skip
+        )
 
 
 Way = OnDemand | Spot | Reserved | Flex | Calendar

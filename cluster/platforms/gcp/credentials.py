@@ -8,9 +8,13 @@ from typing import Any
 # What the provider takes (pulumi-gcp's settings credentials, accessToken and impersonateServiceAccount: their variables
 # in its installation page), and google.auth.environment_vars with google.auth.default.
 _VARIABLES = (
-    "GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON", "GOOGLE_OAUTH_ACCESS_TOKEN",
-    "GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST",
-)  # fmt: skip
+    "GOOGLE_CREDENTIALS",
+    "GOOGLE_CLOUD_KEYFILE_JSON",
+    "GCLOUD_KEYFILE_JSON",
+    "GOOGLE_OAUTH_ACCESS_TOKEN",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GCE_METADATA_HOST",
+)
 _SETTINGS = ("gcp:credentials", "gcp:accessToken")
 _PRODUCT = Path("/sys/class/dmi/id/product_name")
 """Says Google on a machine of Google Cloud, whose metadata server has credentials (google.auth.compute_engine)."""

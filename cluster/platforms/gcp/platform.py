@@ -34,10 +34,12 @@ def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
     region, zone = settings.get("region"), settings.get("zone")
     if region is not None and zone is not None and str(zone).rpartition("-")[0] != region:
         yield Finding(
-            id="gcp-region", at="gcp:region", given=show(region),
+            id="gcp-region",
+            at="gcp:region",
+            given=show(region),
             allowed=f"the region of gcp:zone, {str(zone).rpartition('-')[0]}",
             todo="remove it: the zone says the region",
-        )  # fmt: skip
+        )
 
 
 PLATFORM = Platform(

@@ -30,10 +30,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             yield _no_block_left(config, name)
         elif not block.subnet_of(whole):
             yield Finding(
-                id="addresses-outside", at=("nodesets", name, "addresses"), given=str(block),
+                id="addresses-outside",
+                at=("nodesets", name, "addresses"),
+                given=str(block),
                 allowed=f"a block inside network.cidr {whole}, e.g. {list(whole.subnets(prefixlen_diff=3))[7]}",
                 todo="choose a block inside the cluster's network, or widen network.cidr",
-            )  # fmt: skip
+            )
         else:
             blocks[name] = block
             if section.count > address_plan.capacity(block) and not any(counts.find_errors(config)):
@@ -45,11 +47,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 def _no_block_left(config: ClusterConfig, name: str) -> Finding:
     return Finding(
-        id="addresses-missing", at=("nodesets", name),
+        id="addresses-missing",
+        at=("nodesets", name),
         given=f"nodeset number {list(config.nodesets).index(name) + 1}, without addresses",
         allowed=f"{address_plan.BLOCKS - 1} nodesets with a block of their own, e.g. cpu, gpu, debug",
         todo=f"give `addresses:` to {name}, a block inside {config.network.cidr} that no other nodeset uses",
-    )  # fmt: skip
+    )
 
 
 def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) -> Finding:
@@ -63,10 +66,12 @@ def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) ->
         network = ipaddress.IPv4Network((start, max(prefix - 3, 8)), strict=False)
         wider = f"widen the network: `network: {{cidr: {network}}}`"
     return Finding(
-        id="addresses-too-few", at=("nodesets", name, "count"), given=str(section.count),
+        id="addresses-too-few",
+        at=("nodesets", name, "count"),
+        given=str(section.count),
         allowed=f"1 to {address_plan.capacity(block)}, as the nodeset's addresses are {block}",
         todo=f"lower the count, or {wider}",
-    )  # fmt: skip
+    )
 
 
 def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -> Iterator[Finding]:
@@ -80,10 +85,12 @@ def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -
         named = other if config.nodesets[other].addresses else one
         against, block = (one, left) if named == other else (other, right)
         yield Finding(
-            id="addresses-overlap", at=("nodesets", named, "addresses"), given=str(blocks[named]),
+            id="addresses-overlap",
+            at=("nodesets", named, "addresses"),
+            given=str(blocks[named]),
             allowed=f"a block that overlaps no other; {block} is {_owner(against)}",
             todo=f"choose a free block inside {whole}",
-        )  # fmt: skip
+        )
 
 
 def _owner(nodeset: str) -> str:
@@ -94,10 +101,12 @@ def _logins(config: ClusterConfig, whole: ipaddress.IPv4Network) -> Iterator[Fin
     room = whole.num_addresses // address_plan.BLOCKS - ROOM_BESIDE_LOGIN - 1
     if config.login.count > room:
         yield Finding(
-            id="login-count", at=("login", "count"), given=str(config.login.count),
+            id="login-count",
+            at=("login", "count"),
+            given=str(config.login.count),
             allowed=f"0 to {room}: the first eighth of {whole} holds gateway, controller and login machines",
             todo="lower the count, or widen network.cidr",
-        )  # fmt: skip
+        )
 
 
 def _shared(config: ClusterConfig) -> Iterator[Finding]:
@@ -106,7 +115,9 @@ def _shared(config: ClusterConfig) -> Iterator[Finding]:
     for position, path in enumerate(given.read_only):
         if path in WRITTEN and path in given.shared:
             yield Finding(
-                id="read-only-needed", at=(*at, position), given=path,
+                id="read-only-needed",
+                at=(*at, position),
+                given=path,
                 allowed=f"a directory that the cluster itself does not write to; {path} has {WRITTEN[path]}",
                 todo="remove it here, or share another directory for what is only read, e.g. /data",
-            )  # fmt: skip
+            )

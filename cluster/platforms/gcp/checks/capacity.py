@@ -27,10 +27,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
         if section.gpus and row and section.gpus.count not in row.counts:
             yield Finding(
-                id="gpus-count", at=("nodesets", name, "gpus", "count"), given=str(section.gpus.count),
+                id="gpus-count",
+                at=("nodesets", name, "gpus", "count"),
+                given=str(section.gpus.count),
                 allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
                 todo="take one of these, and more nodes if you need more",
-            )  # fmt: skip
+            )
         if section.capacity and not section.on:
             gpu = roster.nodeset_gpu(config, section) is not None
             at = ("nodesets", name, "capacity")
@@ -41,11 +43,12 @@ def _fabric(nodeset: str, kind: MachineType) -> Finding:
     """A machine type whose GPUs would have no network between machines."""
     usable = [one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.usable]
     return Finding(
-        id="machine-type-fabric", at=("nodesets", nodeset, "machine_type"),
+        id="machine-type-fabric",
+        at=("nodesets", nodeset, "machine_type"),
         given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.value}",
         allowed=f"machine types with GPUs whose network this version sets up: {listing(usable)}",
         todo=f"write {usable[0]}; `./hpc rehearse` runs this cluster's Slurm as it is",
-    )  # fmt: skip
+    )
 
 
 def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
@@ -53,51 +56,61 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
     way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
     if machine.capacity and way and way.placement:
         yield Finding(
-            id="placement-role", at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
+            id="placement-role",
+            at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
             given=f"{{max_distance: {way.placement.max_distance}}}",
             allowed="placement of nodesets, whose machines talk to each other",
             todo="remove it here",
-        )  # fmt: skip
+        )
     kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
     if kind and kind.gpu:
         yield Finding(
-            id="machine-type-gpu", at=(role, "machine_type"), given=kind.name,
+            id="machine-type-gpu",
+            at=(role, "machine_type"),
+            given=kind.name,
             allowed="a machine type without GPUs, e.g. c2-standard-8",
             todo="take another, and make a nodeset of those with GPUs",
-        )  # fmt: skip
+        )
 
 
 def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Finding]:
     if capacity.placement and not kind.family.compact_placement:
         yield Finding(
-            id="placement-family", at=(*at, capacity.way, "placement"),
+            id="placement-family",
+            at=(*at, capacity.way, "placement"),
             given=f"{{max_distance: {capacity.placement.max_distance}}} on {kind.name}",
             allowed=f"placement on machine families other than {listing(_NO_PLACEMENT)}",
             todo="remove it, or take another machine type, e.g. c2-standard-8",
-        )  # fmt: skip
+        )
     if capacity.flex and not gpu:
         yield Finding(
-            id="flex-gpu", at=(*at, "flex"), given=f"flex on {kind.name}",
+            id="flex-gpu",
+            at=(*at, "flex"),
+            given=f"flex on {kind.name}",
             allowed="flex start for machines with GPUs, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, or {spot: {}}",
-        )  # fmt: skip
+        )
     if capacity.flex:
         yield from _held(at, capacity.flex.max_run)
     if capacity.calendar and not kind.family.calendar:
         yield Finding(
-            id="calendar-family", at=(*at, "calendar"), given=f"{capacity.calendar} for {kind.name}",
+            id="calendar-family",
+            at=(*at, "calendar"),
+            given=f"{capacity.calendar} for {kind.name}",
             allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, {spot: {}} or {reservation: NAME}",
-        )  # fmt: skip
+        )
 
 
 def _held(at: Location, max_run: str) -> Iterator[Finding]:
     held = minutes(max_run)
     if not LEAST_FLEX_MINUTES <= held <= MOST_FLEX_MINUTES:
         yield Finding(
-            id="flex-duration", at=(*at, "flex", "max_run"), given=max_run,
+            id="flex-duration",
+            at=(*at, "flex", "max_run"),
+            given=max_run,
             allowed='ten minutes to seven days, e.g. "7-00:00:00"',
             todo="shorten it: flex start holds machines for a week at most"
             if held > MOST_FLEX_MINUTES
             else "lengthen it",
-        )  # fmt: skip
+        )

@@ -17,12 +17,23 @@ INPUTS = frozenset(
 KEYS: Mapping[str, frozenset[str]] = {
     "labels": frozenset(
         {
-            "deployment", "hpc-booted", "hpc-cluster", "hpc-digest", "hpc-owner", "hpc-part", "lustre_index",
-            "lustre_target_host", "lustre_target_index", "lustre_target_role", "lustre_type", "managed-by", "name",
+            "deployment",
+            "hpc-booted",
+            "hpc-cluster",
+            "hpc-digest",
+            "hpc-owner",
+            "hpc-part",
+            "lustre_index",
+            "lustre_target_host",
+            "lustre_target_index",
+            "lustre_target_role",
+            "lustre_type",
+            "managed-by",
+            "name",
         }
     ),
     "metadata": frozenset({"block-project-ssh-keys", "enable-oslogin", "hpc-boot", "ssh-keys", "startup-script"}),
-}  # fmt: skip
+}
 """Keys of mappings, in the same way."""
 
 
@@ -32,20 +43,26 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             at = ("customize", index, "set", name)
             if name in INPUTS:
                 yield Finding(
-                    id="customize-protected", at=at, given=str(value),
+                    id="customize-protected",
+                    at=at,
+                    given=str(value),
                     allowed=f"inputs other than {listing(sorted(INPUTS))}",
                     todo=f"remove it: the cluster depends on the {name} that it gives its resources",
-                )  # fmt: skip
+                )
             held = KEYS.get(name, frozenset())
             if held and not isinstance(value, Mapping):
                 yield Finding(
-                    id="customize-protected", at=at, given=str(value),
+                    id="customize-protected",
+                    at=at,
+                    given=str(value),
                     allowed=f"a mapping, since the cluster needs its own {name}",
                     todo=f"name single keys, e.g. {name}: {{team: ml}}",
-                )  # fmt: skip
+                )
             for key in held.intersection(value) if isinstance(value, Mapping) else ():
                 yield Finding(
-                    id="customize-protected", at=(*at, key), given=str(value[key]),
+                    id="customize-protected",
+                    at=(*at, key),
+                    given=str(value[key]),
                     allowed=f"keys of {name} other than {listing(sorted(held))}",
                     todo="remove it: the cluster depends on it",
-                )  # fmt: skip
+                )

@@ -44,9 +44,11 @@ def _boot_size(config: ClusterConfig, at: Location, row: DiskType, size: int) ->
     if size < image:
         why = "image.builder.size_gb, which the image has" if bakes(config) else "for the system and its software"
         yield Finding(
-            id="disk-boot-size", at=(*at, "size_gb"), given=str(size),
+            id="disk-boot-size",
+            at=(*at, "size_gb"),
+            given=str(size),
             allowed=f"at least {image}: {why}",
             todo=f"write {image} or more, or remove it for {disks.BOOT_GB}",
-        )  # fmt: skip
+        )
     else:
         yield from find_size_errors(at, row, size)

@@ -20,30 +20,38 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             if value is None or (key == "bake" and value is False):
                 continue
             yield Finding(
-                id="image-name-alone", at=("image", key), given=shown(value),
+                id="image-name-alone",
+                at=("image", key),
+                given=shown(value),
                 allowed=f"nothing beside image.name: {image.name} is used as it is",
                 todo=f"remove it, or remove `name` and let the stack bake an image with {key}",
-            )  # fmt: skip
+            )
         return
     if image.bake and image.base not in BAKED:
         yield Finding(
-            id="image-bake", at=("image", "bake"), given=f"true, of {image.base}",
+            id="image-bake",
+            at=("image", "bake"),
+            given=f"true, of {image.base}",
             allowed=f"true of {' and '.join(BAKED)}; {image.base} has Slurm and drivers as packages",
             todo="write `bake: false`: machines install them at their first boot",
-        )  # fmt: skip
+        )
     if not bakes(config):
         if (value := given(image, "builder")) is not None:
             yield Finding(
-                id="image-builder-unused", at=("image", "builder"), given=shown(value),
+                id="image-builder-unused",
+                at=("image", "builder"),
+                given=shown(value),
                 allowed="nothing where no image is made",
                 todo="remove it, or write `bake: true`",
-            )  # fmt: skip
+            )
         return
     builder = MACHINE_TYPES[image.builder.machine_type]
     if not builder.family.builds_images or builder.gpu or builder.platform != "gcp":
         why = "that has no GPU and is not of an N series, where NVIDIA's open driver does not install"
         yield Finding(
-            id="image-builder-type", at=("image", "builder", "machine_type"), given=builder.name,
+            id="image-builder-type",
+            at=("image", "builder", "machine_type"),
+            given=builder.name,
             allowed=f"a machine of gcp {why}, e.g. c2-standard-8",
             todo="remove it for c2-standard-8",
-        )  # fmt: skip
+        )

@@ -17,10 +17,12 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
         if not zones or zone in zones:
             continue
         yield Finding(
-            id="zone-unknown", level=Level.WARNING, at=("gcp", "zone"),
+            id="zone-unknown",
+            level=Level.WARNING,
+            at=("gcp", "zone"),
             what=f"{zone} is not known to have {name}; zones that have it: {_zones(zones, zone)}",
             todo=f"take one of these, unless `gcloud compute {kind} list --filter zone:{zone}` shows {name}",
-        )  # fmt: skip
+        )
 
 
 def _wanted(config: ClusterConfig) -> dict[str, tuple[str, tuple[str, ...]]]:

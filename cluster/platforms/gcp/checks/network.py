@@ -28,10 +28,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _public(config)
     if not config.network.nat and not config.network.existing and (bakes(config) or installs(config)):
         yield Finding(
-            id="network-nat", at=("network", "nat"), given="false",
+            id="network-nat",
+            at=("network", "nat"),
+            given="false",
             allowed="true, where machines install packages: an image is baked, or each installs at its first boot",
             todo="remove it, or name an image that is there already: `image: {name: ...}`",
-        )  # fmt: skip
+        )
 
 
 def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
@@ -55,30 +57,36 @@ def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
         fault, against = (one, other) if str(right) == NETWORK[other] else (other, one)
         networks = {one: left, other: right}
         yield Finding(
-            id="network-overlap", at=("network", fault), given=str(networks[fault]),
+            id="network-overlap",
+            at=("network", fault),
+            given=str(networks[fault]),
             allowed=f"a network that overlaps no other; {networks[against]} is {purpose[against]} ({against})",
             todo=f"choose another, e.g. the default {NETWORK[fault]}"
             if not ipaddress.IPv4Network(NETWORK[fault]).overlaps(networks[against])
             else "choose another private network",
-        )  # fmt: skip
+        )
 
 
 def _sizes(config: ClusterConfig) -> Iterator[Finding]:
     network = config.network
     for crowd in () if any(counts.find_errors(config)) else address_plan.crowded(config):
         yield Finding(
-            id="network-size", at=("network", "cidr"), given=f"{network.cidr}: {crowd}",
+            id="network-size",
+            at=("network", "cidr"),
+            given=f"{network.cidr}: {crowd}",
             allowed="a network whose sixteen parts hold all machines (docs/gcp/reference.md), e.g. 172.16.0.0/20",
             todo="widen it",
-        )  # fmt: skip
+        )
     used = _used(config)
     said = ipaddress.IPv4Network(network.gpu_cidr or "10.0.0.0/17")
     if said.prefixlen > LARGEST_GPU:
         yield Finding(
-            id="gpu-network-size", at=("network", "gpu_cidr"), given=str(said),
+            id="gpu-network-size",
+            at=("network", "gpu_cidr"),
+            given=str(said),
             allowed=f"a network of /{LARGEST_GPU} or larger, of which each of eight GPU networks gets a part",
             todo="widen it, e.g. 10.0.0.0/17",
-        )  # fmt: skip
+        )
     elif gpu := used.get("gpu_cidr"):
         nodes = sum(
             section.count
@@ -88,37 +96,47 @@ def _sizes(config: ClusterConfig) -> Iterator[Finding]:
         room = (gpu.num_addresses // address_plan.GPU_NETWORKS) - TAKEN
         if room < nodes:
             yield Finding(
-                id="gpu-network-nodes", at=("network", "gpu_cidr"), given=str(gpu),
+                id="gpu-network-nodes",
+                at=("network", "gpu_cidr"),
+                given=str(gpu),
                 allowed=f"a network whose eighth holds {nodes} nodes and {TAKEN} addresses of Google's",
                 todo="widen it, e.g. 10.0.0.0/17",
-            )  # fmt: skip
+            )
     services = used.get("services_cidr")
     if services and services.prefixlen > LARGEST_SERVICES:
         yield Finding(
-            id="services-network-size", at=("network", "services_cidr"), given=str(services),
+            id="services-network-size",
+            at=("network", "services_cidr"),
+            given=str(services),
             allowed=f"a network of /{LARGEST_SERVICES} or larger, e.g. 10.128.0.0/20",
             todo="widen it",
-        )  # fmt: skip
+        )
 
 
 def _public(config: ClusterConfig) -> Iterator[Finding]:
     login, admins = config.login, config.network.admin_cidrs
     if login.public and not login.on and login.count == 0:
         yield Finding(
-            id="login-public-nowhere", at=("login", "public"), given="true, with no login machine",
+            id="login-public-nowhere",
+            at=("login", "public"),
+            given="true, with no login machine",
             allowed="true with a login machine, or `on: controller`",
             todo="raise login.count, or remove `public`: Identity-Aware Proxy reaches the controller",
-        )  # fmt: skip
+        )
     elif login.public and not admins:
         yield Finding(
-            id="login-public-nobody", at=("login", "public"), given="true, and nobody in network.admin_cidrs",
+            id="login-public-nobody",
+            at=("login", "public"),
+            given="true, and nobody in network.admin_cidrs",
             allowed="true together with network.admin_cidrs, e.g. [203.0.113.7/32]",
             todo="say who may reach it, or remove `public`: Identity-Aware Proxy needs no public address",
             missing="admin_cidrs",
-        )  # fmt: skip
+        )
     if admins and not login.public:
         yield Finding(
-            id="admin-cidrs-unused", at=("network", "admin_cidrs"), given=listing(admins),
+            id="admin-cidrs-unused",
+            at=("network", "admin_cidrs"),
+            given=listing(admins),
             allowed="networks of those who log in at public addresses, which no machine has",
             todo="remove them, or write `login: {public: true}`",
-        )  # fmt: skip
+        )

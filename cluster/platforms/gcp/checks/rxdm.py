@@ -23,11 +23,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         given = {one: nodeset_type(config, config.nodesets[one]) for one in nodesets if one in config.nodesets}
         if others := {one: kind.name for one, kind in given.items() if kind.family.fabric is not Fabric.TCPXO}:
             yield Finding(
-                id="rxdm-nodes", at=("slurm", "rxdm", "partitions", at),
+                id="rxdm-nodes",
+                at=("slurm", "rxdm", "partitions", at),
                 given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
                 allowed=f"partitions of {listing(_TCPXO)} alone",
                 todo="give the other nodesets a partition of their own",
-            )  # fmt: skip
+            )
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
@@ -38,18 +39,22 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
         mega = [one for one, kind in kinds.items() if kind.family.fabric is Fabric.TCPXO]
         if mega and name not in runs:
             yield Finding(
-                id="rxdm-partition-missing", level=Level.WARNING, at=("slurm", "rxdm"),
+                id="rxdm-partition-missing",
+                level=Level.WARNING,
+                at=("slurm", "rxdm"),
                 what=f"jobs of partition {name} use plain TCP between the A3 Mega nodes of {listing(mega)}, at a "
                 "fraction of their bandwidth",
                 todo=f"add {name} to slurm.rxdm.partitions",
-            )  # fmt: skip
+            )
     for key, then in _TIMERS.items() if runs else ():
         if (seconds := getattr(config.slurm.timers, key)) < _SECONDS:
             yield Finding(
-                id="rxdm-timers", level=Level.WARNING, at=("slurm", "timers", key),
+                id="rxdm-timers",
+                level=Level.WARNING,
+                at=("slurm", "timers", key),
                 what=f"the first prolog on a node pulls containers of several GB; after {seconds} s {then}",
                 todo=f"write {_SECONDS}",
-            )  # fmt: skip
+            )
     yield from _driver_warnings(config)
 
 
@@ -67,8 +72,10 @@ def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
         return
     known = f"with driver {listing(version.drivers)}" if version.drivers else "with no driver that is known here"
     yield Finding(
-        id="rxdm-driver", level=Level.WARNING, at=("slurm", "rxdm"),
+        id="rxdm-driver",
+        level=Level.WARNING,
+        at=("slurm", "rxdm"),
         what=f"plugin {version.plugin} and rxdm {version.rxdm} were qualified {known}, and recipe {row.version} has "
         f"{driver}: jobs may fail on the GPUs' devices, after all images were pulled",
         todo=f"remove url and sha256 for the version of {fitting(driver).date}, which goes with that driver",
-    )  # fmt: skip
+    )

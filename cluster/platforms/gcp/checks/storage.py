@@ -29,10 +29,12 @@ def _mounts(config: ClusterConfig) -> Iterator[Finding]:
     for left, right in combinations(places, 2):
         if _within(left.path, right.path) or _within(right.path, left.path):
             yield Finding(
-                id="mount-overlap", at=(*right.at, "mount"), given=right.path,
+                id="mount-overlap",
+                at=(*right.at, "mount"),
+                given=right.path,
                 allowed=f"a directory apart from all others that are mounted; {left.path} is {left.owner}",
                 todo="mount it elsewhere, e.g. /data",
-            )  # fmt: skip
+            )
 
 
 def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
@@ -49,10 +51,12 @@ def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
         else:
             why = "which are a file system of their own"
         yield Finding(
-            id="mount-hides", at=(*place, "mount"), given=mount,
+            id="mount-hides",
+            at=(*place, "mount"),
+            given=mount,
             allowed=f"a directory apart from {needed}, {why}",
             todo=f"mount it elsewhere, e.g. {'/gcs' if bucket else '/lustre'}",
-        )  # fmt: skip
+        )
 
 
 def _within(inner: str, outer: str) -> bool:

@@ -47,10 +47,12 @@ class Buckets(FileSystem):
         for index, bucket in enumerate(self.config.storage.buckets):
             if bucket.name in seen and counted[bucket.name] > 1:
                 yield Finding(
-                    id="bucket-twice", at=("storage", "buckets", index, "name"), given=bucket.name,
+                    id="bucket-twice",
+                    at=("storage", "buckets", index, "name"),
+                    given=bucket.name,
                     allowed="each bucket once",
                     todo="remove one of the two: what is below a bucket's mount point is all of the bucket",
-                )  # fmt: skip
+                )
             seen.add(bucket.name)
 
 

@@ -23,11 +23,18 @@ LOCI_VERSIONS: Mapping[str, str] = {"exascaler-cloud-6-2": "2.1.0", "exascaler-c
 NEWEST_LOCI = "2.2.1"
 
 PERMISSIONS = (
-    "compute.disks.get", "compute.disks.list", "compute.instances.get", "compute.instances.list",
-    "runtimeconfig.configs.get", "runtimeconfig.configs.list", "runtimeconfig.variables.create",
-    "runtimeconfig.variables.delete", "runtimeconfig.variables.get", "runtimeconfig.variables.list",
+    "compute.disks.get",
+    "compute.disks.list",
+    "compute.instances.get",
+    "compute.instances.list",
+    "runtimeconfig.configs.get",
+    "runtimeconfig.configs.list",
+    "runtimeconfig.variables.create",
+    "runtimeconfig.variables.delete",
+    "runtimeconfig.variables.get",
+    "runtimeconfig.variables.list",
     "runtimeconfig.variables.update",
-)  # fmt: skip
+)
 """What a server must be allowed, and nothing else."""
 
 TARGET_OF: Mapping[str, str] = {"mgs": "mgt", "mds": "mdt", "oss": "ost"}
@@ -81,12 +88,15 @@ class Exascaler(LustreKind):
                 name = f"{self.config.name}-{kind}{index}"
                 disks = tuple(
                     TargetDisk(
-                        name=f"{name}-{role}{number}-disk", host=name, role=role, index=index * targets.count + number,
+                        name=f"{name}-{role}{number}-disk",
+                        host=name,
+                        role=role,
+                        index=index * targets.count + number,
                         targets=targets,
                     )
                     for role, targets in roles.items()
                     for number in range(targets.count)
-                )  # fmt: skip
+                )
                 yield Server(name=name, kind=kind, index=index, machine_type=MACHINE_TYPES[machine_type], disks=disks)
 
     def find_errors(self) -> Iterator[Finding]:
@@ -104,13 +114,15 @@ class Exascaler(LustreKind):
     def find_warnings(self) -> Iterator[Finding]:
         """It depends on a service that Google no longer supports."""
         yield Finding(
-            id="exascaler-unsupported", level=Level.WARNING, at=("storage", "lustre", "kind"),
+            id="exascaler-unsupported",
+            level=Level.WARNING,
+            at=("storage", "lustre", "kind"),
             what="EXAScaler's servers find each other by Google's Runtime Configurator, which is out of support since "
             f"{UNSUPPORTED_SINCE}: without it they do not start, and nobody mends it; and DDN has made no release for "
             "Google Cloud since March 2025",
             todo="for a new cluster write `kind: managed` (Pulumi.a3mega-managed.yaml); of one that is up, keep a copy "
             "of what lies on it",
-        )  # fmt: skip
+        )
 
 
 def server_mbps(machine_type: str, targets: Targets) -> tuple[int, int]:

@@ -54,7 +54,9 @@ class Filestore(FileSystem):
         sizes = FILESTORE[tier]
         if not sizes.fit(size):
             yield Finding(
-                id="filestore-size", at=("storage", "filestore", "size_gb"), given=f"{size}, of tier {tier}",
+                id="filestore-size",
+                at=("storage", "filestore", "size_gb"),
+                given=f"{size}, of tier {tier}",
                 allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, of that tier",
                 todo=f"write {sizes.nearest(size)}, or take another tier",
-            )  # fmt: skip
+            )

@@ -92,15 +92,19 @@ class LustreKind(FileSystem):
             for key in other.keys if other.name != self.name else ():
                 if (value := given(self.section, key)) is not None:
                     yield Finding(
-                        id="lustre-kind-field", at=("storage", "lustre", key), given=shown(value),
+                        id="lustre-kind-field",
+                        at=("storage", "lustre", key),
+                        given=shown(value),
                         allowed=f"nothing with kind: {self.name}; {key} is for kind: {other.name}",
                         todo=f"remove it, or write `kind: {other.name}`",
-                    )  # fmt: skip
+                    )
         base, version = self.config.image.base, self.config.image.recipe
         if (version, base, self.client) not in RECIPES and base in BASE_IMAGES:
             bases = [one for of, one, lustre in RECIPES if (of, lustre) == (version, self.client)]
             yield Finding(
-                id="lustre-client", at=("image", "base"), given=f"{base}, with {self.name} Lustre",
+                id="lustre-client",
+                at=("image", "base"),
+                given=f"{base}, with {self.name} Lustre",
                 allowed=f"a system for whose kernel there is a client of {self.name} Lustre: {listing(bases)}",
                 todo=f"write `base: {bases[0]}`, or take storage.lustre out",
-            )  # fmt: skip
+            )

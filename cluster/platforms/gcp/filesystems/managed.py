@@ -35,16 +35,19 @@ class Managed(LustreKind):
         lustre = self.section
         if lustre.throughput not in MANAGED:
             yield Finding(
-                id="lustre-throughput", at=("storage", "lustre", "throughput"), given=str(lustre.throughput),
+                id="lustre-throughput",
+                at=("storage", "lustre", "throughput"),
+                given=str(lustre.throughput),
                 allowed=f"MB/s for each TiB that are sold: {listing(map(str, MANAGED))}",
                 todo="take one of these",
-            )  # fmt: skip
+            )
             return
         sizes = MANAGED[lustre.throughput]
         if not sizes.fit(lustre.size_gib):
             yield Finding(
-                id="lustre-size", at=("storage", "lustre", "size_gib"),
+                id="lustre-size",
+                at=("storage", "lustre", "size_gib"),
                 given=f"{lustre.size_gib}, at {lustre.throughput} MB/s for each TiB",
                 allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, at that throughput",
                 todo=f"write {sizes.nearest(lustre.size_gib)}, or take another throughput",
-            )  # fmt: skip
+            )

@@ -110,11 +110,12 @@ def check_size(text: str) -> None:
     size = len(text.encode())
     if size > LARGEST:
         finding = Finding(
-            id="image-provision-size", at=("image", "provision"),
+            id="image-provision-size",
+            at=("image", "provision"),
             given=f"steps that make a program of {size // 1024} KiB",
             allowed=f"at most {LARGEST // 1024} KiB in all, ours included",
             todo="give the large ones by url and sha256, or let them fetch what is so large",
-        )  # fmt: skip
+        )
         raise ConfigError([finding])
 
 

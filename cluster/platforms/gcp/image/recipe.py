@@ -31,10 +31,12 @@ def recipe(config: ClusterConfig) -> Recipe:
     if found is None:
         others = sorted(base for of, base, lustre in RECIPES if (of, lustre) == (version, kind))
         finding = Finding(
-            id="image-recipe", at=("image", "base"), given=config.image.base,
+            id="image-recipe",
+            at=("image", "base"),
+            given=config.image.base,
             allowed=f"an operating system with a client for {kind} Lustre: {', '.join(others) or 'none'}",
             todo=f"write `base: {others[0]}`, or remove storage.lustre" if others else "remove storage.lustre",
-        )  # fmt: skip
+        )
         raise ConfigError([finding])
     return found
 

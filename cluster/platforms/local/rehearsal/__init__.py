@@ -5,6 +5,14 @@ from cluster.platforms.local.rehearsal.network import candidates
 from cluster.platforms.local.rehearsal.stack import AT_MOST, STAND_IN, rehearsed, room, shared, stood_in
 
 __all__ = [
-    "AT_MOST", "COUNT", "STAND_IN", "Difference", "candidates", "differences", "rehearsed", "room", "shared",
+    "AT_MOST",
+    "COUNT",
+    "STAND_IN",
+    "Difference",
+    "candidates",
+    "differences",
+    "rehearsed",
+    "room",
+    "shared",
     "stood_in",
-]  # fmt: skip
+]

@@ -81,9 +81,14 @@ def _of_file(
         for name in dict.fromkeys([*theirs, *ours]):
             if ours.get(name) != theirs.get(name):
                 yield Difference(
-                    file=file, key=key, line=line, name=name, production=theirs.get(name), here=ours.get(name),
+                    file=file,
+                    key=key,
+                    line=line,
+                    name=name,
+                    production=theirs.get(name),
+                    here=ours.get(name),
                     why=_why(first, name, local),
-                )  # fmt: skip
+                )
 
 
 def _why(first: str, name: str, local: ClusterConfig) -> str:
