@@ -17,7 +17,9 @@ def run_checks(
         Argument(metavar="[-- PYTEST ARGUMENTS...]", help="Passed on to pytest, after `--`.", show_default=False),
     ] = None,
     *,
-    fast: Annotated[bool, Option("--fast", help="Leave out end-to-end and slow tests; half a minute.")] = False,
+    fast: Annotated[
+        bool, Option("--fast", help="Half a minute: no clusters, no slow tests, types of changed files.")
+    ] = False,
     only: Annotated[
         list[str] | None,
         Option(

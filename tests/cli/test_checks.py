@@ -166,3 +166,20 @@ def test_shell_scripts_are_found_by_their_first_line(tmp_path: Path) -> None:
 
 def test_the_launcher_and_ci_are_among_them() -> None:
     assert {Path("hpc"), Path(".ci/run")} <= set(catalog.shell_scripts(ROOT))
+
+
+def test_a_fast_run_checks_the_types_of_what_differs_from_the_last_commit(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *words], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    for name in ("same.py", "edited.py", "staged.py", "deleted.py", "text.md"):
+        (tmp_path / name).write_text("x = 1\n")
+    git("add", ".")
+    git("commit", "-qm", "all")
+    assert catalog._changed(tmp_path) == []
+    for name in ("edited.py", "staged.py", "new.py", "text.md"):
+        (tmp_path / name).write_text("x = 2\n")
+    git("add", "staged.py")
+    (tmp_path / "deleted.py").unlink()
+    assert catalog._changed(tmp_path) == ["edited.py", "new.py", "staged.py"]
