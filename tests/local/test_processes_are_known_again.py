@@ -57,3 +57,20 @@ def test_a_failed_command_says_what_it_said() -> None:
         run(["sh", "-c", "echo no such luck >&2; exit 3"])
     with pytest.raises(HostError, match="hpc-no-such-command: not found on this machine"):
         run(["hpc-no-such-command"])
+
+
+@pytest.mark.e2e
+def test_the_first_process_of_a_namespace_is_known_from_others(sleeper: subprocess.Popen[bytes]) -> None:
+    """systemd-nspawn's helpers are its children too, and must not be taken for the machine."""
+    helper = Process.of(sleeper.pid)
+    assert helper is not None
+    assert not helper.is_first_of_namespace()
+    with subprocess.Popen(["unshare", "--fork", "--pid", "sh", "-c", "echo; exec sleep 60"], stdout=-1) as outer:
+        assert outer.stdout is not None
+        outer.stdout.readline()
+        first = Process.of(outer.pid)
+        inside = first and Process.of(first.children()[0])
+        assert inside is not None
+        assert inside.is_first_of_namespace()
+        assert inside.end(signal.SIGKILL, wait=5)
+        assert not inside.is_first_of_namespace()

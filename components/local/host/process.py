@@ -97,6 +97,15 @@ class Process:
         except OSError:
             return []
 
+    def is_first_of_namespace(self) -> bool:
+        """Whether it is process 1 of a PID namespace below this one (NSpid in proc_pid_status(5))."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return False
+        numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+        return len(numbers) > 1 and numbers[-1] == "1"
+
     def children(self) -> list[int]:
         try:
             return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]

@@ -153,9 +153,12 @@ def _plug(design: Design, inside: Process) -> None:
 
 
 def _inside(process: Process) -> Process | None:
-    """The first process inside the machine that nspawn's `process` runs, as long as it lives."""
+    """The first process inside the machine that nspawn's `process` runs, as long as it lives.
+
+    A helper that nspawn forks while it starts or cleans up is a child of its own too, in the host's PID namespace.
+    """
     found = (Process.of(pid) for pid in process.children())
-    return next((child for child in found if child and child.alive()), None)
+    return next((child for child in found if child and child.alive() and child.is_first_of_namespace()), None)
 
 
 def _make(design: Design) -> Facts:
