@@ -26,10 +26,7 @@ class LazyCommand(TyperCommand):
 
     def read_help(self) -> None:
         """Read the help from the module's source: importing all modules takes a second."""
-        tree = ast.parse((_FOLDER / f"{self._module}.py").read_text(encoding="utf-8"))
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and node.name == self._function:
-                self.help = ast.get_docstring(node)
+        self.help = _docstrings(self._module).get(self._function)
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:  # noqa: ANN401
         """Import the module, and parse the command line as its function wants it."""
@@ -53,6 +50,13 @@ class LazyGroup(TyperGroup):
             if isinstance(command, LazyCommand):
                 command.read_help()
         return super().list_commands(ctx)
+
+
+@functools.cache
+def _docstrings(module: str) -> dict[str, str | None]:
+    """The docstring of each function of a module in cli/commands."""
+    tree = ast.parse((_FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+    return {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def _with_error_handler(function: Callable[..., None]) -> Callable[..., None]:

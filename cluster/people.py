@@ -30,6 +30,11 @@ def accounts(config: ClusterConfig) -> tuple[Account, ...]:
     return tuple(Account(name=name) for name in sorted(names))
 
 
+def qos_names(config: ClusterConfig) -> tuple[str, ...]:
+    """Every QOS that Slurm's database has."""
+    return (NORMAL, *(one.name for one in config.accounting.qos))
+
+
 def default_account(config: ClusterConfig, user: User) -> str:
     """Account that a user's jobs are charged to by default."""
     declared = config.accounting.accounts

@@ -139,16 +139,16 @@ def shell_scripts(root: Path) -> list[Path]:
 
 def _changed(root: Path) -> list[str]:
     """Python files that differ from the last commit, or that git does not know yet."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--modified", "--others", "--exclude-standard", "*.py"],
+    new = subprocess.run(
+        ["git", "ls-files", "-z", "--others", "--exclude-standard", "*.py"],
         cwd=root,
         capture_output=True,
         check=False,
     )
-    staged = subprocess.run(
+    changed = subprocess.run(
         ["git", "diff", "-z", "--name-only", "HEAD", "--", "*.py"], cwd=root, capture_output=True, check=False
     )
-    names = {os.fsdecode(name) for name in (listed.stdout + staged.stdout).split(b"\0") if name}
+    names = {os.fsdecode(name) for name in (new.stdout + changed.stdout).split(b"\0") if name}
     return sorted(name for name in names if (root / name).is_file())
 
 

@@ -69,11 +69,15 @@ def _dump(cluster: Cluster, stack: str, out: int) -> None:
         raise CliError(_trouble(cluster, stack, process.returncode, said))
 
 
-def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, desired: str) -> None:
-    """Upload a backup and have the controller restore it; prints what it does. Raises CliError: a step failed; what to
-    do then is said."""
-    controller, name = cluster.controller, f"restore-{backup.sha256[:16]}.sql.gz"
-    request = f'{{"file": "{name}", "sha256": "{backup.sha256}", "desired": {desired}}}'
+def uploaded_name(backup: Backup) -> str:
+    """What a backup is called on the controller."""
+    return f"restore-{backup.sha256[:16]}.sql.gz"
+
+
+def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, request: str) -> None:
+    """Upload a backup and have the controller restore it, by a request that names it as `uploaded_name` does; prints
+    what it does. Raises CliError: a step failed; what to do then is said."""
+    controller, name = cluster.controller, uploaded_name(backup)
     target = f"{UPLOADED}/{name}"
     with file.open("rb") as packed:
         _put(cluster, packed, target)

@@ -69,7 +69,7 @@ def wait_for_jobs(scheduler: Scheduler, names: Sequence[str]) -> None:
 
 def wait_for_cleanup(scheduler: Scheduler, names: Sequence[str]) -> None:
     """Wait up to a minute for the epilogs and processes of jobs that have ended on these nodes."""
-    scheduler.wait(names, lambda node: not node.jobs, say=_waiting, seconds=_CLEAN_UP_SECONDS)
+    scheduler.wait(names, lambda node: not node.jobs, say=waiting_for, seconds=_CLEAN_UP_SECONDS)
 
 
 def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
@@ -90,7 +90,7 @@ def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
     if held:
         scheduler.resume(held)
     names = [node.name for node in wanted]
-    stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_RESUME_SECONDS)
+    stuck = scheduler.wait(names, lambda node: node.fine, say=waiting_for, seconds=_RESUME_SECONDS)
     # A node that only does not answer is not helped by it; and it would end the jobs that run there.
     stuck_down = [node for node in stuck if (node.held or "COMPLETING" in node.states) and not node.busy]
     if stuck_down:
@@ -100,7 +100,7 @@ def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
         scheduler.set(stuck_down, "DOWN", UNDRAINING)
         scheduler.resume([node.name for node in stuck_down])
     if stuck:
-        stuck = scheduler.wait(names, lambda node: node.fine, say=_waiting, seconds=_UNDRAIN_SECONDS)
+        stuck = scheduler.wait(names, lambda node: node.fine, say=waiting_for, seconds=_UNDRAIN_SECONDS)
     now = scheduler.nodes()
     left = {node.name for node in stuck}
     for name in names:
@@ -119,7 +119,7 @@ def _not_back(scheduler: Scheduler, node: Node) -> str:
     )
 
 
-def _waiting(pending: list[Node]) -> str:
+def waiting_for(pending: list[Node]) -> str:
     return "Waiting for " + ", ".join(f"{node.name} ({node.word})" for node in pending) + " ..."
 
 

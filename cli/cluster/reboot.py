@@ -63,7 +63,7 @@ def reboot(
             # slurmctld puts what it did behind the reason that the node is drained for.
             scheduler.set([node.name], "DRAIN", node.reason)
     weak = scheduler.wait(
-        [name for name in back if name in ours], lambda node: node.fine, say=_waiting, seconds=timeout
+        [name for name in back if name in ours], lambda node: node.fine, say=maintenance.waiting_for, seconds=timeout
     )
     _report(scheduler, names, rebooting, {*late, *(node.name for node in weak)}, time.monotonic() - start)
 
@@ -166,10 +166,6 @@ def _registered(node: Node | None, before: str) -> bool:
         and not node.rebooting
         and not node.states & {"NOT_RESPONDING", "DOWN"}
     )
-
-
-def _waiting(pending: list[Node]) -> str:
-    return "Waiting for " + ", ".join(f"{node.name} ({node.word})" for node in pending) + " ..."
 
 
 def _report(scheduler: Scheduler, names: list[str], rebooting: list[str], late: set[str], seconds: float) -> None:

@@ -1,6 +1,5 @@
 """accounting backup and restore."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -75,14 +74,14 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
             raise CliError(f"restoring {what} without a terminal needs --yes.")
         if not console.ask(f"Put {what} in the place of what cluster {cluster.name} has recorded?"):
             raise CliError("nothing was changed.")
-    from cli.cluster.backup import bring_back
+    from cli.cluster.backup import bring_back, uploaded_name
     from cluster.load.parse import parse_output
-    from cluster.slurm.accounting import desired
+    from cluster.slurm.accounting import restore_request
 
     if "config" not in values:
         raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
-    wanted = json.dumps(desired(parse_output(values["config"])))
-    bring_back(cluster, stack, file, found, wanted)
+    request = restore_request(uploaded_name(found), found.sha256, parse_output(values["config"]))
+    bring_back(cluster, stack, file, found, request)
     console.note(f"Try: ./hpc usage {stack}")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ _SCREEN = 20
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 
-class View:
+class View(ABC):
     """Shows one run: turns its events into lines of text, and keeps the model. Events may come from any thread."""
 
     def __init__(self) -> None:
@@ -40,16 +41,16 @@ class View:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - most views have nothing to end
         """End what shows the steps at work."""
 
+    @abstractmethod
     def on_event(self, event: Event) -> None:
         """Take one event."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, result: Result) -> None:
         """Show how the run ended."""
-        raise NotImplementedError
 
     def failed(self, message: str) -> None:
         """Show that the run ended without a result."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cluster import people, roster
-from cluster.checks.partitions import unknown
+from cluster.checks.names import unknown
 from cluster.config.accounting import Qos
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Location, listing, suggest
@@ -45,7 +45,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 todo=f"break the circle {' -> '.join(circle)}: leave out one `parent`",
             )
     yield from _preemption(config)
-    names = [people.NORMAL, *(one.name for one in given.qos)]
+    names = people.qos_names(config)
     preempted = {one.name: one.preempt for one in given.qos}
     doubtful = _in_circles(preempted)
     tracked = _tracked(config)

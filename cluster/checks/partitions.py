@@ -1,60 +1,33 @@
 """Partitions: they name what exists, exactly one is the default, and their limits can be met."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 
 from cluster import people, roster
+from cluster.checks.names import repeated, unknown, unknown_name
 from cluster.config.cluster import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
-from cluster.findings import Finding, Location, listing, nearest, suggest
-
-
-def unknown(at: Location, names: Iterable[str], known: Collection[str], what: str, where: str) -> Iterator[Finding]:
-    """One for each name that is not known, at its position in the list."""
-    have = set(known)
-    for position, name in enumerate(names):
-        if name not in have:
-            yield Finding(
-                id="unknown-name",
-                at=(*at, position),
-                given=name,
-                allowed=f"{what} that exists: {listing(known)}",
-                todo=suggest(name, known, f"define {name} under `{where}`, or remove it here"),
-                missing=name,
-            )
+from cluster.findings import Finding, nearest
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _default(config)
     yield from _alike(config)
     account_names = [one.name for one in people.accounts(config)]
-    qos_names = [people.NORMAL, *(one.name for one in config.accounting.qos)]
+    qos_names = people.qos_names(config)
     group_names = [one.name for one in people.unix_groups(config)]
     for name, part in config.partitions.items():
         at = ("partitions", name)
         yield from unknown((*at, "nodesets"), part.nodesets, config.nodesets, "a nodeset", "nodesets")
-        for double in sorted(one for one, times in Counter(part.nodesets).items() if times > 1):
-            yield Finding(
-                id="partition-nodeset-twice",
-                at=(*at, "nodesets"),
-                given=listing(part.nodesets),
-                allowed="each nodeset once",
-                todo=f"remove the second {double}",
-            )
+        yield from repeated((*at, "nodesets"), part.nodesets, "nodeset", rule="partition-nodeset-twice")
         yield from unknown(
             (*at, "allow_accounts"), part.allow_accounts, account_names, "an account", "accounting.accounts"
         )
         yield from unknown((*at, "allow_groups"), part.allow_groups, group_names, "a group", "groups")
         yield from unknown((*at, "allow_qos"), part.allow_qos, qos_names, "a QOS", "accounting.qos")
         if part.qos and part.qos not in qos_names:
-            yield Finding(
-                id="partition-qos-unknown",
-                at=(*at, "qos"),
-                given=part.qos,
-                allowed=f"a QOS that exists: {listing(qos_names)}",
-                todo=suggest(part.qos, qos_names, f"define {part.qos} under `accounting.qos`, or remove it here"),
-                missing=part.qos,
+            yield unknown_name(
+                (*at, "qos"), part.qos, qos_names, "a QOS", "accounting.qos", rule="partition-qos-unknown"
             )
         yield from _limits(config, name, part)
 

@@ -1,12 +1,11 @@
 """Scripts of prologs and epilogs: one content for a name, places that exist, and nothing beside them in slurm.conf."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from cluster.catalog.parameters import CONF
 from cluster.catalog.programs import INTERPRETERS, missing_interpreter
 from cluster.catalog.prologs import RXDM_VERSIONS
-from cluster.checks.partitions import unknown
+from cluster.checks.names import repeated, unknown
 from cluster.config.cluster import ClusterConfig
 from cluster.config.scripts import Script
 from cluster.findings import Finding, Level, Location, listing, show
@@ -109,14 +108,7 @@ def _rxdm(config: ClusterConfig) -> Iterator[Finding]:
         return
     at = ("slurm", "rxdm")
     yield from unknown((*at, "partitions"), rxdm.partitions, config.partitions, "a partition", "partitions")
-    for double in sorted(one for one, times in Counter(rxdm.partitions).items() if times > 1):
-        yield Finding(
-            id="rxdm-partition-twice",
-            at=(*at, "partitions"),
-            given=listing(rxdm.partitions),
-            allowed="each partition once",
-            todo=f"remove the second {double}",
-        )
+    yield from repeated((*at, "partitions"), rxdm.partitions, "partition", rule="rxdm-partition-twice")
     version = RXDM_VERSIONS.get(rxdm.sha256 or "")
     if version and not version.usable:
         yield Finding(

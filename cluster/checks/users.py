@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cluster import people
 from cluster.catalog.programs import LOGIN_SHELLS
-from cluster.checks.partitions import unknown
+from cluster.checks.names import unknown
 from cluster.checks.scripts import programs_may_differ
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
@@ -15,7 +15,7 @@ from cluster.platforms import registry
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _groups(config)
-    known = [one.name for one in people.accounts(config)]
+    known, qos = [one.name for one in people.accounts(config)], people.qos_names(config)
     seen_names: set[str] = set()
     seen_uids: dict[int, str] = {}
     for position, user in enumerate(config.users):
@@ -40,7 +40,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         seen_uids.setdefault(user.uid, user.name)
         yield from _shell(config, position, user)
         yield from unknown((*at, "groups"), user.groups, config.groups, "a group", "groups")
-        yield from _accounting(config, position, user, known)
+        yield from _accounting(config, position, user, known, qos)
     yield from _gids(config)
 
 
@@ -109,7 +109,9 @@ def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Finding
     )  # fmt: skip
 
 
-def _accounting(config: ClusterConfig, position: int, user: User, known: list[str]) -> Iterator[Finding]:
+def _accounting(
+    config: ClusterConfig, position: int, user: User, known: list[str], qos: tuple[str, ...]
+) -> Iterator[Finding]:
     at = ("users", position)
     default = people.default_account(config, user)
     if default not in known:
@@ -124,5 +126,4 @@ def _accounting(config: ClusterConfig, position: int, user: User, known: list[st
             missing=default,
         )
     yield from unknown((*at, "accounts"), user.accounts, known, "an account", "accounting.accounts")
-    qos = [people.NORMAL, *(one.name for one in config.accounting.qos)]
     yield from unknown((*at, "qos"), user.qos, qos, "a QOS", "accounting.qos")

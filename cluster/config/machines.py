@@ -56,7 +56,23 @@ class Controller(Section):
     """On gcp: how the cloud is asked for it."""
 
 
-class Login(Section):
+class OnController(Section):
+    """A role that the controller may have as well: it then has no machines to be counted, typed or addressed."""
+
+    on: Literal["controller"] | None = None
+
+    @model_validator(mode="after")
+    def _refuse_machines(self) -> Self:
+        beside = sorted({"count", "machine_type", "gpus", "addresses", "disk", "capacity"} & self.model_fields_set)
+        if self.on and beside:
+            raise Refused(
+                "`on: controller` without count, machine_type, gpus, addresses, disk or capacity",
+                f"remove {' and '.join(beside)} here, or remove `on`; the section `controller` describes the machine",
+            )
+        return self
+
+
+class Login(OnController):
     """Machines where people log in and submit jobs; they run no daemon of Slurm."""
 
     on: Annotated[Literal["controller"] | None, ByRule("machines.logins")] = None
@@ -73,13 +89,8 @@ class Login(Section):
     """On gcp: whether they have public addresses, for those of network.admin_cidrs; the stack then logs in through the
     first of them, else by Identity-Aware Proxy."""
 
-    @model_validator(mode="after")
-    def _on_excludes_machines(self) -> Self:
-        refuse_machines_beside_on(self)
-        return self
 
-
-class Nodeset(Section):
+class Nodeset(OnController):
     """Compute nodes of one kind."""
 
     on: Annotated[Literal["controller"] | None, ByRule("machines.nodes_on")] = None
@@ -107,20 +118,3 @@ class Nodeset(Section):
     """
     addresses: Cidr | None = None
     """Address block of this nodeset on local, inside network.cidr. Default: an eighth of the network, in file order."""
-
-    @model_validator(mode="after")
-    def _on_excludes_machines(self) -> Self:
-        refuse_machines_beside_on(self)
-        return self
-
-
-def refuse_machines_beside_on(section: Login | Nodeset) -> None:
-    """A role on the controller has no machines of its own that could be counted, typed or addressed."""
-    if section.on is None:
-        return
-    beside = sorted({"count", "machine_type", "gpus", "addresses", "disk", "capacity"} & section.model_fields_set)
-    if beside:
-        raise Refused(
-            "`on: controller` without count, machine_type, gpus, addresses, disk or capacity",
-            f"remove {' and '.join(beside)} here, or remove `on`; the section `controller` describes the machine",
-        )

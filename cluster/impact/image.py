@@ -1,29 +1,29 @@
 """The impact of another operating system or release of Slurm."""
 
+from collections.abc import Callable
+
 from cluster.catalog import IMAGES
 from cluster.catalog.upgrades import UPGRADES, takes_over, way
 from cluster.config.impact import Effect, Impact, Refuse, Replace
 from cluster.findings import listing
 from cluster.impact.edits import Edit
-from cluster.impact.rule import rule
+from cluster.impact.rule import Rule
 from cluster.platforms import registry
 
 ALL = "every machine is recreated"
 WITH_IMAGE = f"Slurm comes with the machines' image: {ALL}"
 
 
-@rule(Effect.REPLACE, Effect.REFUSED)
-def base(edit: Edit) -> Impact:
-    """Another operating system, perhaps with another release of Slurm."""
-    return refused_release(edit) or Replace(ALL)
+def release(recreate: Callable[[Edit], Impact]) -> Rule:
+    """A rule for another release of Slurm, or a system that may have one: what it does, unless it is refused."""
+    return Rule(lambda edit: _refused(edit) or recreate(edit), (Effect.REPLACE, Effect.REFUSED))
 
 
-@rule(Effect.REPLACE, Effect.REFUSED)
-def slurm(edit: Edit) -> Impact:
-    return refused_release(edit) or Replace(WITH_IMAGE)
+base = release(lambda _: Replace(ALL))
+slurm = release(lambda _: Replace(WITH_IMAGE))
 
 
-def refused_release(edit: Edit) -> Impact | None:
+def _refused(edit: Edit) -> Impact | None:
     """The refusal of a release that can't take over from the one before: slurmdbd would not start on its database."""
     old, new = edit.before.slurm_version, edit.after.slurm_version
     if takes_over(new, old):

@@ -1,5 +1,6 @@
 """What the accounting database must hold: accounts, users and QOS, as data that scripts on the controller apply."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -8,9 +9,10 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.metadata import slurm_settings
 from cluster.config.users import User
 from cluster.people import accounts, default_account
+from scripts.node.interface import Accounting, Restore
 
 
-def desired(config: ClusterConfig) -> dict[str, Any]:
+def desired(config: ClusterConfig) -> Accounting:
     """Everything the database must hold.
 
     Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS carry sacctmgr's own
@@ -23,6 +25,11 @@ def desired(config: ClusterConfig) -> dict[str, Any]:
         "users": [_user(config, one) for one in config.users],
         "qos": [_qos(one) for one in _in_order(config.accounting.qos, lambda one: one.preempt)],
     }
+
+
+def restore_request(file: str, sha256: str, config: ClusterConfig) -> str:
+    """Input of phase `restore`: an uploaded backup, and what the database must hold of the stack then."""
+    return json.dumps(Restore(file=file, sha256=sha256, desired=desired(config)))
 
 
 _Named = TypeVar("_Named", Account, Qos)

@@ -105,7 +105,7 @@ def probes(config: ClusterConfig) -> list[Probe]:
 def _somebody(config: ClusterConfig, partition: Partition) -> tuple[str, str, str]:
     """User, account and QOS that a partition admits; root, whom Slurm always knows, where all may use it."""
     limited = partition.allow_accounts or partition.allow_groups
-    if not limited and (not partition.allow_qos or "normal" in partition.allow_qos):
+    if not limited and (not partition.allow_qos or NORMAL in partition.allow_qos):
         return "root", "", ""
     for user in config.users:
         accounts = [default_account(config, user), *user.accounts]

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from cluster import findings
+from cluster.load.provider_config import provider_keys
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("bench", "cli", "cluster", "components", "engine")
 CONFIG_IMPORTS = ("cluster.catalog", "cluster.config", "cluster.findings", "cluster.printable")
@@ -123,6 +126,11 @@ def test_comparisons_are_counted() -> None:
     compared = "a.platform == 'gcp'\nplatform in (None, 'local')\nkey == 'gcp'\nplatform == name"
     assert _comparisons(ast.parse(compared)) == 2
     assert _comparisons(ast.parse("table['gcp']\ntable.get('local')\ntable[key]")) == 2
+
+
+def test_sections_of_providers_are_those_that_platforms_have() -> None:
+    """Findings import no platform, and so have the names a second time."""
+    assert set(findings.PROVIDERS) == set(provider_keys())
 
 
 def test_no_folder_has_too_many_files() -> None:

@@ -37,9 +37,10 @@ def _ids() -> list[str]:
         for file in sorted((ROOT / "cluster").rglob("*.py"))
         if "observe" not in file.parts
         for call in ast.walk(ast.parse(file.read_text()))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Finding"
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
         for keyword in call.keywords
-        if keyword.arg == "id" and isinstance(keyword.value, ast.Constant)
+        # Functions of cluster/checks/names.py make findings for several rules.
+        if keyword.arg == ("id" if call.func.id == "Finding" else "rule") and isinstance(keyword.value, ast.Constant)
     ]
 
 

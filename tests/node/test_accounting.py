@@ -2,9 +2,12 @@
 
 import itertools
 
-from accounting import accounts
+from accounting import accounts, sacctmgr
 from hypothesis import given
 from hypothesis import strategies as st
+
+from cluster.config.accounting import Qos
+from cluster.config.metadata import slurm_fields
 
 DESIRED = {
     "cluster": "dev",
@@ -155,3 +158,7 @@ def test_a_qos_that_is_taken_back_leaves_slurms_own():
     assert accounts.plan(new, DESIRED, FULL) == [
         ["modify", "user", "where", "name=alice", "set", "defaultaccount=research", "qos=normal", "defaultqos=-1"]
     ]
+
+
+def test_every_limit_of_a_qos_that_a_stack_can_set_is_read_back():
+    assert [slurm.parameter for _, slurm in slurm_fields(Qos)] == list(sacctmgr.LIMITS)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.config.accounting import Qos
+from cluster.config.metadata import slurm_fields
 from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.drift.values import alike, span
 from cluster.observe.health import ClusterObservation
@@ -10,15 +12,10 @@ from cluster.observe.health import ClusterObservation
 Row = Mapping[str, Any]
 TRES = {"MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES"}
 LISTS = {"Preempt", "Flags"}
-LIMITS = (
-    "Priority", "MaxWall", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES",
-    "Preempt", "Flags",
-)  # fmt: skip
+LIMITS = tuple(slurm.parameter for _, slurm in slurm_fields(Qos))
 """What a stack can set of a QOS."""
-ON_PEOPLE = (
-    "GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpWall", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall",
-)  # fmt: skip
-"""Limits of accounts and of users in them. A stack sets none: it limits by QOS."""
+PLACE = {"account", "user", "parentname", "share", "defaultqos", "qos"}
+"""Of an association, what is no limit."""
 
 
 def ledger(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
@@ -100,8 +97,9 @@ def _user(where: str, row: Row, default: str | None, mine: Mapping[str, Row]) ->
 
 
 def _limits(where: str, what: str, place: Row, modify: tuple[str, ...]) -> Iterator[Difference]:
-    for key in ON_PEOPLE:
-        if there := place.get(key, ""):
+    """Limits of an account or of a user in one. A stack sets none: it limits by QOS."""
+    for key, there in place.items():
+        if key not in PLACE and there:
             value = _value("GrpTRES", "", there) if "TRES" in key else "-1"
             yield _of(where, f"{what}: {key}", "no limit", there, *modify, "set", f"{key}={value}")
 

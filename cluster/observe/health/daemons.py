@@ -40,7 +40,7 @@ def controller(seen: ClusterObservation) -> Iterator[Finding]:
         text = f"slurmdbd {_words(slurmdbd)}. Nothing is written to the accounting{count}"
         yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
     elif answer.get("up") is False and _active(mariadb):
-        text = f"slurmdbd runs, but does not answer: {_first(answer.get('said', ''))}{count}"
+        text = f"slurmdbd runs, but does not answer: {_last_line(answer.get('said', ''))}{count}"
         yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
     slurmrestd = _unit(one, "slurmrestd")
     if not _active(slurmrestd):
@@ -71,7 +71,7 @@ def munged(seen: ClusterObservation) -> Iterator[Finding]:
         state = (
             _words(unit)
             if not _active(unit)
-            else f"is running but does not authenticate: {_first((check or {}).get('why', ''))}"
+            else f"is running but does not authenticate: {_last_line((check or {}).get('why', ''))}"
         )
         yield Finding(
             id="munge-down",
@@ -119,6 +119,6 @@ def _words(unit: Mapping[str, Any]) -> str:
     return f"{text}: {words}" if words and unit["state"] != "inactive" else text
 
 
-def _first(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no answer"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from cluster.checks import counts
-from cluster.checks.partitions import unknown
+from cluster.checks.names import unknown
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding
 from cluster.platforms.local import address_plan

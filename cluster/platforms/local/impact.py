@@ -7,23 +7,12 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.impact import machines
 from cluster.impact.edits import Edit
-from cluster.impact.image import ALL, WITH_IMAGE, refused_release
+from cluster.impact.image import ALL, WITH_IMAGE, release
 from cluster.impact.rule import Rule, rule
 from cluster.platforms.local.address_plan import block, plan
 
 _STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
 _SAME_SHAPE = "on this platform a machine type says what Slurm schedules by; {} no jobs"
-
-
-@rule(Effect.REPLACE, Effect.REFUSED)
-def _base(edit: Edit) -> Impact:
-    """Another operating system, perhaps with another release of Slurm."""
-    return refused_release(edit) or _recreate_all(ALL)
-
-
-@rule(Effect.REPLACE, Effect.REFUSED)
-def _slurm(edit: Edit) -> Impact:
-    return refused_release(edit) or _recreate_all(WITH_IMAGE)
 
 
 def _recreate_all(how: str) -> Impact:
@@ -127,9 +116,9 @@ def _shared(edit: Edit) -> Impact:
 
 
 IMPACTS: Mapping[str, Impact | Rule] = {
-    "image.base": _base,
+    "image.base": release(lambda _: _recreate_all(ALL)),
     "image.presents_as": _recreate_all(f"{ALL} as the other system"),
-    "slurm.version": _slurm,
+    "slurm.version": release(lambda _: _recreate_all(WITH_IMAGE)),
     "controller.machine_type": _controller,
     "login.machine_type": _login,
     "nodesets.order": _nodeset_order,

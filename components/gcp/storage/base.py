@@ -1,5 +1,6 @@
 """A file system that machines share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -22,7 +23,7 @@ class FileSystemArgs(Generic[Kind]):
     """Email of the service account of each role: controller, login, node."""
 
 
-class FileSystemComponent(pulumi.ComponentResource, Generic[Kind]):
+class FileSystemComponent(pulumi.ComponentResource, ABC, Generic[Kind]):
     """What machines and people need to know of a file system."""
 
     TYPE: ClassVar[str]
@@ -41,6 +42,6 @@ class FileSystemComponent(pulumi.ComponentResource, Generic[Kind]):
         self.name, self.args = name, args
         self.make()
 
+    @abstractmethod
     def make(self) -> None:
         """Make its resources, set the above, and register outputs."""
-        raise NotImplementedError

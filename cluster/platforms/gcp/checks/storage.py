@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from cluster.config.cluster import ClusterConfig
+from cluster.config.validators.places import is_within
 from cluster.findings import Finding, Location
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.mounts import EXPORTS
@@ -27,7 +28,7 @@ def _mounts(config: ClusterConfig) -> Iterator[Finding]:
     for place in places:
         yield from _hides(place.at, place.path, bucket=not place.posix)
     for left, right in combinations(places, 2):
-        if _within(left.path, right.path) or _within(right.path, left.path):
+        if is_within(left.path, right.path) or is_within(right.path, left.path):
             yield Finding(
                 id="mount-overlap",
                 at=(*right.at, "mount"),
@@ -42,7 +43,7 @@ def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
     for needed in (*EXPORTS, LOCAL_SSDS):
         if mount == needed and not bucket and needed in EXPORTS:
             continue
-        if not _within(needed, mount):
+        if not is_within(needed, mount):
             continue
         if needed == LOCAL_SSDS:
             why = "where nodes have their local SSDs"
@@ -57,7 +58,3 @@ def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
             allowed=f"a directory apart from {needed}, {why}",
             todo=f"mount it elsewhere, e.g. {'/gcs' if bucket else '/lustre'}",
         )
-
-
-def _within(inner: str, outer: str) -> bool:
-    return inner == outer or inner.startswith(f"{outer}/")

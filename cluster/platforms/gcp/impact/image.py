@@ -2,7 +2,7 @@
 
 from cluster.config.impact import Effect, Impact, NoEffect
 from cluster.impact.edits import Edit
-from cluster.impact.image import ALL, WITH_IMAGE, refused_release
+from cluster.impact.image import ALL, WITH_IMAGE, release
 from cluster.impact.machines import recreate_controller
 from cluster.impact.rule import Rule, rule
 from cluster.platforms.gcp.image.content import parts
@@ -10,21 +10,10 @@ from cluster.platforms.gcp.image.source import bakes
 from cluster.platforms.gcp.impact.capacity import RECORDS_STAY
 
 
-@rule(Effect.REPLACE, Effect.REFUSED)
-def base(edit: Edit) -> Impact:
-    """Another operating system, perhaps with another release of Slurm."""
-    return refused_release(edit) or _recreate_all(edit)
-
-
 @rule(Effect.REPLACE)
 def system(edit: Edit) -> Impact:
     """Another content of the image."""
     return _recreate_all(edit)
-
-
-@rule(Effect.REPLACE, Effect.REFUSED)
-def slurm(edit: Edit) -> Impact:
-    return refused_release(edit) or _recreate_all(edit, WITH_IMAGE)
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
@@ -63,3 +52,7 @@ _TITLES = {"gpus": "GPU driver", "tcpxo": "TCPXO", "local_ssds": "local SSDs", "
 
 def _recreate_all(edit: Edit, how: str = ALL) -> Impact:
     return recreate_controller(edit, RECORDS_STAY, f"{how}, nodes when their jobs have ended")
+
+
+base = release(_recreate_all)
+slurm = release(lambda edit: _recreate_all(edit, WITH_IMAGE))
