@@ -64,7 +64,8 @@ class TestDaemons:
         batch = submit(frail, "-w frail-cpu-1")
         running, waiting = f"-w frail-cpu-0 sh -c '{faults.WAITS}; echo went on'", "-N3 --exclusive echo came"
         for name, what in {"running": running, "waiting": waiting}.items():
-            start = f'nohup sh -c "srun {what}; echo code \\$?" > /tmp/{name}.said 2>&1 </dev/null &'
+            # Quiet: without a word about a node that is not free yet. Errors are printed all the same.
+            start = f'nohup sh -c "srun --quiet {what}; echo code \\$?" > /tmp/{name}.said 2>&1 </dev/null &'
             frail.ssh("controller", f"cd /tmp; {start}")
         starts(frail, batch)
         begun = frail.ssh("controller", "squeue --noheader --format=%T").split()

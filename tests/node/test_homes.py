@@ -172,7 +172,10 @@ class TestMischief:
         folder = place / "etc"
         folder.mkdir(mode=0o700)
         (folder / "authorized_keys").write_text("root's\n")
-        script = f"mv .ssh kept; while :; do ln -s {folder} .ssh; rm .ssh; mv kept .ssh; mv .ssh kept; done"
+        # Ended by a file: a shell that is killed leaves its last `mv` at work.
+        stop = place / "stop"
+        swap = f"ln -s {folder} .ssh; rm .ssh; mv kept .ssh; mv .ssh kept"
+        script = f"mv .ssh kept; while [ ! -e {stop} ]; do {swap}; done"
         swapping = subprocess.Popen(
             ["sh", "-c", script], cwd=alice, user=ALICE, group=ALICE, extra_groups=[], stderr=subprocess.DEVNULL
         )
@@ -180,8 +183,8 @@ class TestMischief:
             for turn in range(20):
                 homes.converge("alice", ALICE, ALICE, [f"ssh-ed25519 {turn}"])
         finally:
-            swapping.kill()
-            swapping.wait()
+            stop.touch()
+            swapping.wait(timeout=30)
         assert [path.name for path in folder.iterdir()] == ["authorized_keys"]
         assert (folder / "authorized_keys").read_text() == "root's\n"
         assert folder.stat().st_uid == (folder / "authorized_keys").stat().st_uid == 0
