@@ -1,0 +1,1 @@
+"""The platform `nebius`: managed Kubernetes with Soperator."""

@@ -1,0 +1,40 @@
+"""A Helm release, and the facts that only the cloud knows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a release's values carry that is known only once the cloud has created it.
+
+    Each may be an output of Pulumi's: the adapters place these and never look into them.
+    """
+
+    root_keys: Sequence[Any]
+    """SSH public keys that may log in as root, the stack's own first."""
+    allocation: Any = None
+    """Id of the login Service's public address; None where it has none of its own."""
+    backups: Mapping[str, Any] = field(default_factory=dict)
+    """Of the backup bucket: name, endpoint; empty without backups."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """One Helm release."""
+
+    name: str
+    chart: str
+    """Name of the chart in its repository; with an `oci://` or a folder as repository, the last part of its path."""
+    repo: str
+    """A repository of charts (`https://...`), a registry (`oci://...`) or a folder."""
+    version: str
+    namespace: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    """Names of releases that are installed before it."""
+    after: tuple[str, ...] = ()
+    """What else is waited for: `nodes` (node groups), `gpu` (GPU operator)."""
+    timeout: int = 1200
+    """Seconds until its installation has failed."""
