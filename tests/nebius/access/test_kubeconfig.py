@@ -26,9 +26,7 @@ def written(**changed: Any) -> dict[str, Any]:
 
 def test_the_current_context_leads_to_the_server_as_the_user_of_the_command() -> None:
     document = written()
-    by_name = {
-        kind: {row["name"]: row for row in document[kind]} for kind in ("clusters", "users", "contexts")
-    }
+    by_name = {kind: {row["name"]: row for row in document[kind]} for kind in ("clusters", "users", "contexts")}
     context = by_name["contexts"][document["current-context"]]["context"]
     assert context["namespace"] == "soperator"
     cluster = by_name["clusters"][context["cluster"]]["cluster"]
