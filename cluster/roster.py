@@ -26,8 +26,13 @@ class MachineSpec:
     """Position among machines of its kind; counting down removes the last one first."""
 
 
+def host_name(config: ClusterConfig, role: str, index: int) -> str:
+    """Host name of a login machine (role `login`) or of a nodeset's node (role: the nodeset's name)."""
+    return f"{role}-{index}" if config.host_names == "pods" else f"{config.name}-{role}-{index}"
+
+
 def controller_name(config: ClusterConfig) -> str:
-    return f"{config.name}-controller"
+    return "controller-0" if config.host_names == "pods" else f"{config.name}-controller"
 
 
 def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
@@ -35,7 +40,7 @@ def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
     section = config.nodesets[nodeset]
     if section.on:
         return (controller_name(config),)
-    return tuple(f"{config.name}-{nodeset}-{index}" for index in range(section.count))
+    return tuple(host_name(config, nodeset, index) for index in range(section.count))
 
 
 def nodeset_type(config: ClusterConfig, section: Nodeset) -> MachineType:
@@ -107,7 +112,7 @@ def _machines(config: ClusterConfig) -> Iterator[MachineSpec]:
     if not config.login.on:
         kind = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]
         for index in range(config.login.count):
-            name = f"{config.name}-login-{index}"
+            name = host_name(config, "login", index)
             yield MachineSpec(name=name, roles=("login",), machine_type=kind, gpu=kind.gpu, index=index)
     for name, section in config.nodesets.items():
         kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)

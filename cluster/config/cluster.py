@@ -1,7 +1,7 @@
 """The whole cluster, as a stack file describes it under `hpc:cluster`."""
 
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
@@ -37,6 +37,9 @@ class ClusterConfig(Section):
         Refuse("every host name, Slurm's state and the accounting database carry the name"),
     ] = Field(examples=["dev"])
     """Name of the cluster, in Slurm and in front of every host name; it can't be changed later."""
+    host_names: Annotated[Literal["cluster", "pods"], Refuse("every machine would get another name")] = "cluster"
+    """Host names: `cluster` puts the cluster's name in front (dev-controller, dev-cpu-0), `pods` names machines as
+    Soperator names its pods (controller-0, login-0, cpu-0)."""
     gcp: GoogleCloud | None = None
     """On gcp: project and zone. Not written here: `gcp:project` and `gcp:zone` of the stack file say it."""
     network: Network

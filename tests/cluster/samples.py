@@ -90,6 +90,7 @@ def timer(name: str, effect: Effect = Effect.RECONFIGURE) -> Sample:
 
 SAMPLES: list[Sample] = [
     ("name", at(name="other"), Effect.REFUSED),
+    ("host_names", at(host_names="pods"), Effect.REFUSED),
     ("network.cidr", at(network={"cidr": "10.99.0.0/20"}), Effect.REFUSED),
     ("storage.shared", at(storage={"shared": ["/home", "/opt/apps"]}), Effect.REFUSED),
     ("storage.shared", at(storage={"shared": ["/home", "/opt/apps", "/var/mail", "/data"]}), Effect.NOTHING),

@@ -48,3 +48,16 @@ def test_counts_change_at_the_tail():
 
 def test_no_login_machine_at_all():
     assert names(login={"count": 0}) == ["dev-controller", "dev-cpu-0", "dev-cpu-1"]
+
+
+def test_names_of_pods_have_no_cluster_in_front():
+    assert names(host_names="pods", login={"count": 1}, nodesets={"cpu": {"count": 2}}) == [
+        "controller-0", "login-0", "cpu-0", "cpu-1",
+    ]  # fmt: skip
+
+
+def test_slurms_files_name_pods_alike():
+    text = render(cluster(host_names="pods", nodesets={"cpu": {"count": 2}}))["slurm.conf"]
+    assert "SlurmctldHost=controller-0" in text
+    assert "NodeName=cpu-[0-1] " in text
+    assert "dev-" not in text

@@ -1,6 +1,7 @@
 """The platform `local`: systemd-nspawn machines on this host, the rehearsal."""
 
 from cluster.catalog.bounds import BRIDGE_PORTS
+from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
 from cluster.config.machines import Nodeset
 from cluster.config.storage import Storage
@@ -22,6 +23,7 @@ PLATFORM = Platform(
     any_machine_type=True,
     limit=Limit(machines=BRIDGE_PORTS, of="a bridge of Linux"),
     fields={
+        ClusterConfig: frozenset({"host_names"}),
         Image: frozenset({"presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
         Nodeset: frozenset({"addresses"}),
