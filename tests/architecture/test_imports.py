@@ -12,7 +12,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OURS = {"bench", "cli", "cluster", "components", "engine", "scripts", "tests"}
 
-PLACES = {"google": "gcp", "requests": "gcp/bake", "pulumi_gcp": "gcp", "cryptography": "local/host"}
+PLACES = {
+    "google": "gcp",
+    "requests": "gcp/bake",
+    "pulumi_gcp": "gcp",
+    "cryptography": "local/host",
+    "nebius": "nebius",
+    "grpc": "nebius",
+}
 """Packages that only one platform needs, and the folder of `components` that may import them."""
 
 # Top-level packages that each of ours may import, besides the standard library and itself.
@@ -74,12 +81,12 @@ def test_packages_of_one_platform_are_imported_only_there() -> None:
         "import cli.app",
         "from tests.harness import deploy; deploy('dev', preview=True)",
         "import components.gcp.bake.resource, components.gcp.flex.node, components.dynamic",
+        "import components.nebius.resource, components.nebius.api.kinds",
     ],
 )
-def test_packages_of_google_cloud_are_loaded_only_when_used(doing: str) -> None:
-    program = (
-        f"{doing}; import sys; print(*{{'pulumi_gcp', 'google.cloud', 'google.auth', 'requests'}} & {{*sys.modules}})"
-    )
+def test_packages_of_one_cloud_are_loaded_only_when_used(doing: str) -> None:
+    clouds = "{'pulumi_gcp', 'google.cloud', 'google.auth', 'requests', 'nebius'}"
+    program = f"{doing}; import sys; print(*{clouds} & {{*sys.modules}})"
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""
 

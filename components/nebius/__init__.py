@@ -1,0 +1,1 @@
+"""A cluster on Nebius: managed Kubernetes with Soperator."""

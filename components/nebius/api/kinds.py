@@ -1,0 +1,137 @@
+"""Kinds of resources of Nebius's API that a stack creates, as data: what of each replaces it, and when it is ready.
+
+Source: the API's own definitions (github.com/nebius/api, as the SDK 0.6.29 has them): `immutable` are the fields that
+they mark so, `ready` and `failed` are values of the kind's `status.state`. Timeouts are ours, several times what
+Nebius's own recipe for Soperator takes in all (about 40 minutes for 2 GPU nodes).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MINUTE = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of resource."""
+
+    name: str
+    """Its message in the API, such as "NodeGroup": the client is `<name>ServiceClient`, its inputs `<name>Spec`."""
+    module: str
+    """The package of the API below `nebius.api.nebius`, such as "mk8s.v1"."""
+    listing: str
+    """The request that lists those of a parent."""
+    list_method: str = "list"
+    items: str = "items"
+    """The field of the listing's answer that has them."""
+    parent: str = "Project"
+    """What its `parent_id` is the id of."""
+    immutable: tuple[str, ...] = ()
+    """Dotted paths in the spec; a change of one replaces the resource."""
+    renamable: bool = True
+    """Whether an update may change `metadata.name`."""
+    updatable: bool = True
+    """Whether the API has an update at all."""
+    identity: tuple[str, ...] = ()
+    """Fields of the spec that identify it beside its parent, where the API gives it no unique name."""
+    input_only: tuple[str, ...] = ()
+    """Fields of the spec that the API never returns: the state keeps what was sent."""
+    ready: frozenset[str] = frozenset()
+    """States in which it can be used; empty: the kind has no state, and is usable when its operation has ended."""
+    failed: frozenset[str] = frozenset()
+    """States that it does not leave by itself."""
+    deleting: frozenset[str] = frozenset({"DELETING"})
+    """States in which it is as good as deleted."""
+    create_seconds: int = 10 * MINUTE
+    update_seconds: int = 10 * MINUTE
+    delete_seconds: int = 15 * MINUTE
+    order: int = 0
+    """Those of a lower number are deleted first, where leftovers of a killed run are deleted."""
+
+    @property
+    def unique(self) -> bool:
+        """Whether names are unique among those of one parent, so that a replacement is deleted before it is created."""
+        return not self.identity
+
+
+_READY, _ERROR = frozenset({"READY"}), frozenset({"ERROR"})
+
+_ROWS = (
+    Kind(name="Network", module="vpc.v1", listing="ListNetworksRequest", ready=_READY, order=60),
+    Kind(
+        name="Subnet", module="vpc.v1", listing="ListSubnetsRequest", ready=_READY, order=50,
+        # The definitions do not mark it, and the API has no way to move a subnet.
+        immutable=("network_id",),
+    ),
+    Kind(
+        name="Allocation", module="vpc.v1", listing="ListAllocationsRequest", order=40,
+        ready=frozenset({"ALLOCATED", "ASSIGNED"}), immutable=("ipv4_private", "ipv4_public"),
+    ),
+    Kind(
+        name="Filesystem", module="compute.v1", listing="ListFilesystemsRequest", order=40, ready=_READY, failed=_ERROR,
+        immutable=("block_size_bytes", "type"), create_seconds=20 * MINUTE, update_seconds=20 * MINUTE,
+    ),
+    Kind(
+        name="GpuCluster", module="compute.v1", listing="ListGpuClustersRequest", order=40,
+        immutable=("infiniband_fabric",),
+    ),
+    Kind(
+        name="Disk", module="compute.v1", listing="ListDisksRequest", order=40, ready=_READY,
+        failed=frozenset({"ERROR", "BROKEN"}),
+        immutable=(
+            "block_size_bytes", "type", "source_image_id", "source_image_family", "source_snapshot_id",
+            "disk_encryption",
+        ),
+    ),
+    Kind(
+        name="Cluster", module="mk8s.v1", listing="ListClustersRequest", order=30, ready=frozenset({"RUNNING"}),
+        immutable=("control_plane.subnet_id", "kube_network.service_cidrs"),
+        create_seconds=45 * MINUTE, update_seconds=60 * MINUTE, delete_seconds=45 * MINUTE,
+    ),
+    Kind(
+        name="NodeGroup", module="mk8s.v1", listing="ListNodeGroupsRequest", parent="Cluster", order=20,
+        ready=frozenset({"RUNNING"}), immutable=("template.nvlink.nvl_instance_group_id",),
+        # A change of the template recreates node after node, each of which may drain for ten minutes.
+        create_seconds=60 * MINUTE, update_seconds=180 * MINUTE, delete_seconds=60 * MINUTE,
+    ),
+    Kind(
+        name="K8sRelease", module="applications.v1alpha1", listing="ListK8sReleasesRequest", order=10,
+        identity=("cluster_id", "namespace", "application_name"), ready=frozenset({"DEPLOYED"}),
+        failed=frozenset({"FAILED"}), immutable=("cluster_id", "product_slug", "namespace", "application_name"),
+        input_only=("values", "set"), create_seconds=40 * MINUTE, update_seconds=40 * MINUTE,
+    ),
+    Kind(name="ServiceAccount", module="iam.v1", listing="ListServiceAccountRequest", order=30),
+    Kind(
+        name="GroupMembership", module="iam.v1", listing="ListGroupMembershipsRequest", list_method="list_members",
+        items="memberships", parent="Group", order=20, updatable=False, identity=("member_id",),
+        immutable=("member_id",),
+    ),
+    Kind(
+        name="AccessPermit", module="iam.v1", listing="ListAccessPermitRequest", parent="Group", order=20,
+        updatable=False, identity=("resource_id", "role"), immutable=("resource_id", "role"),
+    ),
+    Kind(
+        name="AccessKey", module="iam.v2", listing="ListAccessKeysRequest", order=10, ready=frozenset({"ACTIVE"}),
+        failed=frozenset({"EXPIRED"}), deleting=frozenset({"DELETING", "DELETED"}),
+        immutable=("account", "expires_at", "secret_delivery_mode"),
+    ),
+    Kind(
+        name="Bucket", module="storage.v1", listing="ListBucketsRequest", order=40, renamable=False,
+        # A deleted bucket is kept for 7 days and can be undeleted; its name is taken until it is purged.
+        ready=frozenset({"ACTIVE"}), deleting=frozenset({"SCHEDULED_FOR_DELETION"}),
+        immutable=("filesystem_bucket",),
+    ),
+)  # fmt: skip
+
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ROWS}
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of that name.
+
+    Raises ValueError, with the names that there are.
+    """
+    try:
+        return KINDS[name]
+    except KeyError:
+        raise ValueError(f"{name!r} is no kind of resource; allowed: {', '.join(sorted(KINDS))}") from None

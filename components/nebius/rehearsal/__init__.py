@@ -1,0 +1,1 @@
+"""Stand-ins for Nebius: what `./hpc rehearse nebius` runs in place of the cloud."""
