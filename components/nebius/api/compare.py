@@ -45,13 +45,14 @@ def differing(olds: Any, news: Any, paths: Iterable[str]) -> list[str]:  # noqa:
 def observed(wanted: Any, seen: Any, keep: Iterable[str] = ()) -> Any:  # noqa: ANN401
     """The spec as it is now, of the fields that the stack sets: what the API filled in by itself is no difference.
 
-    `keep` are fields that the API does not return: they stay as they are. Fields that agree keep the stack's notation.
+    `keep` are names of fields that the API does not return: they stay as they are. Fields that agree keep the stack's
+    notation.
     """
     if same(wanted, seen):
         return wanted
     if isinstance(wanted, Mapping) and isinstance(seen, Mapping):
         kept = frozenset(keep)
-        return {name: one if name in kept else observed(one, seen.get(name)) for name, one in wanted.items()}
+        return {name: one if name in kept else observed(one, seen.get(name), kept) for name, one in wanted.items()}
     if isinstance(wanted, (list, tuple)) and isinstance(seen, (list, tuple)) and len(wanted) == len(seen):
         return _observed_items(wanted, list(seen))
     return seen

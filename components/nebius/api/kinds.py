@@ -35,7 +35,7 @@ class Kind:
     identity: tuple[str, ...] = ()
     """Fields of the spec that identify it beside its parent, where the API gives it no unique name."""
     input_only: tuple[str, ...] = ()
-    """Fields of the spec that the API never returns: the state keeps what was sent."""
+    """Names of fields of the spec that the API never returns, or marks as sensitive: the state keeps what was sent."""
     ready: frozenset[str] = frozenset()
     """States in which it can be used; empty: the kind has no state, and is usable when its operation has ended."""
     failed: frozenset[str] = frozenset()
@@ -45,6 +45,8 @@ class Kind:
     create_seconds: int = 10 * MINUTE
     update_seconds: int = 10 * MINUTE
     delete_seconds: int = 15 * MINUTE
+    holds_data: bool = False
+    """Whether it may hold what can't be created again: one in a failed state is then left as it is."""
     order: int = 0
     """Those of a lower number are deleted first, where leftovers of a killed run are deleted."""
 
@@ -68,7 +70,8 @@ _ROWS = (
         ready=frozenset({"ALLOCATED", "ASSIGNED"}), immutable=("ipv4_private", "ipv4_public"),
     ),
     Kind(
-        name="Filesystem", module="compute.v1", listing="ListFilesystemsRequest", order=40, ready=_READY, failed=_ERROR,
+        name="Filesystem", module="compute.v1", listing="ListFilesystemsRequest", order=40, holds_data=True,
+        ready=_READY, failed=_ERROR,
         immutable=("block_size_bytes", "type"), create_seconds=20 * MINUTE, update_seconds=20 * MINUTE,
     ),
     Kind(
@@ -76,7 +79,7 @@ _ROWS = (
         immutable=("infiniband_fabric",),
     ),
     Kind(
-        name="Disk", module="compute.v1", listing="ListDisksRequest", order=40, ready=_READY,
+        name="Disk", module="compute.v1", listing="ListDisksRequest", order=40, holds_data=True, ready=_READY,
         failed=frozenset({"ERROR", "BROKEN"}),
         immutable=(
             "block_size_bytes", "type", "source_image_id", "source_image_family", "source_snapshot_id",
@@ -91,6 +94,7 @@ _ROWS = (
     Kind(
         name="NodeGroup", module="mk8s.v1", listing="ListNodeGroupsRequest", parent="Cluster", order=20,
         ready=frozenset({"RUNNING"}), immutable=("template.nvlink.nvl_instance_group_id",),
+        input_only=("cloud_init_user_data",),
         # A change of the template recreates node after node, each of which may drain for ten minutes.
         create_seconds=60 * MINUTE, update_seconds=180 * MINUTE, delete_seconds=60 * MINUTE,
     ),
@@ -116,7 +120,7 @@ _ROWS = (
         immutable=("account", "expires_at", "secret_delivery_mode"),
     ),
     Kind(
-        name="Bucket", module="storage.v1", listing="ListBucketsRequest", order=40, renamable=False,
+        name="Bucket", module="storage.v1", listing="ListBucketsRequest", order=40, holds_data=True, renamable=False,
         # A deleted bucket is kept for 7 days and can be undeleted; its name is taken until it is purged.
         ready=frozenset({"ACTIVE"}), deleting=frozenset({"SCHEDULED_FOR_DELETION"}),
         immutable=("filesystem_bucket",),

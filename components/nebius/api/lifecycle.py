@@ -1,0 +1,231 @@
+"""What the provider of `NebiusResource` does: create or take over, update, read, delete."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.dynamic import report
+from components.nebius.api import objects, operations
+from components.nebius.api.compare import canonical, differing, observed, same
+from components.nebius.api.errors import NebiusError, nebius_error
+from components.nebius.api.kinds import kind_of
+from components.nebius.api.messages import full, merged, plain, spec_message
+from components.nebius.api.objects import OWNER_LABEL, Wanted, owner_of, state_of, title
+from components.nebius.api.operations import Wait
+
+_KEYS = uuid.uuid5(uuid.NAMESPACE_DNS, "hpc.nebius.idempotency")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """An object as the API returned it."""
+
+    id: str
+    status: dict[str, Any]
+    secret: str | None = None
+    inputs: dict[str, Any] = field(default_factory=dict)
+    """Inputs as they are now; only what a read fills in."""
+
+
+def create(props: Mapping[str, Any]) -> Found:
+    """Create the object, or take over what an interrupted run created, and wait until it can be used."""
+    wanted = _wanted(props)
+    wait = _wait("create", wanted, props)
+    spec_message(wanted.kind, wanted.spec)
+    found = _existing(wanted, props, wait)
+    if found is None:
+        try:
+            id_ = _create(wanted, props, wait)
+        except NebiusError as error:
+            if "resource_already_exists" not in error.details and error.code != "ALREADY_EXISTS":
+                raise
+            # Another run of this stack was faster, or the list is older than the object.
+            found = _existing(wanted, props, wait)
+            if found is None:
+                raise _taken(wanted, error) from error
+            id_ = _resume(wanted, found, props, wait)
+    else:
+        id_ = _resume(wanted, found, props, wait)
+    return _found(operations.until_ready(wait, wanted.kind, id_, wanted.endpoint), props)
+
+
+def update(id_: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Found:
+    """Change what differs, and wait until the change is made."""
+    wanted = _wanted(news)
+    wait = _wait("update", wanted, news)
+    spec_message(wanted.kind, wanted.spec)
+    _apply(wanted, id_, olds, wait)
+    return _found(operations.until_ready(wait, wanted.kind, id_, wanted.endpoint), news)
+
+
+def read(id_: str, props: Mapping[str, Any]) -> Found | None:
+    """The object with that id, else the stack's own of that name; None if there is none."""
+    wanted = _wanted(props)
+    message = objects.get(wanted.kind, id_, wanted.endpoint) if id_ else None
+    if message is None:
+        message = objects.find(wanted)
+        if message is not None and owner_of(message) != _owner(props) and id_:
+            message = None
+    if message is None or state_of(message) in wanted.kind.deleting:
+        return None
+    labels = dict(message.metadata.labels)
+    inputs = {
+        "spec": observed(wanted.spec, full(message.spec), wanted.kind.input_only),
+        "labels": {name: labels[name] for name in props.get("labels") or {} if name in labels},
+        "owner": owner_of(message) if wanted.kind.updatable else _owner(props),
+        **({"resource_name": message.metadata.name} if wanted.kind.unique else {}),
+    }
+    return _found(message, props, inputs)
+
+
+def delete(id_: str, props: Mapping[str, Any]) -> None:
+    """Delete the object and wait until it is gone; one that another state has taken over is kept."""
+    wanted = _wanted(props)
+    message = objects.get(wanted.kind, id_, wanted.endpoint)
+    if message is None:
+        return
+    if owner_of(message) not in ("", _owner(props)):
+        report(f"{wanted.title} ({id_}) belongs to another state now: it is kept")
+        return
+    wait = _wait("delete", wanted, props)
+    if getattr(message.spec, "forbid_deletion", False):
+        raise nebius_error(
+            wait.doing, [f"{id_} has forbid_deletion: Nebius refuses to delete it while that is set"],
+            "turn its protection off in the stack file, run `up`, then destroy it",
+        )  # fmt: skip
+    operations.delete(wanted.kind, id_, wanted.endpoint, wait)
+
+
+def _existing(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> Any | None:  # noqa: ANN401
+    """The object of that name that this stack may take over.
+
+    Raises NebiusError if there is one that it may not.
+    """
+    found = objects.find(wanted)
+    if found is None:
+        return None
+    if state_of(found) == "DELETING":
+        operations.until_gone(wait, wanted.kind, found.metadata.id, wanted.endpoint)
+        return None
+    owner = owner_of(found)
+    if state_of(found) not in wanted.kind.deleting and (owner == _owner(props) or (not owner and props.get("adopt"))):
+        return found
+    id_, state = found.metadata.id, state_of(found)
+    if state in wanted.kind.deleting:
+        reason = f"it was deleted, and is kept in the state {state} with its name: {id_}"
+        raise nebius_error(wait.doing, [reason], "undelete or purge it with the CLI `nebius`, or choose another name")
+    whose = f"the label {OWNER_LABEL} names another state ({owner})" if owner else f"it has no label {OWNER_LABEL}"
+    raise nebius_error(
+        wait.doing, [f"it exists already, with the id {id_}", f"it is not this stack's: {whose}"],
+        "choose another name, delete the one that exists, or name it as existing where the stack file has a field for "
+        "that",
+    )  # fmt: skip
+
+
+def _taken(wanted: Wanted, error: NebiusError) -> NebiusError:
+    hint = "" if wanted.kind.name != "Bucket" else "; names of buckets are unique over all projects of a region"
+    return NebiusError(f"{error}\n  it is not in the list of {wanted.parent_id}{hint}")
+
+
+def _create(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> str:
+    operation = operations.retried(wait, lambda: objects.start_create(wanted, _key(wanted, props)))
+    if operation.done() and _is_replayed(wanted, operation):
+        # The API answers a repeated key as it did the first time, also after the object was deleted, or the reason of
+        # the failure is gone. Nothing of that name is there, so a new key creates it once.
+        operation = operations.retried(wait, lambda: objects.start_create(wanted, str(uuid.uuid4())))
+    operations.until_ended(wait, wanted.kind, operation, wanted.endpoint)
+    return operation.resource_id
+
+
+def _is_replayed(wanted: Wanted, operation: Any) -> bool:  # noqa: ANN401
+    if not operation.successful():
+        return True
+    message = objects.get(wanted.kind, operation.resource_id, wanted.endpoint)
+    return message is None or state_of(message) in wanted.kind.deleting
+
+
+def _resume(wanted: Wanted, found: Any, props: Mapping[str, Any], wait: Wait) -> str:  # noqa: ANN401
+    """The id of an object that an interrupted run created, brought to what is wanted."""
+    id_, kind = found.metadata.id, wanted.kind
+    report(f"{wanted.title} ({id_}): taken over from an interrupted run")
+    last = objects.last_operation(kind, id_, wanted.endpoint)
+    if last is not None and not last.done():
+        operations.until_ended(wait, kind, last, wanted.endpoint)
+    message = objects.get(kind, id_, wanted.endpoint)
+    if message is None:
+        return _create(wanted, props, wait)
+    failed = state_of(message) in kind.failed or (
+        last is not None and not last.successful() and not operations.is_ready(kind, message)
+    )
+    changed = differing(observed(wanted.spec, full(message.spec), kind.input_only), wanted.spec, kind.immutable)
+    if failed or changed:
+        if kind.holds_data or owner_of(message) != _owner(props):
+            reason = f"its state is {state_of(message)}" if failed else f"{', '.join(changed)} can't be changed"
+            raise nebius_error(wait.doing, [f"{id_} exists, and {reason}"], f"delete {id_} if nobody needs its data")
+        report(f"{wanted.title} ({id_}): its creation failed or was another; it is recreated")
+        operations.delete(kind, id_, wanted.endpoint, wait)
+        return _create(wanted, props, wait)
+    _apply(wanted, id_, {}, wait)
+    return id_
+
+
+def _apply(wanted: Wanted, id_: str, olds: Mapping[str, Any], wait: Wait) -> None:
+    """Update the object if it is not as wanted; again, if somebody else changed it meanwhile."""
+    kind = wanted.kind
+    while True:
+        message = objects.get(kind, id_, wanted.endpoint)
+        if message is None:
+            raise nebius_error(wait.doing, [f"{id_} is gone"], "run `./hpc refresh STACK`, then `up`")
+        if not kind.updatable:
+            return
+        spec = merged(message.spec, olds.get("spec") or {}, wanted.spec)
+        mine = {*(olds.get("labels") or {}), OWNER_LABEL}
+        others = {name: value for name, value in dict(message.metadata.labels).items() if name not in mine}
+        labels = {**others, **wanted.labels}
+        name = wanted.name if kind.unique else message.metadata.name
+        agrees = same(full(spec), full(message.spec)) and dict(message.metadata.labels) == labels
+        if agrees and message.metadata.name == name:
+            return
+        message.metadata.name, message.metadata.labels = name, labels
+        try:
+            operation = objects.start_update(kind, message.metadata, spec, wanted.endpoint)
+        except NebiusError as error:
+            if not error.later and "resource_conflict" not in error.details:
+                raise
+            wait.step(str(error).splitlines()[1].strip())
+            continue
+        operations.until_ended(wait, kind, operation, wanted.endpoint)
+        return
+
+
+def _wanted(props: Mapping[str, Any]) -> Wanted:
+    labels = {str(name): str(value) for name, value in (props.get("labels") or {}).items()}
+    owner = {OWNER_LABEL: _owner(props)} if _owner(props) else {}
+    return Wanted(
+        kind=kind_of(props["kind"]), parent_id=props["parent_id"], name=props.get("resource_name") or "",
+        spec=props.get("spec") or {}, labels={**labels, **owner}, endpoint=props.get("endpoint") or "",
+    )  # fmt: skip
+
+
+def _owner(props: Mapping[str, Any]) -> str:
+    return props.get("owner") or ""
+
+
+def _wait(verb: str, wanted: Wanted, props: Mapping[str, Any]) -> Wait:
+    seconds = props.get("timeout_seconds") or getattr(wanted.kind, f"{verb}_seconds")
+    name = wanted.name or props.get("name") or ""
+    return Wait(f"{verb} {title(wanted.kind, name)}", seconds, props.get("pace"))
+
+
+def _key(wanted: Wanted, props: Mapping[str, Any]) -> str:
+    said = [_owner(props), props.get("name"), wanted.kind.name, wanted.parent_id, wanted.name, canonical(wanted.spec)]
+    return str(uuid.uuid5(_KEYS, json.dumps(said, sort_keys=True)))
+
+
+def _found(message: Any, props: Mapping[str, Any], inputs: dict[str, Any] | None = None) -> Found:  # noqa: ANN401
+    status = getattr(message, "status", None)
+    secret = getattr(status, "secret", None) or props.get("secret")
+    shown = {} if status is None else plain(status)
+    return Found(id=message.metadata.id, status=shown, secret=secret, inputs=inputs or {})

@@ -1,0 +1,163 @@
+"""Specs between plain JSON, which stacks and states have, and the SDK's messages."""
+
+import difflib
+import importlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from components.nebius.api.compare import observed, same
+from components.nebius.api.errors import NebiusError
+from components.nebius.api.kinds import Kind
+
+_WHOLE = frozenset({"int64", "uint64", "sint64", "fixed64", "sfixed64"})
+"""Kinds of numbers that are text in JSON."""
+
+
+@cache
+def package(kind: Kind) -> ModuleType:
+    """The SDK's module with a kind's client and messages."""
+    return importlib.import_module(f"nebius.api.nebius.{kind.module}")
+
+
+def message_class(kind: Kind, name: str) -> Any:  # noqa: ANN401
+    """A message of a kind's package, such as `CreateSubnetRequest`."""
+    return getattr(package(kind), name)
+
+
+def spec_message(kind: Kind, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """The message of a spec in the API's JSON form.
+
+    Raises NebiusError for a key that the API does not know, with its path and the nearest one, and for a value that
+    does not fit.
+    """
+    cls = message_class(kind, f"{kind.name}Spec")
+    numbered = _numbers(spec)
+    if unknown := _unknown(cls, numbered, "spec"):
+        raise NebiusError("\n".join([f"the spec of a {kind.name} has keys that the API does not have:", *unknown]))
+    try:
+        return cls.from_json(json.dumps(numbered))
+    except (ValueError, TypeError) as error:
+        raise NebiusError(f"the spec of a {kind.name} does not fit: {error}\n  given: {json.dumps(spec)}") from error
+
+
+def plain(message: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A message as JSON with snake_case names and 64-bit integers as int, without what the API marks as sensitive."""
+    return _typed(type(message), full(message))
+
+
+def full(message: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A message as JSON with snake_case names, with everything that was returned."""
+    return json.loads(message.to_json(preserving_proto_field_name=True))
+
+
+def merged(base: Any, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """The spec that an update sends: `base` as it was fetched, with the fields of `news`.
+
+    Fields that `olds` has and `news` has not are reset. All others stay as they are: an update resets every field that
+    it leaves at its default (header X-ResetMask), so it must start from what was fetched.
+    """
+    cls = type(base)
+    return cls.from_json(json.dumps(_overlaid(cls, full(base), _numbers(olds), _numbers(news))))
+
+
+def _overlaid(cls: Any, base: dict[str, Any], olds: Any, news: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    result = dict(base)
+    if isinstance(olds, Mapping):
+        for name in olds.keys() - news.keys():
+            result.pop(name, None)
+    for name, value in news.items():
+        field = _fields(cls).get(name)
+        if value is None or field is None:
+            result.pop(name, None)
+            continue
+        if field.oneof:
+            for other in _fields(cls).values():
+                if other.oneof == field.oneof and other.proto_name != name:
+                    result.pop(other.proto_name, None)
+        before = olds.get(name) if isinstance(olds, Mapping) else None
+        result[name] = _overlaid_value(field, base.get(name), before, value)
+    return result
+
+
+def _overlaid_value(field: Any, base: Any, olds: Any, news: Any) -> Any:  # noqa: ANN401
+    if isinstance(news, Mapping) and isinstance(base, Mapping) and field.message and not field.map:
+        return _overlaid(_class_of(field), dict(base), olds, news)
+    if isinstance(news, list) and isinstance(base, list):
+        return _kept_items(news, list(base))
+    return news
+
+
+def _kept_items(news: list[Any], base: list[Any]) -> list[Any]:
+    """The new items; one that agrees with an item that was fetched is that item, with what the API filled in."""
+    result: list[Any] = []
+    for item in news:
+        agreeing = next((one for one in base if same(observed(item, one), item)), None)
+        if agreeing is not None:
+            base.remove(agreeing)
+        result.append(item if agreeing is None else agreeing)
+    return result
+
+
+def _unknown(cls: Any, spec: Any, path: str) -> list[str]:  # noqa: ANN401
+    fields = _fields(cls)
+    if isinstance(spec, list):
+        return [line for index, one in enumerate(spec) for line in _unknown(cls, one, f"{path}[{index}]")]
+    if not isinstance(spec, Mapping):
+        return []
+    found: list[str] = []
+    for name, value in spec.items():
+        field = fields.get(name)
+        if field is None:
+            nearest = difflib.get_close_matches(name, fields, 1)
+            hint = f"nearest: {nearest[0]}" if nearest else f"allowed: {', '.join(sorted(fields))}"
+            found.append(f"    {path}.{name} ({hint})")
+        elif field.message and not field.map:
+            found += _unknown(_class_of(field), value, f"{path}.{name}")
+    return found
+
+
+def _typed(cls: Any, value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        return [_typed(cls, one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    fields = _fields(cls)
+    result: dict[str, Any] = {}
+    for name, one in value.items():
+        field = fields.get(name)
+        if field is not None and (field.sensitive or field.credentials):
+            continue
+        result[name] = one if field is None else _typed_value(field, one)
+    return result
+
+
+def _typed_value(field: Any, value: Any) -> Any:  # noqa: ANN401
+    if field.map:
+        return {key: _typed(_class_of(field), one) for key, one in value.items()} if field.message else value
+    if field.message:
+        return _typed(_class_of(field), value)
+    if field.codec.json_kind in _WHOLE:
+        return [int(one) for one in value] if isinstance(value, list) else int(value)
+    return value
+
+
+def _fields(cls: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {field.proto_name: field for field in cls.__FIELDS__}
+
+
+def _class_of(field: Any) -> Any:  # noqa: ANN401
+    return type(field.codec.default())
+
+
+def _numbers(value: Any) -> Any:  # noqa: ANN401
+    """Whole numbers as int: all numbers of a state are floating-point numbers."""
+    if isinstance(value, Mapping):
+        return {str(name): _numbers(one) for name, one in value.items() if one is not None}
+    if isinstance(value, (list, tuple)):
+        return [_numbers(one) for one in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
