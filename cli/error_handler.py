@@ -24,7 +24,9 @@ from cli.stack import state_dir
 _EXPECTED = {
     "engine.errors": "EngineError",
     "cluster.findings": "ConfigError",
+    "components.gcp.state": "StorageError",
     "components.local.host.errors": "HostError",
+    "components.nebius.api.errors": "NebiusError",
 }
 
 

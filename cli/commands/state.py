@@ -1,8 +1,6 @@
 """state export, import, unlock, unprotect, delete and rename."""
 
 import json
-import os
-import stat
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,19 +29,10 @@ def export(stack: options.Stack, file: _FileOut = None) -> None:
         sys.stdout.write(text)
         return
     try:
-        _keep(file, text)
+        state_dir.write_private(file, text)
     except OSError as error:
         raise CliError(f"{file}: can't be written: {error.strerror}.") from None
     console.note(f"Wrote {file}")
-
-
-def _keep(file: Path, text: str) -> None:
-    """Write a file that nobody else may read, also where it was there for all; a device or a pipe stays what it is."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
-        out.write(text)
 
 
 def import_(stack: options.Stack, file: _FileIn = None) -> None:

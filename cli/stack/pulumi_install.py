@@ -24,6 +24,18 @@ def installed_pulumi() -> str | None:
     return shutil.which("pulumi") or shutil.which(str(private_pulumi()))
 
 
+def running_version() -> str:
+    """Version of the Pulumi CLI that runs here: what `pulumi version` prints; the pinned one where there is none."""
+    found = installed_pulumi()
+    if found is None:
+        return pulumi_version()
+    try:
+        answer = subprocess.run([found, "version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CliError(f"{found} version: does not work ({error}). Install it with: ./hpc install-pulumi") from None
+    return answer.stdout.strip()
+
+
 def require_pulumi(why: str) -> str:
     """The Pulumi CLI on PATH, or the one the SDK's installer made; offers to install it.
 

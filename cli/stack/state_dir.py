@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import secrets
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -156,6 +157,15 @@ def write_file(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
     Path(name).replace(path)
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that nobody else may read, also where it was there for all; a device or a pipe stays what it is."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+        out.write(text)
 
 
 def environment(stack: str | None = None) -> dict[str, str]:

@@ -72,4 +72,5 @@ PLATFORM = Platform(
         title="Google", found=credentials.credentials, todo="gcloud auth application-default login"
     ),
     deploy="components.gcp.deploy",
+    environment="components.gcp.environment",
 )

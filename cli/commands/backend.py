@@ -1,0 +1,172 @@
+"""backend init nebius, backend init gcs, backend list."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from cli import ROOT, console, options
+from cli.backends import environments, records, registry
+from cli.backends.base import Backend
+from cli.backends.exports import exports
+from cli.errors import CliError
+from cli.stack import project as hpc_project
+from cli.stack import stack_config, state_dir
+
+_Stack = Annotated[
+    str | None, Option("--stack", metavar="STACK", help="Take what is not given from this stack's file.")
+]
+_DryRun = Annotated[bool, Option("--dry-run", help="Print what would be created; change nothing.")]
+_ShowSecrets = Annotated[bool, Option("--show-secrets", help="Print the `export` lines, with the secret key.")]
+_Write = Annotated[
+    Path | None,
+    Option(
+        "--write",
+        metavar="FILE",
+        help="Write the `export` lines, with the secret key, to this file outside the project (mode 0600).",
+        show_default=False,
+    ),
+]
+
+
+def nebius(
+    *,
+    tenant: Annotated[str | None, Option(metavar="ID", help="The tenant: tenant-...", show_default=False)] = None,
+    project: Annotated[str | None, Option(metavar="ID", help="The project: project-...", show_default=False)] = None,
+    region: Annotated[str | None, Option(help="The project's region. Default: eu-north1.", show_default=False)] = None,
+    stack: _Stack = None,
+    name: Annotated[
+        str | None,
+        Option(metavar="BUCKET", help="The bucket's name. Default: pulumi-slurm-HASH.", show_default=False),
+    ] = None,
+    service_account: Annotated[str, Option(metavar="NAME", help="The service account.")] = "slurm-pulumi-sa",
+    expires: Annotated[str, Option(metavar="TIME", help="How long an access key is valid: 12h, 1d, 30d.")] = "1d",
+    dry_run: _DryRun = False,
+    json: options.Json = False,
+    show_secrets: _ShowSecrets = False,
+    write: _Write = None,
+) -> None:
+    """Find or create a versioned state bucket in Nebius Object Storage, and an access key for it.
+
+    Creates the bucket, a service account, its membership in the tenant's group `editors`, and an access key that
+    expires. What exists is used as it is: a second run changes nothing. The key is kept in HPC_HOME, readable by you
+    only, and renewed by `./hpc env` when it expires.
+    """
+    # The models of the stack file take a while to import.
+    from cli.backends.nebius import record
+
+    config = stack_config.parse(hpc_project.require_file(stack)) if stack else None
+    asked = record(
+        config,
+        tenant=tenant,
+        project=project,
+        region=region,
+        name=name,
+        account=service_account,
+        lifetime=_time(expires),
+    )
+    _init(registry.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
+
+
+def gcs(
+    *,
+    project: Annotated[str | None, Option(metavar="ID", help="The project's id.", show_default=False)] = None,
+    bucket: Annotated[
+        str | None,
+        Option(metavar="NAME", help="The bucket's name. Default: pulumi-slurm-HASH.", show_default=False),
+    ] = None,
+    location: Annotated[
+        str | None,
+        Option(help="Region or multi-region. Default: the stack's region, else US.", show_default=False),
+    ] = None,
+    keep: Annotated[int, Option(min=1, max=100_000, metavar="N", help="Old versions of each file to keep.")] = 100,
+    stack: _Stack = None,
+    dry_run: _DryRun = False,
+    json: options.Json = False,
+    show_secrets: _ShowSecrets = False,
+    write: _Write = None,
+) -> None:
+    """Find or create a versioned state bucket in Google Cloud Storage.
+
+    It has uniform access, public access prevention, and a rule that deletes the oldest versions. What exists is used as
+    it is: a second run changes nothing.
+    """
+    from cli.backends.gcs import record
+
+    config = stack_config.parse(hpc_project.require_file(stack)) if stack else None
+    asked = record(config, project=project, bucket=bucket, location=location, keep=keep)
+    _init(registry.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
+
+
+def list_(*, json: options.Json = False) -> None:
+    """List the state buckets that were initialized from this machine."""
+    rows = records.load_all()
+    if json:
+        console.json(
+            [{name: row[name] for name in ("kind", "bucket", "project", "expires")} for row in map(_row, rows)]
+        )
+        return
+    if not rows:
+        console.note("There are no state buckets yet: create one with ./hpc backend init nebius|gcs")
+        return
+    table = [("BUCKET", "KIND", "PROJECT", "KEY VALID UNTIL")]
+    console.table(
+        [*table, *((row["bucket"], row["kind"], row["project"], row["expires"] or "-") for row in map(_row, rows))]
+    )
+
+
+def _row(record: records.Record) -> dict[str, str]:
+    expires = record.key.expires.isoformat() if record.key and record.key.complete else ""
+    return {"kind": record.kind, "bucket": record.bucket, "project": record.project, "expires": expires}
+
+
+def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, write: Path | None) -> None:
+    if write is not None and write.absolute().resolve().is_relative_to(ROOT.resolve()):
+        raise CliError(
+            f"--write\n  given: {write}\n  allowed: a file outside the project, which others may get a copy of"
+        )
+    steps = []
+    for step in backend.prepare(dry_run=dry_run):
+        steps.append(step)
+        if not json:
+            console.line(f"{step.done.value:<10} {step.what}" + (f": {step.detail}" if step.detail else ""))
+    found = environments.of_bucket(backend)
+    hidden = frozenset() if show_secrets else found.secret
+    shown = {name: "[secret]" if name in hidden else value for name, value in found.variables.items()}
+    if write is not None and not dry_run:
+        _write_exports(write, found.variables)
+    if json:
+        rows = [{"what": step.what, "done": step.done.value, "detail": step.detail} for step in steps]
+        document = {"kind": backend.kind, "bucket": backend.record.bucket, "url": shown["PULUMI_BACKEND_URL"]}
+        console.json({**document, "steps": rows, "environment": shown})
+        return
+    console.line(f"backend URL: {shown['PULUMI_BACKEND_URL']}")
+    if show_secrets:
+        console.lines(exports(found.variables))
+    for note in found.notes:
+        console.note(note)
+    if dry_run:
+        console.note("Nothing was changed (--dry-run).")
+    else:
+        console.note(f'Use it in this shell: eval "$(./hpc env STACK --backend {backend.record.bucket})"')
+
+
+def _write_exports(file: Path, variables: Mapping[str, str]) -> None:
+    try:
+        state_dir.write_private(file, "".join(f"{line}\n" for line in exports(variables)))
+    except OSError as error:
+        raise CliError(f"{file}: can't be written: {error.strerror}.") from None
+    console.note(f"Wrote {file}: it has the secret key. Load it with: source {file}")
+
+
+def _time(text: str) -> timedelta:
+    """A time such as 12h or 1d, from one hour to a year."""
+    units = {"h": timedelta(hours=1), "d": timedelta(days=1)}
+    number, unit = text[:-1], text[-1:]
+    if unit in units and number.isascii() and number.isdigit() and len(number) < 6:
+        time = int(number) * units[unit]
+        if timedelta(hours=1) <= time <= timedelta(days=365):
+            return time
+    raise CliError(f"--expires\n  given: {text!r}\n  allowed: 1h to 365d, in hours or days")

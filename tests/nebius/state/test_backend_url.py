@@ -1,0 +1,55 @@
+"""Backend URLs by version of the Pulumi CLI, and what else a version needs."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from cli.backends import s3_url
+from cli.backends.nebius import backend_url, default_name
+
+OLD = "s3://b?region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1.nebius.cloud%3A443&s3ForcePathStyle=true"
+CHECKED = f"{OLD}&request_checksum_calculation=when_required&response_checksum_validation=when_required"
+SET = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required", "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required"}
+
+
+@pytest.mark.parametrize(
+    ("version", "url", "variables"),
+    [
+        ("v3.100.0", OLD, {}),
+        ("3.244.0", OLD, {}),
+        ("v3.245.0", CHECKED, SET),
+        ("3.255.1", CHECKED, SET),
+        ("3.256.0", OLD, {}),
+        ("v3.272.0", OLD, {}),
+        ("3.273.0-alpha.1+dirty", OLD, {}),
+        ("v4.0.0", OLD, {}),
+    ],
+)
+def test_each_version_gets_what_it_reads(version: str, url: str, variables: dict[str, str]) -> None:
+    cli = s3_url.parse_version(version)
+    assert backend_url("b", "eu-north1", cli) == url
+    assert s3_url.variables(cli) == variables
+    assert set(variables) <= {*s3_url.VARIABLES}
+
+
+def test_the_endpoint_survives_the_url() -> None:
+    query = parse_qs(urlsplit(backend_url("b", "uk-south1", (3, 272))).query)
+    assert query["endpoint"] == ["https://storage.uk-south1.nebius.cloud:443"]
+    assert query["region"] == ["uk-south1"]
+
+
+def test_versions_that_may_not_write_are_named() -> None:
+    named = [minor for minor in range(240, 275) if s3_url.defect((3, minor))]
+    assert named == [256, 257]
+    assert "./hpc install-pulumi" in s3_url.defect((3, 256))
+
+
+@pytest.mark.parametrize("text", ["", "v3", "three.four", "pulumi: not found"])
+def test_what_is_no_version(text: str) -> None:
+    with pytest.raises(ValueError, match=r"invalid literal"):
+        s3_url.parse_version(text)
+
+
+def test_a_projects_bucket_has_the_recipes_hash() -> None:
+    # echo -n tenant-e00abc-project-e00def | md5sum
+    assert default_name("tenant-e00abc", "project-e00def") == "pulumi-slurm-5c1db113d64732dae00943fb1efef321"
