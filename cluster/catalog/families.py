@@ -1,15 +1,17 @@
 """Families of machine types: what all types of a family have in common, whatever their size.
 
 A family is what a name begins with, up to its size: `n2` of n2-standard-8, `a3-megagpu` of a3-megagpu-8g, since the A3
-machines differ in everything but their CPUs.
+machines differ in everything but their CPUs. On Nebius it is the platform: `cpu-d3` of cpu-d3/8vcpu-32gb.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 from cluster.catalog import zones
 from cluster.catalog.bandwidth import GBIT, Limit
+from cluster.catalog.nebius.presets import PLATFORMS, SOURCE
 
 
 class Fabric(str, Enum):
@@ -21,9 +23,11 @@ class Fabric(str, Enum):
     TCPXO = "GPUDirect-TCPXO"
     RDMA = "GPUDirect RDMA"
     """RDMA over Converged Ethernet, on ConnectX NICs."""
+    INFINIBAND = "InfiniBand"
+    """The cloud sets it up: nodes join a GPU cluster, and their NICs are none of a network's here."""
 
 
-SET_UP = frozenset({Fabric.NONE, Fabric.TCPXO})
+SET_UP = frozenset({Fabric.NONE, Fabric.TCPXO, Fabric.INFINIBAND})
 """Fabrics that this program sets up. Machines with another are refused: their GPUs would have no network."""
 
 
@@ -54,6 +58,8 @@ class Family:
     """Whether a placement policy can keep its machines close to each other."""
     calendar: bool = False
     """Whether future reservations in calendar mode have it."""
+    architecture: Literal["x86_64", "arm64"] = "x86_64"
+    """Instruction set of its CPUs."""
     builds_images: bool = True
     """Whether NVIDIA's open driver installs on it without a GPU, as it must where an image is baked."""
     source: str
@@ -121,6 +127,12 @@ _ROWS = (
         name="n2", disks={**_PERSISTENT, "pd-extreme": 64, "hyperdisk-extreme": 80, "hyperdisk-throughput": 4},
         egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),
         builds_images=False, source=f"{_DOCS}/general-purpose-machines"),
+    *(
+        Family(
+            name=one.name, platform="nebius", fabric=Fabric.INFINIBAND if one.gpu else Fabric.NONE,
+            architecture=one.architecture, source=SOURCE)
+        for one in PLATFORMS.values()
+    ),
 )
 # fmt: on
 
@@ -129,5 +141,5 @@ FAMILIES: dict[str, Family] = {row.name: row for row in _ROWS}
 
 def family_of(machine_type: str) -> Family:
     """The family of a machine type, by the longest name that the type's begins with. Raises KeyError without one."""
-    found = [name for name in FAMILIES if machine_type.startswith(f"{name}-")]
+    found = [name for name in FAMILIES if machine_type.startswith((f"{name}-", f"{name}/"))]
     return FAMILIES[max(found, key=len)] if found else FAMILIES[machine_type]

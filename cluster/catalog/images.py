@@ -27,6 +27,9 @@ _ROWS = (
     Image(
         name="ubuntu-2204", slurm_versions=("25.05", "24.11"), adopts=True, rests=True,
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
+    Image(
+        name="soperator", slurm_versions=("25.11", "25.05", "24.11", "24.05", "26.05"), rests=True,
+        source="github.com/nebius/soperator, Makefile: the version of Soperator decides (catalog/nebius/soperator.py)"),
 )
 # fmt: on
 

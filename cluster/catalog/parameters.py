@@ -1,13 +1,14 @@
 """Parameters of slurm.conf, and the releases of Slurm that know each.
 
 Source: the option tables that slurmctld itself parses with (src/common/read_config.c of github.com/SchedMD/slurm at
-tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-11-7-1, slurm-25-05-8-1, slurm-25-11-7-1 and slurm-26-05-3-1), without
-what these mark as defunct, refuse when it is set, or take only as an old spelling of something else.
+tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-05-8-1, slurm-24-11-7-1, slurm-25-05-8-1, slurm-25-11-7-1 and
+slurm-26-05-3-1), without what these mark as defunct, refuse when it is set, or take only as an old spelling of
+something else.
 """
 
 from dataclasses import dataclass, field
 
-VERSIONS = ("22.05", "23.11", "24.11", "25.05", "25.11", "26.05")
+VERSIONS = ("22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ CONF = Table(
         "ExtSensorsFreq": ("22.05", "22.05"),
         "ExtSensorsType": ("22.05", "22.05"),
         "GetEnvTimeout": ("22.05", "24.11"),
-        "HashPlugin": ("24.11", "26.05"),
+        "HashPlugin": ("24.05", "26.05"),
         "HealthCheckTimeout": ("26.05", "26.05"),
         "HttpParserType": ("25.11", "26.05"),
         "JobCompPassScript": ("25.11", "26.05"),
@@ -110,8 +111,8 @@ CONF = Table(
         "SlurmctldPlugstack": ("22.05", "22.05"),
         "SlurmdHttpAuthParameters": ("26.05", "26.05"),
         "SuspendExcStates": ("23.11", "26.05"),
-        "TLSParameters": ("24.11", "26.05"),
-        "TLSType": ("24.11", "26.05"),
+        "TLSParameters": ("24.05", "26.05"),
+        "TLSType": ("24.05", "26.05"),
         "UrlParserType": ("25.11", "26.05"),
     },
 )
@@ -127,7 +128,7 @@ NODE = Table(
     some={
         "GresConf": ("25.11", "26.05"),
         "Parameters": ("25.11", "26.05"),
-        "RestrictedCoresPerGPU": ("24.11", "26.05"),
+        "RestrictedCoresPerGPU": ("24.05", "26.05"),
         "SuspendTime": ("26.05", "26.05"),
         "Topology": ("25.05", "26.05"),
     },
@@ -146,7 +147,7 @@ PARTITION = Table(
     ),
     some={
         "Exclusive": ("26.05", "26.05"),
-        "ExclusiveTopo": ("24.11", "26.05"),
+        "ExclusiveTopo": ("24.05", "26.05"),
         "MaxCPUsPerSocket": ("23.11", "26.05"),
         "PowerDownOnIdle": ("23.11", "26.05"),
         "Topology": ("25.05", "26.05"),
@@ -156,7 +157,7 @@ PARTITION = Table(
 
 PROLOG_FLAGS = Table(
     always=("Alloc", "Contain", "DeferBatch", "NoHold", "Serial", "X11"),
-    some={"ForceRequeueOnFail": ("23.11", "26.05"), "RunInJob": ("24.11", "26.05")},
+    some={"ForceRequeueOnFail": ("23.11", "26.05"), "RunInJob": ("24.05", "26.05")},
 )
 """Words of PrologFlags (prolog_str2flags of the same file)."""
 

@@ -83,5 +83,6 @@ class ClusterConfig(Section):
 
     @property
     def slurm_version(self) -> str:
-        """Slurm's release, such as 22.05: what the configuration says, else what the image comes with."""
-        return self.slurm.version or IMAGES[self.image.base].slurm_versions[0]
+        """Slurm's release, such as 22.05: what the configuration says, else what the platform or the image has."""
+        of_platform = (one.slurm_release for _, one in self if isinstance(one, Section))
+        return self.slurm.version or next(filter(None, of_platform), IMAGES[self.image.base].slurm_versions[0])

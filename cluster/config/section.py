@@ -16,4 +16,10 @@ class Section(BaseModel):
     """For a platform's own section: valid values, with which the rest of a file is checked where these are missing or
     wrong. No check may find anything about them."""
 
+    @property
+    def slurm_release(self) -> str | None:
+        """For a platform's own section: Slurm's release, such as 25.11, where it follows from the section and not from
+        the image."""
+        return None
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)

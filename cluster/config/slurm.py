@@ -45,7 +45,9 @@ class Timers(Section):
 class SlurmSettings(Section):
     """Slurm's own settings."""
 
-    version: Annotated[Literal["22.05", "23.11", "24.11", "25.05"] | None, ByRule("image.slurm")] = None
+    version: Annotated[
+        Literal["22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] | None, ByRule("image.slurm")
+    ] = None
     """Slurm's release. Default: what image.base comes with."""
     timers: Timers = Field(default_factory=Timers)
     """How long Slurm waits; all in seconds."""
@@ -76,7 +78,7 @@ class SlurmSettings(Section):
         LAUNCH,
     ] = ("Contain",)
     """PrologFlags; Contain gives each job a container on its nodes before its first step. ForceRequeueOnFail from Slurm
-    23.11 on, RunInJob from 24.11 on."""
+    23.11 on, RunInJob from 24.05 on."""
     pam_slurm_adopt: Annotated[Flag, NoEffect("every node follows within seconds; jobs are not affected")] = False
     """Users may log in by SSH to nodes where a job of theirs runs; what they start there is part of the job, and ends
     with it. Otherwise nodes let nobody in but root."""

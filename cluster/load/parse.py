@@ -11,12 +11,11 @@ from pydantic import ValidationError
 
 from cluster.checks.run import find_errors
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import ROOT, ConfigError, Finding, listing, nearest, show
+from cluster.findings import ROOT, ConfigError, Finding, nearest, show
 from cluster.load.explain import explain
 from cluster.load.model import validate
 from cluster.load.partial import salvage
 from cluster.load.provider_config import with_provider_sections
-from cluster.platforms import registry
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
@@ -92,7 +91,6 @@ def _cluster(given: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa:
         with contextlib.suppress(ValueError, RecursionError):
             given = json.loads(given)
     if isinstance(given, Mapping) and not _too_deep(given):
-        _refuse_planned(given)
         return _keys_as_written(given)
     shape = Finding(
         id="cluster-shape",
@@ -117,18 +115,3 @@ def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the fil
             "on" if key is True or key == "true" else str(key): _keys_as_written(value) for key, value in tree.items()
         }
     return [_keys_as_written(one) for one in tree] if isinstance(tree, list) else tree
-
-
-def _refuse_planned(given: Mapping[str, Any]) -> None:
-    """A platform of a later version has keys that this one does not know: reporting these would mislead."""
-    if given.get("platform") not in registry.PLANNED:
-        return
-    names = registry.names()
-    finding = Finding(
-        id="platform-planned",
-        at=("platform",),
-        given=str(given["platform"]),
-        allowed=f"{listing(names)} (platform {given['platform']!r} is not built yet)",
-        todo=f"use an allowed platform, e.g. `platform: {names[0]}`",
-    )
-    raise ConfigError([finding])

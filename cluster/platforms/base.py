@@ -8,10 +8,21 @@ from cluster.catalog.bounds import MOST_NODES
 from cluster.catalog.prologs import NEWEST, RxdmVersion
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Impact
+from cluster.config.machines import Login, Nodeset
+from cluster.config.partitions import Partition
 from cluster.config.section import Section
+from cluster.config.slurm import SlurmSettings
 from cluster.findings import Finding
 from cluster.impact.rule import Rule
 from cluster.platforms.capability import Capability
+
+ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
+    Login: frozenset({"on"}),
+    Nodeset: frozenset({"on", "scripts"}),
+    Partition: frozenset({"scripts"}),
+    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua"}),
+}
+"""Fields of platforms whose machines run this program's node set-up: where an operator runs Slurm, it decides these."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,12 @@ from importlib import import_module
 
 from cluster.platforms.base import Platform
 
-MODULES: dict[str, str] = {"local": "cluster.platforms.local.platform", "gcp": "cluster.platforms.gcp.platform"}
+MODULES: dict[str, str] = {
+    "local": "cluster.platforms.local.platform",
+    "gcp": "cluster.platforms.gcp.platform",
+    "nebius": "cluster.platforms.nebius.platform",
+}
 """By name, the module whose PLATFORM is the platform."""
-PLANNED = ("nebius",)
-"""Names of platforms that a later version will have."""
 
 
 def names() -> tuple[str, ...]:

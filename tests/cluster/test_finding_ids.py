@@ -18,7 +18,7 @@ network-size node-cpus node-reserved-memory nodeset-name-taken nodeset-on-contro
 parameter-number parameter-owned parameter-release parameter-twice parameter-unknown partition-default-missing
 partition-default-time partition-default-twice partition-memory-default partition-memory-limit
 partition-min-nodes partition-name-case partition-node-limit partition-nodeset-twice partition-qos-unknown
-placement-family placement-role platform-field platform-planned preemption-settings program-missing
+placement-family placement-role platform-field preemption-settings program-missing
 prolog-flags-exclusive provider-section qos-circle qos-limit-untracked read-only-needed rxdm-driver rxdm-nodes
 rxdm-partition-missing rxdm-partition-twice rxdm-shared-nodes rxdm-timers rxdm-version script-file
 script-interpreter script-name-differs script-name-twice script-parameter services-network-size slurm-version

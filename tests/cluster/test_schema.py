@@ -51,7 +51,7 @@ def test_what_a_platform_fills_in_is_not_asked_for():
 
 def test_editors_complete_platforms_that_can_be_built_and_machine_types():
     properties = SCHEMA["$defs"]["ClusterConfig"]["properties"]
-    assert properties["platform"]["enum"] == ["local", "gcp"]
+    assert properties["platform"]["enum"] == ["local", "gcp", "nebius"]
     assert SCHEMA["$defs"]["Nodeset"]["properties"]["machine_type"]["enum"] == list(MACHINE_TYPES)
 
 

@@ -96,11 +96,11 @@ def test_what_slurm_refuses_is_no_parameter(gone):
 @pytest.mark.parametrize(
     ("name", "versions"),
     [
-        ("GetEnvTimeout", ("22.05", "23.11", "24.11")),
-        ("SuspendExcStates", ("23.11", "24.11", "25.05", "25.11", "26.05")),
-        ("TLSType", ("24.11", "25.05", "25.11", "26.05")),
+        ("GetEnvTimeout", ("22.05", "23.11", "24.05", "24.11")),
+        ("SuspendExcStates", ("23.11", "24.05", "24.11", "25.05", "25.11", "26.05")),
+        ("TLSType", ("24.05", "24.11", "25.05", "25.11", "26.05")),
         ("PrologTimeout", ("25.05", "25.11", "26.05")),
-        ("AccountingStorageUser", ("22.05", "23.11", "24.11", "25.05")),
+        ("AccountingStorageUser", ("22.05", "23.11", "24.05", "24.11", "25.05")),
         ("MetricsType", ("25.11", "26.05")),
         ("HealthCheckTimeout", ("26.05",)),
         ("ClusterName", VERSIONS),

@@ -85,7 +85,7 @@ def test_impacts_are_those_of_the_field_and_of_the_platform() -> None:
 
 def test_schema_and_reference_have_the_section() -> None:
     cluster = json_schema()["$defs"]["ClusterConfig"]["properties"]
-    assert cluster["platform"]["enum"] == ["local", "gcp", "toy"]
+    assert cluster["platform"]["enum"] == ["local", "gcp", "nebius", "toy"]
     assert cluster["pods"]["$ref"] == "#/$defs/Pods"
     assert "| `replicas` | Copies of each pod." in reference()
 

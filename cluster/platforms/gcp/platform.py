@@ -9,9 +9,11 @@ from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.network import Network
+from cluster.config.partitions import Partition
+from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
-from cluster.platforms.base import Capability, Credentials, Limit, Platform, Provider
+from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider
 from cluster.platforms.gcp import credentials
 from cluster.platforms.gcp.checks import capacity, customize, disks, image, location, network, rxdm, storage
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
@@ -59,8 +61,10 @@ PLATFORM = Platform(
         Storage: frozenset({"lustre", "filestore", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "builder"}),
         Controller: frozenset({"disk", "state_disk", "capacity"}),
-        Login: frozenset({"disk", "capacity", "public"}),
-        Nodeset: frozenset({"disk", "capacity"}),
+        Login: frozenset({"disk", "capacity", "public", *ON_MACHINES[Login]}),
+        Nodeset: frozenset({"disk", "capacity", *ON_MACHINES[Nodeset]}),
+        Partition: ON_MACHINES[Partition],
+        SlurmSettings: ON_MACHINES[SlurmSettings],
     },
     capabilities=frozenset(Capability),
     checks=_checks,

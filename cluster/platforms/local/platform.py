@@ -3,9 +3,11 @@
 from cluster.catalog.bounds import BRIDGE_PORTS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
-from cluster.config.machines import Nodeset
+from cluster.config.machines import Login, Nodeset
+from cluster.config.partitions import Partition
+from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
-from cluster.platforms.base import Capability, Limit, Platform, SlurmDifferences
+from cluster.platforms.base import ON_MACHINES, Capability, Limit, Platform, SlurmDifferences
 from cluster.platforms.local.checks import find_errors
 from cluster.platforms.local.impact import IMPACTS
 
@@ -26,7 +28,10 @@ PLATFORM = Platform(
         ClusterConfig: frozenset({"host_names"}),
         Image: frozenset({"presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
-        Nodeset: frozenset({"addresses"}),
+        Login: ON_MACHINES[Login],
+        Nodeset: frozenset({"addresses", *ON_MACHINES[Nodeset]}),
+        Partition: ON_MACHINES[Partition],
+        SlurmSettings: ON_MACHINES[SlurmSettings],
     },
     capabilities=frozenset(Capability) - {Capability.REHEARSE},
     slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),

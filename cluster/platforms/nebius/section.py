@@ -6,122 +6,54 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from cluster.catalog.nebius import soperator
 from cluster.config.section import Section
-from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
+from cluster.config.types import MachineTypeName, Positive, PublicKey, Seconds
 from cluster.findings import Refused
+from cluster.platforms.nebius.filesystems import Filesystem, Filesystems, Jail, Submount
+from cluster.platforms.nebius.health import Backups, Health
 from cluster.platforms.nebius.types import (
-    FilesystemId,
     GibiBytes,
-    GpuClusterId,
     KubernetesVersion,
     ProjectId,
-    SubmountName,
+    RegionName,
     SubnetId,
     TenantId,
     Version,
 )
+from cluster.platforms.nebius.workers import Infiniband, Workers
+
+__all__ = ["Filesystem", "Infiniband", "Jail", "Nebius", "Submount", "Workers"]
 
 
-class FilesystemSpec(Section):
-    """A shared file system to create."""
-
-    size_gib: GibiBytes
-    """GiB. It can grow, and never shrink."""
-    block_kib: Literal[4, 8, 16, 32, 64, 128] = 4
-    """KiB of a block; 32 suits large files. It can't be changed later."""
-
-
-class Filesystem(Section):
-    """A shared file system: one to create (`spec`) or one that is there already (`existing`)."""
-
-    spec: FilesystemSpec | None = None
-    """The file system to create; deletion_protection keeps it when the cluster is destroyed."""
-    existing: FilesystemId | None = None
-    """Id of a file system that is there before the stack and stays after it."""
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.spec is None) == (self.existing is None):
-            raise Refused(
-                "exactly one of spec and existing, e.g. {spec: {size_gib: 2048}}",
-                "remove one of them" if self.spec else "add one of them",
-            )
-        return self
-
-
-class Jail(Filesystem):
-    """The file system that users see as `/` on all login and worker pods."""
-
-    overwrite_existing: Flag = False
-    """With `existing`: says that you know that its files may be overwritten when the jail is populated."""
-
-
-class Submount(Filesystem):
-    """A shared file system that is mounted inside the jail."""
-
-    mount: MountPoint = Field(examples=["/mlperf-sd"])
-    """Where users see it."""
-
-
-class Filesystems(Section):
-    """Shared file systems."""
-
-    jail: Jail = Field(default_factory=lambda: Jail(spec=FilesystemSpec(size_gib=2048)))
-    """What users see as `/`. Default: 2048 GiB."""
-    controller_spool: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=128)))
-    """slurmctld's state. Default: 128 GiB."""
-    accounting: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=512)))
-    """The accounting database. Default: 512 GiB."""
-    submounts: Mapping[SubmountName, Submount] = Field(default_factory=dict, max_length=50)
-    """Further file systems inside the jail, by name."""
-
-
-class NodeGroup(Section):
+class ServiceGroup(Section):
     """A node group of Kubernetes that runs no Slurm node."""
 
-    machine_type: MachineTypeName
-    """Platform and preset, e.g. cpu-d3/8vcpu-32gb."""
+    machine_type: MachineTypeName = "cpu-d3/8vcpu-32gb"
+    """Platform and preset of its nodes."""
     disk_gib: GibiBytes = Field(default=128, ge=128)
     """GiB of the boot disk of each."""
 
 
-class SystemGroup(NodeGroup):
+class SystemGroup(ServiceGroup):
     """The node group of operators and controllers, which grows and shrinks by itself."""
 
-    machine_type: MachineTypeName = "cpu-d3/8vcpu-32gb"
     disk_gib: GibiBytes = Field(default=192, ge=128)
+    """GiB of the boot disk of each."""
     min_nodes: Positive = Field(default=3, le=100)
+    """Fewest nodes."""
     max_nodes: Positive = Field(default=9, le=100)
-
-
-class AccountingGroup(NodeGroup):
-    """The node group of slurmdbd and its database."""
-
-    machine_type: MachineTypeName = "cpu-d3/8vcpu-32gb"
-
-
-class Infiniband(Section):
-    """The GPU cluster that a nodeset's nodes join: a fabric to create one in, or one that is there already."""
-
-    fabric: str | None = Field(default=None, examples=["fabric-3"], min_length=1, max_length=63)
-    """InfiniBand fabric that a GPU cluster is created in."""
-    existing: GpuClusterId | None = None
-    """Id of a GPU cluster that is there before the stack and stays after it."""
+    """Most nodes."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.fabric is None) == (self.existing is None):
-            raise Refused("exactly one of fabric and existing, e.g. {fabric: fabric-3}", "keep one of them")
+    def _in_order(self) -> Self:
+        if self.min_nodes > self.max_nodes:
+            raise Refused("min_nodes of at most max_nodes, e.g. {min_nodes: 3, max_nodes: 9}", "raise max_nodes")
         return self
 
 
-class Workers(Section):
-    """What a nodeset has on Nebius besides its count and machine type."""
-
-    infiniband: Infiniband | None = None
-    """The GPU cluster that its nodes join; none for nodesets without GPUs or with one GPU a node."""
-    nodes_per_group: Positive = Field(default=100, le=100)
-    """Most nodes of one node group of Kubernetes; more nodes are split, the last group has the rest."""
+class AccountingGroup(ServiceGroup):
+    """The node group of slurmdbd and its database."""
 
 
 class Kubernetes(Section):
@@ -130,14 +62,14 @@ class Kubernetes(Section):
     version: KubernetesVersion = "1.31"
     """Minor version of the control plane and of the nodes."""
     etcd_size: Literal[1, 3] = 3
-    """Members of etcd; 3 for a control plane that survives the loss of one."""
+    """Members of etcd. With 3 the control plane survives the loss of one."""
 
 
 class Soperator(Section):
     """The operator that runs Slurm in pods."""
 
-    version: Version = "4.1.7"
-    """Version of Soperator, of its charts and images."""
+    version: Version = soperator.DEFAULT
+    """Version of Soperator, of its charts and images. It decides which release of Slurm the cluster has."""
     charts: str = Field(default="oci://cr.eu-north1.nebius.cloud/soperator", min_length=1, max_length=500)
     """Where Soperator's charts are: a registry (`oci://...`) or a folder."""
 
@@ -146,65 +78,32 @@ class LoginService(Section):
     """How users reach the login pods."""
 
     service: Literal["LoadBalancer", "NodePort"] = "LoadBalancer"
-    """Type of the Kubernetes Service."""
+    """Type of the Kubernetes Service. NodePort is port 30022 of the login nodes, which then have public addresses."""
     exposure: Literal["public", "internal"] = "public"
-    """public: a static public address. internal: an address of the subnet; for projects without public addresses."""
+    """Where a LoadBalancer can be reached: at a static public address, or at an address of the subnet (internal), for
+    projects that forbid public ones."""
     root_keys: tuple[PublicKey, ...] = Field(default=(), max_length=100)
     """SSH public keys that may log in as root, besides the stack's own."""
 
 
 class Gpu(Section):
-    """NVIDIA's driver and operators on GPU nodes."""
+    """NVIDIA's driver on nodes with GPUs: the same on all, because they share one jail."""
 
     driver: Literal["operator", "preinstalled"] = "preinstalled"
-    """operator: NVIDIA's GPU operator installs `driver_version`. preinstalled: nodes boot with `drivers_preset`."""
-    driver_version: str = Field(default="550.54.15", max_length=40)
-    """With `operator`."""
-    drivers_preset: str = Field(default="cuda12.8", max_length=40)
-    """With `preinstalled`: preset of Nebius's node images, one for all nodes, since they share one jail."""
-
-
-class NcclCheck(Section):
-    """The periodic NCCL test of GPU nodes (Soperator before 1.22), which drains nodes below the threshold."""
-
-    enabled: Flag = True
-    schedule: str = Field(default="0 */3 * * *", max_length=100)
-    """Times, as cron has them."""
-    min_busbw_gbps: Positive = Field(default=420, le=100_000)
-    """GB/s of average bus bandwidth below which a node is drained."""
-    infiniband: Flag = False
-    """Whether it measures InfiniBand in place of NVLink."""
-
-
-class Health(Section):
-    """Health checks that Soperator runs by itself."""
-
-    nccl: NcclCheck = Field(default_factory=NcclCheck)
-    """The periodic NCCL test."""
-    scope: Literal["skip_all", "testing", "essential", "prod_quick", "prod_acceptance"] = "prod_quick"
-    """Soperator from 3.0 on: which active checks run when the cluster comes up."""
-    replace_nodes: Flag = True
-    """Whether nodes that were drained for a hardware problem are recreated by themselves."""
-
-
-class Backups(Section):
-    """Backups of the jail into a bucket, by k8up."""
-
-    enabled: Literal["auto", True, False] = "auto"
-    """auto: if the jail is created here and smaller than 12 TiB."""
-    schedule: str = Field(default="@daily-random", max_length=100)
-    """Times, as k8up has them."""
-    keep_daily: Positive = Field(default=7, le=365)
-    """Daily backups that are kept."""
+    """Who installs it: NVIDIA's GPU operator (`driver_version`), or Nebius's node images (`drivers_preset`)."""
+    driver_version: str = Field(default="550.54.15", min_length=1, max_length=40)
+    """With `driver: operator`: version of NVIDIA's driver."""
+    drivers_preset: str = Field(default="cuda12.8", min_length=1, max_length=40)
+    """With `driver: preinstalled`: preset of Nebius's node images, e.g. cuda12.4 or cuda12.8."""
 
 
 class Timeouts(Section):
-    """How long `up` waits; seconds."""
+    """How long `up` waits for the running cluster."""
 
     available: Seconds = 3600
-    """For the SlurmCluster to be Available, and its nodesets to be complete."""
+    """Seconds for the SlurmCluster to be Available and its nodesets to be complete."""
     login: Seconds = 600
-    """For the login Service's address."""
+    """Seconds for the login Service to have an address."""
 
 
 class Nebius(Section):
@@ -220,25 +119,46 @@ class Nebius(Section):
     """Id of the tenant."""
     project: ProjectId = Field(examples=["project-e00abc"])
     """Id of the project that everything is created in."""
-    region: str = Field(examples=["eu-north1"], min_length=1, max_length=40)
+    region: RegionName = Field(examples=["eu-north1"])
     """The project's region."""
     subnet: SubnetId | Literal["create"] | None = None
-    """Id of a subnet; `create` for a network and a subnet of the cluster's own. Default: the project's first."""
+    """Id of the subnet of all nodes, or `create` for a network and a subnet of the cluster's own. Default: the
+    project's first subnet."""
     kubernetes: Kubernetes = Field(default_factory=Kubernetes)
+    """The managed Kubernetes cluster."""
     soperator: Soperator = Field(default_factory=Soperator)
+    """The operator that runs Slurm in pods."""
     filesystems: Filesystems = Field(default_factory=Filesystems)
+    """Shared file systems."""
     system: SystemGroup = Field(default_factory=SystemGroup)
+    """The node group of operators and controllers."""
     accounting: AccountingGroup = Field(default_factory=AccountingGroup)
+    """The node group of slurmdbd and its database."""
     workers: Mapping[str, Workers] = Field(default_factory=dict, max_length=500)
-    """What nodesets have besides, by the nodeset's name."""
+    """What nodesets have on Nebius besides count, machine type and disk, by the nodeset's name."""
     login: LoginService = Field(default_factory=LoginService)
+    """How users reach the login pods."""
     gpu: Gpu = Field(default_factory=Gpu)
+    """NVIDIA's driver."""
     health: Health = Field(default_factory=Health)
+    """Health checks that Soperator runs by itself."""
     backups: Backups = Field(default_factory=Backups)
+    """Backups of the jail."""
     timeouts: Timeouts = Field(default_factory=Timeouts)
+    """How long `up` waits for the running cluster."""
     endpoint: str = Field(default="", max_length=200)
-    """Address of the API in place of Nebius's own, host:port without encryption; for rehearsals."""
+    """Address of the API in place of Nebius's own, as host:port without encryption. For rehearsals."""
     token_command: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = Field(
         default=("nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"), min_length=1, max_length=20
     )
-    """The program that prints a credential (ExecCredential) for kubectl and Helm."""
+    """The program that prints a credential (ExecCredential) for kubectl and Helm, and its arguments."""
+
+    @property
+    def slurm_release(self) -> str:
+        """Slurm's release, which Soperator's version decides."""
+        return soperator.series(self.soperator.version).release
+
+    @property
+    def generation(self) -> int:
+        """Generation of Soperator's charts: 1, 2 or 3 (cluster/catalog/nebius/soperator.py)."""
+        return soperator.generation(self.soperator.version)

@@ -4,7 +4,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict, WithJsonSchema
 
-from cluster.config.validators.choices import matching
+from cluster.catalog.nebius.disks import NEBIUS_DISKS
+from cluster.catalog.nebius.presets import REGIONS
+from cluster.config.validators.choices import matching, one_of
 
 
 def _check(prefix: str, where: str) -> AfterValidator:
@@ -48,6 +50,16 @@ SubmountName = Annotated[
         )
     ),
     WithJsonSchema({"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 30}),
+]
+DiskType = Annotated[
+    str,
+    AfterValidator(one_of(NEBIUS_DISKS, "a disk type of Nebius")),
+    WithJsonSchema({"type": "string", "enum": list(NEBIUS_DISKS)}),
+]
+RegionName = Annotated[
+    str,
+    AfterValidator(one_of(REGIONS, "a region of Nebius")),
+    WithJsonSchema({"type": "string", "enum": list(REGIONS)}),
 ]
 GibiBytes = Annotated[int, Strict(), Field(ge=1, le=262_144)]
 """GiB of a disk or a file system."""

@@ -25,7 +25,7 @@ CASES = {
         extra(SuspendExcStates="DOWN"),
         "slurm.extra.SuspendExcStates",
         "SuspendExcStates",
-        "23.11, 24.11, 25.05",
+        "23.11, 24.05, 24.11, 25.05",
         "use an image",
     ),
     "a parameter over two lines": (extra(Licenses="a\nb"), "slurm.extra.Licenses", "a b", "on one line", "slurm.conf"),

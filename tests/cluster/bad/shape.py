@@ -21,13 +21,6 @@ CASES = {
     "a name that ends a line": ({"name": "dev\n"}, "name", "dev", "a letter first", "host name"),
     "a list for a mapping": ({"nodesets": ["cpu"]}, "nodesets", "[cpu]", "a mapping", "Compute nodes"),
     "a mapping for a list": ({"users": {"alice": 2001}}, "users", "{alice: 2001}", "a list", "People"),
-    "a platform that is to come": (
-        {"platform": "nebius"},
-        "platform",
-        "nebius",
-        "local, gcp (platform 'nebius' is not built",
-        "local",
-    ),
     "a platform that is none": ({"platform": "lokal"}, "platform", "lokal", "local", "write local"),
     "a user without uid": ({"users": [{"name": "bob"}]}, "users[0].uid", "nothing", "User number", "add `uid:`"),
 }

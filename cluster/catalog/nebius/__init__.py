@@ -1,0 +1,1 @@
+"""Nebius: platforms and presets, regions, InfiniBand fabrics, disk types, versions of Soperator."""

@@ -1,0 +1,114 @@
+"""Platforms of Nebius and their presets, and the regions that have them.
+
+Source: nebius-solutions-library, soperator/modules/available_resources (platform.tf, preset.tf, cpu_topology.tf,
+gres.tf) of 2026. A platform is what other clouds call a family of machine types, a preset one of its sizes.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+SOURCE = "nebius-solutions-library, soperator/modules/available_resources"
+Topology = tuple[int, int, int]
+"""Sockets, cores of each socket, threads of each core."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One size of a platform."""
+
+    name: str
+    topology: Topology
+    clusterable: bool = False
+    """Whether its nodes can join a GPU cluster (InfiniBand): those with all GPUs of a host."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one node."""
+        return _number("([0-9]+)gpu-", self.name)
+
+    @property
+    def vcpus(self) -> int:
+        """Hardware threads of one node."""
+        return _number("([0-9]+)vcpu-", self.name)
+
+    @property
+    def memory_gib(self) -> int:
+        """GiB of one node."""
+        return _number("([0-9]+)gb$", self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NebiusPlatform:
+    """One platform of Nebius."""
+
+    name: str
+    presets: tuple[Preset, ...]
+    regions: tuple[str, ...]
+    gpu: str = ""
+    """Gres type of its GPUs: the name that nvidia-smi prints, in lower case and with _ for blanks, which is what
+    Soperator's slurmd registers (images/worker/slurmd_entrypoint.sh)."""
+    architecture: Literal["x86_64", "arm64"] = "x86_64"
+
+
+def _number(pattern: str, name: str) -> int:
+    found = re.search(pattern, name)
+    return int(found[1]) if found else 0
+
+
+def _cpu(vcpus: int) -> Preset:
+    """A preset without GPUs: 4 GiB for each vCPU, two threads for each core."""
+    return Preset(name=f"{vcpus}vcpu-{4 * vcpus}gb", topology=(1, vcpus // 2, 2))
+
+
+_E2 = (2, 4, 8, 16, 32, 48, 64, 80)
+_D3 = (2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256)
+_HOPPER = (
+    Preset(name="1gpu-16vcpu-200gb", topology=(1, 8, 2)),
+    Preset(name="8gpu-128vcpu-1600gb", topology=(2, 32, 2), clusterable=True),
+)
+_B200 = (
+    Preset(name="1gpu-20vcpu-224gb", topology=(1, 10, 2)),
+    Preset(name="8gpu-160vcpu-1792gb", topology=(2, 40, 2), clusterable=True),
+)
+_B300 = (
+    Preset(name="1gpu-24vcpu-346gb", topology=(1, 12, 2)),
+    Preset(name="8gpu-192vcpu-2768gb", topology=(2, 48, 2), clusterable=True),
+)
+_GB300 = (Preset(name="4gpu-112vcpu-800gb", topology=(2, 56, 1), clusterable=True),)
+
+REGIONS = (
+    "eu-north1",
+    "eu-north2",
+    "eu-west1",
+    "eu-west2",
+    "me-west1",
+    "uk-south1",
+    "us-central1",
+    "us-north1",
+)
+# fmt: off
+_ROWS = (
+    NebiusPlatform(name="cpu-e2", presets=tuple(map(_cpu, _E2)), regions=("eu-north1",)),
+    NebiusPlatform(name="cpu-d3", presets=tuple(map(_cpu, _D3)), regions=REGIONS),
+    NebiusPlatform(name="gpu-h100-sxm", presets=_HOPPER, gpu="nvidia_h100_80gb_hbm3", regions=("eu-north1",)),
+    NebiusPlatform(
+        name="gpu-h200-sxm", presets=_HOPPER, gpu="nvidia_h200",
+        regions=("eu-north1", "eu-north2", "eu-west1", "us-central1")),
+    NebiusPlatform(name="gpu-b200-sxm", presets=_B200, gpu="nvidia_b200", regions=("us-central1",)),
+    NebiusPlatform(name="gpu-b200-sxm-a", presets=_B200, gpu="nvidia_b200", regions=("me-west1",)),
+    NebiusPlatform(
+        name="gpu-b300-sxm", presets=_B300, gpu="nvidia_b300_sxm6_ac", regions=("eu-west2", "uk-south1", "us-north1")),
+    NebiusPlatform(
+        name="gpu-gb300", presets=_GB300, gpu="nvidia_gb300", architecture="arm64", regions=("eu-north1",)),
+)
+# fmt: on
+
+PLATFORMS: dict[str, NebiusPlatform] = {row.name: row for row in _ROWS}
+
+
+def preset_of(machine_type: str) -> Preset:
+    """The preset of a machine type, PLATFORM/PRESET. Raises KeyError for another platform, StopIteration for another
+    preset."""
+    platform, _, name = machine_type.partition("/")
+    return next(one for one in PLATFORMS[platform].presets if one.name == name)

@@ -1,0 +1,246 @@
+"""The node groups of the managed Kubernetes cluster: system, controller, login, accounting, and each nodeset's.
+
+Nodes of a group differ in nothing. A nodeset of more nodes than a group can have is split: the last group has the rest.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cluster.catalog.nebius.presets import PLATFORMS, preset_of
+from cluster.config.capacity import Capacity
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.section import Nebius, Workers
+
+JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
+"""Mount tags of file systems: what nodes know them by (virtiofs)."""
+NODESET_LABEL = "slurm.nebius.ai/nodeset"
+"""Label and taint of a group's nodes: system, controller, login, accounting or worker."""
+NAME_LABEL = "slurm.nebius.ai/nodeset-name"
+"""Label of a nodeset's nodes: its name."""
+GPU_TAINT = "nvidia.com/gpu"
+WORKER_PODS = 32
+"""Most pods of a worker node: one worker and the DaemonSets."""
+REPAIRED_BY_OPERATOR = (
+    ("Ready", "FALSE"),
+    ("Ready", "UNKNOWN"),
+    ("NebiusBootDiskIOError", "TRUE"),
+    ("NebiusGPUError", "TRUE"),
+    ("NebiusContainerRuntimeError", "TRUE"),
+)
+"""Conditions for which Kubernetes would recreate a worker node at once: Soperator drains it first, so they are off."""
+REPAIR_ON = ("HardwareIssuesSuspected", "TRUE")
+"""The condition that Soperator sets on a drained, idle node; Kubernetes then recreates it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """When Kubernetes recreates a node by itself, or that it does not."""
+
+    condition: str
+    status: str
+    """TRUE, FALSE or UNKNOWN."""
+    seconds: int | None
+    """Seconds of the condition after which the node is recreated; None turns the rule off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """How nodes of a group are recreated when the group changes. All three are always given: Nebius's defaults
+    changed in 2026."""
+
+    unavailable: int = 1
+    """Nodes that may be away at the same time."""
+    surge: int = 0
+    """Nodes more than the group's count for the time of a change: each counts against the quota."""
+    drain_seconds: int = 600
+    """Seconds that a node's pods have to end, which a PodDisruptionBudget may prevent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroup:
+    """One node group that must exist."""
+
+    name: str
+    role: str
+    """system, controller, login, accounting or worker."""
+    nodeset: str = ""
+    """The nodeset of a worker group."""
+    machine_type: str
+    count: int | None = None
+    """Nodes; None where the group grows and shrinks by itself."""
+    between: tuple[int, int] | None = None
+    """Fewest and most nodes of such a group."""
+    disk_gib: int
+    """GiB of the boot disk, a network-ssd."""
+    tags: tuple[str, ...]
+    """Mount tags of the file systems that are attached, for reading and writing."""
+    labels: Mapping[str, str]
+    taints: Mapping[str, str] = field(default_factory=dict)
+    """Values by key; all with the effect NO_SCHEDULE."""
+    gpus: int = 0
+    """GPUs of each node."""
+    in_gpu_cluster: bool = False
+    """Whether its nodes join the GPU cluster of the nodeset."""
+    drivers_preset: str = ""
+    """NVIDIA's driver that nodes boot with; empty where the GPU operator installs it, or there is no GPU."""
+    preemptible: bool = False
+    """Whether Nebius may take nodes back at any time."""
+    policy: Literal["AUTO", "FORBID", "STRICT"] = "AUTO"
+    """Whether nodes come from a capacity block: if there is one, never, or from `reservation` alone."""
+    reservation: str | None = None
+    """Id of the capacity block group that nodes must come from."""
+    strategy: Strategy = field(default_factory=Strategy)
+    repairs: tuple[Repair, ...] = ()
+    max_pods: int | None = None
+    os: str
+
+    @property
+    def platform(self) -> str:
+        """Nebius's platform, such as cpu-d3."""
+        return self.machine_type.partition("/")[0]
+
+    @property
+    def preset(self) -> str:
+        """The platform's preset, such as 8vcpu-32gb."""
+        return self.machine_type.partition("/")[2]
+
+    @property
+    def most(self) -> int:
+        """The most nodes that it has."""
+        return self.between[1] if self.between else self.count or 0
+
+
+def submount_tag(name: str) -> str:
+    """Mount tag of a submount."""
+    return f"jail-submount-{name}"
+
+
+def split(nodes: int, most: int) -> list[int]:
+    """Nodes of each group, where none has more than `most`: 16 by 3 are five groups of 3 and one of 1."""
+    return [min(most, nodes - first) for first in range(0, nodes, most)]
+
+
+def node_groups(config: ClusterConfig, settings: Nebius) -> tuple[NodeGroup, ...]:
+    """All node groups of a cluster, in the order of their creation."""
+    return (*_services(config, settings), *_workers(config, settings))
+
+
+def _services(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
+    shared = (JAIL, *map(submount_tag, settings.filesystems.submounts))
+    system = settings.system
+    yield NodeGroup(
+        name="system",
+        role="system",
+        machine_type=system.machine_type,
+        between=(system.min_nodes, system.max_nodes),
+        disk_gib=system.disk_gib,
+        tags=shared,
+        labels=_labels("system"),
+        os=node_os(settings, system.machine_type),
+    )
+    given = (
+        ("controller", config.controller.machine_type, 1, sizing.controller_disk(config), (SPOOL, *shared)),
+        (
+            "login",
+            config.login.machine_type or config.controller.machine_type,
+            config.login.count,
+            sizing.login_disk(config),
+            shared,
+        ),
+        ("accounting", settings.accounting.machine_type, 1, settings.accounting.disk_gib, (ACCOUNTING, *shared)),
+    )
+    for role, machine_type, count, disk_gib, tags in given:
+        if count:
+            yield NodeGroup(
+                name=role,
+                role=role,
+                machine_type=machine_type,
+                count=count,
+                disk_gib=disk_gib,
+                tags=tags,
+                labels=_labels(role),
+                taints={NODESET_LABEL: role},
+                os=node_os(settings, machine_type),
+            )
+
+
+def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
+    tags = (JAIL, *map(submount_tag, settings.filesystems.submounts))
+    for name, section in config.nodesets.items():
+        extra = settings.workers.get(name) or Workers()
+        machine_type = section.machine_type or config.controller.machine_type
+        gpus = preset_of(machine_type).gpus
+        for index, count in enumerate(split(section.count, extra.nodes_per_group)):
+            yield NodeGroup(
+                name=worker_group(name, index),
+                role="worker",
+                nodeset=name,
+                machine_type=machine_type,
+                count=count,
+                disk_gib=sizing.node_disk(config, section),
+                tags=tags,
+                labels=_labels("worker", name, gpus),
+                taints={GPU_TAINT: str(gpus)} if gpus else {},
+                gpus=gpus,
+                in_gpu_cluster=extra.infiniband is not None,
+                drivers_preset=settings.gpu.drivers_preset if gpus and settings.gpu.driver == "preinstalled" else "",
+                preemptible=_way(section.capacity) == "spot",
+                policy=_policy(section.capacity),
+                reservation=_reservation(section.capacity),
+                strategy=Strategy(unavailable=max(1, count * extra.max_unavailable_percent // 100)),
+                repairs=_repairs(settings),
+                max_pods=WORKER_PODS,
+                os=node_os(settings, machine_type),
+            )
+
+
+def worker_group(nodeset: str, index: int) -> str:
+    """Name of one of a nodeset's groups."""
+    return f"worker-{nodeset}-{index}"
+
+
+def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:
+    return {
+        NODESET_LABEL: role,
+        **({NAME_LABEL: nodeset} if nodeset else {}),
+        "slurm.nebius.ai/workload": "gpu" if gpus else "cpu",
+        "slurm.nebius.ai/jail": "true",
+        **({"nebius.com/gpu": "true"} if gpus else {}),
+    }
+
+
+def _repairs(settings: Nebius) -> tuple[Repair, ...]:
+    if not settings.health.replace_nodes:
+        return ()
+    off = tuple(Repair(condition=name, status=status, seconds=None) for name, status in REPAIRED_BY_OPERATOR)
+    return (*off, Repair(condition=REPAIR_ON[0], status=REPAIR_ON[1], seconds=1))
+
+
+def _way(capacity: Capacity | None) -> str | None:
+    return capacity.way if capacity else None
+
+
+def _policy(capacity: Capacity | None) -> Literal["AUTO", "FORBID", "STRICT"]:
+    """`on_demand` says it; without `capacity` nodes come from a capacity block where the project has one."""
+    return {"on_demand": "FORBID", "reservation": "STRICT"}.get(_way(capacity) or "", "AUTO")
+
+
+def _reservation(capacity: Capacity | None) -> str | None:
+    return capacity.reservation.name if capacity and capacity.reservation else None
+
+
+def node_os(settings: Nebius, machine_type: str) -> str:
+    """Operating system of a group's nodes: what there is for Kubernetes' version, the platform and NVIDIA's driver.
+
+    Source: nebius/api, mk8s/v1/node_group.proto, NodeTemplate.os.
+    """
+    platform = PLATFORMS[machine_type.partition("/")[0]]
+    old = settings.kubernetes.version == "1.30" and "b200" not in platform.name
+    older_driver = (
+        settings.gpu.driver == "preinstalled"
+        and platform.name in ("gpu-h100-sxm", "gpu-h200-sxm")
+        and settings.gpu.drivers_preset in ("cuda12", "cuda12.4")
+    )
+    return "ubuntu22.04" if old or older_driver else "ubuntu24.04"

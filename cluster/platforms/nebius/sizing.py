@@ -1,0 +1,89 @@
+"""What the containers of Slurm's pods have of their nodes: one pod fills a node."""
+
+from dataclasses import dataclass
+
+from cluster.catalog.nebius.presets import preset_of
+from cluster.catalog.nebius.reserve import DAEMON_CPU, DAEMON_MEMORY, GIB, MUNGE, Resources, allocatable, slurmd
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Disk, Nodeset
+from cluster.platforms.nebius import defaults
+from cluster.platforms.nebius.section import Nebius
+from cluster.roster import nodeset_gpu
+
+MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
+REST = Resources(cpu=1000, memory=GIB, disk=GIB // 2)
+EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
+# Source of the three: nebius-solutions-library, soperator/modules/slurm/locals.tf.
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSize:
+    """What a nodeset's pods have."""
+
+    slurmd: Resources
+    munge: Resources
+    gpus: int
+    """GPUs of each."""
+    memory_mib: int
+    """MiB that Slurm may hand out of each: its RealMemory, and DefMemPerNode."""
+
+
+def worker(config: ClusterConfig, nodeset: str) -> WorkerSize:
+    """The size of a nodeset's pods."""
+    section = config.nodesets[nodeset]
+    found = slurmd(_node(_machine_type(config, section), node_disk(config, section)))
+    gpu = nodeset_gpu(config, section)
+    return WorkerSize(slurmd=found, munge=MUNGE, gpus=gpu.count if gpu else 0, memory_mib=found.memory)
+
+
+def slurmctld(config: ClusterConfig) -> Resources:
+    """What slurmctld's container has of the controller's node."""
+    return _beside(_node(config.controller.machine_type, controller_disk(config)), MUNGE)
+
+
+def sshd(config: ClusterConfig) -> Resources:
+    """What sshd's container has of a login node: users' sessions run in it."""
+    return _beside(_node(config.login.machine_type or config.controller.machine_type, login_disk(config)), MUNGE)
+
+
+def slurmdbd(settings: Nebius) -> Resources:
+    """What slurmdbd's container has of the accounting node, beside MariaDB."""
+    group = settings.accounting
+    return _beside(_node(group.machine_type, group.disk_gib), MUNGE, MARIADB)
+
+
+def node_disk(config: ClusterConfig, section: Nodeset) -> int:
+    """GiB of the boot disk of a nodeset's nodes."""
+    usual = defaults.GPU_DISK_GIB if nodeset_gpu(config, section) else defaults.CPU_DISK_GIB
+    return _disk(section.disk, usual)
+
+
+def controller_disk(config: ClusterConfig) -> int:
+    """GiB of the boot disk of the controller's node."""
+    return _disk(config.controller.disk, defaults.CONTROLLER_DISK_GIB)
+
+
+def login_disk(config: ClusterConfig) -> int:
+    """GiB of the boot disk of each login node."""
+    return _disk(config.login.disk, defaults.LOGIN_DISK_GIB)
+
+
+def _disk(section: Disk, usual: int) -> int:
+    return usual if section.size_gb is None else section.size_gb
+
+
+def _machine_type(config: ClusterConfig, section: Nodeset) -> str:
+    return section.machine_type or config.controller.machine_type
+
+
+def _node(machine_type: str, disk_gib: int) -> Resources:
+    preset = preset_of(machine_type)
+    return allocatable(preset.vcpus, preset.memory_gib, disk_gib)
+
+
+def _beside(node: Resources, *others: Resources) -> Resources:
+    """What is left of a node beside other containers and OpenKruise's daemon, in whole GiB of memory and disk."""
+    cpu = node.cpu - DAEMON_CPU - sum(one.cpu for one in others)
+    memory = node.memory - DAEMON_MEMORY - sum(one.memory for one in others)
+    disk = node.disk - sum(one.disk for one in others)
+    return Resources(cpu=max(0, cpu), memory=max(0, memory) // GIB * GIB, disk=max(0, disk) // GIB * GIB)
