@@ -22,7 +22,7 @@ _PACE = 1.0
 """Seconds between polls: these operations take seconds."""
 
 _ACCOUNT, _BUCKET = KINDS["ServiceAccount"], KINDS["Bucket"]
-_KEY, _MEMBERSHIP = KINDS["AccessKey"], KINDS["GroupMembership"]
+_KEY, _GROUP, _MEMBERSHIP = KINDS["AccessKey"], KINDS["Group"], KINDS["GroupMembership"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +83,11 @@ class StateBucket:
 
     def group(self, tenant: str, name: str = EDITORS) -> str:
         """Id of a group of the tenant."""
-        from nebius.api.nebius.iam.v1 import GetGroupByNameRequest, GroupServiceClient
-
-        method = GroupServiceClient(client.sdk(self.endpoint)).get_by_name
-        request = GetGroupByNameRequest(parent_id=tenant, name=name)
-        return client.call(f"find the group {name} of {tenant}", method, request).metadata.id
+        found = find(self._wanted(_GROUP, tenant, name, {}))
+        if found is None:
+            todo = "check the id of the tenant: nebius iam tenant list"
+            raise nebius_error(f"find the group {name}", [f"{tenant} has no such group that you may see"], todo)
+        return found.metadata.id
 
     def is_member(self, group: str, account: str) -> bool:
         """Whether an account is a member of a group."""
