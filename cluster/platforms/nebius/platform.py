@@ -38,4 +38,5 @@ PLATFORM = Platform(
     ),
     credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
     deploy="components.nebius.deploy",
+    environment="components.nebius.environment",
 )
