@@ -1,0 +1,64 @@
+"""`python -m components.nebius.rehearsal.api --port PORT --state FILE`: the stand-in until it is ended."""
+
+import argparse
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.nebius.rehearsal.api.faults import parse
+from components.nebius.rehearsal.api.identity import Place
+from components.nebius.rehearsal.api.server import NebiusServer
+
+
+class KubernetesApi:
+    """Gives every mk8s cluster the endpoint and the certificate authority of one Kubernetes API on this machine."""
+
+    def __init__(self, endpoint: str, certificate_authority: str) -> None:
+        self._endpoint, self._ca = endpoint, certificate_authority
+
+    def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
+        """Nothing depends on changes."""
+
+    def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The control plane of a cluster that runs."""
+        if kind != "Cluster" or obj["status"].get("state") != "RUNNING":
+            return None
+        known = {"public_endpoint": self._endpoint}
+        auth = {"cluster_ca_certificate": self._ca}
+        return {"control_plane": {**obj["status"]["control_plane"], "endpoints": known, "auth": auth}}
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m components.nebius.rehearsal.api")
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1; 0: any that is free")
+    parser.add_argument("--state", type=Path, help="the file that keeps objects over restarts")
+    parser.add_argument("--port-file", type=Path, help="is written when the server takes calls")
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long an operation takes")
+    parser.add_argument("--tenant", default=Place.tenant)
+    parser.add_argument("--region", default=Place.region)
+    parser.add_argument("--cluster-endpoint", default="", help="URL of the Kubernetes API of every mk8s cluster")
+    parser.add_argument("--cluster-ca", type=Path, help="its certificate authority, a PEM file")
+    parser.add_argument("--fault", action="append", default=[], type=parse, metavar="KIND:VERB:MODE:ERROR[:NAME]")
+    given = parser.parse_args()
+    observer = None
+    if given.cluster_endpoint:
+        observer = KubernetesApi(given.cluster_endpoint, given.cluster_ca.read_text() if given.cluster_ca else "")
+    place = Place(tenant=given.tenant, region=given.region)
+    server = NebiusServer(port=given.port, state=given.state, seconds=given.seconds, place=place, observer=observer)
+    server.faults.extend(given.fault)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with server:
+        if given.port_file:
+            new = given.port_file.with_name(f"{given.port_file.name}.new")
+            new.write_text(f"{server.port}\n")
+            new.replace(given.port_file)
+        ended.wait()
+
+
+if __name__ == "__main__":
+    main()
