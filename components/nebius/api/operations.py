@@ -1,5 +1,6 @@
 """Waits: for operations, until an object can be used, until it is gone. Every one has a deadline, and reports."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,8 @@ from components.nebius.api.objects import failure, get, start_delete, state_of, 
 PACE = 5.0
 """Seconds between polls."""
 REPEAT_SECONDS = 60.0
-"""After how long a progress that has not changed is reported again."""
+"""After how long a progress is reported again of which only figures have changed, or nothing."""
+_FIGURES = re.compile("[0-9]+")
 UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", ""})
 """Statuses of a poll that are no answer about the operation: it goes on."""
 
@@ -37,10 +39,10 @@ class Wait:
 
         Raises NebiusError after the deadline, with the progress as the reason.
         """
-        now = time.monotonic()
-        if progress and (progress != self._said or now - self._said_at > REPEAT_SECONDS):
+        now, words = time.monotonic(), _FIGURES.sub("", progress)
+        if progress and (words != self._said or now - self._said_at > REPEAT_SECONDS):
             report(f"{self.doing}: {progress} ({self.passed:.0f} s)")
-            self._said, self._said_at = progress, now
+            self._said, self._said_at = words, now
         if self.passed + self.pace > self.seconds:
             lasted = f"it has not ended after {self.seconds:.0f} s"
             reasons = [lasted, f"last progress: {progress}"] if progress else [lasted]

@@ -1,4 +1,4 @@
-"""Who calls, and where: profile, tenants, projects, groups, quotas and capacity. All of them exist before a stack."""
+"""Who calls, and where: profile, tenants, projects, quotas and capacity. All of them exist before a stack."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,33 +23,14 @@ class Place:
     advice: tuple[Mapping[str, Any], ...] = ()
     """Rows of ResourceAdvice as JSON."""
 
-    def group(self, name: str) -> dict[str, Any]:
-        """A group of the tenant, by its name."""
-        return {"metadata": {"id": f"group-e00{name}", "parent_id": self.tenant, "name": name}, "spec": {}}
-
     def answer(self, method: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The JSON that answers a method such as `GroupService/GetByName`; None: not one of these."""
+        """The JSON that answers a method such as `ProfileService/Get`; None: not one of these."""
         return None if method not in _METHODS else _METHODS[method](self, request)
 
 
 def _profile(_place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
     known = {"metadata": {"id": "serviceaccount-e00rehearsal", "name": "rehearsal"}, "spec": {}}
     return {"service_account_profile": {"info": known}}
-
-
-def _group_by_name(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
-    if request.get("name") not in GROUPS:
-        raise refusal("resource_not_found", "Group", str(request.get("name")))
-    return place.group(str(request["name"]))
-
-
-def _group(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
-    name = str(request.get("id", "")).removeprefix("group-e00")
-    return _group_by_name(place, {"name": name})
-
-
-def _groups(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
-    return {"items": [place.group(name) for name in GROUPS]}
 
 
 def _project(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,13 +74,12 @@ def _advice(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
 
 _METHODS: Mapping[str, Callable[[Place, Mapping[str, Any]], dict[str, Any]]] = {
     "ProfileService/Get": _profile,
-    "GroupService/GetByName": _group_by_name, "GroupService/Get": _group, "GroupService/List": _groups,
     "ProjectService/Get": _project, "ProjectService/List": _projects,
     "TenantService/Get": _tenant, "TenantService/List": _tenants,
     "QuotaAllowanceService/List": _quotas, "ResourceAdviceService/List": _advice,
 }  # fmt: skip
 SERVICES = (
-    "iam.v1:ProfileServiceClient", "iam.v1:GroupServiceClient", "iam.v1:ProjectServiceClient",
+    "iam.v1:ProfileServiceClient", "iam.v1:ProjectServiceClient",
     "iam.v2:ProjectServiceClient", "iam.v1:TenantServiceClient", "iam.v2:TenantServiceClient",
     "quotas.v1:QuotaAllowanceServiceClient", "capacity.v1:ResourceAdviceServiceClient",
     "common.v1:OperationServiceClient",

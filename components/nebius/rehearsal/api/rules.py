@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.catalog.nebius.presets import PLATFORMS
-
 from components.nebius.api.compare import at, differing
 from components.nebius.api.kinds import Kind
 from components.nebius.rehearsal.api.faults import RefusedError, bad_request, in_use, refusal
@@ -28,7 +27,8 @@ def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Ma
     name, parent = metadata.get("name", ""), metadata.get("parent_id", "")
     if not parent:
         raise bad_request("metadata.parent_id", "must be set")
-    if kind.parent == "Cluster" and (parent not in store.objects or store.objects[parent]["kind"] != "Cluster"):
+    known = store.objects.get(parent, {}).get("kind")
+    if kind.parent in ("Cluster", "Group") and known != kind.parent:
         raise refusal("resource_not_found", kind.name, parent)
     if kind.unique and not name:
         raise bad_request("metadata.name", "must be set")

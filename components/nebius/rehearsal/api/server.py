@@ -187,8 +187,11 @@ class NebiusServer(grpc.GenericRpcHandler):
         return [row for row in self.store.of("AccessKey") if row["spec"].get("account") == request.get("account")]
 
     def _seed(self, kind: Kind, request: Mapping[str, Any]) -> None:
-        """A project has a network and a subnet from the start."""
+        """A project has a network and a subnet from the start, a tenant its groups."""
         parent = request.get("parent_id", "")
+        if kind.name == "Group" and parent.startswith("tenant-") and not any(self.store.of("Group", parent)):
+            for name in identity.GROUPS:
+                self.methods.seed("Group", parent, name, {})
         fresh = kind.name in ("Network", "Subnet") and parent.startswith("project-")
         if fresh and not any(self.store.of("Network", parent)):
             network = self.methods.seed("Network", parent, "default-network", {})

@@ -12,7 +12,8 @@ PREFIXES = {
     "Network": "vpcnetwork", "Subnet": "vpcsubnet", "Allocation": "vpcallocation", "Filesystem": "computefilesystem",
     "GpuCluster": "computegpucluster", "Disk": "computedisk", "Cluster": "mk8scluster", "NodeGroup": "mk8snodegroup",
     "K8sRelease": "k8srelease", "ServiceAccount": "serviceaccount", "GroupMembership": "groupmembership",
-    "AccessPermit": "accesspermit", "AccessKey": "accesskey", "Bucket": "storagebucket", "Operation": "operation",
+    "Group": "group", "AccessPermit": "accesspermit", "AccessKey": "accesskey",
+    "Bucket": "storagebucket", "Operation": "operation",
 }  # fmt: skip
 """Beginnings of ids, as Nebius's recipe checks them; of kinds that it does not check, the kind's name."""
 
