@@ -35,6 +35,10 @@ class Release:
     needs: tuple[str, ...] = ()
     """Names of releases that are installed before it."""
     after: tuple[str, ...] = ()
-    """What else is waited for: `nodes` (node groups), `gpu` (GPU operator)."""
+    """What else is waited for: `nodes` (node groups are complete), `gpu` (the GPU operator is deployed and nodes offer
+    their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is)."""
+    hooks: bool = True
+    """Whether the chart's hooks run. Without them, what they wait for is waited for by the program itself."""
     timeout: int = 1200
-    """Seconds until its installation has failed."""
+    """Seconds until its installation has failed. A failed one is left as it is, to be looked at and repeated: Helm's
+    `atomic` would uninstall it, and all that users have in it."""

@@ -1,0 +1,60 @@
+"""Keys of the charts that Soperator needs besides its own.
+
+From the values.yaml of each chart at the versions of cluster.platforms.nebius.releases.charts: cert-manager v1.19.6
+(deploy/charts/cert-manager), openkruise/charts versions/kruise/1.8.0, mariadb-operator 0.31.0, 0.38.1 and 25.10.2
+(deploy/charts), k8up 4.8.7 (charts/k8up). prometheus-operator-crds and mariadb-operator-crds have no values that a
+cluster needs.
+"""
+
+from cluster.platforms.nebius.releases.keys.tree import Key, parse
+
+_CERT_MANAGER = """
+global* installCRDs crds(enabled keep) replicaCount strategy* podDisruptionBudget* featureGates
+maxConcurrentChallenges image* clusterResourceNamespace namespace serviceAccount* enableCertificateOwnerRef config*
+dns01RecursiveNameservers dns01RecursiveNameserversOnly disableAutoApproval approveSignerNames extraArgs* extraEnv*
+resources* securityContext* containerSecurityContext* volumes* volumeMounts* podLabels* hostAliases* nodeSelector*
+ingressShim* affinity* tolerations* topologySpreadConstraints* livenessProbe* enableServiceLinks
+prometheus(enabled servicemonitor* podmonitor*) webhook* cainjector* acmesolver* startupapicheck* extraObjects*
+nameOverride fullnameOverride
+"""
+
+_KRUISE = """
+crds(managed) installation(namespace createNamespace roleListGroups) featureGates externalCerts*
+enableKubeCacheMutationDetector imagePullSecrets*
+manager(log(level) replicas image(repository tag) webhook(port) metrics(port) healthProbe(port) pprofAddr
+resyncPeriod loggingFormat resources(limits(cpu memory) requests(cpu memory)) hostNetwork nodeAffinity* nodeSelector*
+tolerations*)
+webhookConfiguration(timeoutSeconds)
+daemon(log(level) port enablePprof pprofAddr socketLocation socketFile nodeSelector* affinity*
+resources(limits(cpu memory) requests(cpu memory)) extraEnvs* credentialProvider*)
+serviceAccount* helmHooks(image(repository tag))
+"""
+
+_MARIADB_OPERATOR = """
+nameOverride fullnameOverride crds@0.38.0(enabled) image* imagePullSecrets* logLevel clusterName currentNamespaceOnly
+ha(enabled replicas) metrics(enabled serviceMonitor*) serviceAccount* rbac* extrArgs* extraEnv* extraEnvFrom*
+extraVolumes* extraVolumeMounts* podAnnotations* podSecurityContext* securityContext* resources* nodeSelector*
+tolerations* topologySpreadConstraints* priorityClassName affinity* pdb* pprof*
+webhook(enabled image* imagePullSecrets* ha* cert(certManager(enabled issuerRef* duration renewBefore
+revisionHistoryLimit) secretAnnotations* secretLabels* ca* path) port hostNetwork serviceMonitor* serviceAccount*
+annotations* extrArgs* extraVolumes* extraVolumeMounts* podAnnotations* podSecurityContext* securityContext*
+resources* nodeSelector* tolerations* topologySpreadConstraints* priorityClassName affinity* pdb*)
+certController* config*
+"""
+
+_K8UP = """
+nameOverride fullnameOverride namespaceOverride replicaCount image* imagePullSecrets* serviceAccount*
+k8up(envVars* backupImage(repository tag) timezone enableLeaderElection skipWithoutAnnotation operatorNamespace
+globalResources*)
+podAnnotations* podSecurityContext* securityContext* priorityClassName nodeSelector* tolerations* affinity*
+metrics(service* serviceMonitor* prometheusRule* grafanaDashboard*) rbac* resources* cleanup*
+"""
+
+CHARTS: dict[str, Key] = {
+    "cert-manager": parse(_CERT_MANAGER),
+    "kruise": parse(_KRUISE),
+    "mariadb-operator": parse(_MARIADB_OPERATOR),
+    "mariadb-operator-crds": parse(""),
+    "prometheus-operator-crds": parse("fullnameOverride crds*"),
+    "k8up": parse(_K8UP),
+}
