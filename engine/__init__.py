@@ -10,10 +10,11 @@ from engine import events
 from engine.core.scope import Scope
 from engine.errors import EngineError, NotRunnable, StateDamaged, WrongPassphrase
 from engine.events import ProgramError, Result, UpdateFailed
+from engine.kubernetes import KubernetesTools
 from engine.state.lock import StackLocked
 from engine.workspace import Stack, Workspace
 
 __all__ = [
-    "EngineError", "NotRunnable", "ProgramError", "Result", "Scope", "Stack", "StackLocked", "StateDamaged",
-    "UpdateFailed", "Workspace", "WrongPassphrase", "events",
+    "EngineError", "KubernetesTools", "NotRunnable", "ProgramError", "Result", "Scope", "Stack", "StackLocked",
+    "StateDamaged", "UpdateFailed", "Workspace", "WrongPassphrase", "events",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from engine import urn as urns
 from engine.core.scope import Scope
 from engine.errors import EngineError
 from engine.events import Event, Kind, Result
+from engine.kubernetes import KubernetesTools
 from engine.project import Project
 from engine.state import crypter
 from engine.state.crypter import Passphrase
@@ -25,9 +26,13 @@ WHOLE = Scope()
 class Workspace:
     """A folder with a Pulumi.yaml, and the backend that keeps its stacks."""
 
-    def __init__(self, root: Path, *, backend: str | None = None, passphrase: Passphrase | None = None) -> None:
+    def __init__(
+        self, root: Path, *, backend: str | None = None, passphrase: Passphrase | None = None,
+        kubernetes: KubernetesTools | None = None,
+    ) -> None:  # fmt: skip
         """`backend` is file://DIR; default: PULUMI_BACKEND_URL. `passphrase` is asked when a secret turns up; default:
-        PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE. Raises EngineError."""
+        PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE. `kubernetes` allows runs on Kubernetes clusters,
+        which are only previewed without. Raises EngineError."""
         url = backend or os.environ.get("PULUMI_BACKEND_URL", "")
         if not url.startswith("file://"):
             given = f"{url!r}" if url else "none"
@@ -35,6 +40,7 @@ class Workspace:
         self.project = Project.read(root.resolve())
         self.folder = Path(url.removeprefix("file://")).expanduser().resolve() / ".pulumi"
         self.passphrase = passphrase or crypter.from_environment
+        self.kubernetes = kubernetes
 
     def stack(self, name: str, config_file: Path | None = None, *, message: str = "") -> Stack:
         """A stack, whether it exists yet or not; `message` goes into the history of its runs. Raises EngineError for
@@ -96,7 +102,7 @@ class Stack(StoredStack):
         operation = Operation(
             kind=kind, project=self._project, stack=self.name, config_file=self._config_file, folder=self._folder,
             file=self.file, passphrase=self._passphrase, on_event=on_event, parallel=parallel, scope=scope, dry=dry,
-            refresh=refresh, message=self._message, outputs_of=self._outputs_of,
+            refresh=refresh, message=self._message, outputs_of=self._outputs_of, kubernetes=self._workspace.kubernetes,
         )  # fmt: skip
         if kind == "preview":
             result = operation.run()

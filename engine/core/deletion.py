@@ -1,6 +1,7 @@
 """Deleting resources: dependents first, independent ones side by side."""
 
 import queue
+from contextlib import suppress
 
 from engine.core.interrupted import undo
 from engine.core.run import Run, StateChange, StepError
@@ -32,7 +33,8 @@ def delete_all(run: Run, deleted: list[Resource]) -> None:
     if run.dry:
         return
     for resource in left:
-        undo(run, resource)
+        with suppress(StepError):
+            undo(run, resource)
     _in_order(run, deleted, gone)
 
 

@@ -6,7 +6,7 @@ the resources of the state decide.
 
 from engine import values
 from engine.core.run import Run, StateChange, explain
-from engine.providers.base import Context, Provider
+from engine.providers.base import Context, Provider, Unfinished
 from engine.state.resource import Resource
 from engine.values import Props, plain
 
@@ -73,6 +73,8 @@ def undo(run: Run, left: Resource) -> None:
     def work(provider: Provider, ctx: Context) -> StateChange:
         try:
             provider.abandon(ctx, plain(left.inputs), held)
+        except Unfinished:
+            raise
         except Exception as error:  # noqa: BLE001 - providers are other people's code
             ctx.log("warning", f"its interrupted creation could not be finished ({explain(error)}): forgotten")
         return lambda: None

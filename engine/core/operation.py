@@ -16,6 +16,7 @@ from engine.core.run import Run
 from engine.core.scope import Included, Scope
 from engine.errors import EngineError, Interrupted, NotRunnable
 from engine.events import Event, Finished, Kind, ProgramError, Result, Started
+from engine.kubernetes import KubernetesTools
 from engine.project import Project, salt_of
 from engine.providers import Foreign, Providers
 from engine.state import checkpoint
@@ -46,6 +47,7 @@ class Operation:
     message: str
     outputs_of: Callable[[str], Props]
     """The outputs of another stack, by its name."""
+    kubernetes: KubernetesTools | None = None
 
     def run(self) -> Result:
         """Raises StateDamaged, WrongPassphrase, NotRunnable, ProgramError, EngineError."""
@@ -59,7 +61,7 @@ class Operation:
         run = Run(
             kind=self.kind, project=self.project, stack=self.stack, state=state, on_event=self.on_event,
             config=self.project.config(self.config_file, self.passphrase), parallel=self.parallel, dry=self.dry,
-            scope=self.scope,
+            scope=self.scope, kubernetes=self.kubernetes,
         )  # fmt: skip
         run.emit(Started(self.kind, self.stack, self.project.name))
         problem: EngineError | None = None
@@ -95,7 +97,7 @@ class Operation:
         """Before the first step: raise NotRunnable if the engine does not have the providers of all resources."""
         rows = checkpoint.read(self.file).get("resources") or []
         types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
-        providers = Providers(self.project.root, {}, self.project.name)
+        providers = Providers(self.project.root, {}, self.project.name, self.kubernetes)
         foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
         if foreign:
             raise NotRunnable(foreign, self.stack, self.kind)

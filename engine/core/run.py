@@ -13,9 +13,10 @@ from engine import values
 from engine.core.scope import Scope
 from engine.errors import EngineError, Interrupted, NotRunnable
 from engine.events import Change, Event, Kind, Log, Planned, Result, StepDone, StepFailed, StepStarted
+from engine.kubernetes import KubernetesTools
 from engine.project import Project, StackConfig
 from engine.providers import Providers
-from engine.providers.base import Context, Provider
+from engine.providers.base import Context, Provider, Unfinished
 from engine.state.resource import Resource
 from engine.state.state import State
 from engine.values import Props, Value
@@ -43,9 +44,10 @@ class Run:
     parallel: int | None
     dry: bool
     scope: Scope = field(default_factory=Scope)
+    kubernetes: KubernetesTools | None = None
 
     def __post_init__(self) -> None:
-        self.providers = Providers(self.project.root, dict(self.config.values), self.project.name)
+        self.providers = Providers(self.project.root, dict(self.config.values), self.project.name, self.kubernetes)
         self.lock = threading.RLock()
         self.failed: set[str] = set()
         self.foreign: set[str] = set()
@@ -128,7 +130,8 @@ class Run:
             try:
                 change = work(provider, self.context(resource, op))
             except Exception as error:
-                self.state.end_step(pending, resource)
+                if not isinstance(error, Unfinished):
+                    self.state.end_step(pending, resource)
                 self.fail(resource, op, explain(error))
                 raise StepError(str(error)) from error
             self.state.end_step(pending, resource, change, saved=not trivial)
@@ -141,7 +144,11 @@ class Run:
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
             self.log(severity, self._masked(message, resource), resource.urn, ephemeral=ephemeral)
 
-        return Context(resource.urn, resource.type, resource.name, log, timeout, lambda: self._stopping)
+        def settings() -> Props:
+            urn = resource.provider.rsplit("::", 1)[0]
+            return values.plain(next((r.inputs for r in self.state.resources() if r.urn == urn), {}))
+
+        return Context(resource.urn, resource.type, resource.name, log, timeout, lambda: self._stopping, settings)
 
     def _masked(self, message: str, resource: Resource) -> str:
         return values.mask(message, self.providers.of(resource.type).hidden(resource.inputs))

@@ -3,9 +3,14 @@
 from pathlib import Path
 
 from engine import urn as urns
+from engine.kubernetes import KubernetesTools
 from engine.providers import process
 from engine.providers.base import Foreign, Provider, ProviderResource
 from engine.providers.command import LocalCommand, RemoteCommand, RemoteCopy
+from engine.providers.kubernetes.cluster import Cluster
+from engine.providers.kubernetes.manifests import embeds
+from engine.providers.kubernetes.objects import Object
+from engine.providers.kubernetes.release import RELEASE, Release
 from engine.providers.ssh import Sessions
 from engine.values import Value
 
@@ -15,8 +20,11 @@ _PACKAGES = {"command", "random", "tls", "pulumi-python", "pulumi"}
 class Providers:
     """Finds the provider of a type; those that are slow to import are made when first asked for."""
 
-    def __init__(self, root: Path, config: dict[str, Value], project: str) -> None:
+    def __init__(
+        self, root: Path, config: dict[str, Value], project: str, kubernetes: KubernetesTools | None = None
+    ) -> None:
         self._sessions = Sessions()
+        self._kubernetes = Cluster(root, kubernetes) if kubernetes else None
         self._root, self._config, self._project = root, config, project
         self._made: dict[str, Provider] = {}
 
@@ -25,6 +33,8 @@ class Providers:
         family = "dynamic" if type_.startswith("pulumi-python:dynamic") else type_
         if family.startswith("random:"):
             family = "random"
+        if type_.startswith("kubernetes:") and type_ != RELEASE:
+            family = "kubernetes" if embeds(type_) else "foreign"
         if family not in self._made:
             self._made[family] = self._make(family)
         return self._made[family]
@@ -33,11 +43,15 @@ class Providers:
         """End what providers keep open."""
         process.kill_all()
         self._sessions.close()
+        if self._kubernetes:
+            self._kubernetes.close()
 
     def _make(self, family: str) -> Provider:
         made: Provider = Foreign()
         if urns.is_provider(family):
-            made = ProviderResource() if family.split(":")[2] in _PACKAGES else made
+            package = family.split(":")[2]
+            embedded = package in _PACKAGES or (package == "kubernetes" and self._kubernetes is not None)
+            made = ProviderResource() if embedded else made
         elif family == "dynamic":
             from engine.providers.dynamic import Dynamic  # noqa: PLC0415
 
@@ -50,6 +64,10 @@ class Providers:
             from engine.providers.tls import PrivateKey  # noqa: PLC0415
 
             made = PrivateKey()
+        elif family == RELEASE and self._kubernetes:
+            made = Release(self._kubernetes, self._root)
+        elif family == "kubernetes" and self._kubernetes:
+            made = Object(self._kubernetes)
         elif family == "command:local:Command":
             made = LocalCommand(self._root)
         elif family == "command:remote:Command":

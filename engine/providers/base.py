@@ -9,6 +9,11 @@ from engine.errors import EngineError
 from engine.values import Props
 
 
+class Unfinished(EngineError):  # noqa: N818 - says what happened
+    """A creation failed and left something. The state keeps its note, as after a kill: the next run resumes it, or
+    removes what it left."""
+
+
 class CheckFailed(EngineError):  # noqa: N818 - says what happened
     """The inputs of a resource are not acceptable."""
 
@@ -17,7 +22,8 @@ class CheckFailed(EngineError):  # noqa: N818 - says what happened
 class Context:
     """What a provider may know of the resource at hand. `timeout` is in seconds (customTimeouts), None for no limit;
     `log(severity, message, ephemeral=False)` shows a line beside the resource; `stopped()` tells whether the user has
-    asked to stop, so that what merely waits may give up."""
+    asked to stop, so that what merely waits may give up. `settings()` are the inputs of the resource's own provider
+    resource (`pulumi:providers:...`)."""
 
     urn: str
     type: str
@@ -25,6 +31,7 @@ class Context:
     log: Callable[..., None]
     timeout: float | None = None
     stopped: Callable[[], bool] = lambda: False
+    settings: Callable[[], Props] = dict
 
 
 class Provider:
@@ -32,7 +39,8 @@ class Provider:
 
     The rule that keeps runs resumable: a run may be killed at any moment. So `create` takes over what an interrupted
     `create` with the same inputs left, `delete` is content if there is nothing left to delete, and a `create` that
-    raises has left nothing. All but `check` and `diff` are called in updates only, never in a preview.
+    raises anything but Unfinished has left nothing. All but `check` and `diff` are called in updates only, never in a
+    preview.
     """
 
     readable = False

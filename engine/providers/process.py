@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from engine.values import Props
 
 # Each in a session of its own: a Ctrl-C in the terminal must not reach what is to be finished.
 _running: set[subprocess.Popen[bytes]] = set()
+_LOOK = 0.2
+"""Seconds between two looks whether the user asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,11 @@ def run(
     cwd: Path | None = None,
     timeout: float | None = None,
     on_line: Callable[[str, str], None] = lambda _stream, _line: None,
+    stopped: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Run a process to its end, calling `on_line("stdout" or "stderr", line)` as it speaks.
-    Raises EngineError after `timeout` seconds, or if it can't be started."""
+    It gets a SIGTERM, once, when `stopped()` turns true. Raises EngineError after `timeout` seconds, or if it can't be
+    started."""
     try:
         process = subprocess.Popen(
             argv, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -63,7 +68,7 @@ def run(
     for thread in threads:
         thread.start()
     try:
-        status = process.wait(timeout)
+        status = process.wait(timeout) if stopped is None else _wait(process, timeout, stopped)
     except subprocess.TimeoutExpired:
         _kill(process)
         raise EngineError(f"not done after {timeout:g} s, the limit that its customTimeouts set: killed") from None
@@ -73,6 +78,21 @@ def run(
         # What a background child of the command keeps open must not keep us.
         thread.join(2)
     return Outcome(status, "".join(texts["stdout"]), "".join(texts["stderr"]))
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float | None, stopped: Callable[[], bool]) -> int:
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
+        try:
+            return process.wait(max(left, 0))
+        except subprocess.TimeoutExpired:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
+        if stopped():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            return process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
 
 
 def kill_all() -> None:

@@ -1,0 +1,122 @@
+"""The inputs of a Helm release as helm's options and values."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import yaml
+
+from engine.providers.base import CheckFailed
+from engine.values import UNKNOWN, Props, Value
+
+_SWITCHES = {
+    "atomic": "--atomic",
+    "cleanupOnFail": "--cleanup-on-fail",
+    "createNamespace": "--create-namespace",
+    "dependencyUpdate": "--dependency-update",
+    "devel": "--devel",
+    "disableOpenapiValidation": "--disable-openapi-validation",
+    "disableWebhooks": "--no-hooks",
+    "forceUpdate": "--force",
+    "renderSubchartNotes": "--render-subchart-notes",
+    "resetValues": "--reset-values",
+    "reuseValues": "--reuse-values",
+    "skipCrds": "--skip-crds",
+    "takeOwnership": "--take-ownership",
+    "verify": "--verify",
+}
+_OPTIONS = {
+    "description": "--description",
+    "keyring": "--keyring",
+    "maxHistory": "--history-max",
+    "postrender": "--post-renderer",
+    "version": "--version",
+}
+_REPOSITORY = {"caFile": "--ca-file", "certFile": "--cert-file", "keyFile": "--key-file"}
+_UNSUPPORTED = ("disableCRDHooks", "lint", "recreatePods", "replace")
+_DEFAULT_SECONDS = 300
+
+
+def checked(inputs: Props, root: Path) -> Props:
+    """The inputs with pulumi-kubernetes' defaults, and the checksum of a chart that is a folder or file here, so that a
+    changed chart is an update. Raises CheckFailed for what helm's command can't do."""
+    wrong = [name for name in _UNSUPPORTED if inputs.get(name) is True]
+    if wrong:
+        raise CheckFailed("\n".join(f"{name}: the embedded engine does not support it" for name in wrong))
+    repository = inputs.get("repositoryOpts") or {}
+    if repository != UNKNOWN and (repository.get("password") or repository.get("username")):
+        raise CheckFailed(
+            "repositoryOpts: helm takes a password on its command line only, which others can read. Log in with "
+            "`helm registry login`, or give the chart's folder"
+        )
+    found = dict(inputs)
+    if not inputs.get("skipAwait"):
+        found.setdefault("timeout", _DEFAULT_SECONDS)
+    chart = inputs.get("chart")
+    if isinstance(chart, str) and chart != UNKNOWN and not repository and (root / chart).exists():
+        found["checksum"] = _checksum(root / chart)
+    return found
+
+
+def arguments(inputs: Props) -> list[str]:
+    """The chart and the options of `helm upgrade --install`, without values and place."""
+    repository = inputs.get("repositoryOpts") or {}
+    chart, repo = str(inputs["chart"]), str(repository.get("repo") or "")
+    # A name stands for a repository that the user has added.
+    found = [f"{repo}/{chart}" if repo and "://" not in repo else chart]
+    found += [f"--repo={repo}"] if "://" in repo else []
+    found += [flag for name, flag in _SWITCHES.items() if inputs.get(name) is True]
+    found += [f"{flag}={_plain(inputs[name])}" for name, flag in _OPTIONS.items() if inputs.get(name) not in (None, "")]
+    found += [f"{flag}={repository[name]}" for name, flag in _REPOSITORY.items() if repository.get(name)]
+    if not inputs.get("skipAwait"):
+        found += ["--wait", *(["--wait-for-jobs"] if inputs.get("waitForJobs") else [])]
+    return found
+
+
+def seconds(inputs: Props) -> int:
+    """helm's own limit, for each of its operations."""
+    return int(inputs.get("timeout") or _DEFAULT_SECONDS)
+
+
+def values(inputs: Props) -> str:
+    """All values as one JSON text: those of files, in order, with `values` over them."""
+    merged: Props = {}
+    for file in inputs.get("valueYamlFiles") or []:
+        merged.update(yaml.safe_load(_text(file)) or {})
+    merged = _merge(merged, inputs.get("values") or {})
+    return json.dumps(merged if inputs.get("allowNullValues") else _without_nulls(merged))
+
+
+def _merge(below: Value, above: Value) -> Value:
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
+    return above
+
+
+def _without_nulls(value: Value) -> Value:
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _text(asset: Props) -> str:
+    if "text" in asset:
+        return asset["text"]
+    if asset.get("path"):
+        return Path(asset["path"]).read_text(encoding="utf-8")
+    raise CheckFailed(
+        f"valueYamlFiles: {asset.get('uri')}: the embedded engine fetches nothing; give a file that is here"
+    )
+
+
+def _plain(value: Value) -> str:
+    # Numbers travel as floats.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _checksum(chart: Path) -> str:
+    files = sorted(file for file in chart.rglob("*") if file.is_file()) if chart.is_dir() else [chart]
+    found = hashlib.sha256()
+    for file in files:
+        found.update(f"{file.relative_to(chart)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
