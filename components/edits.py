@@ -23,7 +23,7 @@ def refuse_impossible(config: ClusterConfig) -> None:
     """
     last = _last_outputs()
     was = made_with(last.get("config"))
-    if was and MUNGE_KEY not in last:
+    if was and "machines" in last and MUNGE_KEY not in last:
         _warn_of_new_key()
     changes = effects(was, config, pulumi.get_stack()) if was else []
     if not refused(changes):

@@ -18,6 +18,7 @@ PLACES = {
     "pulumi_gcp": "gcp",
     "cryptography": ("local/host", "nebius/rehearsal"),
     "nebius": "nebius",
+    "pulumi_kubernetes": "nebius",
     "grpc": "nebius",
 }
 """Packages that only one platform needs, and the folder of `components`, or folders, that may import them."""
@@ -86,7 +87,7 @@ def test_packages_of_one_platform_are_imported_only_there() -> None:
     ],
 )
 def test_packages_of_one_cloud_are_loaded_only_when_used(doing: str) -> None:
-    clouds = "{'pulumi_gcp', 'google.cloud', 'google.auth', 'requests', 'nebius'}"
+    clouds = "{'pulumi_gcp', 'pulumi_kubernetes', 'google.cloud', 'google.auth', 'requests', 'nebius'}"
     program = f"{doing}; import sys; print(*{clouds} & {{*sys.modules}})"
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""

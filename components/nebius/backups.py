@@ -1,0 +1,64 @@
+"""Where backups of the jail go: a bucket, and a service account that may write there."""
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_random as random
+
+from components.nebius.cloud import Cloud, shortened
+
+ROLE = "storage.object-editor"
+"""What the service account may do with the bucket, and with nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupsArgs:
+    cloud: Cloud
+
+
+class Backups(pulumi.ComponentResource):
+    """The bucket, the service account in a group of its own, and its access key."""
+
+    bucket: pulumi.Output[str]
+    """Its name, once it and the permission are there."""
+    endpoint: pulumi.Output[str]
+    """URL of the object storage."""
+    key_id: pulumi.Output[str]
+    secret: pulumi.Output[str]
+    password: pulumi.Output[str]
+    """What backups are encrypted with."""
+
+    def __init__(self, name: str, args: BackupsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:Backups", name, {}, opts)
+        cloud = args.cloud
+        child = pulumi.ResourceOptions(parent=self)
+        kept = cloud.config.deletion_protection
+        called = shortened(cloud.config.name, "backups")
+        bucket = cloud.resource(
+            "Bucket", f"{name}-bucket", {"versioning_policy": "DISABLED"}, called=called,
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=kept),
+        )  # fmt: skip
+        account = cloud.resource(
+            "ServiceAccount", f"{name}-account", {"description": f"backups of {cloud.config.name}"},
+            called=shortened(cloud.config.name, "backup-sa"), opts=child,
+        )  # fmt: skip
+        group = cloud.resource("Group", f"{name}-group", {}, called=called, parent_id=cloud.settings.tenant, opts=child)
+        member = cloud.resource(
+            "GroupMembership", f"{name}-membership", {"member_id": account.id}, parent_id=group.id, opts=child
+        )
+        permit = cloud.resource(
+            "AccessPermit", f"{name}-permit", {"resource_id": bucket.id, "role": ROLE}, parent_id=group.id, opts=child
+        )
+        key = cloud.resource(
+            "AccessKey",
+            f"{name}-key",
+            {"account": {"service_account": {"id": account.id}}, "secret_delivery_mode": "INLINE"},
+            called=called,
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[member, permit])),
+        )
+        self.bucket = key.id.apply(lambda _: called)
+        self.endpoint = bucket.status.apply(lambda status: f"https://{status['domain_name']}:443")
+        self.key_id = key.status.apply(lambda status: status["aws_access_key_id"])
+        self.secret = pulumi.Output.secret(key.secret.apply(lambda secret: secret or ""))
+        self.password = random.RandomPassword(f"{name}-password", length=40, special=False, opts=child).result
+        self.register_outputs({"bucket": self.bucket})

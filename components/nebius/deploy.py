@@ -1,0 +1,52 @@
+"""The platform `nebius`: managed Kubernetes, and Slurm in pods that Soperator runs."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.config import ClusterConfig
+from cluster.roster import machines
+from cluster.slurm.script_tree import Tree
+from components.deploy import Deployment, config_text
+from components.nebius.infrastructure import Infrastructure, InfrastructureArgs
+from components.nebius.kubernetes.pods import LOGIN, pod_of
+from components.nebius.slurm import Slurm, SlurmArgs
+
+
+def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
+    """Deploy a cluster; Soperator has prologs and epilogs of its own, so there are no `scripts`."""
+    del scripts
+    cloud = Infrastructure(config.name, InfrastructureArgs(config=config))
+    slurm = Slurm(config.name, SlurmArgs(infrastructure=cloud))
+    kubernetes = cloud.cluster
+    return Deployment(
+        login=LOGIN.name,
+        targets=targets(config),
+        config=slurm.ready.apply(lambda _: config_text(config)),
+        outputs={
+            "kubernetes": kubernetes.access,
+            "address": slurm.login.apply(lambda found: found["address"]),
+            "port": slurm.login.apply(lambda found: int(found["port"])),
+            "ssh": slurm.login.apply(ssh_command),
+            "kubeconfig": kubernetes.resource.id.apply(lambda id_: kubeconfig_command(config, id_)),
+            "admin_key": cloud.admin.private_key_openssh,
+            "filesystems": cloud.filesystems.ids,
+        },
+    )
+
+
+def targets(config: ClusterConfig) -> Mapping[str, Mapping[str, Any]]:
+    """How each pod of Slurm's is reached, by its name."""
+    return {spec.name: pod_of(spec.name, spec.roles).target(spec.roles, config.name) for spec in machines(config)}
+
+
+def ssh_command(login: Mapping[str, Any]) -> str:
+    """The command that logs in as root, with a key of nebius.login.root_keys."""
+    port = "" if login["port"] == 22 else f"-p {login['port']:.0f} "
+    return f"ssh {port}root@{login['address']}"
+
+
+def kubeconfig_command(config: ClusterConfig, id_: str) -> str:
+    """The command that adds the cluster to ~/.kube/config."""
+    words = ["nebius", "mk8s", "cluster", "get-credentials", "--id", id_, "--external", "--force"]
+    return shlex.join([*words, "--context-name", f"nebius-{config.name}"])

@@ -1,0 +1,1 @@
+"""What a destroyed cluster must not leave behind."""

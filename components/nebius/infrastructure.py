@@ -1,0 +1,154 @@
+"""What a cluster has on Nebius: subnet, file systems, Kubernetes, node groups, NVIDIA's operators, address, backups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pulumi
+import pulumi_random as random
+import pulumi_tls as tls
+
+from cluster.config import ClusterConfig
+from cluster.platforms.nebius.backups import backs_up
+from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
+from components.nebius.backups import Backups, BackupsArgs
+from components.nebius.cloud import Cloud, settings_of
+from components.nebius.cluster import KubernetesCluster, KubernetesClusterArgs
+from components.nebius.destroy.leftovers import Leftovers
+from components.nebius.destroy.teardown import Teardown
+from components.nebius.filesystems import Filesystems, FilesystemsArgs, filesystems
+from components.nebius.gpu_clusters import GpuClusters, GpuClustersArgs
+from components.nebius.login_address import LoginAddress, LoginAddressArgs
+from components.nebius.network import Network, NetworkArgs
+from components.nebius.node_groups import NodeGroups, NodeGroupsArgs
+from components.nebius.operators import Operators, OperatorsArgs
+from components.nebius.waits import api
+from components.nebius.waits.resource import Wait
+
+PACE = 5.0
+REHEARSAL_PACE = 0.3
+"""Seconds between two looks at what is waited for; a rehearsal's stand-ins are fast."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfrastructureArgs:
+    config: ClusterConfig
+
+
+class Infrastructure(pulumi.ComponentResource):
+    """A Kubernetes cluster that Soperator can be installed in, with all that it needs around it."""
+
+    cloud: Cloud
+    pace: float
+    admin: tls.PrivateKey
+    """The operator's key: root on login pods."""
+    filesystems: Filesystems
+    cluster: KubernetesCluster
+    groups: Sequence[NodeGroup]
+    address: LoginAddress
+    backups: Backups | None = None
+    api: Wait
+    """The API server answers."""
+    nodes: Wait
+    """Nodes are Ready and advertise their GPUs."""
+    volumes: Teardown
+    """Is deleted after all charts and before all nodes."""
+    operators: Operators
+
+    def __init__(self, name: str, args: InfrastructureArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:Infrastructure", name, {}, opts)
+        config, settings = args.config, settings_of(args.config)
+        self._name, self._child = name, pulumi.ResourceOptions(parent=self)
+        self.pace = REHEARSAL_PACE if settings.endpoint else PACE
+        self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=self._child)
+        owner = random.RandomId(f"{name}-owner", byte_length=8, opts=self._child)
+        self.cloud = Cloud(config=config, settings=settings, owner=owner.hex)
+        self.cloud = replace(self.cloud, after=[self._leftovers()])
+        subnet = Network(f"{name}-network", NetworkArgs(cloud=self.cloud), opts=self._child).subnet_id
+        self.filesystems = Filesystems(f"{name}-fs", FilesystemsArgs(cloud=self.cloud), opts=self._child)
+        self.address = LoginAddress(
+            f"{name}-login", LoginAddressArgs(cloud=self.cloud, subnet_id=subnet), opts=self._child
+        )
+        self.cluster = KubernetesCluster(
+            f"{name}-kubernetes", KubernetesClusterArgs(cloud=self.cloud, subnet_id=subnet), opts=self._child
+        )
+        self.api = self.wait("api", "api", {}, seconds=api.SECONDS)
+        gpu_clusters = GpuClusters(f"{name}-gpu", GpuClustersArgs(cloud=self.cloud), opts=self._child)
+        self.groups = node_groups(config, settings)
+        made = NodeGroups(
+            f"{name}-nodes",
+            NodeGroupsArgs(
+                cloud=self.cloud, groups=self.groups, cluster_id=self.cluster.resource.id, subnet_id=subnet,
+                filesystems=self.filesystems.ids, gpu_clusters=gpu_clusters.of,
+            ),
+            opts=self._child,
+        )  # fmt: skip
+        self.operators = Operators(
+            f"{name}-nvidia",
+            OperatorsArgs(
+                cloud=self.cloud, cluster_id=self.cluster.resource.id, gpus=any(one.gpus for one in self.groups),
+                after=[self.api, *made.of.values()],
+            ),
+            opts=self._child,
+        )  # fmt: skip
+        self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
+        rows = [
+            {"name": one.name, "id": made.of[one.name].id, "count": _least(one), "gpus": one.gpus}
+            for one in self.groups
+        ]
+        self.nodes = self.wait("nodes", "nodes", {"groups": rows}, after=[self.api, self.volumes])
+        if backs_up(settings):
+            self.backups = Backups(f"{name}-backups", BackupsArgs(cloud=self.cloud), opts=self._child)
+        self.register_outputs({})
+
+    def wait(
+        self,
+        name: str,
+        kind: str,
+        spec: Mapping[str, object],
+        *,
+        after: Sequence[pulumi.Resource] = (),
+        changed: pulumi.Input[str] = "",
+        seconds: int | None = None,
+        parent: pulumi.Resource | None = None,
+    ) -> Wait:
+        """A wait for something of the cluster; done again when `spec` or `changed` differ."""
+        return Wait(
+            kind,
+            f"{self._name}-wait-{name}",
+            access=self.cluster.access,
+            spec=spec,
+            seconds=seconds or self.cloud.settings.timeouts.available,
+            pace=self.pace,
+            after=changed,
+            opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
+        )
+
+    def teardown(self, stage: str, after: Sequence[pulumi.Resource], parent: pulumi.Resource | None = None) -> Teardown:
+        """What is deleted before all of `after`."""
+        return Teardown(
+            f"{self._name}-teardown-{stage}",
+            stage=stage,
+            access=self.cluster.access,
+            cluster_id=self.cluster.resource.id,
+            endpoint=self.cloud.settings.endpoint,
+            pace=self.pace,
+            opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
+        )
+
+    def _leftovers(self) -> Leftovers:
+        config, settings = self.cloud.config, self.cloud.settings
+        return Leftovers(
+            f"{self._name}-leftovers",
+            project=settings.project,
+            cluster=config.name,
+            owner=self.cloud.owner,
+            namespaces=[config.name],
+            keep=config.deletion_protection,
+            existing={tag: one.existing for tag, one in filesystems(settings) if one.existing},
+            endpoint=settings.endpoint,
+            opts=self._child,
+        )
+
+
+def _least(group: NodeGroup) -> int:
+    return group.between[0] if group.between else group.count or 0

@@ -1,0 +1,1 @@
+"""The Kubernetes side of a cluster: kubectl, charts, namespaces, secrets."""

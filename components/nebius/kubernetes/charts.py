@@ -1,0 +1,123 @@
+"""Helm releases of a cluster, with their namespaces and secrets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pulumi
+from pulumi_kubernetes import Provider
+from pulumi_kubernetes.core.v1 import Namespace, Secret
+from pulumi_kubernetes.helm.v3 import Release as HelmRelease
+from pulumi_kubernetes.helm.v3 import RepositoryOptsArgs
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
+
+from cluster.platforms.nebius.releases.release import Release
+
+DELETE_TIMEOUT = "20m"
+"""For the removal of a chart's objects: Teardown has ended what could hold them up."""
+_SLACK = 120
+"""Seconds that the engine waits longer than Helm, so that Helm's own error is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartsArgs:
+    releases: Sequence[Release]
+    kubeconfig: pulumi.Input[str]
+    cluster: pulumi.Resource
+    """The cluster: what is in it is deleted with it."""
+    after: Mapping[str, Sequence[pulumi.Resource]] = field(default_factory=dict)
+    """What releases wait for, by the words of `Release.after`; "" is for all."""
+    secrets: Mapping[tuple[str, str], Mapping[str, pulumi.Input[str]]] = field(default_factory=dict)
+    """Texts by key, of each Secret by namespace and name."""
+
+
+class Charts(pulumi.ComponentResource):
+    """Every release after those that it needs."""
+
+    of: Mapping[str, HelmRelease]
+    """By the release's name."""
+
+    def __init__(self, name: str, args: ChartsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:Charts", name, {}, opts)
+        self._name, self._args = name, args
+        provider = Provider(
+            f"{name}-provider",
+            kubeconfig=args.kubeconfig,
+            # A cluster that is gone has taken its objects with it.
+            delete_unreachable=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._child = pulumi.ResourceOptions(parent=self, provider=provider)
+        self._namespaces = {
+            namespace: self._namespace(namespace)
+            for namespace in dict.fromkeys(
+                [*(one.namespace for one in args.releases), *(namespace for namespace, _ in args.secrets)]
+            )
+        }
+        secrets = [self._secret(*at, texts) for at, texts in args.secrets.items()]
+        made: dict[str, HelmRelease] = {}
+        for release in _in_order(args.releases):
+            made[release.name] = self._release(release, [made[need] for need in release.needs if need in made], secrets)
+        self.of = made
+        self.register_outputs({"releases": sorted(made)})
+
+    def _namespace(self, name: str) -> Namespace:
+        return Namespace(
+            f"{self._name}-{name}",
+            metadata=ObjectMetaArgs(name=name),
+            opts=self._options(self._args.after.get("", ()), deleted_with=self._args.cluster),
+        )
+
+    def _secret(self, namespace: str, name: str, texts: Mapping[str, pulumi.Input[str]]) -> Secret:
+        return Secret(
+            f"{self._name}-{name}",
+            metadata=ObjectMetaArgs(name=name, namespace=namespace),
+            string_data={key: pulumi.Output.secret(text) for key, text in texts.items()},
+            opts=self._options([self._namespaces[namespace]], deleted_with=self._args.cluster),
+        )
+
+    def _release(self, release: Release, needs: Sequence[HelmRelease], secrets: Sequence[Secret]) -> HelmRelease:
+        remote = release.repo.startswith(("https://", "http://"))
+        chart = release.chart if remote else f"{release.repo.rstrip('/')}/{release.chart}"
+        waits = [one for word in release.after for one in self._args.after.get(word, ())]
+        limit = f"{release.timeout + _SLACK}s"
+        return HelmRelease(
+            f"{self._name}-{release.name}",
+            name=release.name,
+            chart=chart,
+            version=release.version,
+            repository_opts=RepositoryOptsArgs(repo=release.repo) if remote else None,
+            namespace=release.namespace,
+            values=dict(release.values),
+            timeout=release.timeout,
+            # What has come up stays for the next run, and a failed Job fails the release.
+            atomic=False,
+            cleanup_on_fail=False,
+            wait_for_jobs=True,
+            opts=pulumi.ResourceOptions.merge(
+                self._options([*needs, *waits, *secrets, self._namespaces[release.namespace]]),
+                pulumi.ResourceOptions(
+                    custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit, delete=DELETE_TIMEOUT)
+                ),
+            ),
+        )
+
+    def _options(
+        self, after: Sequence[pulumi.Resource], deleted_with: pulumi.Resource | None = None
+    ) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions.merge(
+            self._child, pulumi.ResourceOptions(depends_on=list(after), deleted_with=deleted_with)
+        )
+
+
+def _in_order(releases: Sequence[Release]) -> list[Release]:
+    """Each release after those that it needs; ValueError where one needs itself."""
+    ordered: list[Release] = []
+    waiting = list(releases)
+    while waiting:
+        late = {one.name for one in waiting}
+        ready = [one for one in waiting if not late & set(one.needs)]
+        if not ready:
+            raise ValueError(f"these releases need each other: {', '.join(sorted(late))}")
+        ordered += ready
+        waiting = [one for one in waiting if one not in ready]
+    return ordered

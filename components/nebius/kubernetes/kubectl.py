@@ -1,0 +1,137 @@
+"""Calls `kubectl` of PATH for one cluster, with a kubeconfig that no other process finds."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster.platforms.nebius.kubeconfig import kubeconfig
+
+REQUEST_SECONDS = 30
+"""Seconds for one request to the API server."""
+_TAIL = 12
+"""Lines of kubectl's output that an error has."""
+_UNREACHABLE = (
+    "Unable to connect to the server", "connection refused", "i/o timeout", "TLS handshake timeout", "no such host",
+    "no route to host", "EOF", "connection reset", "context deadline exceeded", "the server is currently unable",
+    "ServiceUnavailable", "did not end within",
+)  # fmt: skip
+
+
+class KubectlError(RuntimeError):
+    """kubectl failed; the text is its own, with the command."""
+
+    @property
+    def not_found(self) -> bool:
+        """Whether there is no such object, or no such kind of object."""
+        return any(text in str(self) for text in ("(NotFound)", "the server doesn't have a resource type", "not found"))
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the API server refused it (403), as it does until RBAC has spread on a new cluster."""
+        return "(Forbidden)" in str(self) or "is forbidden" in str(self)
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the API server did not answer."""
+        return any(text in str(self) for text in _UNREACHABLE)
+
+
+class Kubectl:
+    """kubectl of one cluster, as the output `kubernetes` describes it. A context manager."""
+
+    def __init__(self, access: Mapping[str, Any]) -> None:
+        self.namespace = str(access["namespace"])
+        text = kubeconfig(
+            access["server"],
+            access["certificate_authority"],
+            list(access["command"]),
+            access["context"],
+            self.namespace,
+        )
+        # In memory where the system can, so that a killed process leaves no file.
+        self._memory = os.memfd_create("kubeconfig") if hasattr(os, "memfd_create") else None
+        self._file = None if self._memory is not None else tempfile.NamedTemporaryFile("w", prefix="kubeconfig-")  # noqa: SIM115
+        if self._memory is not None:
+            os.write(self._memory, text.encode())
+        elif self._file is not None:
+            self._file.write(text)
+            self._file.flush()
+
+    def __enter__(self) -> "Kubectl":  # noqa: PYI034 - typing has no Self before 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+        elif self._memory is not None:
+            os.close(self._memory)
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, seconds: float = REQUEST_SECONDS, all_output: bool = False
+    ) -> str:
+        """Its standard output. Raises KubectlError with the end of what it printed."""
+        path = f"/dev/fd/{self._memory}" if self._file is None else self._file.name
+        command = ["kubectl", f"--kubeconfig={path}", *arguments]
+        shown = " ".join(["kubectl", *arguments[:6]])
+        try:
+            done = subprocess.run(
+                command, input=stdin, stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True,
+                text=True, errors="replace", timeout=seconds, check=False,
+                pass_fds=() if self._memory is None else (self._memory,),
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise KubectlError(
+                "kubectl is not installed: install it (https://kubernetes.io/docs/tasks/tools/), then run `up` again"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise KubectlError(f"`{shown}` did not end within {seconds:.0f} s") from None
+        if done.returncode:
+            lines = (done.stdout + done.stderr if all_output else done.stderr or done.stdout).strip().splitlines()
+            raise KubectlError(f"`{shown}` failed: " + "\n".join(lines[-_TAIL:]))
+        return done.stdout
+
+    def json(self, *arguments: str, seconds: float = REQUEST_SECONDS) -> Any:  # noqa: ANN401 - any JSON value
+        """What `kubectl ... --output=json` prints."""
+        return json.loads(
+            self.run(*arguments, "--output=json", f"--request-timeout={seconds:.0f}s", seconds=seconds + 5)
+        )
+
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        """Objects of a kind; none where the API server does not know the kind."""
+        try:
+            return self.json("get", kind, *arguments)["items"]
+        except KubectlError as error:
+            if error.not_found:
+                return []
+            raise
+
+    def object(self, kind: str, name: str, *arguments: str) -> dict[str, Any] | None:
+        """One object; None where there is none of that name."""
+        found = self.run(
+            "get", kind, name, *arguments, "--ignore-not-found", "--output=json",
+            f"--request-timeout={REQUEST_SECONDS}s", seconds=REQUEST_SECONDS + 5,
+        )  # fmt: skip
+        return json.loads(found) if found.strip() else None
+
+    def execute(
+        self, pod: str, container: str, command: Sequence[str], *, stdin: str | None = None, seconds: float = 60
+    ) -> str:
+        """Output of a command in a container of a pod in the cluster's namespace."""
+        return self.run(
+            "exec", *(["--stdin"] if stdin is not None else []), f"--namespace={self.namespace}", pod,
+            f"--container={container}", "--", *command, stdin=stdin, seconds=seconds, all_output=True,
+        )  # fmt: skip
+
+    def events(self, kind: str, name: str, *arguments: str) -> list[str]:
+        """The last events of an object, oldest first: reason and message."""
+        try:
+            found = self.items(
+                "events", f"--field-selector=involvedObject.kind={kind},involvedObject.name={name}", *arguments
+            )
+        except KubectlError:
+            return []
+        found.sort(key=lambda one: one.get("lastTimestamp") or one.get("eventTime") or "")
+        return [f"{one.get('reason', '')}: {' '.join(str(one.get('message', '')).split())}" for one in found[-5:]]

@@ -1,0 +1,1 @@
+"""Users, groups, accounts and QOS of a running cluster."""

@@ -1,0 +1,1 @@
+"""What `up` waits for inside Kubernetes and Slurm, each as a resource of the stack."""

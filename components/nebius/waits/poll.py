@@ -1,0 +1,78 @@
+"""A bounded wait that reports its progress."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.dynamic import report
+from components.nebius.kubernetes.kubectl import KubectlError
+
+REPEAT_SECONDS = 60
+"""How often an unchanged state is reported again."""
+_CREDENTIAL = ("getting credentials", "exec plugin", "You must be logged in", "(Unauthorized)")
+
+
+class WaitError(RuntimeError):
+    """What was waited for did not come; the text says what, which object shows why, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What was found at one time."""
+
+    done: bool = False
+    text: str = ""
+    """What is missing, in one line."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the wait was for, if it has a value."""
+    failed: bool = False
+    """Whether it will not come any more, so that waiting on is useless."""
+
+
+def wait_for(
+    what: str,
+    look: Callable[[], Look],
+    *,
+    seconds: float,
+    pace: float,
+    limit: str = "",
+    explain: Callable[[], str] = lambda: "",
+    todo: str = "run `up` again to continue to wait",
+) -> dict[str, Any]:
+    """Look every `pace` seconds until it is done, and return its facts.
+
+    What kubectl answers with an error counts as not yet there, but for a missing program or credential.
+    Raises WaitError after `seconds`, which the stack file has as `limit`: with what was missing, `explain()`, and
+    what to do.
+    """
+    end, again, told = time.monotonic() + seconds, 0.0, ""
+    while True:
+        try:
+            found = look()
+        except KubectlError as error:
+            _refuse_hopeless(what, error)
+            found = Look(text=str(error))
+        if found.done:
+            return found.facts
+        now = time.monotonic()
+        if found.failed or now > end:
+            reason = (
+                "failed" if found.failed else f"did not come within {seconds:.0f} s" + (f" ({limit})" if limit else "")
+            )
+            raise WaitError("\n".join(filter(None, [f"{what} {reason}: {found.text}", explain(), f"to do: {todo}"])))
+        if found.text != told or now > again:
+            told, again = found.text, now + REPEAT_SECONDS
+            report(f"waiting for {what}: {found.text}")
+        time.sleep(min(pace, max(end - now, 0.01)))
+
+
+def _refuse_hopeless(what: str, error: KubectlError) -> None:
+    text = str(error)
+    if "is not installed" in text:
+        raise WaitError(text)
+    if any(one in text for one in _CREDENTIAL):
+        raise WaitError(
+            f"{what}: the command of nebius.token_command gives no credential that the API server accepts: {text}\n"
+            "to do: run that command by itself; it must print an ExecCredential"
+        )
