@@ -17,9 +17,8 @@ _MERGE = "application/merge-patch+json"
 MANAGER = "rehearsal"
 """The field manager of what the stand-ins write."""
 
-PLURALS = {
-    "v1": {"Namespace": "namespaces", "Node": "nodes", "Pod": "pods", "Service": "services", "Event": "events"},
-    "apps/v1": {"Deployment": "deployments", "DaemonSet": "daemonsets", "ReplicaSet": "replicasets"},
+_PLURALS = {
+    "v1": {"Node": "nodes", "Pod": "pods", "Service": "services", "Event": "events", "Namespace": "namespaces"},
     "batch/v1": {"Job": "jobs", "CronJob": "cronjobs"},
     "slurm.nebius.ai/v1": {"SlurmCluster": "slurmclusters"},
     "slurm.nebius.ai/v1alpha1": {"NodeSet": "nodesets", "ActiveCheck": "activechecks"},
@@ -42,7 +41,11 @@ class Kube:
     def __init__(self, server: str, authority: Path, token: str) -> None:
         """`authority` is the file of the certificate authority that the server's certificate is from."""
         self._server, self._token = server.rstrip("/"), token
-        self._tls = ssl.create_default_context(cafile=str(authority))
+        tls = ssl.create_default_context(cafile=str(authority))
+        # No proxy of the environment: the server is on this machine.
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
+        )
 
     def list(self, api: str, kind: str, namespace: str | None = None, *, labels: str = "") -> list[Object]:
         """All objects of a kind; none if the cluster does not know the kind (yet)."""
@@ -78,13 +81,16 @@ class Kube:
             if error.status != 404:  # noqa: PLR2004 - it was deleted meanwhile
                 raise
 
-    def patch(self, owner: Object, changes: Object) -> None:
-        """Merge changes into an object (RFC 7386)."""
-        self._request("PATCH", _of(owner), body=changes, kind=_MERGE)
+    def bind(self, pod: Object, node: str) -> None:
+        """Assign a pod to a node, as the scheduler does."""
+        body = {"metadata": {"name": pod["metadata"]["name"]}, "target": {"kind": "Node", "name": node}}
+        self._request("POST", f"{_of(pod)}/binding", body=body)
 
-    def put(self, owner: Object, part: str) -> None:
-        """Write a subresource of an object."""
-        self._request("PUT", f"{_of(owner)}/{part}", body=owner)
+    def create(self, wanted: Object) -> None:
+        """Create an object."""
+        self._request(
+            "POST", _path(wanted["apiVersion"], wanted["kind"], wanted["metadata"].get("namespace")), body=wanted
+        )
 
     def delete(self, owner: Object) -> None:
         """Delete an object at once; one that is gone is no error."""
@@ -106,7 +112,7 @@ class Kube:
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS, context=self._tls) as answer:
+            with self._opener.open(request, timeout=_SECONDS) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise KubeError(error.code, _message(error)) from None
@@ -139,7 +145,7 @@ def _steps(api: str, kind: str, namespace: str | None, name: str | None) -> Iter
     yield f"/{'apis' if '/' in api else 'api'}/{api}"
     if namespace:
         yield f"namespaces/{namespace}"
-    yield PLURALS[api][kind]
+    yield _PLURALS[api][kind]
     if name:
         yield name
 
@@ -151,4 +157,6 @@ def _contains(found: Any, wanted: Any) -> bool:  # noqa: ANN401 - JSON
             key not in found if value is None else key in found and _contains(found[key], value)
             for key, value in wanted.items()
         )
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(found) == len(wanted) and all(map(_contains, found, wanted))
     return bool(found == wanted)

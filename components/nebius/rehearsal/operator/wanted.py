@@ -1,0 +1,128 @@
+"""What a SlurmCluster and its NodeSets ask for, whatever the generation of Soperator."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.nebius.rehearsal.operator.kube import Object
+
+PARENT = "slurm.nebius.ai/parental-cluster-ref"
+"""Annotation of a NodeSet: its SlurmCluster."""
+WORKER = "worker"
+"""The one nodeset of generations whose workers are in the SlurmCluster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Pods of one nodeset."""
+
+    name: str
+    count: int
+    gpus: int = 0
+    """GPUs that each pod asks Kubernetes for."""
+    settings: str = ""
+    """Words of its NodeName line."""
+    features: tuple[str, ...] = ()
+    memory: str = ""
+    """Of the container, as a quantity of Kubernetes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """One Slurm cluster."""
+
+    name: str
+    login: int
+    accounting: bool
+    rest: bool
+    workers: tuple[Workers, ...]
+    has_nodesets: bool
+    """Whether workers are NodeSets (generation 3)."""
+    partitions: tuple[tuple[str, str], ...]
+    """Name and parameters of each, as on a PartitionName line, with nodesets under Nodes."""
+    custom: str
+    """Lines for slurm.conf."""
+    root_keys: tuple[str, ...]
+    service_type: str = "LoadBalancer"
+    node_port: int = 30022
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the login Service."""
+    stopped: bool = False
+    """Whether `maintenance` scales it down."""
+    mounts: tuple[str, ...] = ()
+    """Where the jail's submounts are."""
+
+
+def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
+    """What these objects ask for."""
+    spec = cluster["spec"]
+    roles = spec["slurmNodes"]
+    login = roles.get("login", {})
+    own = [one for one in nodesets if _parent(one) in (None, cluster["metadata"]["name"])]
+    in_cluster = roles.get("worker") is not None
+    workers = (_worker(roles["worker"], spec),) if in_cluster else tuple(map(_nodeset, own))
+    return Wanted(
+        name=cluster["metadata"]["name"],
+        login=login.get("size", 2),
+        accounting=bool(roles.get("accounting", {}).get("enabled")),
+        rest=bool(roles.get("rest", {}).get("enabled")),
+        workers=workers,
+        has_nodesets=not in_cluster,
+        partitions=tuple(_partitions(spec.get("partitionConfiguration", {}))),
+        custom=spec.get("customSlurmConfig") or "",
+        root_keys=tuple(login.get("sshRootPublicKeys") or ()),
+        service_type=login.get("sshdServiceType", "LoadBalancer"),
+        node_port=int(login.get("sshdServiceNodePort", 30022)),
+        annotations=login.get("sshdServiceAnnotations") or {},
+        stopped=str(spec.get("maintenance", "none")).startswith("downscale"),
+        mounts=tuple(
+            dict.fromkeys(
+                one["mountPath"]
+                for part in (login, roles.get("worker") or {}, *(nodeset["spec"].get("slurmd", {}) for nodeset in own))
+                for one in (part.get("volumes") or {}).get("jailSubMounts") or ()
+            )
+        ),
+    )
+
+
+def _parent(nodeset: Object) -> str | None:
+    return nodeset["spec"].get("clusterName") or nodeset["metadata"].get("annotations", {}).get(PARENT)
+
+
+def _worker(section: Mapping[str, Any], spec: Mapping[str, Any]) -> Workers:
+    resources = section.get("slurmd", {}).get("resources", {})
+    return Workers(
+        name=WORKER,
+        count=0 if spec.get("maintenance", "none").startswith("downscale") else section.get("size", 0),
+        gpus=int(resources.get("gpu") or 0),
+        settings=section.get("slurmNodeExtra") or "",
+        features=tuple(one["name"] for one in spec.get("workerFeatures") or ()),
+        memory=str(resources.get("memory", "")),
+    )
+
+
+def _nodeset(nodeset: Object) -> Workers:
+    spec = nodeset["spec"]
+    config, resources = spec.get("nodeConfig", {}), spec.get("slurmd", {}).get("resources", {})
+    return Workers(
+        name=nodeset["metadata"]["name"],
+        count=spec.get("replicas", 1),
+        gpus=int(resources.get("gpu") or 0),
+        settings=config.get("static") or "",
+        features=tuple(config.get("features") or ()),
+        memory=str(resources.get("memory", "")),
+    )
+
+
+def _partitions(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if section.get("configType") == "structured":
+        for one in section.get("partitions") or ():
+            nodes = "ALL" if one.get("isAll") else ",".join(one.get("nodeSetRefs") or ())
+            yield one["name"], f"Nodes={nodes} {one.get('config', '')}"
+    elif section.get("configType") == "custom":
+        for line in section.get("rawConfig") or ():
+            first, _, rest = line.strip().partition(" ")
+            yield first.partition("=")[2], rest
+    else:
+        # Soperator's own default.
+        yield "main", "Nodes=ALL Default=YES PriorityTier=10 MaxTime=INFINITE State=UP"
