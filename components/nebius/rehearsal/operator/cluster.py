@@ -77,9 +77,9 @@ class _Turn:
         if not self.cluster.get("status", {}).get("phase"):
             self._status(PENDING, "the cluster is new")
             return
-        populated = self._populated()
-        if populated is not True:
-            self._status(RECONCILING, populated)
+        unpopulated = self._unpopulated()
+        if unpopulated:
+            self._status(RECONCILING, unpopulated)
             return
         found = slurm_pods.converge(self.kube, self.wanted, nodes, free=free, missing=self.behaviour.missing_pods)
         state = self.machines.ensure(self.wanted, slurm_pods.machine_types(found, nodes))
@@ -88,8 +88,8 @@ class _Turn:
         self._nodesets(ready)
         self._phase(ready, state)
 
-    def _populated(self) -> bool | str:
-        """Whether the jail is populated; else why not."""
+    def _unpopulated(self) -> str:
+        """Why the jail is not populated, if it is not."""
         name, namespace = f"{self.wanted.name}-populate-jail", self.wanted.name
         self.memory.populating = (name,)
         job = self.kube.get("batch/v1", "Job", name, namespace)
@@ -97,10 +97,10 @@ class _Turn:
             done = self.cluster.get("status", {}).get("phase") in (AVAILABLE, UNAVAILABLE)
             if not done and self.memory.waited(self.wanted.name, "new", self.behaviour.phase_seconds):
                 self.kube.apply(_populate_job(name, namespace))
-            return done or "the jail is to be populated"
+            return "" if done else "the jail is to be populated"
         conditions = {one["type"]: one for one in job.get("status", {}).get("conditions", ())}
         if conditions.get("Complete", {}).get("status") == "True":
-            return True
+            return ""
         if conditions.get("Failed", {}).get("status") == "True":
             return "the Job that populates the jail failed"
         return "the jail is being populated"
@@ -132,9 +132,7 @@ class _Turn:
         name = f"{self.wanted.name}-login-svc"
         service = self.kube.get("v1", "Service", name, self.wanted.name)
         asked = _service(name, self.wanted)
-        if service is None or service["spec"]["type"] != self.wanted.service_type:
-            service = self.kube.apply(asked)
-        elif service["metadata"].get("annotations", {}) != dict(self.wanted.annotations):
+        if service is None or _described(service) != _described(asked):
             service = self.kube.apply(asked)
         login = next((name for name in ready if name.startswith(f"{slurm_pods.LOGIN}-")), "")
         self.memory.login_address = state.addresses.get(login, "")
@@ -170,7 +168,7 @@ class _Turn:
         else:
             self._status(AVAILABLE, "", ready)
 
-    def _status(self, phase: str, why: str | bool, ready: Mapping[str, Object] | None = None) -> None:
+    def _status(self, phase: str, why: str, ready: Mapping[str, Object] | None = None) -> None:
         ready = ready or {}
         logins = sum(name.startswith(f"{slurm_pods.LOGIN}-") for name in ready)
         ok = {
@@ -186,7 +184,7 @@ class _Turn:
         }
         kinds = [*_CONDITIONS[self.wanted.has_nodesets], *(["AccountingAvailable"] if self.wanted.accounting else [])]
         conditions = [
-            _condition(kind, ok=ok[kind], reason="Available" if ok[kind] else "NotAvailable", message=str(why or ""))
+            _condition(kind, ok=ok[kind], reason="Available" if ok[kind] else "NotAvailable", message=why)
             for kind in kinds
         ]
         status: dict[str, Any] = {
@@ -222,6 +220,10 @@ def _service(name: str, wanted: Wanted) -> Object:
         "metadata": {"name": name, "namespace": wanted.name, "annotations": dict(wanted.annotations)},
         "spec": {"type": wanted.service_type, "selector": {"app.kubernetes.io/component": "login"}, "ports": [port]},
     }
+
+
+def _described(service: Object) -> tuple[str, Mapping[str, str]]:
+    return service["spec"]["type"], service["metadata"].get("annotations", {})
 
 
 def _populate_job(name: str, namespace: str) -> Object:

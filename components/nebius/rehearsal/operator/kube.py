@@ -12,17 +12,21 @@ from urllib.parse import urlencode
 Object = dict[str, Any]
 
 _SECONDS = 20
+_GONE = 404
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 MANAGER = "rehearsal"
 """The field manager of what the stand-ins write."""
 
 _PLURALS = {
-    "v1": {"Node": "nodes", "Pod": "pods", "Service": "services", "Event": "events", "Namespace": "namespaces"},
+    "v1": {
+        "Node": "nodes", "Pod": "pods", "Service": "services", "PersistentVolume": "persistentvolumes",
+        "PersistentVolumeClaim": "persistentvolumeclaims",
+    },
     "batch/v1": {"Job": "jobs", "CronJob": "cronjobs"},
     "slurm.nebius.ai/v1": {"SlurmCluster": "slurmclusters"},
     "slurm.nebius.ai/v1alpha1": {"NodeSet": "nodesets", "ActiveCheck": "activechecks"},
-}
+}  # fmt: skip
 """What the stand-ins deal with: the name of each kind in URLs."""
 
 
@@ -53,7 +57,7 @@ class Kube:
         try:
             found = self._request("GET", _path(api, kind, namespace), query=query)
         except KubeError as error:
-            if error.status == 404:  # noqa: PLR2004 - HTTP's own number
+            if error.status == _GONE:
                 return []
             raise
         return [{"apiVersion": api, "kind": kind, **one} for one in found["items"]]
@@ -63,7 +67,7 @@ class Kube:
         try:
             return self._request("GET", _path(api, kind, namespace, name))
         except KubeError as error:
-            if error.status == 404:  # noqa: PLR2004
+            if error.status == _GONE:
                 return None
             raise
 
@@ -78,7 +82,7 @@ class Kube:
         try:
             self._request("PATCH", f"{_of(owner)}/status", body={"status": status}, kind=_MERGE)
         except KubeError as error:
-            if error.status != 404:  # noqa: PLR2004 - it was deleted meanwhile
+            if error.status != _GONE:
                 raise
 
     def bind(self, pod: Object, node: str) -> None:
@@ -98,14 +102,14 @@ class Kube:
         try:
             self._request("DELETE", _of(owner), body=body)
         except KubeError as error:
-            if error.status != 404:  # noqa: PLR2004
+            if error.status != _GONE:
                 raise
 
     def _request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Object | None = None,
         kind: str = "application/json",
     ) -> Object:  # fmt: skip
-        request = urllib.request.Request(
+        request = urllib.request.Request(  # noqa: S310 - https, as the supervisor gives it
             f"{self._server}{path}{'?' + urlencode(query) if query else ''}",
             method=method,
             data=json.dumps(body).encode() if body is not None else None,

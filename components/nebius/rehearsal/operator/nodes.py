@@ -28,7 +28,7 @@ def objects(group: NodeGroup) -> Iterator[Object]:
 
 
 def status(group: NodeGroup, *, kubelet: int, external: str = "") -> dict[str, Any]:
-    """A node's status: Ready, at the address where its kubelet serves. `external`: its public address, if it has one."""
+    """A node's status: Ready, at the address where its kubelet serves. `external`: its public address, if any."""
     sizes = {"cpu": "128", "memory": "1600Gi", "pods": "110"}
     if group.gpus:
         sizes[GPU] = str(group.gpus)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from components.nebius.rehearsal.operator import cluster, nodes, pods
+from components.nebius.rehearsal.operator import cluster, nodes, pods, volumes
 from components.nebius.rehearsal.operator.behaviour import Behaviour
 from components.nebius.rehearsal.operator.cloud import Cloud, NodeGroup
 from components.nebius.rehearsal.operator.kube import Kube, KubeError
@@ -12,7 +12,7 @@ from components.nebius.rehearsal.operator.machines import Machines, NoMachines
 CONTROLLERS = (
     "garbage-collector-controller", "namespace-controller", "root-ca-certificate-publisher-controller",
     "serviceaccount-controller", "deployment-controller", "replicaset-controller", "daemonset-controller",
-    "job-controller", "persistentvolume-binder-controller",
+    "job-controller", "persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
 )  # fmt: skip
 """Controllers of Kubernetes that run beside it, for charts with Deployments, Jobs and volumes."""
 PACE_SECONDS = 0.4
@@ -64,6 +64,7 @@ class Operator:
         there = nodes.register(self._kube, self._groups, kubelet=self._kubelet, external=external)
         failing = self._memory.populating if self.behaviour.populate_fails else ()
         pods.run_others(self._kube, there, fail=failing)
+        volumes.bind(self._kube)
         cluster.converge(
             self._kube,
             self._machines,

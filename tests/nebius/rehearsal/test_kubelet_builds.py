@@ -1,0 +1,16 @@
+"""The stand-in kubelet is built from what go.mod and go.sum pin."""
+
+from pathlib import Path
+
+import pytest
+
+from components.nebius.rehearsal import binaries
+
+SOURCE = Path(__file__).parents[3] / "scripts" / "rehearsal" / "kubelet"
+
+
+@pytest.mark.slow
+def test_it_builds_once():
+    built = binaries.build("kubelet", SOURCE)
+    assert built.exists()
+    assert binaries.build("kubelet", SOURCE) == built
