@@ -65,12 +65,13 @@ def held() -> Generator[None]:
 
 
 @contextmanager
-def child(command: Sequence[str]) -> Generator["subprocess.Popen[bytes]"]:
-    """A child on this process's own streams. It ends before this block does: it gets SIGTERM when we do."""
+def child(command: Sequence[str], *, stderr: int | None = None) -> Generator["subprocess.Popen[bytes]"]:
+    """A child on this process's own streams, or with another standard error. It ends before this block does: it gets
+    SIGTERM when we do."""
     process: subprocess.Popen[bytes] | None = None
     try:
         with held():
-            process = subprocess.Popen(command)
+            process = subprocess.Popen(command, **({} if stderr is None else {"stderr": stderr}))
         yield process
     except BaseException:
         if process:

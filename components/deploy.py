@@ -24,6 +24,9 @@ class Deployment:
 
     - ssh: `address`, `host_key`, and `port` if it is not 22. `jump` names the target that is its jump host.
     - iap: `address`, `host_key`; `instance`, `project` and `zone` on Google Cloud.
+    - kubectl: `pod`, `container`, `namespace`; `jail` is the path of what users see as `/`, empty where it is the
+      container's own root. What they share is the output `kubernetes`: `server`, `certificate_authority`, `command`
+      (which prints an ExecCredential), `context`, `namespace`.
     """
     config: pulumi.Input[str]
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with.
@@ -48,6 +51,7 @@ def export(config: ClusterConfig, deployment: Deployment) -> None:
             "name": platform.name,
             "title": platform.title,
             "capabilities": sorted(one.value for one in platform.capabilities),
+            **({"observer": platform.observer} if platform.observer else {}),
         },
         "users": [user.name for user in config.users],
         "login": deployment.login,

@@ -1,14 +1,18 @@
 """Which driver reaches a target: one for each method that a stack's outputs may name."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from cli.access.kubectl import Kubectl
 from cli.access.ssh import Ssh
 from cli.access.ssh_config import IAP
 from cli.cluster.target import Target
 from cli.errors import CliError
 
+LOOK_UP_SECONDS = 20
+"""For each question to a cluster that a target's address is asked of."""
 Argv = Callable[..., list[str]]
 """argv(target, user, command, terminal=False): the program and arguments that run a command as a user on a target.
 
@@ -37,8 +41,25 @@ class Driver(Protocol):
         ...
 
 
+@runtime_checkable
+class Indirect(Protocol):
+    """A driver whose program has exit codes and messages of its own beside the command's, and login targets with an SSH
+    server besides."""
+
+    own: re.Pattern[str]
+    """How lines begin that the program prints itself on standard error."""
+
+    def outcome(self, code: int, stderr: str) -> tuple[int, str]:
+        """The command's own exit code and standard error; UNREACHED where the program failed itself."""
+        ...
+
+    def over_ssh(self, target: Target, seconds: float) -> Target:
+        """A login target as SSH reaches it from here, looked up now. Raises CliError: it has no address."""
+        ...
+
+
 _SSH = Ssh()
-DRIVERS: Mapping[str, Driver] = {"ssh": _SSH, IAP: _SSH}
+DRIVERS: Mapping[str, Driver] = {"ssh": _SSH, IAP: _SSH, "kubectl": Kubectl()}
 """Drivers by method. A platform with another way to reach its targets adds its method here."""
 
 

@@ -8,14 +8,17 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from cli import console
-from cli.access.drivers import Argv, Driver, driver_of
-from cli.access.ssh import CONNECT_SECONDS, UNREACHED
+from cli.access.drivers import Argv, Driver, Indirect, driver_of
+from cli.access.relay import relayed
+from cli.access.ssh import CONNECT_SECONDS, UNREACHED, Ssh
 from cli.cluster.target import Target
+from cli.errors import CliError
 from cli.interrupts import child, left_to_child, unwound
 
-__all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "on_terminal", "run"]
+__all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "log_in", "on_terminal", "run"]
 _AT_ONCE = 128
 """Targets that are asked side by side: each costs a process."""
 
@@ -28,13 +31,29 @@ def on_terminal() -> bool:
 def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> int:
     """Run the command on this process's own streams; its exit code, or UNREACHED. Raises CliError: the program that
     reaches the target is not here."""
+    driver = driver_of(target)
     with unwound(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
         there = argv(target, user, command, terminal=on_terminal())
-        with left_to_child(), child(there) as process:
-            code = process.wait()
+        if isinstance(driver, Indirect):
+            code = relayed(there, driver.outcome, own=driver.own)
+        else:
+            with left_to_child(), child(there) as process:
+                code = process.wait()
     if code == UNREACHED and (reason := _why_unreached(target, admin_key)):
         console.note(reason)
     return code
+
+
+def log_in(target: Target, admin_key: str, user: str, key: Path, command: Sequence[str]) -> int:
+    """As `run`, over ssh as the user with a private key of the user's own. Raises CliError: also if the target has no
+    SSH server."""
+    driver = driver_of(target)
+    if not isinstance(driver, Ssh):
+        raise CliError(f"{target.name} is reached by {target.method}, not by ssh, so no key lets anybody in there.")
+    with unwound(), driver.logged_in(target, admin_key, user, key) as argv:
+        there = argv(target, user, command, terminal=on_terminal())
+        with left_to_child(), child(there) as process:
+            return process.wait()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +98,12 @@ def gather(
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
                 return Done(code=UNREACHED, out="", err=f"no answer within {allowed:.0f} s")
-            unreached = done.returncode == UNREACHED and not target.direct
-            err = driver.explain(target, done.stderr) if unreached else done.stderr
-            return Done(code=done.returncode, out=done.stdout, err=err, asked=asked, answered=time.time())
+            code, err = done.returncode, done.stderr
+            if isinstance(driver, Indirect):
+                code, err = driver.outcome(code, err)
+            if code == UNREACHED and not target.direct:
+                err = driver.explain(target, err)
+            return Done(code=code, out=done.stdout, err=err, asked=asked, answered=time.time())
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             return dict(zip((target.name for target in every), pool.map(one, every), strict=True))

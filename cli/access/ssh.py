@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from cli.access import ssh_config
 from cli.access.shell_line import shell_line
@@ -57,6 +58,17 @@ class Ssh:
             session.open()
             yield session
 
+    @contextmanager
+    def logged_in(self, target: Target, admin_key: str, user: str, key: Path) -> Generator["_Session"]:
+        """As `connected`, for one target that is logged in to as `user` with a private key of the user's own. Raises
+        CliError: as for `connected`, or the key can't be read."""
+        if not os.access(key, os.R_OK) or not key.is_file():
+            raise CliError(f"{key}: there is no private key that can be read.")
+        with ExitStack() as stack:
+            session = _Session(stack, admin_key, [target], CONNECT_SECONDS, Login(user, key))
+            session.open()
+            yield session
+
     def host_keys(self, targets: Sequence[Target], admin_key: str) -> tuple[dict[str, str], dict[str, str]]:
         """The host keys of targets that published them to their jump hosts, and why the others' are not known. Raises
         CliError: as for `connected`."""
@@ -82,10 +94,19 @@ class Ssh:
         return (reasons or lines or [""])[-1]
 
 
+class Login(NamedTuple):
+    """Who logs in to the targets, where that is not root with the stack's key."""
+
+    user: str
+    key: Path
+
+
 class _Session:
     """A private folder with an ssh_config, and the connections to the jump hosts."""
 
-    def __init__(self, stack: ExitStack, admin_key: str, targets: Sequence[Target], seconds: float) -> None:
+    def __init__(
+        self, stack: ExitStack, admin_key: str, targets: Sequence[Target], seconds: float, login: Login | None = None
+    ) -> None:
         ssh = shutil.which("ssh")
         if not ssh:
             raise CliError("there is no ssh here. Install it (on Debian and Ubuntu: apt-get install openssh-client).")
@@ -93,6 +114,7 @@ class _Session:
         stack.callback(folder.remove)
         self._stack, self._seconds, self._folder = stack, seconds, Path(folder.path)
         self._ssh = [ssh, "-F", f"{self._folder}/config"]
+        self._login, self._asked = login, {target.name for target in targets}
         # With the jump hosts, each before what is behind it.
         self._targets = {one.name: one for target in targets for one in reversed(_chain(target))}
         self._jumps = list(dict.fromkeys(one.jump.name for one in self._targets.values() if one.jump))
@@ -121,7 +143,8 @@ class _Session:
         """The program and arguments that run a command as a user on a target."""
         if reason := self.lost.get(target.name):
             return ["sh", "-c", f'printf "%s\\n" "$1" >&2; exit {UNREACHED}', "sh", reason]
-        line = shell_line(user, command, terminal=terminal)
+        # Who has logged in needs no other user's shell.
+        line = shell_line("root" if self._login else user, command, terminal=terminal)
         # Not over a shared connection: a server limits the sessions of one (MaxSessions).
         return [*self._ssh, "-S", "none", "-t" if terminal else "-T", target.name, *([line] if line else [])]
 
@@ -166,13 +189,20 @@ class _Session:
         options = {**ssh_config.route(target), "ConnectTimeout": f"{connect:.0f}"}
         if target.name in self._jumps:
             options["ControlPath"] = f"{self._folder}/{self._jumps.index(target.name)}"
+        if self._login:
+            mine = target.name in self._asked
+            options["User"] = ssh_config.checked(self._login.user) if mine else "root"
+            options["IdentityFile"] = ssh_config.quoted(self._login.key) if mine else f"{self._folder}/key"
+            # A key of a person's may have a passphrase, which ssh asks for.
+            options |= {"BatchMode": "no"} if mine else {}
         return Host(names=[target.name], options=options)
 
     def _defaults(self) -> Host:
         options = {
             **ssh_config.PINNED,
             "User": "root",
-            "IdentityFile": f"{self._folder}/key",
+            # ssh tries every key that it is given.
+            **({} if self._login else {"IdentityFile": f"{self._folder}/key"}),
             "IdentitiesOnly": "yes",
             "IdentityAgent": "none",
             "PreferredAuthentications": "publickey",

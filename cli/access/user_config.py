@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.access import ssh_config
-from cli.access.drivers import driver_of
+from cli.access.drivers import LOOK_UP_SECONDS, Indirect, driver_of
 from cli.access.ssh import Ssh
 from cli.access.ssh_config import Host
 from cli.cluster.cluster import Cluster
@@ -52,14 +52,17 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     A user gets the login machines, and with `nodes` the nodes through them. `admin` gets every machine, as root. Raises
     CliError: no target is reached by ssh, or nothing can be written there."""
     login = cluster.target(None)
-    targets = [one for one in cluster.targets.values() if isinstance(driver_of(one), Ssh)]
+    if isinstance(driver := driver_of(login), Indirect):
+        login = driver.over_ssh(login, LOOK_UP_SECONDS)
+    reached = {**cluster.targets, login.name: login}
+    targets = [one for one in reached.values() if isinstance(driver_of(one), Ssh)]
     if not admin:
         # Other machines let users in that way only: the controller is root's.
         mine = [one for one in targets if "login" in one.roles or (nodes and "node" in one.roles)]
         targets = [one if one.direct or "login" in one.roles else replace(one, jump=login) for one in mine]
     if login not in targets:
         raise CliError(f"{login.name} is not reached by ssh, so there is no ssh_config for it. Use: ./hpc run")
-    keys, left_out = _host_keys(cluster, [cluster.targets[one.name] for one in targets])
+    keys, left_out = _host_keys(cluster, [reached[one.name] for one in targets])
     write(files.known_hosts, ssh_config.known_hosts(keys))
     files.key.unlink(missing_ok=True)
     shared = {**ssh_config.PINNED, "User": user, "UserKnownHostsFile": ssh_config.quoted(files.known_hosts)}

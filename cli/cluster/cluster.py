@@ -26,7 +26,7 @@ class Cluster:
         """The target of a name, with or without the cluster's in front; the login machine if none is given. Raises
         CliError: there is none of that name."""
         wanted = given or self.login
-        for name in (wanted, f"{self.name}-{wanted}", f"{self.name}-{wanted}-0"):
+        for name in (wanted, f"{self.name}-{wanted}", f"{self.name}-{wanted}-0", f"{wanted}-0"):
             if name in self.targets:
                 return self.targets[name]
         near = difflib.get_close_matches(wanted, self.targets, n=1)

@@ -34,6 +34,9 @@ def read_targets(outputs: Mapping[str, Any]) -> dict[str, Target]:
     """The targets of a stack's outputs, by name; also of a stack whose last `up` was one of an earlier version."""
     machines = outputs.get("machines") or {}
     rows = outputs.get("targets") or {name: _earlier(row) for name, row in machines.items()}
+    if shared := outputs.get("kubernetes"):
+        # One for all of them, and each driver sees its target's row only.
+        rows = {name: {**row, "kubernetes": shared} for name, row in rows.items()}
     return {name: _target(name, rows) for name in rows}
 
 

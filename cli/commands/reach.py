@@ -1,14 +1,17 @@
 """run, ssh and ssh-config."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.access import remote
+from cli.access.drivers import LOOK_UP_SECONDS, Indirect, driver_of
 from cli.access.ssh_config import quoted
 from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.target import Target
 from cli.commands import outputs
 from cli.errors import CliError
 from cluster.platforms.capability import Capability
@@ -54,12 +57,19 @@ def ssh(
     ] = None,
     command: _Command = None,
     *,
-    user: Annotated[str, Option("--as", metavar="USER", help="Who to be.")] = "root",
+    user: Annotated[str, Option("--as", "-u", metavar="USER", help="Who to be.")] = "root",
+    key: Annotated[
+        Path | None,
+        Option(
+            "-k", metavar="KEY", help="Log in as USER with this private key, not with the stack's.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Log in to a machine, or run a command there, as root.
 
-    Host keys are pinned: they come from the stack's state. One quoted word is a line for the shell there, several
-    words arrive as given.
+    Host keys are pinned: they come from the stack's state, or from the cluster over its own API. One quoted word is a
+    line for the shell there, several words arrive as given. Where machines are pods, those that are named are entered
+    with kubectl, and without a name it is SSH to the login pods' address.
     """
     words = [word for word in (machine, *(command or ())) if word is not None]
     if options.COMMAND_FOLLOWS in words:
@@ -67,7 +77,12 @@ def ssh(
     else:
         named, words = words[:1], words[1:]
     cluster = _cluster(stack, Capability.SSH)
-    _run(cluster, named[0] if named else None, cluster.user(user), [*named[1:], *words])
+    target = _by_ssh(cluster, named[0] if named else None, key)
+    words = [*named[1:], *words]
+    if key:
+        # The machine has more users than the stack file, and says whom it lets in.
+        raise Exit(remote.log_in(target, cluster.admin_key, user, key, words))
+    raise Exit(remote.run(target, cluster.admin_key, cluster.user(user), words))
 
 
 def ssh_config(
@@ -119,6 +134,17 @@ def ssh_config(
 
 def _cluster(stack: str, needed: Capability) -> Cluster:
     return from_outputs(stack, outputs.read(stack, show_secrets=True), needed)
+
+
+def _by_ssh(cluster: Cluster, name: str | None, key: Path | None) -> Target:
+    """The target of a name, by its SSH server where it has one besides its driver. Raises CliError: it is not found."""
+    target = cluster.target(name)
+    driver = driver_of(target)
+    if not isinstance(driver, Indirect) or (name and not key) or "login" not in target.roles:
+        return target
+    if not key and not cluster.admin_key:
+        raise CliError("the stack has no output admin_key. Give a key of your own: -k KEY, with -u USER.")
+    return driver.over_ssh(target, LOOK_UP_SECONDS)
 
 
 def _run(cluster: Cluster, name: str | None, user: str, command: Sequence[str]) -> None:

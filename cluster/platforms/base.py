@@ -119,6 +119,9 @@ class Platform:
     """Whether its machines run on this host: they are created as root."""
     credentials: Credentials | None = None
     """What its provider needs to log in; None if it needs nothing, and the embedded engine can create its resources."""
+    observer: str = ""
+    """What `status`, `logs` and `drift` read its clusters with, by name, e.g. "soperator"; empty where each machine
+    has the set-up of this program, which reports."""
     deploy: str
     """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there."""
     environment: str = ""

@@ -199,4 +199,7 @@ def test_targets_of_an_earlier_version_are_read_from_machines() -> None:
 @pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh")
 def test_an_unknown_method_names_those_that_are_known(hpc: Hpc, up: dict) -> None:
     up["targets"]["small-login-0"]["method"] = "carrier-pigeon"
-    assert "is reached by 'carrier-pigeon', and this version can use ssh, iap only" in hpc("ssh-config", "dev").err
+    assert (
+        "is reached by 'carrier-pigeon', and this version can use ssh, iap, kubectl only"
+        in hpc("ssh-config", "dev").err
+    )

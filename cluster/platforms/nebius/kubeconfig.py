@@ -1,9 +1,8 @@
 """The kubeconfig of a cluster, whose credential is a command: it holds no token."""
 
 import base64
+import json
 from collections.abc import Sequence
-
-import yaml
 
 EXEC_API = "client.authentication.k8s.io/v1"
 """What `nebius mk8s v1 cluster get-token --format json` prints an ExecCredential of; v1 since Kubernetes 1.22."""
@@ -40,7 +39,8 @@ def kubeconfig(
         "current-context": context,
         "preferences": {},
     }
-    return yaml.safe_dump(document, sort_keys=False)
+    # JSON is YAML, and kubectl reads an unquoted `n` or `on` as a truth value.
+    return json.dumps(document, indent=2) + "\n"
 
 
 def server_url(server: str) -> str:

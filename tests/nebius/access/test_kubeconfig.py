@@ -1,6 +1,7 @@
 """The kubeconfig: what kubectl reads in it, and that it holds no credential itself."""
 
 import base64
+import json
 import ssl
 from typing import Any
 
@@ -54,6 +55,11 @@ def test_a_user_has_a_command_and_nothing_else_to_log_in_with() -> None:
 def test_an_endpoint_is_a_host_or_a_url(given: str, expected: str) -> None:
     assert server_url(given) == expected
     assert written(server=given)["clusters"][0]["cluster"]["server"] == expected
+
+
+@pytest.mark.parametrize("name", ["n", "y", "on", "1e3", "null", "0x1f"])
+def test_names_stay_texts_for_every_reader_of_yaml(name: str) -> None:
+    assert json.loads(kubeconfig("h", PEM, TOKEN, "c", name))["contexts"][0]["context"]["namespace"] == name
 
 
 @pytest.mark.parametrize("words", [["get token", "a'b", "$(x)"], ["t", "--profile", "a: b", "#c", "null"]])
