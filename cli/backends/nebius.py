@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import secrets
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -193,7 +194,11 @@ class ObjectStorage(Backend):
         else:
             created = now()
             expires = created + timedelta(hours=int(self.record.settings["lifetime_hours"]))
-            pending = Key(name=f"slurm-pulumi-ak-{int(created.timestamp())}", created=created, expires=expires)
+            pending = Key(
+                name=f"slurm-pulumi-ak-{int(created.timestamp())}-{secrets.token_hex(4)}",
+                created=created,
+                expires=expires,
+            )
         self._keep(pending)
         id_ = next((key.id for key in active.values() if key.name == pending.name), "")
         id_ = id_ or api.create_key(account, pending.name, pending.expires)

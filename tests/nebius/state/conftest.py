@@ -1,12 +1,16 @@
 """A project of its own for each test, without anybody's credentials, and nothing that waits."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cluster.platforms.gcp import credentials as google_credentials
+from components.nebius.api import client
+from components.nebius.rehearsal.api.server import NebiusServer
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
 from tests.fakes.storage import FakeStorage
+from tests.nebius.state.buckets import BUCKET
 
 _FOREIGN = (
     *google_credentials._VARIABLES,
@@ -30,3 +34,31 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStorage]:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake.endpoint)
         monkeypatch.setattr("components.gcp.state.time.sleep", lambda _: None)
         yield fake
+
+
+NEBIUS = """\
+config:
+  hpc:cluster:
+    platform: nebius
+    name: slurm
+    nebius: {{tenant: tenant-e00abc, project: project-e00def, region: eu-north1, endpoint: "{endpoint}"}}
+    nodesets: {{worker: {{count: 1, machine_type: gpu-h100-sxm/8gpu-128vcpu-1600gb}}}}
+    partitions: {{main: {{nodesets: [worker], default: true}}}}
+"""
+
+
+@pytest.fixture
+def nebius(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NebiusServer]:  # noqa: F811 - the fixture
+    """Nebius's API on this machine, and the stack `nb` whose endpoint it is."""
+    monkeypatch.setenv("NEBIUS_IAM_TOKEN", "token-of-the-tests")
+    monkeypatch.setattr("components.nebius.state._PACE", 0.02)
+    with NebiusServer(seconds=0.01) as api:
+        (root / "Pulumi.nb.yaml").write_text(NEBIUS.format(endpoint=api.endpoint))
+        yield api
+        client.close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """The file with the key."""
+    return tmp_path / "home/backends" / f"{BUCKET}.json"

@@ -1,0 +1,226 @@
+"""`./hpc backend init nebius` against Nebius's API over gRPC: what it creates, what it finds, what it refuses."""
+
+import json
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.backends import records
+from components.nebius.api import client
+from components.nebius.rehearsal.api.server import NebiusServer
+from tests.cli.conftest import Hpc
+from tests.nebius.state.buckets import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, rows, world
+
+
+def expire(kept: Path, api: NebiusServer) -> str:
+    """Let a day pass for the key; its id."""
+    record = records.load(BUCKET)
+    assert record is not None
+    assert record.key is not None
+    day = timedelta(days=1)
+    key = replace(record.key, created=record.key.created - day, expires=record.key.expires - day)
+    records.save(record.with_key(key))
+    with api.lock:
+        api.store.objects[key.id]["state"] = "EXPIRED"
+    return key.id
+
+
+class TestFromNothing:
+    def test_bucket_account_membership_and_key(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
+        ended = hpc(*INIT)
+        assert ended.code == 0, ended.err
+        (bucket,) = rows(nebius, "Bucket")
+        assert bucket["metadata"]["name"] == BUCKET
+        assert bucket["metadata"]["parent_id"] == PROJECT
+        assert bucket["spec"]["versioning_policy"] == "ENABLED"
+        (account,) = rows(nebius, "ServiceAccount")
+        assert (account["metadata"]["name"], account["metadata"]["parent_id"]) == (ACCOUNT, PROJECT)
+        (member,) = rows(nebius, "GroupMembership")
+        assert member["spec"]["member_id"] == account["metadata"]["id"]
+        group = nebius.store.objects[member["metadata"]["parent_id"]]
+        assert (group["metadata"]["name"], group["metadata"]["parent_id"]) == ("editors", TENANT)
+        (key,) = rows(nebius, "AccessKey")
+        assert key["spec"]["account"] == {"service_account": {"id": account["metadata"]["id"]}}
+        assert [line.split()[0] for line in ended.out.splitlines()[:4]] == ["created"] * 4
+        assert f"backend URL: s3://{BUCKET}?region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1" in ended.out
+
+    def test_the_key_expires_after_a_day_and_is_kept_privately(
+        self, hpc: Hpc, nebius: NebiusServer, kept: Path
+    ) -> None:
+        ended = hpc(*INIT)
+        record = records.load(BUCKET)
+        assert record is not None
+        assert record.key is not None
+        assert record.key.expires - record.key.created == timedelta(days=1)
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+        assert record.key.secret
+        assert record.key.secret not in ended.out + ended.err
+        assert record.key.secret not in repr(record)
+
+    def test_names_and_times_can_be_chosen(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        name = "tfstate-slurm-k8s-0123"
+        assert hpc(*INIT, "--name", name, "--service-account", "slurm-terraform-sa", "--expires", "30d").code == 0
+        assert [row["metadata"]["name"] for row in rows(nebius, "Bucket")] == [name]
+        assert [row["metadata"]["name"] for row in rows(nebius, "ServiceAccount")] == ["slurm-terraform-sa"]
+        record = records.load(name)
+        assert record is not None
+        assert record.key is not None
+        assert record.key.expires - record.key.created == timedelta(days=30)
+
+    def test_a_dry_run_writes_nothing_anywhere(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
+        ended = hpc(*INIT, "--dry-run")
+        assert ended.code == 0, ended.err
+        assert [line[:9] for line in ended.out.splitlines()[:4]] == ["to create"] * 4
+        assert {call.method.rpartition("/")[2] for call in nebius.calls} <= {"Get", "List", "ListMembers"}
+        assert not kept.parent.exists()
+
+    def test_secrets_are_printed_on_request(self, hpc: Hpc, nebius: NebiusServer, tmp_path: Path) -> None:
+        document = json.loads(hpc(*INIT, "--json").out)
+        assert document["environment"]["AWS_SECRET_ACCESS_KEY"] == "[secret]"
+        assert document["bucket"] == BUCKET
+        shown = json.loads(hpc(*INIT, "--json", "--show-secrets").out)
+        record = records.load(BUCKET)
+        assert record is not None
+        assert record.key is not None
+        assert shown["environment"]["AWS_SECRET_ACCESS_KEY"] == record.key.secret
+        assert f"export AWS_SECRET_ACCESS_KEY={record.key.secret}" in hpc(*INIT, "--show-secrets").out
+        file = tmp_path / "exports"
+        file.write_text("")
+        file.chmod(0o644)
+        assert hpc(*INIT, "--write", str(file)).code == 0
+        assert f"export AWS_SECRET_ACCESS_KEY={record.key.secret}" in file.read_text()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    def test_no_secret_is_written_into_the_project(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        ended = hpc(*INIT, "--write", str(Path(__file__).parents[3] / "exports"))
+        assert ended.code == 1
+        assert "outside the project" in ended.err
+        assert rows(nebius, "AccessKey") == []
+
+
+class TestAgain:
+    def test_a_second_run_changes_nothing(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
+        hpc(*INIT)
+        before, file = world(nebius), kept.read_bytes()
+        nebius.calls.clear()
+        ended = hpc(*INIT)
+        assert ended.code == 0
+        assert [line.split()[0] for line in ended.out.splitlines()[:4]] == ["found"] * 4
+        assert world(nebius) == before
+        assert kept.read_bytes() == file
+        assert not [call for call in nebius.calls if call.method.endswith(("/Create", "/Delete", "/Update"))]
+
+    def test_membership_and_account_of_another_run_are_taken(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
+        hpc(*INIT)
+        kept.unlink()  # another machine, which has no key
+        ended = hpc(*INIT)
+        assert ended.code == 0
+        assert [line.split()[0] for line in ended.out.splitlines()[:4]] == ["found", "found", "found", "created"]
+        # The secret of the first key can't be read any more; that key may be in use, and expires by itself.
+        assert len(rows(nebius, "AccessKey")) == 2
+
+    def test_an_expired_key_is_renewed_and_deleted(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
+        hpc(*INIT)
+        old = expire(kept, nebius)
+        ended = hpc(*INIT)
+        assert ended.code == 0
+        assert "deleted    access key" in ended.out
+        assert "it had expired" in ended.out
+        (key,) = rows(nebius, "AccessKey")
+        assert key["metadata"]["id"] != old
+        record = records.load(BUCKET)
+        assert record is not None
+        assert record.key is not None
+        assert record.key.id == key["metadata"]["id"]
+
+    def test_keys_of_others_stay_also_when_they_have_expired(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        hpc(*INIT)
+        other = {"account": {"service_account": {"id": "serviceaccount-e00other"}}}
+        with nebius.lock:
+            id_ = nebius.methods.seed("AccessKey", PROJECT, "theirs", other)
+            nebius.store.objects[id_]["state"] = "EXPIRED"
+        hpc(*INIT)
+        assert id_ in nebius.store.objects
+
+    def test_a_key_that_was_deleted_or_deactivated_is_replaced(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        hpc(*INIT)
+        (key,) = rows(nebius, "AccessKey")
+        with nebius.lock:
+            key["state"] = "INACTIVE"
+        assert "created    access key" in hpc(*INIT).out
+        with nebius.lock:
+            for row in rows(nebius, "AccessKey"):
+                del nebius.store.objects[row["metadata"]["id"]]
+        assert "created    access key" in hpc(*INIT).out
+
+    def test_a_key_is_renewed_before_it_expires_during_a_run(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        hpc(*INIT)
+        record = records.load(BUCKET)
+        assert record is not None
+        key = record.key
+        assert key is not None
+        day = timedelta(days=1)
+        assert key.usable(key.expires - 0.11 * day)
+        assert not key.usable(key.expires - 0.09 * day)
+
+
+class Killed(BaseException):
+    """In place of SIGKILL: nothing of the program runs after it."""
+
+
+class TestKilled:
+    CALLS = 40
+
+    @pytest.fixture
+    def killing(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+        """Ends the program after the call of that number, counted from now."""
+        real, left = client.call, [0]
+
+        def call(*args: Any, **options: Any) -> Any:
+            answer = real(*args, **options)
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            return answer
+
+        monkeypatch.setattr(client, "call", call)
+
+        def at(number: int) -> None:
+            left[0] = number
+
+        return at
+
+    def test_after_any_call_the_next_run_completes_it(
+        self, hpc: Hpc, nebius: NebiusServer, killing: Callable[[int], None], kept: Path
+    ) -> None:
+        """Nothing is there twice, no key is lost, whatever the call."""
+        for number in range(1, self.CALLS):
+            with nebius.lock:
+                nebius.store.objects.clear()
+                nebius.store.keys.clear()
+            kept.unlink(missing_ok=True)
+            killing(number)
+            try:
+                hpc(*INIT)
+            except Killed:
+                killing(0)
+            else:
+                break
+            assert hpc(*INIT).code == 0
+            kinds = ("Bucket", "ServiceAccount", "GroupMembership", "AccessKey")
+            assert {kind: len(rows(nebius, kind)) for kind in kinds} == dict.fromkeys(kinds, 1), number
+            (key,) = rows(nebius, "AccessKey")
+            record = records.load(BUCKET)
+            assert record is not None
+            assert record.key is not None
+            assert record.key.id == key["metadata"]["id"]
+            assert record.key.complete
+        else:
+            raise AssertionError("the program makes more calls than the test expects")
+        assert number > 8
