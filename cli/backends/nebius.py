@@ -1,6 +1,7 @@
 """State buckets in Nebius Object Storage."""
 
 import hashlib
+import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -120,9 +121,11 @@ class ObjectStorage(Backend):
         variables = {"PULUMI_BACKEND_URL": url, **s3_url.variables(cli)}
         if (key := self.record.key) and key.complete:
             variables |= {"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret}
-        note = s3_url.defect(cli)
+        session = "AWS_SESSION_TOKEN"
+        notes = [s3_url.defect(cli), f"{session} is set, and Nebius does not know it: unset {session}"]
+        notes = notes if os.environ.get(session) else notes[:1]
         secret = frozenset({"AWS_SECRET_ACCESS_KEY"} & variables.keys())
-        return Environment(variables=variables, secret=secret, notes=[note] if note else [])
+        return Environment(variables=variables, secret=secret, notes=[note for note in notes if note])
 
     @property
     def names(self) -> tuple[str, ...]:

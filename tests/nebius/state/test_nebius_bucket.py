@@ -12,7 +12,8 @@ import pytest
 
 from cli.backends import records
 from components.nebius.api import client
-from components.nebius.rehearsal.api.server import NebiusServer
+from components.nebius.rehearsal.api.faults import Fault
+from components.nebius.rehearsal.api.server import Call, NebiusServer
 from tests.cli.conftest import Hpc
 from tests.nebius.state.buckets import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, rows, world
 
@@ -224,3 +225,25 @@ class TestKilled:
         else:
             raise AssertionError("the program makes more calls than the test expects")
         assert number > 8
+
+
+class TestOthers:
+    @pytest.mark.parametrize("kind", ["Bucket", "ServiceAccount", "GroupMembership", "AccessKey"])
+    def test_an_answer_that_was_lost_creates_nothing_twice(self, hpc: Hpc, nebius: NebiusServer, kind: str) -> None:
+        nebius.faults.append(Fault(kind=kind, verb="create", mode="lose"))
+        hpc(*INIT)
+        assert hpc(*INIT).code == 0
+        assert len(rows(nebius, kind)) == 1
+
+    @pytest.mark.parametrize(("kind", "name"), [("ServiceAccount", ACCOUNT), ("Bucket", BUCKET)])
+    def test_what_another_run_creates_meanwhile_is_taken(
+        self, hpc: Hpc, nebius: NebiusServer, kind: str, name: str
+    ) -> None:
+        def create(_number: int, call: Call) -> None:
+            if call.method.endswith(f"{kind}Service/List") and not rows(nebius, kind):
+                nebius.methods.seed(kind, PROJECT, name, {"versioning_policy": "ENABLED"} if kind == "Bucket" else {})
+
+        nebius.after = create
+        ended = hpc(*INIT)
+        assert ended.code == 0, ended.err
+        assert len(rows(nebius, kind)) == 1

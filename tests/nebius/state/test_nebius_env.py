@@ -77,6 +77,14 @@ class TestAShell:
         assert hpc("env", "nb").out == first
         assert {call.method.rpartition("/")[2] for call in nebius.calls} <= {"Get", "List"}
 
+    def test_a_session_token_of_amazons_is_in_the_way(
+        self, hpc: Hpc, nebius: NebiusServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hpc(*INIT)
+        assert "AWS_SESSION_TOKEN" not in hpc("env", "nb").err
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "theirs")
+        assert "unset AWS_SESSION_TOKEN" in hpc("env", "nb").err
+
     def test_an_expired_key_is_renewed(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
         old, record, day = key(), records.load(BUCKET), timedelta(days=1)
