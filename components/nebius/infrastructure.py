@@ -1,5 +1,6 @@
 """What a cluster has on Nebius: subnet, file systems, Kubernetes, node groups, NVIDIA's operators, address, backups."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,12 +10,13 @@ import pulumi_tls as tls
 
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.backups import backs_up
-from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
+from cluster.platforms.nebius.node_groups import NodeGroup, Strategy, node_groups
 from components.nebius.backups import Backups, BackupsArgs
 from components.nebius.cloud import Cloud, settings_of
 from components.nebius.cluster import KubernetesCluster, KubernetesClusterArgs
 from components.nebius.destroy.leftovers import Leftovers
 from components.nebius.destroy.teardown import Teardown
+from components.nebius.drain import Drain
 from components.nebius.filesystems import Filesystems, FilesystemsArgs, filesystems
 from components.nebius.gpu_clusters import GpuClusters, GpuClustersArgs
 from components.nebius.login_address import LoginAddress, LoginAddressArgs
@@ -74,11 +76,19 @@ class Infrastructure(pulumi.ComponentResource):
         self.api = self.wait("api", "api", {}, seconds=api.SECONDS)
         gpu_clusters = GpuClusters(f"{name}-gpu", GpuClustersArgs(cloud=self.cloud), opts=self._child)
         self.groups = node_groups(config, settings)
+        drain = Drain(
+            f"{name}-drain",
+            access=self.cluster.access,
+            nodesets={nodeset: self._nodeset(nodeset) for nodeset in config.nodesets},
+            seconds=config.slurm.drain_seconds,
+            pace=self.pace,
+            opts=self._child,
+        )
         made = NodeGroups(
             f"{name}-nodes",
             NodeGroupsArgs(
                 cloud=self.cloud, groups=self.groups, cluster_id=self.cluster.resource.id, subnet_id=subnet,
-                filesystems=self.filesystems.ids, gpu_clusters=gpu_clusters.of,
+                filesystems=self.filesystems.ids, gpu_clusters=gpu_clusters.of, after=[drain],
             ),
             opts=self._child,
         )  # fmt: skip
@@ -134,6 +144,18 @@ class Infrastructure(pulumi.ComponentResource):
             pace=self.pace,
             opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
         )
+
+    def _nodeset(self, name: str) -> Mapping[str, object]:
+        """How many nodes a nodeset has, and a hash of what they are made of: another one recreates them."""
+        settings = self.cloud.settings
+        groups = [one for one in self.groups if one.nodeset == name]
+        same = [replace(one, name="", count=0, strategy=Strategy(), repairs=()) for one in groups[:1]]
+        workers = settings.workers.get(name)
+        text = f"{same} {settings.kubernetes.version} {workers.infiniband if workers else None}"
+        return {
+            "count": self.cloud.config.nodesets[name].count,
+            "shape": hashlib.sha256(text.encode()).hexdigest()[:16],
+        }
 
     def _leftovers(self) -> Leftovers:
         config, settings = self.cloud.config, self.cloud.settings

@@ -7,10 +7,13 @@ from typing import Any
 
 import pulumi
 
+from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases.release import Facts, Release
 from cluster.roster import MachineSpec, machines
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubernetes.charts import Charts, ChartsArgs
+from components.nebius.people import payload
+from components.nebius.people.resource import People
 from components.nebius.waits.resource import Wait
 
 BACKUP_SECRET = "jail-backup"  # noqa: S105 - the Secret's name
@@ -68,8 +71,16 @@ class Slurm(pulumi.ComponentResource):
         }
         scheduler = self._wait("scheduler", spec, [last])
         self.login = login.facts
-        cloud.teardown("charts", [*installed, scheduler, login], parent=self)
-        self.ready = pulumi.Output.all(scheduler.id, login.id)
+        people = People(
+            f"{name}-people",
+            access=cloud.cluster.access,
+            people=payload.people(config),
+            pace=cloud.pace,
+            after=cloud.filesystems.ids[JAIL],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[scheduler]),
+        )
+        cloud.teardown("charts", [*installed, people, login], parent=self)
+        self.ready = pulumi.Output.all(people.id, login.id)
         self.register_outputs({"address": self.login})
 
     def _wait(

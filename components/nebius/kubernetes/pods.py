@@ -8,6 +8,8 @@ from components.nebius.kubernetes.kubectl import Kubectl
 JAIL = "/mnt/jail"
 """Where login and worker pods mount the jail (Soperator: internal/consts, VolumeMountPathJail)."""
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
@@ -23,8 +25,9 @@ class Pod:
         return kubectl.execute(self.name, self.container, self.rooted(command), stdin=stdin, seconds=seconds)
 
     def rooted(self, command: Sequence[str]) -> list[str]:
-        """The command, in the jail."""
-        return ["chroot", self.jail, *command] if self.jail else list(command)
+        """The command, in the jail, with the environment that root has there and not the container's."""
+        jail = ["chroot", self.jail] if self.jail else []
+        return [*jail, "env", "-i", "HOME=/root", f"PATH={_PATH}", *command]
 
     def target(self, roles: Sequence[str], namespace: str) -> Mapping[str, object]:
         """Its row of the output `targets`."""

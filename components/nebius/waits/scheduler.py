@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster.observe.nodes import NODES, Node, parse_nodes
 from components.dynamic import report
+from components.nebius.drain import resume
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN, pod_of
 from components.nebius.waits.poll import Look, wait_for
@@ -50,6 +51,7 @@ def _look(kubectl: Kubectl, wanted: Mapping[str, int], nodesets: Sequence[str]) 
     for name in left:
         report(f"{name} has left the cluster: deleting it from Slurm")
         LOGIN.run(kubectl, "scontrol", "delete", f"NodeName={name}")
+    resume(kubectl, (found[name] for name in wanted if name in found))
     return compare(wanted, found, {row["NodeName"]: row.get("Gres", "") for row in rows(text) if "NodeName" in row})
 
 

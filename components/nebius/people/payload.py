@@ -1,0 +1,47 @@
+"""The program that makes users in the jail, with its input."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cluster.config import ClusterConfig
+from cluster.slurm.accounting import desired
+from components.slurm import payload, setup
+
+PROGRAM = Path(__file__).parents[3] / "scripts" / "jail" / "people.py"
+_NEEDED = ("interface.py", "accounting/", "jobs/", "slurm/", "system/")
+"""Modules of the set-up that it imports."""
+# Takes {"files": {path: text}, "payload": ...} from standard input; nothing of it stays in the jail.
+_START = """
+import json, pathlib, subprocess, sys, tempfile
+given = json.load(sys.stdin)
+with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
+    for name, text in given["files"].items():
+        path = pathlib.Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-B", folder + "/people.py", folder], input=json.dumps(given["payload"]).encode(), check=False
+    )
+sys.exit(done.returncode)
+"""
+COMMAND = ("python3", "-c", _START)
+"""What runs it."""
+
+
+@cache
+def files() -> Mapping[str, str]:
+    """The program and what it imports, by path."""
+    modules = {name: text for name, text in setup.files().items() if name.startswith(_NEEDED) and name.endswith(".py")}
+    return {**modules, "people.py": PROGRAM.read_text()}
+
+
+def people(config: ClusterConfig) -> dict[str, Any]:
+    """Users, groups, and what Slurm's database holds of them."""
+    return {
+        "users": payload.users(config),
+        "groups": payload.groups(config),
+        "accounting": json.loads(json.dumps(desired(config))),
+    }

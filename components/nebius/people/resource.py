@@ -1,0 +1,102 @@
+"""Users, groups, accounts and QOS as a resource: made in the jail of a running cluster."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+
+from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
+from components.nebius.kubernetes.pods import LOGIN
+from components.nebius.people import payload
+
+SECONDS = 600
+"""For a login pod to answer, and the program to end."""
+RUN_SECONDS = 300
+"""For one run: sacctmgr takes half a second a command."""
+AGAIN = ("access", "people", "program", "after")
+
+
+class PeopleError(RuntimeError):
+    """Users could not be made; the text says which, why and what to do."""
+
+
+class PeopleProvider(ResourceProvider):
+    """Runs a program in a login pod that changes what differs."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make them. An interrupted run is completed by the next."""
+        _converge(props)
+        return CreateResult(f"{props['access']['context']}/people", given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """All changes are made in place."""
+        return DiffResult(changes=bool(changed(_olds, _news, AGAIN)))
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Change what differs; those that are no longer named are removed."""
+        _converge(_news)
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        return ReadResult(id_, given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Nothing is to be done: they are in the jail, which is deleted with the cluster, or kept as it is."""
+
+
+class People(DynamicResource, module="nebius", name="People"):
+    """Users, groups, accounts and QOS of a cluster."""
+
+    def __init__(
+        self, name: str, *, access: pulumi.Input[Mapping[str, Any]], people: Mapping[str, Any], pace: float,
+        after: pulumi.Input[str] = "", opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        """`people` is what the program takes; `after` changes when the jail is another."""
+        program = hashlib.sha256(json.dumps(payload.files(), sort_keys=True).encode()).hexdigest()[:16]
+        props = {"access": access, "people": dict(people), "program": program, "pace": pace, "after": after}
+        super().__init__(PeopleProvider(), name, props, opts)
+
+
+def _converge(props: Mapping[str, Any]) -> None:
+    with without_traceback(PeopleError), Kubectl(props["access"]) as kubectl:
+        text = json.dumps({"files": dict(payload.files()), "payload": _whole(props["people"])})
+        output = _run(kubectl, text, props["pace"])
+        lines = [line for line in output.splitlines() if line.strip()]
+        for line in lines[:-1]:
+            report(line)
+        error = json.loads(lines[-1]).get("error") if lines else "the program printed nothing"
+        if error:
+            raise PeopleError(f"users and accounts: {error}")
+
+
+def _run(kubectl: Kubectl, text: str, pace: float) -> str:
+    """The program's output. A pod that is not there, or a connection that ended, is tried again."""
+    end = time.monotonic() + SECONDS
+    told = ""
+    while True:
+        try:
+            return LOGIN.run(kubectl, *payload.COMMAND, stdin=text, seconds=RUN_SECONDS)
+        except KubectlError as error:
+            if time.monotonic() > end:
+                raise PeopleError(
+                    f"users and accounts: no answer of pod {LOGIN.name} within {SECONDS} s: {error}\n"
+                    f"to do: kubectl describe pod {LOGIN.name} --namespace={kubectl.namespace}; then run `up` again"
+                ) from None
+            if str(error) != told:
+                told = str(error)
+                report(f"waiting for pod {LOGIN.name}: {told}")
+        time.sleep(pace)
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """A value without the fractions that numbers get on their way through the engine."""
+    if isinstance(value, Mapping):
+        return {name: _whole(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_whole(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
