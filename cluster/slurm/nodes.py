@@ -76,15 +76,18 @@ def cpus_per_gpu(config: ClusterConfig, partition: Partition) -> int | None:
 
 
 def partition_lines(config: ClusterConfig) -> list[str]:
-    lines: list[str] = []
-    for name, part in config.partitions.items():
-        settings: dict[str, Value] = {
-            **dict.fromkeys(_FIRST),
-            **slurm_settings(part),
-            "PartitionName": name,
-            "State": "UP",
-            "DefMemPerCPU": part.def_mem_per_cpu or memory_per_cpu(config, part),
-            "DefCPUPerGPU": cpus_per_gpu(config, part),
-        }
-        lines.append(" ".join(assignments(overridden(settings, part.conf, PARTITION))))
-    return lines
+    return [" ".join(assignments(partition_settings(config, name))) for name in config.partitions]
+
+
+def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
+    """Parameter and value of one partition's line, in order."""
+    part = config.partitions[name]
+    settings: dict[str, Value] = {
+        **dict.fromkeys(_FIRST),
+        **slurm_settings(part),
+        "PartitionName": name,
+        "State": "UP",
+        "DefMemPerCPU": part.def_mem_per_cpu or memory_per_cpu(config, part),
+        "DefCPUPerGPU": cpus_per_gpu(config, part),
+    }
+    return overridden(settings, part.conf, PARTITION)

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from cluster.catalog.nebius import soperator
+from cluster.config.impact import Replace
 from cluster.config.section import Section
 from cluster.config.types import MachineTypeName, Positive, PublicKey, Seconds
 from cluster.findings import Refused
@@ -146,6 +147,11 @@ class Nebius(Section):
     """Backups of the jail."""
     timeouts: Timeouts = Field(default_factory=Timeouts)
     """How long `up` waits for the running cluster."""
+    values: Annotated[Mapping[str, Mapping[str, Any]], Replace("depends on the chart: see the preview")] = Field(
+        default_factory=dict, max_length=20, examples=[{"slurm-cluster": {"slurmConfig": {"completeWait": 10}}}]
+    )
+    """Values of Helm charts to change or add, by the name of the release: a mapping is merged into what is there, a
+    list or a single value replaces it. Keys that the chart does not have are refused."""
     endpoint: str = Field(default="", max_length=200)
     """Address of the API in place of Nebius's own, as host:port without encryption. For rehearsals."""
     token_command: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = Field(

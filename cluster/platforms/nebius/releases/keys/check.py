@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.findings import nearest
-from cluster.platforms.nebius.releases.generation import Number, number
 from cluster.platforms.nebius.releases.keys import others, soperator
 from cluster.platforms.nebius.releases.keys.tree import Key
 from cluster.platforms.nebius.releases.release import Release
+from cluster.platforms.nebius.releases.version import Number, number
 
 CHARTS: Mapping[str, Key] = {**soperator.CHARTS, **others.CHARTS}
 """The keys of every chart that a cluster is made of, by the chart's name."""

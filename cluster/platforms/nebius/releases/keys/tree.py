@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from cluster.platforms.nebius.releases.generation import Number, number
+from cluster.platforms.nebius.releases.version import Number, number
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 

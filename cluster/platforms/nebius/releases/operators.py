@@ -1,0 +1,115 @@
+"""Releases that run a cluster: CRDs, certificates, OpenKruise, MariaDB's operator, Soperator and its checks."""
+
+from typing import Any
+
+from cluster.catalog.nebius.reserve import GIB, Resources
+from cluster.platforms.nebius.releases.charts import SYSTEM, other, own
+from cluster.platforms.nebius.releases.inputs import Inputs
+from cluster.platforms.nebius.releases.release import Release
+from cluster.platforms.nebius.releases.values import images
+from cluster.platforms.nebius.releases.values.tiers import requests, tier
+
+_REBOOTER = Resources(cpu=500, memory=GIB // 4)
+_KRUISE_GATES = (
+    "ImagePullJobGate=true,RecreatePodWhenChangeVCTInCloneSetGate=true,StatefulSetAutoResizePVCGate=true,"
+    "StatefulSetAutoDeletePVC=true,PreDownloadImageForInPlaceUpdate=true,ResourceDistributionGate=true"
+)
+"""Source: kruise.featureGates of helm-soperator."""
+_KRUISE_TAG = "v1.8.3"
+"""Soperator's build of OpenKruise's manager (helm/soperator-fluxcd/values.yaml)."""
+
+
+def prometheus_crds(inputs: Inputs) -> Release:
+    """What charts describe their metrics with: some can't be installed without. Nothing reads them here; a Prometheus
+    of your own does."""
+    return other(inputs, "prometheus-operator-crds", values={})
+
+
+def cert_manager(inputs: Inputs) -> Release:
+    """Certificates of webhooks."""
+    values = {
+        "crds": {"enabled": True},
+        "enableCertificateOwnerRef": True,
+        "startupapicheck": {"enabled": True},
+        "global": {"leaderElection": {"namespace": "cert-manager-system"}},
+        "prometheus": {"enabled": True, "servicemonitor": {"enabled": False}},
+    }
+    return other(inputs, "cert-manager", values=values, needs=("prometheus-operator-crds",))
+
+
+def kruise(inputs: Inputs, *needs: str) -> Release:
+    """OpenKruise: from 1.20 on Soperator makes pods of its StatefulSets, and nothing comes up without."""
+    size = tier(inputs).kruise.quantities
+    values: dict[str, Any] = {
+        "crds": {"managed": True},
+        # The namespace is the release's, and created before it.
+        "installation": {"namespace": "kruise-system", "createNamespace": False},
+        "featureGates": _KRUISE_GATES,
+        "manager": {
+            "replicas": 2,
+            "image": {"repository": f"{inputs.registry}/kruise-manager", "tag": _KRUISE_TAG},
+            "resources": {"requests": size, "limits": size},
+        },
+        "helmHooks": {"image": {"repository": f"{inputs.registry}/kruise-helm-hook", "tag": "v0.1.0"}},
+    }
+    return other(inputs, "kruise", values=values, needs=needs)
+
+
+def mariadb_crds(inputs: Inputs) -> Release:
+    """MariaDB's custom resources: Soperator looks for them when it starts."""
+    return other(inputs, "mariadb-operator-crds", values={})
+
+
+def mariadb(inputs: Inputs, *needs: str) -> Release:
+    """The operator of the accounting database."""
+    certificates: dict[str, Any] = {"webhook": {"enabled": True, "cert": {"certManager": {"enabled": True}}}}
+    values = certificates if "cert-manager" in needs else {}
+    return other(inputs, "mariadb-operator", values=values, needs=needs)
+
+
+def crds(inputs: Inputs) -> Release:
+    """Soperator's custom resources. Helm never updates those inside a chart with other things, so they have one."""
+    return own(inputs, "soperator-crds", namespace=SYSTEM, values={})
+
+
+def soperator(inputs: Inputs, *needs: str) -> Release:
+    """Soperator itself. It must be told that MariaDB's custom resources are there, or accounting never comes up."""
+    crds = {"isMariadbCrdInstalled": "true", "isPrometheusCrdInstalled": _text("prometheus-operator-crds" in needs)}
+    manager: dict[str, Any] = {"env": crds, **images.program(inputs, "slurm-operator")}
+    values: dict[str, Any] = {"fullnameOverride": "soperator", "controllerManager": {"manager": manager}}
+    if inputs.number >= (1, 20):
+        values["kruise"] = {"installOperator": False}
+        manager["resources"] = requests(tier(inputs).operator)
+    if "cert-manager" in needs:
+        values["certManager"] = {"enabled": True}
+    return own(inputs, "soperator", namespace=SYSTEM, values=values, needs=needs)
+
+
+def soperatorchecks(inputs: Inputs) -> Release:
+    """What drains, reports and replaces nodes."""
+    manager: dict[str, Any] = {
+        "resources": requests(tier(inputs).checks),
+        **images.program(inputs, "soperatorchecks"),
+    }
+    if inputs.number >= (1, 23):
+        manager["enableNodeReplacement"] = inputs.settings.health.replace_nodes
+    values = {"checks": {"manager": manager}}
+    return own(inputs, "soperatorchecks", namespace=SYSTEM, values=values, needs=("soperator",))
+
+
+def nodeconfigurator(inputs: Inputs) -> Release:
+    """What sets up nodes, and reboots them for `scontrol reboot`."""
+    rebooter: dict[str, Any] = {
+        "enabled": True,
+        "generateRBAC": True,
+        "logFormat": "json",
+        "tolerations": [{"operator": "Exists"}],
+        "resources": requests(_REBOOTER),
+        **images.program(inputs, "rebooter"),
+    }
+    values = {"rebooter": rebooter}
+    return own(inputs, "nodeconfigurator", namespace=SYSTEM, values=values, needs=("soperator",))
+
+
+def _text(value: bool) -> str:  # noqa: FBT001 - a value, not a switch
+    return "true" if value else "false"

@@ -1,0 +1,1 @@
+"""Parts of the values of the charts that make a SlurmCluster and its workers."""

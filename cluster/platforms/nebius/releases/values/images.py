@@ -1,0 +1,68 @@
+"""Images, where they come from another registry than the charts' own values have: the registry is in one place."""
+
+from typing import Any
+
+from cluster.catalog.nebius import soperator
+from cluster.platforms.nebius.releases.inputs import DEFAULT_REGISTRY, Inputs
+
+
+def busybox(inputs: Inputs) -> str:
+    """The image of small helpers."""
+    return f"{inputs.registry}/busybox"
+
+
+def _moved(inputs: Inputs) -> bool:
+    return inputs.registry != DEFAULT_REGISTRY
+
+
+def _tag(inputs: Inputs) -> str:
+    return soperator.image_tag(inputs.version)
+
+
+def cluster(inputs: Inputs) -> dict[str, Any]:
+    """Of the chart helm-slurm-cluster. MariaDB's is not Soperator's, and stays where it is."""
+    if not _moved(inputs):
+        return {}
+    registry, tag = inputs.registry, _tag(inputs)
+    names = {"slurmctld": "controller_slurmctld", "slurmdbd": "controller_slurmdbd", "sshd": "login_sshd"}
+    names |= {"slurmd": "worker_slurmd", "munge": "munge"}
+    if inputs.number >= (1, 15, 1):
+        names["slurmrestd"] = "slurmrestd"
+    names["exporter" if inputs.number < (1, 21) else "soperatorExporter"] = (
+        "exporter" if inputs.number < (1, 21) else "soperator-exporter"
+    )
+    images = {key: f"{registry}/{name}:{tag}" for key, name in names.items()}
+    if inputs.generation == 1:
+        images["ncclBenchmark"] = f"{registry}/nccl_benchmark:{tag}"
+    if inputs.number >= (1, 20):
+        images["sConfigController"] = f"{registry}/sconfigcontroller:{inputs.version}"
+    if inputs.number >= (1, 23, 2):
+        images["populateJailRepository"] = f"{registry}/populate_jail"
+    else:
+        images["populateJail"] = f"{registry}/populate_jail:{tag}"
+    return {"images": images}
+
+
+def nodesets(inputs: Inputs) -> dict[str, Any]:
+    """Of the chart helm-nodesets."""
+    if not _moved(inputs):
+        return {}
+    names = {"munge": "munge", "slurmd": "worker_slurmd"}
+    return {
+        "images": {key: {"repository": f"{inputs.registry}/{name}", "tag": _tag(inputs)} for key, name in names.items()}
+    }
+
+
+def program(inputs: Inputs, name: str) -> dict[str, Any]:
+    """Of one of Soperator's own programs, such as slurm-operator."""
+    return {"image": {"repository": f"{inputs.registry}/{name}", "tag": inputs.version}} if _moved(inputs) else {}
+
+
+def checks(inputs: Inputs) -> dict[str, Any]:
+    """Of the chart helm-soperator-activechecks."""
+    if not _moved(inputs):
+        return {}
+    names = {"slurmJob": "slurm_check_job", "k8sJob": "k8s_check_job", "munge": "munge"}
+    if inputs.number >= (2, 0):
+        names["sansible"] = "sansible"
+    return {"images": {key: f"{inputs.registry}/{name}:{_tag(inputs)}" for key, name in names.items()}}

@@ -1,0 +1,58 @@
+"""Partitions: lines of slurm.conf, or parts of them that name NodeSets."""
+
+from typing import Any
+
+from cluster.platforms.nebius.releases.inputs import Inputs
+from cluster.slurm.nodes import partition_settings
+from cluster.slurm.text import assignments
+
+HIDDEN = "hidden"
+"""The partition that Soperator's active checks run in: without it none of them does."""
+
+
+def raw(inputs: Inputs) -> dict[str, Any]:
+    """Whole lines. Nodes of these generations join by themselves and have no lines: the one nodeset is ALL of them."""
+    lines = [
+        " ".join(assignments({**partition_settings(inputs.config, name), "Nodes": "ALL"}))
+        for name in inputs.config.partitions
+    ]
+    if inputs.generation > 1 and not _has_hidden(inputs):
+        lines.append(f"PartitionName={HIDDEN} Nodes=ALL {_hidden(inputs)}")
+    return {"configType": "custom", "rawConfig": lines}
+
+
+def structured(inputs: Inputs) -> dict[str, Any]:
+    """Partitions by the names of their NodeSets, which Soperator resolves; those without nodes are left out."""
+    found = [
+        {
+            "name": name,
+            "nodeSetRefs": [one for one in partition.nodesets if one in inputs.nodesets],
+            "config": " ".join(assignments(_rest(inputs, name))),
+        }
+        for name, partition in inputs.config.partitions.items()
+        if any(one in inputs.nodesets for one in partition.nodesets)
+    ]
+    if not _has_hidden(inputs):
+        found.append({"name": HIDDEN, "isAll": True, "config": _hidden(inputs)})
+    return {"configType": "structured", "partitions": found}
+
+
+def _rest(inputs: Inputs, name: str) -> dict[str, Any]:
+    settings = partition_settings(inputs.config, name)
+    return {key: value for key, value in settings.items() if key not in {"PartitionName", "Nodes"}}
+
+
+def _has_hidden(inputs: Inputs) -> bool:
+    return HIDDEN in {name.lower() for name in inputs.config.partitions}
+
+
+def tiers(inputs: Inputs) -> set[int]:
+    """The priority tiers of all partitions; 1 is Slurm's default."""
+    settings = [partition_settings(inputs.config, name) for name in inputs.config.partitions]
+    return {int(one.get("PriorityTier") or 1) for one in settings}
+
+
+def _hidden(inputs: Inputs) -> str:
+    """As Soperator's own, but in the lowest tier: in a higher one, checks would requeue users' jobs."""
+    tier = min(tiers(inputs))
+    return f"Default=NO PriorityTier={tier} PreemptMode=OFF Hidden=YES MaxTime=INFINITE State=UP OverSubscribe=YES"

@@ -1,0 +1,80 @@
+"""Pods that serve all users: controller, login, REST API, exporter, and what copies configuration into the jail."""
+
+from typing import Any
+
+from cluster.catalog.nebius.reserve import MUNGE
+from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.node_groups import JAIL, SPOOL
+from cluster.platforms.nebius.releases.inputs import Inputs
+from cluster.platforms.nebius.releases.values import tiers, volumes
+
+NODE_PORT = 30022
+"""Port of the login nodes, with a login Service of the type NodePort."""
+_ALLOCATION = "nebius.com/load-balancer-allocation-id"
+_INTERNAL = {"nebius.com/load-balancer-type": "internal"}
+_REST_COUNT = 2
+
+
+def controller(inputs: Inputs) -> dict[str, Any]:
+    """slurmctld: one, also where there could be two. Its state is on the file system, which every node can have."""
+    spool: dict[str, Any] = {"volumeSourceName": SPOOL}
+    if inputs.generation > 1:
+        spool["volumeClaimTemplateSpec"] = None  # the chart's default is a disk, and Helm merges the two
+    return {
+        **({"size": 1} if inputs.generation == 1 else {}),
+        "k8sNodeFilterName": "controller",
+        "slurmctld": {"resources": sizing.slurmctld(inputs.config).quantities},
+        "munge": {"resources": MUNGE.quantities},
+        **_initial(inputs),
+        "volumes": {"spool": spool, "jail": {"volumeSourceName": JAIL}},
+    }
+
+
+def login(inputs: Inputs) -> dict[str, Any]:
+    """sshd and the Service in front of it."""
+    service = inputs.settings.login
+    values: dict[str, Any] = {
+        "size": inputs.config.login.count,
+        "k8sNodeFilterName": "login",
+        "sshd": {"resources": sizing.sshd(inputs.config).quantities},
+        "munge": {"resources": MUNGE.quantities},
+        **_initial(inputs, with_submounts=True),
+        "sshRootPublicKeys": list(inputs.facts.root_keys),
+        "sshdServiceType": service.service,
+        "volumes": {"jail": {"volumeSourceName": JAIL}, "jailSubMounts": volumes.submounts(inputs)},
+    }
+    if service.service == "NodePort":
+        values["sshdServiceNodePort"] = NODE_PORT
+    else:
+        allocation = {} if inputs.facts.allocation is None else {_ALLOCATION: inputs.facts.allocation}
+        values["sshdServiceAnnotations"] = {**allocation, **(_INTERNAL if service.exposure == "internal" else {})}
+    return values
+
+
+def exporter() -> dict[str, Any]:
+    """What Prometheus reads of Slurm."""
+    container: dict[str, Any] = {"resources": sizing.EXPORTER.quantities}
+    return {"enabled": True, "k8sNodeFilterName": "system", "exporter": container}
+
+
+def rest(inputs: Inputs) -> dict[str, Any]:
+    """slurmrestd: for users who ask for it, and from 1.22 on for soperatorchecks, which works through it."""
+    wanted = sizing.REST if inputs.generation == 1 else tiers.tier(inputs).rest
+    return {
+        "enabled": inputs.config.slurm.slurmrestd or inputs.generation > 1,
+        "k8sNodeFilterName": "system",
+        "size": 1 if inputs.generation == 1 else _REST_COUNT,
+        "rest": {"resources": tiers.on_system(inputs, wanted).quantities},
+        **(_initial(inputs) if inputs.generation > 1 else {}),
+    }
+
+
+def sconfig_controller() -> dict[str, Any]:
+    """What copies Slurm's files into the jail."""
+    return {"node": {"k8sNodeFilterName": "system", "size": 1}}
+
+
+def _initial(inputs: Inputs, *, with_submounts: bool = False) -> dict[str, Any]:
+    if inputs.number < (1, 20):
+        return {}
+    return {"customInitContainers": volumes.ensure_mounted(inputs, with_submounts=with_submounts)}
