@@ -1,14 +1,33 @@
 """The platform `nebius`: managed Kubernetes with Soperator, which runs Slurm in pods."""
 
+from collections.abc import Iterator
+
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
+from cluster.findings import Finding
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
 from cluster.platforms.nebius import credentials
+from cluster.platforms.nebius.checks import filesystems, gpus, machines, settings, soperator
 from cluster.platforms.nebius.defaults import DEFAULTS, MACHINE_TYPES
 from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.summary import describe_request
 
-NODES = 10_000
-"""Nodes of one managed Kubernetes cluster: 100 groups of 100 nodes are what this program makes at most."""
+NODES = 1024
+"""MaxNodeCount of the slurm.conf that Soperator writes (internal/render/common/configmap.go)."""
+
+
+def _checks(config: ClusterConfig) -> Iterator[Finding]:
+    if section := config.section(Nebius):
+        for rules in (soperator, machines, gpus, filesystems, settings):
+            yield from rules.find_errors(config, section)
+
+
+def _warnings(config: ClusterConfig) -> Iterator[Finding]:
+    if section := config.section(Nebius):
+        yield from soperator.find_warnings(section)
+        yield from gpus.find_warnings(config, section)
+        yield from filesystems.find_warnings(section)
+
 
 PLATFORM = Platform(
     name="nebius",
@@ -16,7 +35,7 @@ PLATFORM = Platform(
     defaults=DEFAULTS,
     machine_types=MACHINE_TYPES,
     images=("soperator",),
-    limit=Limit(machines=NODES, of="a managed Kubernetes cluster"),
+    limit=Limit(machines=NODES, of="Soperator's slurm.conf (MaxNodeCount)"),
     sections={"nebius": Nebius},
     fields={
         ClusterConfig: frozenset({"host_names"}),
@@ -36,6 +55,9 @@ PLATFORM = Platform(
             Capability.REHEARSE,
         }
     ),
+    checks=_checks,
+    warnings=_warnings,
+    summary=describe_request,
     credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
     deploy="components.nebius.deploy",
     environment="components.nebius.environment",

@@ -14,7 +14,7 @@ from cluster.findings import Refused
 from cluster.platforms.nebius.filesystems import Filesystem, Filesystems, Jail, Submount
 from cluster.platforms.nebius.health import Backups, Health
 from cluster.platforms.nebius.types import (
-    GibiBytes,
+    BootDiskGib,
     KubernetesVersion,
     ProjectId,
     RegionName,
@@ -32,14 +32,14 @@ class ServiceGroup(Section):
 
     machine_type: MachineTypeName = "cpu-d3/8vcpu-32gb"
     """Platform and preset of its nodes."""
-    disk_gib: GibiBytes = Field(default=128, ge=128)
+    disk_gib: BootDiskGib = 128
     """GiB of the boot disk of each."""
 
 
 class SystemGroup(ServiceGroup):
     """The node group of operators and controllers, which grows and shrinks by itself."""
 
-    disk_gib: GibiBytes = Field(default=192, ge=128)
+    disk_gib: BootDiskGib = 192
     """GiB of the boot disk of each."""
     min_nodes: Positive = Field(default=3, le=100)
     """Fewest nodes."""

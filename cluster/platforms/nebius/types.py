@@ -63,3 +63,5 @@ RegionName = Annotated[
 ]
 GibiBytes = Annotated[int, Strict(), Field(ge=1, le=262_144)]
 """GiB of a disk or a file system."""
+BootDiskGib = Annotated[int, Strict(), Field(ge=128, le=8192)]
+"""GiB of a boot disk: Kubernetes keeps 48 GiB and 15 % of it."""

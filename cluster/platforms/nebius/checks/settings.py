@@ -1,0 +1,89 @@
+"""Fields of every platform that mean nothing here, and settings that only newer charts can pass on to Slurm."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from cluster.catalog.nebius.soperator import DEFAULT, parse
+from cluster.config.cluster import ClusterConfig
+from cluster.config.metadata import slurm_fields
+from cluster.config.section import Section
+from cluster.findings import Finding, Location
+from cluster.platforms.nebius.defaults import CIDR
+from cluster.platforms.nebius.section import Nebius
+
+CUSTOM_CONFIG = (1, 23, 0)
+"""The first version whose chart has `customSlurmConfig`: text that Soperator's slurm.conf includes at its end."""
+_FIXED = ("CPUs", "RealMemory", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "Feature")
+"""Parameters of a NodeName line that Soperator takes from elsewhere: resources of the pod, and its static line."""
+_OWN = ("scrontab", "slurmrestd")
+"""Settings without which Soperator runs no cluster: they are always on."""
+
+
+def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    if config.network.cidr != CIDR:
+        yield _unused(("network", "cidr"), config.network.cidr, "nodes have addresses of nebius.subnet")
+    if config.host_names != "pods":
+        yield Finding(
+            id="nebius-host-names",
+            at=("host_names",),
+            given=config.host_names,
+            allowed="pods: Soperator names the pods",
+            todo="remove it",
+        )
+    if settings.login.service == "NodePort" and settings.login.exposure == "internal":
+        yield Finding(
+            id="nebius-login-exposure",
+            at=("nebius", "login", "exposure"),
+            given="internal, with service NodePort",
+            allowed="public with NodePort, whose nodes have public addresses; internal with LoadBalancer",
+            todo="write service: LoadBalancer, or remove exposure",
+        )
+    for name, section in config.nodesets.items():
+        for key, value in section.node_conf.items():
+            if key.lower() in {one.lower() for one in _FIXED}:
+                yield _unused(("nodesets", name, "node_conf", key), str(value), "it follows from the machine type")
+    if parse(settings.soperator.version) < CUSTOM_CONFIG:
+        yield from _not_passed_on(config, settings)
+
+
+def _not_passed_on(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    places: list[tuple[Location, Section]] = [
+        (("slurm",), config.slurm),
+        (("slurm", "timers"), config.slurm.timers),
+        (("accounting",), config.accounting),
+    ]
+    changed = [
+        ((*at, key), getattr(section, key))
+        for at, section in places
+        for key, _ in slurm_fields(section)
+        if key not in _OWN and getattr(section, key) != _default(section, key)
+    ]
+    extra = [(("slurm", "extra", key), value) for key, value in config.slurm.extra.items()]
+    preempting = [
+        (("accounting", "qos", position, "preempt"), list(one.preempt))
+        for position, one in enumerate(config.accounting.qos)
+        if one.preempt
+    ]
+    for at, value in (*changed, *extra, *preempting):
+        yield Finding(
+            id="nebius-slurm-setting",
+            at=at,
+            given=str(value),
+            allowed=f"nothing with Soperator {settings.soperator.version}: it writes slurm.conf itself, and takes "
+            f"further settings from {'.'.join(map(str, CUSTOM_CONFIG))} on",
+            todo=f"remove it, or write nebius.soperator.version: {DEFAULT}",
+        )
+
+
+def _default(section: Section, key: str) -> Any:  # noqa: ANN401 - a field may be of any type
+    return type(section).model_fields[key].get_default(call_default_factory=True, validated_data={})
+
+
+def _unused(at: Location, given: str, why: str) -> Finding:
+    return Finding(
+        id="nebius-unused",
+        at=at,
+        given=given,
+        allowed=f"nothing on Nebius: {why}",
+        todo="remove it",
+    )

@@ -1,0 +1,110 @@
+"""What a stack asks Nebius for, in the quantities that cost money or count against a quota."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from cluster.catalog.nebius.presets import PLATFORMS, preset_of
+from cluster.catalog.nebius.soperator import series
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms.nebius.checks.filesystems import filesystems
+from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
+from cluster.platforms.nebius.section import Nebius
+
+_TIB = 1024
+"""GiB."""
+
+
+def describe_request(config: ClusterConfig) -> list[str]:
+    """Lines below a preview: one for each role and nodeset, whatever its count."""
+    settings = config.section(Nebius)
+    if settings is None:
+        return []
+    groups = node_groups(config, settings)
+    return [
+        *_machines(config, groups),
+        *_storage(config, settings, groups),
+        *_quotas(settings, groups),
+        _software(settings),
+    ]
+
+
+def _software(settings: Nebius) -> str:
+    version = settings.soperator.version
+    return (
+        f"Soperator {version} (Slurm {series(version).slurm}) on Kubernetes {settings.kubernetes.version} in "
+        f"{settings.region}; login by {_login(settings)}"
+    )
+
+
+def _machines(config: ClusterConfig, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
+    for one in groups:
+        if one.role == "worker":
+            continue
+        count = f"{one.between[0]} to {one.between[1]}" if one.between else str(one.count)
+        cpus = one.most * preset_of(one.machine_type).vcpus
+        most = "at most " if one.between else ""
+        yield f"{count} x {one.machine_type}: {one.role}; {most}{cpus} CPUs"
+    for name, section in config.nodesets.items():
+        own = [one for one in groups if one.nodeset == name]
+        preset, first = preset_of(own[0].machine_type), own[0]
+        gpus = f", {section.count * preset.gpus} GPUs ({PLATFORMS[first.platform].gpu})" if preset.gpus else ""
+        split = f" in {len(own)} node groups" if len(own) > 1 else ""
+        yield (
+            f"{section.count} x {first.machine_type}: nodeset {name}{split}, {_way(first)}; "
+            f"{section.count * preset.vcpus} CPUs{gpus}"
+        )
+
+
+def _way(group: NodeGroup) -> str:
+    if group.preemptible:
+        return "preemptible"
+    if group.reservation:
+        return f"from {group.reservation}"
+    return "on demand" if group.policy == "FORBID" else "on demand, or from a capacity block"
+
+
+def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
+    made = [(at[-1], one.spec.size_gib) for at, one in filesystems(settings) if one.spec]
+    there = [str(at[-1]) for at, one in filesystems(settings) if one.existing]
+    if made:
+        listed = ", ".join(f"{name} {_size(size)}" for name, size in made)
+        kept = "protected, and stay after destroy" if config.deletion_protection else "deleted by destroy"
+        yield f"file systems: {_size(sum(size for _, size in made))} ({listed}); {kept}"
+    if there:
+        yield f"file systems that exist, and stay as they are: {', '.join(there)}"
+    disks = Counter({"network-ssd": sum(one.most * one.disk_gib for one in groups)})
+    for name, workers in settings.workers.items():
+        if name in config.nodesets:
+            for disk in (*workers.local_disks.values(), *filter(None, [workers.image_disk])):
+                disks[disk.type] += config.nodesets[name].count * disk.size_gib
+    yield "disks: " + ", ".join(f"{_size(size)} of {kind}" for kind, size in sorted(disks.items()))
+
+
+def _quotas(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
+    """What counts: nodes of each platform at the most, groups, fabrics, addresses."""
+    nodes = Counter[str]()
+    for one in groups:
+        nodes[one.platform] += one.most
+    fabrics = sorted({one.infiniband.fabric for one in settings.workers.values() if one.infiniband} - {None})
+    parts = [
+        *(f"{count} nodes of {platform}" for platform, count in sorted(nodes.items())),
+        f"{len(groups)} node groups",
+        *([f"GPU clusters on {', '.join(map(str, fabrics))}"] if fabrics else []),
+        *(["1 public address"] if settings.login.service == "LoadBalancer" and _public(settings) else []),
+    ]
+    yield f"quotas that must have room: {', '.join(parts)}"
+
+
+def _public(settings: Nebius) -> bool:
+    return settings.login.exposure == "public"
+
+
+def _login(settings: Nebius) -> str:
+    if settings.login.service == "NodePort":
+        return "port 30022 of the login nodes"
+    return "a public address" if _public(settings) else "an address of the subnet"
+
+
+def _size(gib: int) -> str:
+    """GiB as people read them."""
+    return f"{gib / _TIB:.4g} TiB" if gib >= _TIB else f"{gib} GiB"
