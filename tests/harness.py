@@ -21,63 +21,14 @@ from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, run_in_stack, settings
 from pulumi.runtime.proto import source_pb2
 
+from tests.fakes import FAKE_SECRETS, FAKES, FLEX
+
+__all__ = ["FAKE_SECRETS", "FLEX", "Recording", "Registered", "as_text", "deploy", "stack_config", "stacks"]
+
 ROOT = Path(__file__).parents[1]
 SIGNATURE = "4dabf18193072939515e22adb298388d"  # the key that marks a special value on the wire
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # and its value for a secret
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # what an unknown value is on the wire
-
-FAKE_SECRETS = ("-----BEGIN OPENSSH PRIVATE KEY-----", "bXVuZ2Uta2V5", "Password123")
-"""Part of each secret that the fakes give out: whoever looks for leaks looks for these."""
-
-FLEX = "pulumi-python:dynamic/gcp:FlexNode"
-Fake = Callable[[dict[str, Any]], dict[str, Any]]
-FAKES: dict[str, Fake] = {
-    "tls:index/privateKey:PrivateKey": lambda i: {
-        **i,
-        "privateKeyOpenssh": "-----BEGIN OPENSSH PRIVATE KEY-----\nfake\n",
-        "publicKeyOpenssh": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFakeFakeFakeFakeFakeFakeFakeFakeFakeFakeFake\n",
-    },
-    # The MUNGE key, or the database's password.
-    "random:index/randomPassword:RandomPassword": lambda i: {**i, "result": FAKE_SECRETS[2 - (i["length"] == 64)]},
-    # Dynamic resources say nothing of their outputs on the wire, so each that has some is listed.
-    "pulumi-python:dynamic/local:Network": lambda i: {**i, "bridge": f"bridge-{i['stack']}"},
-    "pulumi-python:dynamic/local:Machine": lambda i: {
-        **i,
-        "instance_id": f"instance-{i['name']}",
-        "boot_id": f"boot-{i['name']}",
-        "host_key": f"ssh-ed25519 host-key-of-{i['name']}",
-    },
-    "pulumi-python:dynamic/gcp:BakedImage": lambda i: {
-        **i,
-        "self_link": f"projects/{i['project']}/global/images/{i['image']}",
-    },
-    "gcp:compute/address:Address": lambda i: {**i, "address": i.get("address", "192.0.2.9"), "selfLink": i["name"]},
-    "gcp:compute/instance:Instance": lambda i: {**i, "instanceId": f"instance-{i['name']}"},
-    "gcp:compute/instanceFromTemplate:InstanceFromTemplate": lambda i: {
-        **i,
-        "instanceId": f"instance-{i['name']}",
-        "networkInterfaces": [{"networkIp": f"ip-of-{i['name']}"}],
-    },
-    FLEX: lambda i: {**i, "instance_id": f"instance-{i['name']}", "address": f"ip-of-{i['name']}"},
-    "gcp:compute/instanceTemplate:InstanceTemplate": lambda i: {**i, "selfLink": f"templates/{i['machineType']}"},
-    "gcp:compute/resourcePolicy:ResourcePolicy": lambda i: {**i, "selfLink": "policies/placement"},
-    "gcp:secretmanager/secretVersion:SecretVersion": lambda i: {**i, "name": f"{i['secret']}/versions/1"},
-    "gcp:storage/bucketObject:BucketObject": lambda i: {**i, "outputName": i["name"]},
-    "gcp:compute/disk:Disk": lambda i: {**i, "selfLink": f"disks/{i['name']}"},
-    "gcp:filestore/instance:Instance": lambda i: {
-        **i,
-        "networks": [{**i["networks"][0], "ipAddresses": ["10.128.0.2"]}],
-    },
-    "gcp:lustre/instance:Instance": lambda i: {**i, "mountPoint": f"10.128.0.2@tcp:/{i['filesystem']}"},
-    "gcp:projects/iAMCustomRole:IAMCustomRole": lambda i: {**i, "name": f"projects/my-project/roles/{i['roleId']}"},
-    "gcp:serviceaccount/account:Account": lambda i: {
-        **i,
-        "email": f"{i['accountId']}@my-project.iam.gserviceaccount.com",
-        "member": f"serviceAccount:{i['accountId']}@my-project.iam.gserviceaccount.com",
-    },
-    "command:local:Command": lambda i: {**i, "stdout": "", "stderr": ""},
-    "command:remote:Command": lambda i: {**i, "stdout": "", "stderr": ""},
-}
 
 
 @dataclass(frozen=True)

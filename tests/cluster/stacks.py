@@ -8,12 +8,14 @@ import yaml
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.load.parse import parse
+from cluster.platforms import registry
+from cluster.platforms.capability import Capability
 from tests.clouds import settings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(__file__).parent / "examples"
 
-STACKS: dict[str, Path] = {
+EVERY: dict[str, Path] = {
     **{path.name.removeprefix("Pulumi.").removesuffix(".yaml"): path for path in sorted(ROOT.glob("Pulumi.*.yaml"))},
     **{f"example-{path.stem}": path for path in sorted(EXAMPLES.glob("*.yaml"))},
 }
@@ -22,7 +24,15 @@ STACKS: dict[str, Path] = {
 
 def load(name: str) -> dict[str, Any]:
     """Settings of a stack."""
-    return yaml.safe_load(STACKS[name].read_text())["config"]
+    return yaml.safe_load(EVERY[name].read_text())["config"]
+
+
+def _set_up_here(name: str) -> bool:
+    return Capability.MEND in registry.get(load(name)["hpc:cluster"]["platform"]).capabilities
+
+
+STACKS: dict[str, Path] = {name: path for name, path in EVERY.items() if _set_up_here(name)}
+"""Those whose machines this program sets up and writes Slurm's files for; an operator does so for the others."""
 
 
 def config(name: str) -> ClusterConfig:

@@ -8,7 +8,7 @@ from cluster.checks.run import find_warnings
 from cluster.load.parse import parse
 from cluster.platforms.gcp.checks import location, rxdm
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
-from tests.cluster.stacks import STACKS, cluster, config
+from tests.cluster.stacks import EVERY, cluster, config
 
 MEGA: dict[str, Any] = {
     "nodesets": {"a3": A3},
@@ -24,7 +24,7 @@ def told(**changes: Any) -> dict[str, str]:
     return {".".join(map(str, one.at)): one.what for one in found}
 
 
-@pytest.mark.parametrize("name", [name for name in STACKS if not name.startswith("example-")])
+@pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith("example-")])
 def test_the_stacks_that_are_here_to_start_from_use_their_gpu_networks(name):
     assert list(map(str, rxdm.find_warnings(config(name)))) == []
 

@@ -1,8 +1,12 @@
 """A stack, and what its program registered: what the contract tests look at."""
 
+import importlib
+import pkgutil
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import pulumi
 
 from cluster.config import ClusterConfig
 from tests.cluster import stacks
@@ -52,6 +56,14 @@ class Seen:
 @cache
 def record(stack: str, mode: str) -> Seen:
     return Seen(stacks.config(stack), deploy(stacks.load(stack), **MODES[mode]), known=mode != "unknown")
+
+
+def components_of(package: str) -> set[type]:
+    """Every component class of a package, wherever it is defined."""
+    top = importlib.import_module(package)
+    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(top.__path__, f"{package}.")]
+    kinds = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
+    return {one for one in kinds if issubclass(one, pulumi.ComponentResource) and not one.__subclasses__()}
 
 
 def texts(value: object) -> list[str]:

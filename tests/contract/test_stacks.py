@@ -1,18 +1,14 @@
 """What holds for every stack, shipped or the tests' own: made, previewed, and with everything unknown."""
 
-import importlib
 import json
-import pkgutil
 import re
 
-import pulumi
 import pytest
 
-import components
 from cluster.load.parse import parse_output
 from cluster.roster import machines
 from tests.cluster import stacks
-from tests.contract.seen import record, texts
+from tests.contract.seen import components_of, record, texts
 from tests.harness import FAKE_SECRETS, deploy
 
 # State refers to resources by these names: a changed one would replace what it stands for.
@@ -66,10 +62,8 @@ DATA = {
 
 
 def own_components() -> set[type]:
-    """Every component class of the project, wherever it is defined."""
-    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(components.__path__, "components.")]
-    kinds = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
-    return {one for one in kinds if issubclass(one, pulumi.ComponentResource) and not one.__subclasses__()}
+    """Every component class of clusters of machines, wherever it is defined."""
+    return {one for one in components_of("components") if not one.__module__.startswith("components.nebius.")}
 
 
 def test_the_shipped_stacks_are_among_them():

@@ -68,7 +68,7 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
     there = [str(at[-1]) for at, one in filesystems(settings) if one.existing]
     if made:
         listed = ", ".join(f"{name} {_size(size)}" for name, size in made)
-        kept = "protected, and stay after destroy" if config.deletion_protection else "deleted by destroy"
+        kept = "kept by destroy" if config.deletion_protection else "deleted by destroy"
         yield f"file systems: {_size(sum(size for _, size in made))} ({listed}); {kept}"
     if there:
         yield f"file systems that exist, and stay as they are: {', '.join(there)}"

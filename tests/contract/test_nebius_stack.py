@@ -1,0 +1,106 @@
+"""What holds for a stack on Nebius: made, previewed, and with everything unknown."""
+
+import json
+import re
+
+import pytest
+
+from cluster.load.parse import parse_output
+from cluster.platforms.nebius.node_groups import node_groups
+from cluster.roster import machines
+from tests.cluster import stacks
+from tests.cluster.nebius.samples import settings
+from tests.contract.seen import MODES, Seen, components_of, record, texts
+from tests.harness import FAKE_SECRETS, deploy
+
+STACK = "nebius"
+DYNAMIC = "pulumi-python:dynamic/nebius:"
+FILESYSTEM = f"{DYNAMIC}Filesystem"
+
+
+@pytest.fixture(params=MODES)
+def seen(request: pytest.FixtureRequest) -> Seen:
+    return record(STACK, request.param)
+
+
+def test_components_are_named_after_their_class() -> None:
+    own = {f"hpc:nebius:{one.__name__}" for one in components_of("components.nebius")}
+    used = {one.type for one in record(STACK, "made").recording.resources if one.type.startswith("hpc:")}
+    assert own
+    assert used <= own | {"hpc:slurm:ClusterKeys"}
+
+
+def test_everything_is_part_of_a_component_that_is_complete(seen: Seen) -> None:
+    own = {one.urn: one for one in seen.recording.resources if not one.custom}
+    for one in seen.recording.resources:
+        if one.custom:
+            assert one.parent in own, f"{one.name} is nobody's child"
+            assert one.name.startswith(seen.config.name)
+        else:
+            assert one.urn in seen.recording.registered_outputs, f"{one.type} does not say that it is complete"
+
+
+def test_no_output_became_text(seen: Seen) -> None:
+    everything = [one.inputs for one in seen.recording.resources] + [*seen.recording.registered_outputs.values()]
+    assert [text for text in texts(everything) if "Calling __str__" in text or re.search(r"\.Output ", text)] == []
+
+
+def test_no_secret_is_shown(seen: Seen) -> None:
+    for one in seen.recording.resources:
+        assert [text for text in texts(one.shown) for secret in FAKE_SECRETS if secret in text] == [], one.name
+    shown = texts(seen.recording.shown_outputs)
+    assert [text for text in shown for secret in FAKE_SECRETS if secret in text] == []
+
+
+def test_no_token_is_in_the_state(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEBIUS_IAM_TOKEN", "token-of-a-person")
+    recording = deploy(STACK)
+    everything = [one.inputs for one in recording.resources] + [*recording.registered_outputs.values()]
+    assert "token-of-a-person" not in json.dumps(everything)
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_file_systems_are_kept_where_the_stack_says_so(protected: bool) -> None:
+    given = stacks.load(STACK)
+    given["hpc:cluster"]["deletion_protection"] = protected
+    recording = deploy(given)
+    data = {one.name for one in recording.all(FILESYSTEM)}
+    assert len(data) == 5
+    kept = {one.name for one in recording.resources if one.request.retainOnDelete}
+    assert kept & data == (data if protected else set())
+
+
+def test_there_is_a_node_group_for_each_of_the_plan(seen: Seen) -> None:
+    groups = {one.name: one for one in node_groups(seen.config, settings(seen.config))}
+    made = {one.inputs["resource_name"]: one for one in seen.recording.all(f"{DYNAMIC}NodeGroup")}
+    assert set(made) == set(groups)
+    for name, group in groups.items():
+        spec = made[name].inputs["spec"]
+        assert spec["template"]["resources"] == {"platform": group.platform, "preset": group.preset}
+        assert spec.get("fixed_node_count") == group.count
+        assert set(spec["strategy"]) == {"max_unavailable", "max_surge", "drain_timeout"}
+
+
+class TestOutputs:
+    def test_they_are_these(self, seen: Seen) -> None:
+        common = {"admin_key", "cluster", "config", "login", "platform", "targets", "users"}
+        assert common | {"kubernetes", "address", "kubeconfig", "ssh"} <= set(seen.recording.outputs)
+
+    def test_the_configuration_can_be_read_back(self, seen: Seen) -> None:
+        exported = seen.recording.outputs["config"]
+        if exported is None:
+            assert not seen.known  # nothing is made yet, so nothing runs with it
+            return
+        assert parse_output(exported) == seen.config
+
+    def test_every_pod_is_there_with_how_to_reach_it(self, seen: Seen) -> None:
+        targets = seen.recording.outputs["targets"]
+        assert set(targets) == {one.name for one in machines(seen.config)}
+        for machine in machines(seen.config):
+            assert targets[machine.name]["roles"] == list(machine.roles)
+            assert targets[machine.name]["method"] == "kubectl"
+            assert targets[machine.name]["namespace"] == seen.config.name
+
+    def test_the_operators_key_is_secret(self, seen: Seen) -> None:
+        (shown,) = [out for urn, out in seen.recording.shown_outputs.items() if "pulumi:pulumi:Stack" in urn]
+        assert shown["admin_key"] is None
