@@ -1,6 +1,7 @@
 """Running kubectl and helm on the cluster of a provider resource."""
 
 import hashlib
+import itertools
 import os
 import shutil
 import threading
@@ -15,6 +16,8 @@ from engine.values import Props, contains_unknown
 
 _FOREIGN = ("KUBECONFIG", "HELM_KUBE", "HELM_NAMESPACE", "HELM_DRIVER")
 """Beginnings of variables that would choose another cluster or place than the provider resource does."""
+_SHOWN = 8
+"""Lines of an error that are shown."""
 
 
 class Cluster:
@@ -88,10 +91,11 @@ class Cluster:
 
 
 def failure(outcome: process.Outcome, ctx: Context) -> str:
-    """Why kubectl or helm failed: the last lines of its own error, without its warnings."""
+    """Why kubectl or helm failed: the last lines of its own error, without its warnings and its general advice."""
     lines = [line.strip() for line in outcome.stderr.strip().splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("W0", "W1", "I0", "I1", "E0", "E1", "Warning:", "WARNING:"))]
-    text = "\n".join((told or lines)[-4:]) or f"exit status {outcome.status}, without a message"
+    told = list(itertools.takewhile(lambda line: not line.startswith("Please review the fields above"), told))
+    text = "\n".join((told or lines)[-_SHOWN:]) or f"exit status {outcome.status}, without a message"
     return f"stopped by Ctrl-C: {text}" if ctx.stopped() else text.removeprefix("error: ").removeprefix("Error: ")
 
 

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.nebius.rehearsal.binaries.build import build, location
+from components.nebius.rehearsal.binaries.go_build import build, location
 from components.nebius.rehearsal.binaries.programs import MODULES, PROGRAMS, Program
 from components.nebius.rehearsal.binaries.toolchain import Report
 from components.nebius.rehearsal.binaries.versions import printed

@@ -1,0 +1,50 @@
+"""A real Kubernetes API for tests: one for each pytest process, started in about two seconds.
+
+Use it by importing the fixture into a conftest.py: `from tests.nebius.kube.cluster import kube`. Tests that use it are
+`slow`: from an empty cache the programs are built first, which takes about six minutes.
+"""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from components.nebius.rehearsal import binaries
+from components.nebius.rehearsal.apiserver import Access, ApiServer
+
+
+@dataclass(frozen=True)
+class Kube:
+    """The API server, and kubectl on it."""
+
+    paths: binaries.Paths
+    server: ApiServer
+    access: Access
+
+    def kubectl(self, *arguments, stdin=None, check=True):
+        """Standard output of kubectl as the administrator."""
+        command = [self.paths.kubectl, f"--kubeconfig={self.access.kubeconfig}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+    def get(self, *what) -> Any:
+        """An object as it is, or None."""
+        text = self.kubectl("get", *what, "--output=json", "--ignore-not-found", "--show-managed-fields")
+        return json.loads(text) if text else None
+
+    def names(self, kind, namespace):
+        """Names of the objects of a kind, without what every namespace has."""
+        found = self.kubectl("get", kind, f"--namespace={namespace}", "--output=name", check=False).split()
+        return sorted({one.partition("/")[2] for one in found} - {"kube-root-ca.crt", "default"})
+
+
+@pytest.fixture(scope="session")
+def kube(tmp_path_factory):
+    """A running API server; its namespaces are the tests' own to name."""
+    paths = binaries.ensure(print)
+    server = ApiServer(tmp_path_factory.mktemp("kubernetes") / "api", paths, bound=True)
+    with server.running() as access:
+        yield Kube(paths, server, access)

@@ -1,0 +1,125 @@
+"""A project whose program makes objects and releases on the test's API server, run by the embedded engine."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from engine import KubernetesTools, Workspace, events
+
+ROOT = Path(__file__).parents[3]
+CHARTS = Path(__file__).with_name("charts")
+_HEAD = """
+import os
+from pathlib import Path
+import pulumi, pulumi_kubernetes as k
+kubeconfig = pulumi.Output.secret(Path({kubeconfig!r}).read_text())
+cluster = k.Provider("cluster", kubeconfig=kubeconfig, **{settings!r})
+options = pulumi.ResourceOptions(provider=cluster)
+"""
+_RUN = """
+import sys
+from pathlib import Path
+from engine.state import crypter
+from tests.nebius.kube.project import Project
+crypter.ROUNDS = 10
+result = Project.at(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).run(sys.argv[4])
+sys.exit(not result.ok)
+"""
+
+
+class Project:
+    """One project with one stack."""
+
+    def __init__(self, root, kube, **settings):
+        self.root, self.kube, self.events = root, kube, []
+        self._kubeconfig, self._settings = str(kube.access.kubeconfig), settings
+        self.kubectl, self.helm = str(kube.paths.kubectl), str(kube.paths.helm)
+        root.mkdir()
+        (root / "Pulumi.yaml").write_text("name: kube\nruntime: python\n")
+        shutil.copytree(CHARTS, root / "charts")
+
+    @classmethod
+    def at(cls, root, kubectl, helm):
+        """The same project, in another process."""
+        made = cls.__new__(cls)
+        made.root, made.events, made.kubectl, made.helm = root, [], kubectl, helm
+        return made
+
+    def program(self, text):
+        head = _HEAD.format(kubeconfig=self._kubeconfig, settings=self._settings)
+        (self.root / "__main__.py").write_text(head + text)
+
+    def stack(self):
+        tools = KubernetesTools(Path(self.kubectl), Path(self.helm))
+        return Workspace(
+            self.root, backend=f"file://{self.root}/state", passphrase=lambda: "correct horse", kubernetes=tools
+        ).stack("dev")
+
+    def run(self, kind, text=None, **options):
+        if text is not None:
+            self.program(text)
+        self.events.clear()
+        return getattr(self.stack(), kind)(self.events.append, **options)
+
+    def up(self, text=None, **options):
+        return self.run("up", text, **options)
+
+    def ops(self):
+        """What the last run planned, of what it changed: name -> operation."""
+        kept = [e for e in self.events if isinstance(e, events.Planned) and e.op != "same"]
+        return {e.name: e.op for e in kept if not e.type.startswith("pulumi:")}
+
+    def failures(self):
+        return [e.message for e in self.events if isinstance(e, events.StepFailed)]
+
+    def state(self):
+        """Types and ids of what the state holds, and its pending operations."""
+        row = self.stack().export_state()["deployment"]
+        held = {r["urn"].split("::")[-1]: r.get("id") for r in row.get("resources", []) if r["custom"]}
+        pending = [(p["type"], p["resource"]["urn"].split("::")[-1]) for p in row.get("pending_operations", [])]
+        return held, pending
+
+    # -- killed runs -------------------------------------------------------------------------------------------
+
+    def hold(self, tool, word, *, after):
+        """Have a tool stop before or after its next call with this word among its arguments, until `released`."""
+        real, flag, script = getattr(self, tool), self.root / "hold", self.root / f"held-{tool}"
+        act = f'{real} "$@" > /dev/null; ' if after else ""
+        script.write_text(
+            f'#!/bin/bash\nif [ -e {flag} ] && [[ " $* " == *" {word} "* ]]; then {act}echo $$ > {flag}.pid; '
+            f'exec sleep 120; fi\nexec {real} "$@"\n'
+        )
+        script.chmod(0o755)
+        flag.touch()
+        setattr(self, tool, str(script))
+        return lambda: (flag.unlink(), setattr(self, tool, real))
+
+    def spawn(self, kind):
+        """A run in a process of its own, to be killed."""
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", _RUN, str(self.root), self.kubectl, self.helm, kind]
+        return subprocess.Popen(command, env=env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def killed(self, kind, tool, word, *, after):
+        """Kill -9 a run while its tool is held."""
+        released = self.hold(tool, word, after=after)
+        pid = self.root / "hold.pid"
+        pid.unlink(missing_ok=True)
+        process = self.spawn(kind)
+        wait_for(lambda: pid.exists() and pid.read_text().strip())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_for(lambda: not Path(f"/proc/{pid.read_text().strip()}/status").exists(), 5)
+        released()
+
+
+def wait_for(condition, seconds=30):
+    """Wait until something is so."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not come about"
+        time.sleep(0.02)
