@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
@@ -14,6 +14,8 @@ from components.nebius.api.kinds import kind_of
 
 DELIVERED = "secret"
 """The output of an AccessKey that holds its secret."""
+SECRET_KINDS = frozenset({"AccessKey"})
+"""Kinds that have it."""
 IN_PLACE = ("labels", "owner")
 """Inputs whose change is an update, beside the name and the spec."""
 RECORDED = ("timeout_seconds", "pace")
@@ -83,14 +85,12 @@ def _lifecycle() -> ModuleType:
 
 
 def _outputs(props: Mapping[str, Any], found: Any) -> dict[str, Any]:  # noqa: ANN401
-    secret = {DELIVERED: found.secret} if DELIVERED in props else {}
+    secret = {DELIVERED: found.secret} if props["kind"] in SECRET_KINDS else {}
     return {**given(props), "status": found.status, **secret}
 
 
 class NebiusResource(DynamicResource, module="nebius", name="Resource"):
     """A resource of Nebius's API; its type in the state has the kind's name."""
-
-    SECRET_KINDS: ClassVar[frozenset[str]] = frozenset({"AccessKey"})
 
     status: pulumi.Output[dict[str, Any]]
     """The API's JSON of its status, with snake_case names and 64-bit integers as int; without secrets."""
@@ -115,7 +115,7 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
         `pace`: seconds between polls.
         """
         self._resource_type_name = f"dynamic/nebius:{kind_of(kind).name}"  # pyright: ignore[reportAttributeAccessIssue]
-        keeps_secret = kind in self.SECRET_KINDS
+        keeps_secret = kind in SECRET_KINDS
         props: dict[str, Any] = {
             "kind": kind, "name": name, "parent_id": parent_id, "resource_name": resource_name, "spec": spec,
             "owner": owner, "labels": dict(labels or {}), "endpoint": endpoint, "adopt": adopt,

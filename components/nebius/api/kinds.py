@@ -105,7 +105,10 @@ _ROWS = (
         input_only=("values", "set"), create_seconds=40 * MINUTE, update_seconds=40 * MINUTE,
     ),
     Kind(name="ServiceAccount", module="iam.v1", listing="ListServiceAccountRequest", order=30),
-    Kind(name="Group", module="iam.v1", listing="ListGroupsRequest", parent="Tenant", order=30),
+    Kind(
+        name="Group", module="iam.v1", listing="ListGroupsRequest", parent="Tenant", order=30,
+        ready=frozenset({"ACTIVE"}),
+    ),
     Kind(
         name="GroupMembership", module="iam.v1", listing="ListGroupMembershipsRequest", list_method="list_members",
         items="memberships", parent="Group", order=20, updatable=False, identity=("member_id",),

@@ -10,7 +10,7 @@ from components.dynamic import report
 from components.nebius.api import objects, operations
 from components.nebius.api.compare import canonical, differing, observed, same
 from components.nebius.api.errors import NebiusError, nebius_error
-from components.nebius.api.kinds import kind_of
+from components.nebius.api.kinds import KINDS, Kind, kind_of
 from components.nebius.api.messages import full, merged, plain, spec_message
 from components.nebius.api.objects import OWNER_LABEL, Wanted, owner_of, state_of, title
 from components.nebius.api.operations import Wait
@@ -95,7 +95,19 @@ def delete(id_: str, props: Mapping[str, Any]) -> None:
             wait.doing, [f"{id_} has forbid_deletion: Nebius refuses to delete it while that is set"],
             "turn its protection off in the stack file, run `up`, then destroy it",
         )  # fmt: skip
+    for kind in KINDS.values():
+        if kind.parent == wanted.kind.name:
+            _delete_children(kind, id_, props, wait)
     operations.delete(wanted.kind, id_, wanted.endpoint, wait)
+
+
+def _delete_children(kind: Kind, id_: str, props: Mapping[str, Any], wait: Wait) -> None:
+    """Delete what a killed run created in it without a record; all others were deleted before."""
+    endpoint = props.get("endpoint") or ""
+    for message in list(objects.list_all(kind, id_, endpoint)):
+        if owner_of(message) == _owner(props):
+            report(f"deleting {title(kind, message.metadata.name)}, which an interrupted run left")
+            operations.delete(kind, message.metadata.id, endpoint, wait)
 
 
 def _existing(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> Any | None:  # noqa: ANN401
@@ -135,8 +147,29 @@ def _create(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> str:
         # The API answers a repeated key as it did the first time, also after the object was deleted, or the reason of
         # the failure is gone. Nothing of that name is there, so a new key creates it once.
         operation = operations.retried(wait, lambda: objects.start_create(wanted, str(uuid.uuid4())))
-    operations.until_ended(wait, wanted.kind, operation, wanted.endpoint)
+    return _created(wanted, operation, props, wait)
+
+
+def _created(wanted: Wanted, operation: Any, props: Mapping[str, Any], wait: Wait) -> str:  # noqa: ANN401
+    """The id, once the operation has ended; what a failed one left is deleted, as no state has it.
+
+    One that has not ended in time goes on, and is taken over by the next run.
+    """
+    try:
+        operations.until_ended(wait, wanted.kind, operation, wanted.endpoint)
+    except NebiusError as error:
+        if operation.done():
+            raise _cleaned(wanted, operation.resource_id, props, error) from error
+        raise
     return operation.resource_id
+
+
+def _cleaned(wanted: Wanted, id_: str, props: Mapping[str, Any], error: NebiusError) -> NebiusError:
+    try:
+        operations.delete(wanted.kind, id_, wanted.endpoint, _wait("delete", wanted, props))
+    except NebiusError as other:
+        return NebiusError(f"{error}\n  it is left as it is, and the next run takes it over: {other}")
+    return error
 
 
 def _is_replayed(wanted: Wanted, operation: Any) -> bool:  # noqa: ANN401

@@ -80,7 +80,9 @@ def dependents(store: Store, row: Mapping[str, Any]) -> Iterator[str]:
     """Ids of what ends with an object."""
     id_ = row["metadata"]["id"]
     for other in list(store.objects.values()):
-        if other["kind"] in ("GroupMembership", "AccessKey", "K8sRelease"):
+        if other["kind"] in ("GroupMembership", "AccessPermit") and other["metadata"].get("parent_id") == id_:
+            yield other["metadata"]["id"]
+        elif other["kind"] in ("GroupMembership", "AccessKey", "K8sRelease"):
             paths = (path.split(".") for path, kind in _REFERENCES[other["kind"]] if kind == row["kind"])
             if any(id_ in _ids(other["spec"], path) for path in paths):
                 yield other["metadata"]["id"]

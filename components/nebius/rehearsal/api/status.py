@@ -16,6 +16,7 @@ STATES: Mapping[str, tuple[str, str, str]] = {
     "Cluster": ("PROVISIONING", "RUNNING", "DELETING"),
     "NodeGroup": ("PROVISIONING", "RUNNING", "DELETING"),
     "K8sRelease": ("INSTALLING", "DEPLOYED", "RUNNING"),
+    "Group": ("ACTIVE", "ACTIVE", "ACTIVE"),
     "AccessKey": ("ACTIVE", "ACTIVE", "DELETING"),
     "Bucket": ("CREATING", "ACTIVE", "SCHEDULED_FOR_DELETION"),
 }

@@ -1,0 +1,192 @@
+"""Specs: plain JSON to the SDK's messages and back, what the API does not have, and what differs."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.nebius.api.compare import at, canonical, differing, observed, same
+from components.nebius.api.errors import NebiusError
+from components.nebius.api.kinds import KINDS, kind_of
+from components.nebius.api.messages import full, merged, message_class, plain, spec_message
+from tests.nebius.api.samples import SPECS
+
+
+def test_there_is_a_sample_of_every_kind() -> None:
+    assert SPECS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", SPECS)
+class TestShapes:
+    def test_a_spec_comes_back_as_it_was(self, kind: str) -> None:
+        message = spec_message(KINDS[kind], SPECS[kind])
+        assert same(full(message), SPECS[kind])
+        again = type(message).FromString(message.SerializeToString())
+        assert same(full(again), SPECS[kind])
+
+    def test_the_state_s_numbers_are_floating_point_and_make_no_difference(self, kind: str) -> None:
+        def floats(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: floats(one) for name, one in value.items()}
+            if isinstance(value, list):
+                return [floats(one) for one in value]
+            return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+        wanted = floats(SPECS[kind])
+        assert same(wanted, SPECS[kind])
+        assert full(spec_message(KINDS[kind], wanted)) == full(spec_message(KINDS[kind], SPECS[kind]))
+
+    def test_what_is_immutable_is_what_the_api_says(self, kind: str) -> None:
+        """And what we know beside that: a subnet stays in its network, an allocation in its pool."""
+        told = {path.removesuffix(".cidr") for path in _immutable(message_class(KINDS[kind], f"{kind}Spec"))}
+        told = {path.removesuffix(".filesystem_id").removesuffix(".directory") for path in told}
+        assert told <= {*KINDS[kind].immutable}
+        assert {*KINDS[kind].immutable} - told <= {"network_id"}
+
+    def test_clients_and_requests_exist(self, kind: str) -> None:
+        row = KINDS[kind]
+        client = message_class(row, f"{kind}ServiceClient")
+        verbs = ["Create", "Get", "Delete", *(["Update"] if row.updatable else [])]
+        assert all(message_class(row, f"{verb}{kind}Request") for verb in verbs)
+        assert hasattr(client, row.list_method)
+        assert hasattr(client, "update") == row.updatable
+        method = client.get_descriptor().FindMethodByName("".join(part.title() for part in row.list_method.split("_")))
+        assert method.input_type.name == row.listing
+        answer = client.__registry__.message_class(method.output_type.full_name)
+        assert row.items in {field.proto_name for field in answer.__FIELDS__}
+
+    def test_states_are_the_api_s(self, kind: str) -> None:
+        row = KINDS[kind]
+        status = getattr(message_class(row, kind)(), "status", None)
+        named = {member.name for member in type(status.state)} if hasattr(status, "state") else set()
+        assert row.ready | row.failed <= named
+        assert not named or row.ready
+
+
+def _immutable(cls: Any, path: str = "") -> set[str]:
+    found: set[str] = set()
+    for field in cls.__FIELDS__:
+        here = f"{path}{field.proto_name}"
+        if field.immutable or field.immutable_oneof:
+            found.add(here)
+        if field.message and not field.map and len(path.split(".")) < 4:
+            found |= _immutable(type(field.codec.default()), f"{here}.")
+    return found
+
+
+class TestUnknown:
+    def test_keys_are_named_with_their_path_and_the_nearest(self) -> None:
+        spec = {"template": {"taints": [{"keyy": "x"}], "boot_disk": {"size_gib": 3}}, "fixed_node_counts": 2}
+        with pytest.raises(NebiusError) as raised:
+            spec_message(KINDS["NodeGroup"], spec)
+        text = str(raised.value)
+        assert "spec.template.taints[0].keyy (nearest: key)" in text
+        assert "spec.template.boot_disk.size_gib (" in text
+        assert "spec.fixed_node_counts (nearest: fixed_node_count)" in text
+
+    @pytest.mark.parametrize(
+        ("kind", "spec", "said"),
+        [
+            ("Filesystem", {"type": "NETWORK_XSSD"}, "NETWORK_XSSD"),
+            ("Filesystem", {"size_gibibytes": 1, "size_bytes": 5}, "size"),
+            ("Filesystem", {"size_gibibytes": "much"}, "integer"),
+            ("NodeGroup", {"strategy": {"drain_timeout": "10 minutes"}}, "10 minutes"),
+        ],
+    )
+    def test_values_that_do_not_fit(self, kind: str, spec: dict[str, Any], said: str) -> None:
+        with pytest.raises(NebiusError, match=said):
+            spec_message(KINDS[kind], spec)
+
+    def test_a_kind_that_there_is_not(self) -> None:
+        with pytest.raises(ValueError, match="'Nodegroup' is no kind of resource; allowed: AccessKey, "):
+            kind_of("Nodegroup")
+
+
+_LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-(10**18), 10**18), st.text(max_size=5), st.just({}))
+_VALUES = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abcd"), inner, max_size=3)),
+    max_leaves=12,
+)
+_SPECS = st.dictionaries(st.sampled_from("abcd"), _VALUES, max_size=4)
+
+
+class TestCompare:
+    @settings(max_examples=300, deadline=None)
+    @given(_SPECS)
+    def test_a_spec_is_itself_after_the_state_had_it(self, spec: dict[str, Any]) -> None:
+        assert same(spec, json.loads(json.dumps(spec)))
+        assert canonical(canonical(spec)) == canonical(spec)
+
+    @settings(max_examples=300, deadline=None)
+    @given(_SPECS, _SPECS)
+    def test_what_the_api_fills_in_is_no_difference(self, spec: dict[str, Any], more: dict[str, Any]) -> None:
+        seen = {**{name.upper(): one for name, one in more.items()}, **spec}
+        assert same(observed(spec, seen), spec)
+
+    @settings(max_examples=300, deadline=None)
+    @given(_SPECS, _SPECS)
+    def test_what_is_observed_is_what_is_there(self, wanted: dict[str, Any], seen: dict[str, Any]) -> None:
+        result = observed(wanted, seen)
+        for name, value in wanted.items():
+            if not isinstance(value, (dict, list)):
+                assert same(result[name], seen.get(name))
+
+    @pytest.mark.parametrize(
+        ("one", "other", "equal"),
+        [
+            ({"a": 2}, {"a": 2.0}, True),
+            ({"a": 2}, {"a": "2"}, True),
+            ({"a": [1, {"b": 2}]}, {"a": [{"b": "2"}, 1]}, True),
+            ({"a": None, "b": False, "c": [], "d": 0, "e": ""}, {}, True),
+            ({"a": {}}, {}, False),
+            ({"a": "02"}, {"a": 2}, False),
+            ({"a": True}, {"a": False}, False),
+            ({"a": [1, 1]}, {"a": [1]}, False),
+        ],
+    )
+    def test_what_is_equal(self, one: Any, other: Any, equal: bool) -> None:
+        assert same(one, other) is equal
+
+    def test_items_keep_what_they_are(self) -> None:
+        wanted = [{"subnet_id": "a"}, {"subnet_id": "b"}]
+        assert observed(wanted, [{"subnet_id": "b", "dns": "x"}, {"subnet_id": "a", "dns": "y"}]) == wanted
+        assert observed(wanted, [{"subnet_id": "a"}, {"subnet_id": "c"}])[1] == {"subnet_id": "c"}
+        assert observed(wanted, [{"subnet_id": "a"}]) == [{"subnet_id": "a"}]
+
+    def test_paths(self) -> None:
+        olds, news = {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}
+        assert differing(olds, news, ("a.b", "a.c", "a.d")) == ["a.c"]
+        assert at(olds, "a.b.c") is None
+
+
+class TestMerge:
+    def test_what_is_not_named_stays(self) -> None:
+        kind = KINDS["NodeGroup"]
+        base = spec_message(kind, SPECS["NodeGroup"])
+        result = full(merged(base, {"fixed_node_count": 2}, {"fixed_node_count": 3}))
+        assert result == {**full(base), "fixed_node_count": "3"}
+
+    def test_a_choice_replaces_the_other(self) -> None:
+        base = spec_message(KINDS["NodeGroup"], {"fixed_node_count": 2})
+        news = {"autoscaling": {"min_node_count": 1, "max_node_count": 3}}
+        assert plain(merged(base, {}, news)) == news
+
+    def test_what_is_dropped_is_reset_and_items_keep_what_the_api_filled_in(self) -> None:
+        base = spec_message(
+            KINDS["NodeGroup"],
+            {"template": {"max_pods": 32, "network_interfaces": [{"subnet_id": "a", "public_ip_address": {}}]}},
+        )
+        olds = {"template": {"max_pods": 32, "network_interfaces": [{"subnet_id": "a"}]}}
+        news = {"template": {"network_interfaces": [{"subnet_id": "b"}, {"subnet_id": "a"}]}}
+        assert plain(merged(base, olds, news)) == {
+            "template": {"network_interfaces": [{"subnet_id": "b"}, {"subnet_id": "a", "public_ip_address": {}}]}
+        }
+
+
+def test_secrets_are_not_shown() -> None:
+    status = message_class(KINDS["AccessKey"], "AccessKeyStatus")(secret="s3cr3t", aws_access_key_id="NAKI")
+    assert plain(status) == {"aws_access_key_id": "NAKI"}
+    assert full(status)["secret"] == "s3cr3t"

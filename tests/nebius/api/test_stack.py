@@ -1,0 +1,248 @@
+"""Nebius's resources as a stack: created, changed, refreshed and destroyed by the embedded engine."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from pulumi.dynamic.dynamic import serialize_provider
+
+from components.nebius.rehearsal.api.server import NebiusServer
+from components.nebius.resource import NebiusProvider
+from engine import events
+from tests.harness import ROOT
+from tests.nebius.api.project import OWNER, Project, cluster_rows, few_rows, owned
+
+
+def changed(rows: list[dict[str, Any]], name: str, **changes: Any) -> list[dict[str, Any]]:
+    """The rows with another spec of one."""
+    return [{**row, "spec": {**row["spec"], **changes}} if row["name"] == name else row for row in rows]
+
+
+def calls(api: NebiusServer, *verbs: str) -> list[str]:
+    """Kind and verb of the calls since this was last asked."""
+    found = [call.method.split(".")[-1] for call in api.calls]
+    api.calls.clear()
+    return [text for text in found if text.split("/")[1] in verbs]
+
+
+class TestLife:
+    def test_a_preview_calls_nobody(self, api: NebiusServer, project: Project) -> None:
+        project.write(cluster_rows())
+        planned = project.run("preview")
+        assert set(planned) == {row["name"] for row in cluster_rows()}
+        assert not api.calls
+
+    def test_up_creates_all_and_another_up_calls_nobody(self, api: NebiusServer, project: Project) -> None:
+        project.up(cluster_rows())
+        assert len(owned(api)) == len(cluster_rows())
+        assert all(len(ids) == 1 for ids in owned(api).values())
+        states = {name: row["outputs"]["status"].get("state") for name, row in project.state().items()}
+        assert states["k8s"] == states["workers"] == "RUNNING"
+        assert states["operator"] == "DEPLOYED"
+        workers = project.state()["workers"]["outputs"]["status"]
+        assert (workers["ready_node_count"], workers["target_node_count"]) == (2, 2)
+        assert project.state()["workers"]["type"] == "pulumi-python:dynamic/nebius:NodeGroup"
+        api.calls.clear()
+        assert project.run("up") == {}
+        assert not api.calls
+
+    def test_destroy_leaves_nothing_but_the_deleted_bucket(self, api: NebiusServer, project: Project) -> None:
+        project.up(cluster_rows())
+        project.run("destroy")
+        assert owned(api) == {}
+        assert project.state() == {}
+        assert [row["kind"] for row in api.store.objects.values() if row["state"] == "SCHEDULED_FOR_DELETION"] == [
+            "Bucket"
+        ]
+
+    def test_every_object_has_its_owner_and_every_creation_a_key(self, api: NebiusServer, project: Project) -> None:
+        project.up(cluster_rows(), labels={"hpc-cluster": "c"})
+        created = [call for call in api.calls if call.method.endswith("/Create")]
+        keys = [call.headers["x-idempotency-key"] for call in created]
+        assert len({*keys}) == len(created) == len(cluster_rows())
+        labels = [call.request["metadata"]["labels"] for call in created]
+        assert all(one == {"hpc-cluster": "c", "hpc-owner": OWNER} for one in labels)
+
+    def test_progress_is_reported(self, api: NebiusServer, project: Project) -> None:
+        project.up(cluster_rows())
+        lines = [event.message for event in project.seen if isinstance(event, events.Log)]
+        assert any(line.startswith("create NodeGroup workers: create NodeGroup; 0%; 0 of 2 nodes") for line in lines)
+
+
+class TestSecrets:
+    def test_the_secret_of_a_key_is_encrypted_and_nothing_else_has_it(
+        self, api: NebiusServer, project: Project
+    ) -> None:
+        project.up([row for row in cluster_rows() if row["name"] in ("account", "key")])
+        outputs = project.state()["key"]["outputs"]
+        assert "ciphertext" in outputs["secret"]
+        assert outputs["status"]["aws_access_key_id"].startswith("NAKI")
+        assert "secret" not in outputs["status"]
+        secret = next(project.api.methods.shown(row)["status"]["secret"] for row in api.store.of("AccessKey"))
+        state = (project.root / "backend").rglob("*.json")
+        assert all(secret not in file.read_text() for file in state)
+        project.run("refresh")
+        assert "ciphertext" in project.state()["key"]["outputs"]["secret"]
+
+
+class TestChanges:
+    def test_counts_and_labels_change_in_place(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        project.up(rows)
+        api.calls.clear()
+        assert project.up(changed(rows, "workers", fixed_node_count=3)) == {"workers": "update"}
+        assert calls(api, "Create", "Update", "Delete") == ["NodeGroupService/Update"]
+        (row,) = api.store.of("NodeGroup")
+        assert row["spec"]["fixed_node_count"] == "3"
+        assert row["spec"]["template"]["taints"][0]["key"] == "nvidia.com/gpu"
+        assert row["spec"]["template"]["preemptible"] == {}
+        assert project.state()["workers"]["outputs"]["status"]["ready_node_count"] == 3
+
+    def test_a_choice_is_changed_to_the_other(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        project.up(rows)
+        rows[6]["spec"].pop("fixed_node_count")
+        rows[6]["spec"]["autoscaling"] = {"min_node_count": 1, "max_node_count": 4}
+        assert project.up(rows) == {"workers": "update"}
+        (row,) = api.store.of("NodeGroup")
+        assert "fixed_node_count" not in row["spec"]
+        assert row["spec"]["autoscaling"] == {"min_node_count": "1", "max_node_count": "4"}
+
+    def test_what_the_stack_no_longer_sets_is_reset(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        project.up(rows)
+        template = {
+            name: one for name, one in rows[6]["spec"]["template"].items() if name not in ("taints", "preemptible")
+        }
+        assert project.up(changed(rows, "workers", template=template)) == {"workers": "update"}
+        (row,) = api.store.of("NodeGroup")
+        assert "taints" not in row["spec"]["template"]
+        assert "preemptible" not in row["spec"]["template"]
+        assert row["spec"]["template"]["filesystems"]
+
+    def test_what_the_api_filled_in_stays(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        project.up(rows)
+        (row,) = api.store.of("NodeGroup")
+        row["spec"]["template"]["os"] = "ubuntu24.04"
+        row["spec"]["template"]["network_interfaces"][0]["public_ip_address"] = {}
+        project.run("refresh")
+        assert project.run("preview") == {}
+        project.up(changed(rows, "workers", fixed_node_count=1))
+        (row,) = api.store.of("NodeGroup")
+        assert row["spec"]["template"]["os"] == "ubuntu24.04"
+        assert row["spec"]["template"]["network_interfaces"][0]["public_ip_address"] == {}
+
+    def test_a_name_changes_in_place(self, api: NebiusServer, project: Project) -> None:
+        rows = few_rows()
+        project.up(rows)
+        assert project.up([{**row, "resource_name": f"{row['name']}-2"} for row in rows]) == {
+            row["name"]: "update" for row in rows
+        }
+        assert set(owned(api)) == {"Network network-2", "Subnet subnet-2", "Allocation address-2"}
+
+    def test_an_immutable_field_replaces_and_the_old_one_goes_first(self, api: NebiusServer, project: Project) -> None:
+        rows = [row for row in cluster_rows() if row["name"] == "fabric"]
+        project.up(rows)
+        before = owned(api)["GpuCluster fabric"]
+        api.calls.clear()
+        assert project.up(changed(rows, "fabric", infiniband_fabric="fabric-4")) == {"fabric": "replace"}
+        assert calls(api, "Create", "Update", "Delete") == ["GpuClusterService/Delete", "GpuClusterService/Create"]
+        assert owned(api)["GpuCluster fabric"] != before
+
+    def test_a_replaced_cluster_takes_its_node_groups_along(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        project.up(rows)
+        plane = {**rows[5]["spec"]["control_plane"], "subnet_id": {"$": "subnet-2"}}
+        more = [*rows[:2], {**rows[1], "name": "subnet-2"}, *rows[2:]]
+        planned = project.up(changed(more, "k8s", control_plane=plane))
+        assert planned["k8s"] == planned["workers"] == planned["operator"] == "replace"
+        assert planned["subnet-2"] == "create"
+        assert all(len(ids) == 1 for ids in owned(api).values())
+        (row,) = api.store.of("NodeGroup")
+        assert row["metadata"]["parent_id"] == owned(api)["Cluster k8s"][0]
+
+    def test_a_release_is_updated_with_what_the_api_never_returns(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        project.up(rows)
+        project.run("refresh")
+        assert project.run("preview") == {}
+        assert project.up(changed(rows, "operator", set={"driver.version": "570.1"})) == {"operator": "update"}
+        (row,) = api.store.of("K8sRelease")
+        assert row["spec"]["set"] == {"driver.version": "570.1"}
+
+    def test_order_of_lists_and_notation_make_no_difference(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        template = rows[6]["spec"]["template"]
+        template["taints"].append({"key": "other", "value": "x", "effect": "NO_EXECUTE"})
+        project.up(rows)
+        again = json.loads(json.dumps(rows))
+        again[6]["spec"]["template"]["taints"].reverse()
+        again[6]["spec"]["template"]["boot_disk"]["size_gibibytes"] = "512"
+        again[3]["spec"]["forbid_deletion"] = False
+        project.write(again)
+        assert project.run("preview") == {}
+
+
+class TestDrift:
+    def test_what_somebody_deleted_is_recreated_after_a_refresh(self, api: NebiusServer, project: Project) -> None:
+        rows = cluster_rows()
+        project.up(rows)
+        (group,), (address,) = api.store.of("NodeGroup"), api.store.of("Allocation")
+        for row in (group, address):
+            del api.store.objects[row["metadata"]["id"]]
+        project.run("refresh")
+        assert not {"workers", "address"} & project.state().keys()
+        # The same inputs again, so the same idempotency keys: the API answers with operations that have ended.
+        assert project.run("up") == {"workers": "create", "address": "create"}
+        assert all(len(ids) == 1 for ids in owned(api).values())
+        assert len(owned(api)) == len(rows)
+
+    def test_a_manual_change_is_seen_and_undone(self, api: NebiusServer, project: Project) -> None:
+        project.up(cluster_rows())
+        (row,) = api.store.of("NodeGroup")
+        row["spec"]["fixed_node_count"] = "7"
+        row["metadata"]["labels"]["team"] = "x"
+        project.run("refresh")
+        assert project.run("up") == {"workers": "update"}
+        (row,) = api.store.of("NodeGroup")
+        assert row["spec"]["fixed_node_count"] == "2"
+        assert row["metadata"]["labels"] == {"hpc-owner": OWNER, "team": "x"}
+
+    def test_a_lost_owner_label_is_set_again(self, api: NebiusServer, project: Project) -> None:
+        project.up(few_rows())
+        (row,) = (one for one in api.store.of("Network") if one["metadata"]["name"] == "network")
+        row["metadata"]["labels"] = {}
+        project.run("refresh")
+        assert project.run("up") == {"network": "update"}
+        assert row["metadata"]["labels"] == {"hpc-owner": OWNER}
+
+    def test_what_is_gone_is_no_error_of_a_destroy(self, api: NebiusServer, project: Project) -> None:
+        project.up(cluster_rows())
+        api.store.objects.clear()
+        project.run("destroy")
+        assert project.state() == {}
+
+    def test_an_update_of_what_is_gone_says_what_to_run(self, api: NebiusServer, project: Project) -> None:
+        rows = few_rows()
+        project.up(rows)
+        api.store.objects.pop(owned(api)["Subnet subnet"][0])
+        project.write(changed(rows, "subnet", ipv4_private_pools={"use_network_pools": True}))
+        project.run("up", ok=False)
+        assert "run `./hpc refresh STACK`, then `up`" in project.text()
+
+
+class TestCost:
+    def test_the_pickled_provider_is_small(self) -> None:
+        assert len(serialize_provider(NebiusProvider())) < 100
+
+    def test_a_preview_imports_no_client(self, project: Project) -> None:
+        project.write(cluster_rows())
+        program = (
+            f"import sys; from pathlib import Path; from engine import Workspace; root = Path({str(project.root)!r});"
+            "work = Workspace(root, backend=f'file://{root}/backend', passphrase=lambda: 'x');"
+            "print(work.stack('test').preview(lambda event: None).ok, 'nebius' in sys.modules)"
+        )
+        ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert ran.stdout.strip() == "True False"
