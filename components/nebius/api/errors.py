@@ -98,6 +98,7 @@ _LINES: Mapping[str, Callable[[Any], Iterable[str]]] = {
 _TODO: Mapping[str, str] = {
     "bad_request": "correct the named field in the stack file",
     "bad_resource_state": "wait until its operation has ended, then run it again",
+    "resource_not_found": "correct the id in the stack file; if it is the stack's own, run `./hpc refresh STACK`",
     "resource_already_exists": "choose another name, or delete the one that exists",
     "out_of_range": "set a value within the limit",
     "permission_denied": (
@@ -123,6 +124,7 @@ _TODO_OF_CODE: Mapping[str, str] = {
         "which does not expire (NEBIUS_CREDENTIALS_FILE)"
     ),
     "PERMISSION_DENIED": _TODO["permission_denied"],
+    NOT_FOUND: _TODO["resource_not_found"],
     "ALREADY_EXISTS": _TODO["resource_already_exists"],
     "UNAVAILABLE": "Nebius's API can't be reached: check the network and run it again",
     "DEADLINE_EXCEEDED": "Nebius did not answer in time: run it again",

@@ -45,6 +45,9 @@ class Kind:
     create_seconds: int = 10 * MINUTE
     update_seconds: int = 10 * MINUTE
     delete_seconds: int = 15 * MINUTE
+    """Of what node groups use: as long as those may take to be deleted."""
+    restorable: bool = False
+    """Whether the API keeps a deleted one, with its name, and can restore it (`undelete`)."""
     holds_data: bool = False
     """Whether it may hold what can't be created again: one in a failed state is then left as it is."""
     order: int = 0
@@ -73,10 +76,11 @@ _ROWS = (
         name="Filesystem", module="compute.v1", listing="ListFilesystemsRequest", order=40, holds_data=True,
         ready=_READY, failed=_ERROR,
         immutable=("block_size_bytes", "type"), create_seconds=20 * MINUTE, update_seconds=20 * MINUTE,
+        delete_seconds=60 * MINUTE,
     ),
     Kind(
         name="GpuCluster", module="compute.v1", listing="ListGpuClustersRequest", order=40,
-        immutable=("infiniband_fabric",),
+        immutable=("infiniband_fabric",), delete_seconds=60 * MINUTE,
     ),
     Kind(
         name="Disk", module="compute.v1", listing="ListDisksRequest", order=40, holds_data=True, ready=_READY,
@@ -126,7 +130,7 @@ _ROWS = (
     Kind(
         name="Bucket", module="storage.v1", listing="ListBucketsRequest", order=40, holds_data=True, renamable=False,
         # A deleted bucket is kept for 7 days and can be undeleted; its name is taken until it is purged.
-        ready=frozenset({"ACTIVE"}), deleting=frozenset({"SCHEDULED_FOR_DELETION"}),
+        ready=frozenset({"ACTIVE"}), deleting=frozenset({"SCHEDULED_FOR_DELETION"}), restorable=True,
         immutable=("filesystem_bucket",),
     ),
 )  # fmt: skip

@@ -122,6 +122,12 @@ def _existing(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> Any | Non
         operations.until_gone(wait, wanted.kind, found.metadata.id, wanted.endpoint)
         return None
     owner = owner_of(found)
+    if wanted.kind.restorable and state_of(found) in wanted.kind.deleting and owner and owner == _owner(props):
+        id_ = found.metadata.id
+        report(f"{wanted.title} ({id_}): this stack deleted it, and Nebius still keeps it: it is restored")
+        operation = operations.retried(wait, lambda: objects.start_undelete(wanted.kind, id_, wanted.endpoint))
+        operations.until_ended(wait, wanted.kind, operation, wanted.endpoint)
+        return objects.get(wanted.kind, id_, wanted.endpoint)
     if state_of(found) not in wanted.kind.deleting and (owner == _owner(props) or (not owner and props.get("adopt"))):
         return found
     id_, state = found.metadata.id, state_of(found)

@@ -119,15 +119,29 @@ def start_delete(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: AN
         raise
 
 
+def start_undelete(kind: Kind, id_: str, endpoint: str) -> Any:  # noqa: ANN401
+    """Start to restore an object that is kept after its deletion."""
+    request = message_class(kind, f"Undelete{kind.name}Request")(id=id_)
+    return client.call(f"undelete {title(kind, id_)}", service(kind, endpoint).undelete, request)
+
+
 def last_operation(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: ANN401
     """The newest operation on an object, which an interrupted run may have left under way."""
+    from nebius.aio.operation import Operation
+    from nebius.aio.route import Route
     from nebius.api.nebius.common.v1 import ListOperationsRequest
 
-    method = service(kind, endpoint).operation_service().list
+    made = service(kind, endpoint)
+    method = made.operation_service().list
     answer = client.call(
         f"list operations of {title(kind, id_)}", method, ListOperationsRequest(resource_id=id_, page_size=PAGE)
     )
-    return max(answer.operations, key=lambda one: one.created_at, default=None)
+    newest = max(answer.operations, key=lambda one: one.created_at, default=None)
+    if newest is None:
+        return None
+    # The service that started it has its operations as well.
+    route = Route(made.__service_name__, "Create", made.__api_service_name__, made.__registry__)
+    return Operation(route, client.sdk(endpoint), newest)
 
 
 def state_of(message: Any) -> str:  # noqa: ANN401

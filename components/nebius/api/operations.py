@@ -20,6 +20,10 @@ UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", ""})
 """Statuses of a poll that are no answer about the operation: it goes on."""
 
 
+IN_USE = frozenset({"bad_resource_state"})
+"""Details of the error that something still uses what is to be deleted: machines detach a file system minutes later."""
+
+
 class Wait:
     """A deadline, and what is reported until then."""
 
@@ -108,7 +112,7 @@ def until_gone(wait: Wait, kind: Kind, id_: str, endpoint: str) -> None:
 
 def delete(kind: Kind, id_: str, endpoint: str, wait: Wait) -> None:
     """Delete it and wait until it is gone; nothing to delete is no error."""
-    operation = retried(wait, lambda: start_delete(kind, id_, endpoint))
+    operation = retried(wait, lambda: start_delete(kind, id_, endpoint), IN_USE)
     if operation is not None:
         try:
             until_ended(wait, kind, operation, endpoint)
@@ -118,13 +122,16 @@ def delete(kind: Kind, id_: str, endpoint: str, wait: Wait) -> None:
     until_gone(wait, kind, id_, endpoint)
 
 
-def retried(wait: Wait, start: Callable[[], Any]) -> Any:  # noqa: ANN401
-    """What `start` returns, again and again while another operation is in its way, until the deadline."""
+def retried(wait: Wait, start: Callable[[], Any], also: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
+    """What `start` returns, again and again while another operation is in its way, until the deadline.
+
+    `also`: details of errors that pass as well.
+    """
     while True:
         try:
             return start()
         except NebiusError as error:
-            if not error.later or wait.passed + wait.pace > wait.seconds:
+            if not (error.later or also & {*error.details}) or wait.passed + wait.pace > wait.seconds:
                 raise
             wait.step(str(error).splitlines()[1].strip())
 
@@ -156,7 +163,7 @@ def _problems(operation: Any) -> list[Any]:  # noqa: ANN401
 
 
 def _nodes(message: Any) -> list[str]:  # noqa: ANN401
-    status = getattr(message, "status", None)
+    status: Any = getattr(message, "status", None)
     if not hasattr(status, "ready_node_count"):
         return []
     return [f"{status.ready_node_count} of {status.target_node_count} nodes ready"]

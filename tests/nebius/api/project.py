@@ -13,6 +13,7 @@ from typing import Any
 from components.nebius.rehearsal.api.server import Call, NebiusServer
 from engine import Workspace, events
 from engine.core.scope import Scope
+from engine.state import crypter
 
 PROJECT_ID = "project-e00test"
 OWNER = "0123456789abcdef"
@@ -179,6 +180,7 @@ def _stack(root: Path) -> Any:
 
 
 def _run(root: str, kind: str) -> None:
+    crypter.ROUNDS = 10  # as in the tests' own process
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
         result = getattr(_stack(Path(root)), kind)(lambda _event: None)
     os._exit(0 if result.ok else 1)

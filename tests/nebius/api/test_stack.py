@@ -1,6 +1,7 @@
 """Nebius's resources as a stack: created, changed, refreshed and destroyed by the embedded engine."""
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -244,5 +245,6 @@ class TestCost:
             "work = Workspace(root, backend=f'file://{root}/backend', passphrase=lambda: 'x');"
             "print(work.stack('test').preview(lambda event: None).ok, 'nebius' in sys.modules)"
         )
-        ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert ran.stdout.strip() == "True False"
+        paths = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+        ran = subprocess.run([sys.executable, "-c", program], env=paths, capture_output=True, text=True, check=False)
+        assert ran.stdout.strip() == "True False", ran.stderr

@@ -77,6 +77,12 @@ class Methods:
         self._touch(row)
         return self._start(kind, row, "delete")
 
+    def undelete(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Start to restore a bucket that is kept after its deletion."""
+        row = self._row(kind, request.get("id", ""))
+        self._free(kind, row)
+        return self._start(kind, row, "undelete")
+
     def get(self, kind: Kind, id_: str) -> dict[str, Any]:
         """The JSON of an object."""
         return self.shown(self._row(kind, id_))

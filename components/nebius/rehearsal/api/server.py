@@ -119,7 +119,7 @@ class NebiusServer(grpc.GenericRpcHandler):
                 self.taken += 1
                 number, request_id = self.taken, f"request-{self.taken}"
                 self.calls.append(call)
-                context.send_initial_metadata([("x-request-id", request_id), ("x-trace-id", f"trace-{self.taken}")])
+                context.send_initial_metadata((("x-request-id", request_id), ("x-trace-id", f"trace-{self.taken}")))
                 self.methods.settle()
                 known, refused = self._do(route, request, headers)
                 if route.method in _CHANGING:
@@ -130,7 +130,7 @@ class NebiusServer(grpc.GenericRpcHandler):
             return route.answer.from_json(json.dumps(known)).SerializeToString()
         except RefusedError as error:
             packed = _status(error)
-            context.set_trailing_metadata([("grpc-status-details-bin", packed.SerializeToString())])
+            context.set_trailing_metadata((("grpc-status-details-bin", packed.SerializeToString()),))
             context.abort(getattr(grpc.StatusCode, error.code), error.message)
             raise AssertionError from error
 
@@ -178,6 +178,7 @@ class NebiusServer(grpc.GenericRpcHandler):
             "Create": lambda: methods.create(kind, request, headers.get("x-idempotency-key", "")),
             "Update": lambda: methods.update(kind, request, masks.parse(headers.get(masks.HEADER, ""))),
             "Delete": lambda: methods.delete(kind, request),
+            "Undelete": lambda: methods.undelete(kind, request),
         }
         if route.method not in changing:
             raise RefusedError("UNIMPLEMENTED", short)
@@ -207,8 +208,9 @@ class NebiusServer(grpc.GenericRpcHandler):
             shown["progress_tracker"] = {"description": shown["description"], "work_done": work}
             if row["kind"] == "NodeGroup" and row["seconds"] is None:
                 stage, message = status.QUOTA_PROBLEM
-                packed = ProgressData(problems=[{"stage": stage, "message": message}])
-                shown["progress_data"] = full(Operation(progress_data=packed)).get("progress_data")
+                packed = ProgressData.from_json(json.dumps({"problems": [{"stage": stage, "message": message}]}))
+                carried = Operation(progress_data=_packed(packed))
+                shown["progress_data"] = full(carried)["progress_data"]
             return shown
         error = row["error"] and RefusedError(row["error"]["code"], row["error"]["message"], row["error"]["detail"])
         ended = {} if error is None else full(_status(error))
@@ -220,7 +222,7 @@ class NebiusServer(grpc.GenericRpcHandler):
                 self.methods.settle()
 
 
-_CHANGING = frozenset({"Create", "Update", "Delete"})
+_CHANGING = frozenset({"Create", "Update", "Delete", "Undelete"})
 _VERBS = {"GetByName": "get", "ListMembers": "list", "ListByAccount": "list"}
 
 
@@ -232,9 +234,13 @@ def _name(request: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _packed(message: Any) -> Any:  # noqa: ANN401
+    """A message as google.protobuf.Any."""
+    return type(message).__REGISTRY__.pack_any(message)
+
+
 def _status(error: RefusedError) -> Any:  # noqa: ANN401
-    registry = ServiceError.__REGISTRY__
-    details = [] if error.detail is None else [registry.pack_any(ServiceError.from_json(json.dumps(error.detail)))]
+    details = [] if error.detail is None else [_packed(ServiceError.from_json(json.dumps(error.detail)))]
     return Status(code=getattr(grpc.StatusCode, error.code).value[0], message=error.message, details=details)
 
 

@@ -1,0 +1,272 @@
+"""Everything that goes wrong at Nebius: what the person who ran the command reads, and that every wait ends."""
+
+import time
+from typing import Any
+
+import pytest
+
+from components.nebius.api import client, lifecycle, lookups, objects
+from components.nebius.api.errors import NebiusError
+from components.nebius.rehearsal.api.faults import ERRORS, Fault, refusal
+from components.nebius.rehearsal.api.server import NebiusServer
+from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
+
+
+def props(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> dict[str, Any]:
+    spec = {"infiniband_fabric": "fabric-3"} if kind == "GpuCluster" else {}
+    return {
+        "kind": kind, "name": "n", "resource_name": "n", "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
+        "labels": {}, "endpoint": api.endpoint, "adopt": False, "pace": 0.01, "timeout_seconds": 1.0, **changes,
+    }  # fmt: skip
+
+
+def created(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> lifecycle.Found:
+    return lifecycle.create(props(api, kind, **changes))
+
+
+def told(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> str:
+    with pytest.raises(NebiusError) as raised:
+        created(api, kind, **changes)
+    return str(raised.value)
+
+
+SAID = {
+    "bad_request": ["bad request: spec: not valid", "correct the named field"],
+    "bad_resource_state": ["is in a state that does not allow it: it is being changed"],
+    "resource_not_found": ["there is no n"],
+    "resource_already_exists": ["it exists already, with the id n", "choose another name"],
+    "out_of_range": ["out of range: asked 101, limit 100"],
+    "permission_denied": ["permission denied on n", "group `editors`"],
+    "resource_conflict": ["conflict with n: resource_version differs"],
+    "operation_aborted": ["operation op-1 on n was aborted by operation op-2"],
+    "operation_conflict": ["another operation on n is under way: op-1"],
+    "too_many_requests": ["too many requests: 20 requests per second"],
+    "quota_failure": [
+        "quota compute.instance.gpu.h100: limit 8, asked 16: limit of GPUs exceeded", "Administration, Limits",
+    ],
+    "not_enough_resources": ["Nebius has not enough gpu-h100-sxm: asked 2: no hosts of fabric-3 are free"],
+    "internal_error": ["internal error of Nebius (request request-1, trace trace-1)", "Nebius's support"],
+    "unavailable": ["UNAVAILABLE", "can't be reached"],
+    "unauthenticated": ["UNAUTHENTICATED: the token has expired", "NEBIUS_CREDENTIALS_FILE"],
+}  # fmt: skip
+
+
+def test_every_error_has_its_sentence() -> None:
+    assert SAID.keys() == ERRORS.keys()
+
+
+class TestRefused:
+    @pytest.mark.parametrize("what", SAID)
+    def test_a_refused_creation_says_why_and_what_to_do(self, api: NebiusServer, what: str) -> None:
+        api.faults.append(Fault(verb="create", what=what, count=None))
+        text = told(api)
+        assert text.startswith("could not create GpuCluster n:\n")
+        assert all(part in text for part in SAID[what]), text
+        assert "\n  to do: " in text
+        assert "request id request-" in text
+        assert "Traceback" not in text
+        assert owned(api) == {}
+
+    @pytest.mark.parametrize("what", ["operation_conflict", "operation_aborted", "too_many_requests", "unavailable"])
+    def test_what_passes_is_waited_for(self, api: NebiusServer, what: str) -> None:
+        api.faults.append(Fault(verb="create", what=what, count=5))
+        assert created(api, timeout_seconds=20.0).id.startswith("computegpucluster-")
+        assert len(owned(api)["GpuCluster n"]) == 1
+
+    def test_a_lost_answer_makes_no_double(self, api: NebiusServer) -> None:
+        api.faults.append(Fault(verb="create", mode="lose"))
+        found = created(api)
+        assert owned(api) == {"GpuCluster n": [found.id]}
+
+    def test_an_expired_token_ends_the_run_at_its_first_call(self, api: NebiusServer) -> None:
+        api.faults.append(Fault(kind="ProfileService", what="unauthenticated", count=None))
+        client.close()
+        start = time.monotonic()
+        text = told(api)
+        assert text.startswith("could not log in to Nebius:")
+        assert "UNAUTHENTICATED: the token has expired" in text
+        assert time.monotonic() - start < client.LOGIN_SECONDS + 5
+
+    def test_nobody_listens(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        client.close()
+        monkeypatch.setattr(client, "LOGIN_SECONDS", 1.0)
+        with pytest.raises(NebiusError, match=r"can't be reached|did not answer in time"):
+            lifecycle.create(props(api, endpoint="127.0.0.1:1"))
+
+
+class TestFailed:
+    @pytest.mark.parametrize("what", ["quota_failure", "not_enough_resources", "internal_error"])
+    def test_a_failed_operation_says_why_and_leaves_nothing(self, api: NebiusServer, what: str) -> None:
+        api.faults.append(Fault(verb="create", mode="fail", what=what))
+        text = told(api)
+        assert all(part in text for part in SAID[what][:1]), text
+        assert owned(api) == {}
+        # The same inputs have the same key, whose operation has failed: a second one is made.
+        assert created(api).status == {}
+        assert len(owned(api)) == 1
+
+    def test_one_that_never_ends_is_ended_by_its_deadline_and_taken_over(self, api: NebiusServer) -> None:
+        api.faults.append(Fault(verb="create", mode="hang"))
+        start = time.monotonic()
+        text = told(api, timeout_seconds=0.3)
+        assert time.monotonic() - start < 5
+        assert "it has not ended after 0 s" in text
+        assert "last progress: create GpuCluster; 0%" in text
+        assert "it goes on where it is" in text
+        (before,) = owned(api)["GpuCluster n"]
+        for operation in api.store.operations.values():
+            operation["seconds"] = 0
+        assert created(api).id == before
+
+    def test_a_node_group_that_hangs_for_a_quota_names_it(self, api: NebiusServer, project: Project) -> None:
+        api.faults.append(Fault(kind="NodeGroup", verb="create", mode="hang"))
+        rows = [{**row, **({"timeout_seconds": 0.4} if row["name"] == "workers" else {})} for row in cluster_rows()]
+        project.write(rows)
+        project.run("up", ok=False)
+        text = project.text()
+        assert "quota compute.instance.gpu.h100: limit 8, asked 16" in text
+        assert "QuotaFailure" in text
+        assert "0 of 2 nodes ready" in text
+        # Nothing of the node group is in the state; it goes with its cluster.
+        assert "workers" not in project.state()
+        for operation in api.store.operations.values():
+            operation["seconds"] = 0
+        project.run("destroy")
+        assert owned(api) == {}
+
+    def test_a_quota_that_was_raised_lets_the_next_up_go_on(self, api: NebiusServer, project: Project) -> None:
+        api.faults.append(Fault(kind="NodeGroup", verb="create", mode="hang"))
+        rows = [{**row, **({"timeout_seconds": 0.4} if row["name"] == "workers" else {})} for row in cluster_rows()]
+        project.write(rows)
+        project.run("up", ok=False)
+        (before,) = owned(api)["NodeGroup workers"]
+        for operation in api.store.operations.values():
+            operation["seconds"] = 0
+        project.up(cluster_rows())
+        assert owned(api)["NodeGroup workers"] == [before]
+
+    def test_a_release_that_failed_is_installed_again(self, api: NebiusServer, project: Project) -> None:
+        api.faults.append(Fault(kind="K8sRelease", verb="create", mode="fail"))
+        project.write(cluster_rows())
+        project.run("up", ok=False)
+        assert "could not create K8sRelease operator" in project.text()
+        project.run("up")
+        (row,) = api.store.of("K8sRelease")
+        assert row["state"] == "DEPLOYED"
+
+    def test_a_deletion_that_hangs_ends(self, api: NebiusServer) -> None:
+        found = created(api)
+        api.faults.append(Fault(verb="delete", mode="hang"))
+        with pytest.raises(NebiusError, match="could not delete GpuCluster n"):
+            lifecycle.delete(found.id, props(api, timeout_seconds=0.2))
+
+    def test_a_poll_that_fails_now_and_then_changes_nothing(self, api: NebiusServer) -> None:
+        api.faults.append(Fault(kind="OperationService", verb="poll", what="unavailable", count=6))
+        assert created(api, timeout_seconds=30.0).id
+
+
+class TestNames:
+    def test_one_of_somebody_else_is_not_taken_over(self, api: NebiusServer) -> None:
+        id_ = api.methods.seed("GpuCluster", PROJECT_ID, "n", {"infiniband_fabric": "fabric-3"})
+        text = told(api)
+        assert f"it exists already, with the id {id_}" in text
+        assert "it has no label hpc-owner" in text
+        assert created(api, adopt=True).id == id_
+        assert owned(api) == {"GpuCluster n": [id_]}
+
+    def test_one_of_another_state_is_not_taken_over_even_if_asked(self, api: NebiusServer) -> None:
+        created(api, owner="another")
+        assert "the label hpc-owner names another state (another)" in told(api, adopt=True)
+
+    def test_one_that_another_state_has_taken_over_is_not_deleted(self, api: NebiusServer) -> None:
+        found = created(api)
+        api.store.objects[found.id]["metadata"]["labels"]["hpc-owner"] = "another"
+        lifecycle.delete(found.id, props(api))
+        assert found.id in api.store.objects
+
+    def test_the_name_of_a_deleted_bucket_is_taken_until_it_is_purged(self, api: NebiusServer) -> None:
+        found = created(api, "Bucket")
+        lifecycle.delete(found.id, props(api, "Bucket"))
+        text = told(api, "Bucket", owner="another")
+        assert "is kept in the state SCHEDULED_FOR_DELETION with its name" in text
+        assert "undelete or purge it" in text
+        # The same stack gets it back, with its data.
+        assert created(api, "Bucket").id == found.id
+        assert api.store.objects[found.id]["state"] == "ACTIVE"
+
+    def test_one_that_is_being_deleted_is_waited_for(self, api: NebiusServer) -> None:
+        api.methods.seconds = lambda _kind, verb: 0.3 if verb == "delete" else 0.02
+        found = created(api, "Network")
+        with pytest.raises(NebiusError, match="has not ended"):
+            lifecycle.delete(found.id, props(api, "Network", timeout_seconds=0.05))
+        assert created(api, "Network", timeout_seconds=10.0).id != found.id
+
+
+class TestProtected:
+    def test_a_protected_filesystem_is_not_deleted(self, api: NebiusServer) -> None:
+        spec = {"type": "NETWORK_SSD", "size_gibibytes": 128, "forbid_deletion": True}
+        found = created(api, "Filesystem", spec=spec)
+        with pytest.raises(NebiusError, match="forbid_deletion: Nebius refuses to delete it"):
+            lifecycle.delete(found.id, props(api, "Filesystem", spec=spec))
+        spec["forbid_deletion"] = False
+        lifecycle.update(found.id, props(api, "Filesystem"), props(api, "Filesystem", spec=spec))
+        lifecycle.delete(found.id, props(api, "Filesystem", spec=spec))
+        assert owned(api) == {}
+
+    def test_what_is_in_use_says_by_what(self, api: NebiusServer, project: Project) -> None:
+        project.up(few_rows())
+        (id_,) = owned(api)["Subnet subnet"]
+        with pytest.raises(NebiusError, match="it is used by Allocation vpcallocation-"):
+            lifecycle.delete(id_, props(api, "Subnet", resource_name="subnet"))
+
+
+class TestConflicts:
+    def test_a_change_of_somebody_else_in_between_is_read_again(self, api: NebiusServer) -> None:
+        found = created(api, "ServiceAccount", spec={"description": "a"})
+        api.faults.append(Fault(verb="update", what="resource_conflict", count=2))
+        news = props(api, "ServiceAccount", spec={"description": "b"})
+        lifecycle.update(found.id, props(api, "ServiceAccount", spec={"description": "a"}), news)
+        assert api.store.objects[found.id]["spec"] == {"description": "b"}
+
+    def test_an_error_of_a_stack_has_no_traceback(self, api: NebiusServer, project: Project) -> None:
+        api.faults.append(Fault(kind="Subnet", verb="create", what="quota_failure", count=None))
+        project.write(few_rows())
+        project.run("up", ok=False)
+        assert "quota compute.instance.gpu.h100: limit 8, asked 16" in project.text()
+        assert "Traceback" not in project.text()
+
+
+class TestLookUps:
+    def test_what_a_project_has_from_the_start(self, api: NebiusServer) -> None:
+        assert lookups.first_subnet(PROJECT_ID, api.endpoint).startswith("vpcsubnet-")
+        assert lookups.group_id("tenant-e00test", "editors", api.endpoint).startswith("group-")
+        assert lookups.project(PROJECT_ID, api.endpoint)["spec"] == {"region": "eu-north1"}
+        assert lookups.tenant("tenant-e00test", api.endpoint)["metadata"]["name"] == "rehearsal"
+        assert [one["metadata"]["id"] for one in lookups.tenants(api.endpoint)] == ["tenant-e00rehearsal"]
+        assert "service_account_profile" in lookups.whoami(api.endpoint)
+
+    def test_what_there_is_not(self, api: NebiusServer) -> None:
+        for id_ in [one.metadata.id for one in lookups.list_all(lookups.kind_of("Subnet"), PROJECT_ID, api.endpoint)]:
+            del api.store.objects[id_]
+        with pytest.raises(NebiusError, match="the project has none\n  to do: set `subnet: create`"):
+            lookups.first_subnet(PROJECT_ID, api.endpoint)
+        with pytest.raises(NebiusError, match="there is no nobody"):
+            lookups.group_id("tenant-e00test", "nobody", api.endpoint)
+        assert not lookups.exists("Filesystem", "computefilesystem-1", api.endpoint)
+        assert lookups.named("Filesystem", PROJECT_ID, "x", api.endpoint) is None
+        assert lookups.capacity_advice(PROJECT_ID, api.endpoint) == []
+
+    def test_all_pages_are_read(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(25):
+            api.methods.seed("Disk", PROJECT_ID, f"pvc-{number}", {})
+        monkeypatch.setattr(objects, "PAGE", 10)
+        assert len(lookups.objects_of("Disk", PROJECT_ID, api.endpoint)) == 25
+
+    def test_quotas(self, api: NebiusServer) -> None:
+        found = {one.name: one for one in lookups.quotas("tenant-e00test", api.endpoint)}
+        assert found["compute.instance.gpu.h100"].free == 64
+
+
+def test_every_error_that_is_a_detail_can_be_packed(api: NebiusServer) -> None:
+    for what in ERRORS:
+        assert refusal(what, "NodeGroup", "x").plain()["code"] == ERRORS[what][0]
