@@ -1,0 +1,111 @@
+"""What the jail shares between pods, on machines that have a root of their own each: accounts, and root's keys.
+
+`/mnt/jail` of every machine is a link to `/`. Accounts that programs create on the first login machine are copied to
+all others at once. Home directories are a shared file system of the machines.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+FIRST = "login-0"
+ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
+"""Files of /etc."""
+JAIL = "mnt/jail"
+SENTINEL = "etc/soperator-jail-populated"
+"""Soperator's own mark of a jail that has been populated (3.0.3 and newer)."""
+KEYS = "root/.ssh/authorized_keys"
+_PORT = "etc/ssh/sshd_config.d/30-node-port.conf"
+
+
+class Accounts:
+    """Accounts of the first login machine, on all machines."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, object] = {}
+        """What each machine has: its first process, and the files' version."""
+
+    def share(self, running: Mapping[str, int], keys: Sequence[str], port: int) -> None:
+        """Make every machine (by its first process) have the jail, the accounts, and on login machines root's keys.
+        `port`: where sshd of login machines listens besides, for a NodePort; 0 for nowhere."""
+        first = running.get(FIRST)
+        version = _version(_root(first)) if first else None
+        for name, pid in running.items():
+            known = (pid, version, tuple(keys), port)
+            # A machine that is being set up gets its root's keys again.
+            if self._shared.get(name) == known and (not name.startswith("login-") or _has_keys(_root(pid), keys)):
+                continue
+            with suppress(FileNotFoundError, ProcessLookupError):  # it is ending
+                _dress(_root(pid))
+                if first and name != FIRST:
+                    _copy(_root(first), _root(pid))
+                if name.startswith("login-"):
+                    _add_keys(_root(pid), keys)
+                    _listen(_root(pid), port, pid)
+                self._shared[name] = known
+
+
+def _root(pid: int) -> Path:
+    return Path(f"/proc/{pid}/root")
+
+
+def _dress(root: Path) -> None:
+    jail = root / JAIL
+    if not jail.is_symlink():
+        jail.symlink_to("/")
+    (root / SENTINEL).touch()
+
+
+def _version(root: Path) -> tuple[tuple[int, int, int], ...]:
+    """Changes with every change of the files."""
+    found: list[tuple[int, int, int]] = []
+    for name in ACCOUNTS:
+        with suppress(FileNotFoundError):
+            status = (root / "etc" / name).stat()
+            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+def _copy(source: Path, target: Path) -> None:
+    for name in ACCOUNTS:
+        old, new = source / "etc" / name, target / "etc" / name
+        with suppress(FileNotFoundError):
+            content = old.read_bytes()
+            if new.exists() and new.read_bytes() == content:
+                continue
+            status = old.stat()
+            half = new.with_name(f".{name}.jail")
+            half.write_bytes(content)
+            half.chmod(status.st_mode & 0o7777)
+            os.chown(half, status.st_uid, status.st_gid)
+            half.rename(new)
+
+
+def _has_keys(root: Path, keys: Sequence[str]) -> bool:
+    try:
+        text = (root / KEYS).read_text()
+    except OSError:
+        return False
+    return all(key.strip() in text for key in keys)
+
+
+def _add_keys(root: Path, keys: Sequence[str]) -> None:
+    file = root / KEYS
+    text = file.read_text() if file.exists() else ""
+    lacking = [key.strip() for key in keys if key.strip() not in text]
+    if lacking:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        half = file.with_name(f".{file.name}.jail")
+        half.write_text(text + "".join(f"{key}\n" for key in lacking))
+        half.chmod(0o600)
+        half.rename(file)
+
+
+def _listen(root: Path, port: int, _pid: int) -> None:
+    file = root / _PORT
+    text = f"Port 22\nPort {port}\n" if port else ""
+    if text and not file.exists():
+        file.write_text(text)
+    elif not text:
+        file.unlink(missing_ok=True)
