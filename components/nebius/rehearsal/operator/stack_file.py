@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.config.partitions import Partition
 from cluster.config.metadata import slurm_fields
+from cluster.config.partitions import Partition
 from cluster.findings import ROOT, ConfigError, Location
 from cluster.load.parse import parse
 from components.nebius.rehearsal.operator.slurm_pods import LOGIN
@@ -51,10 +51,10 @@ def _nodeset(workers: Workers, pods: Mapping[str, str]) -> Section:
     words = {name.lower(): value for name, value in _words(workers.settings)}
     if "socketsperboard" in words:
         words["sockets"] = str(int(words["socketsperboard"]) * int(words.get("boards", 1)))
-    conf = {written: words[key] for key, written in _SIZES.items() if key in words}
+    conf = {written: int(words[key]) for key, written in _SIZES.items() if key in words}
     memory = _mebibytes(workers.memory)
     if memory:
-        conf["RealMemory"] = str(memory)
+        conf["RealMemory"] = memory
     kind = pods.get(f"{workers.name}-0", "")
     return {
         "count": _consecutive(pods, workers.name, workers.count),

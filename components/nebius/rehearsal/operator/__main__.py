@@ -1,0 +1,48 @@
+"""`python -m components.nebius.rehearsal.operator`: the operator until it is ended. What it does is its output."""
+
+import argparse
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from components.nebius.rehearsal.operator.cloud import Cloud
+from components.nebius.rehearsal.operator.kube import Kube
+from components.nebius.rehearsal.operator.local_machines import LocalMachines
+from components.nebius.rehearsal.operator.machines import NoMachines
+from components.nebius.rehearsal.operator.operator import Operator
+from components.nebius.rehearsal.operator.pods import now
+
+
+def main() -> None:
+    """Work until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m components.nebius.rehearsal.operator")
+    parser.add_argument("--server", required=True, help="URL of the Kubernetes API")
+    parser.add_argument("--authority", type=Path, required=True, help="its certificate authority, a PEM file")
+    parser.add_argument("--token-file", type=Path, required=True, help="holds an administrator's token")
+    parser.add_argument("--nebius", default="", metavar="HOST:PORT", help="the Nebius API's stand-in")
+    parser.add_argument("--project", default="", help="whose node groups become nodes")
+    parser.add_argument("--kubelet", type=int, default=10250, metavar="PORT", help="where the kubelet of all nodes is")
+    parser.add_argument("--no-machines", action="store_true", help="only statuses: nothing can be run in pods")
+    parser.add_argument("--folder", type=Path, required=True, help="what is known of the machines")
+    given = parser.parse_args()
+    given.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    machines = NoMachines() if given.no_machines else LocalMachines(given.folder, _report)
+    operator = Operator(
+        Kube(given.server, given.authority, given.token_file.read_text().strip()),
+        cloud=Cloud(given.nebius, given.project) if given.nebius else None,
+        machines=machines, kubelet=given.kubelet, report=_report,
+    )  # fmt: skip
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    operator.run(ended.is_set)
+
+
+def _report(text: str) -> None:
+    sys.stdout.write(f"{now()} {text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
