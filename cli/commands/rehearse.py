@@ -1,11 +1,10 @@
 """rehearse."""
 
-import ipaddress
 import tempfile
 import time
-from contextlib import suppress
-from dataclasses import asdict
-from itertools import chain
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,13 +17,9 @@ from cli.errors import CliError
 from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
 from cli.stack.run_options import RunOptions
 from cluster.config import ClusterConfig
-from cluster.config.validators.places import cluster_cidr
-from cluster.findings import ConfigError, Refused
-from cluster.load.parse import parse
-from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
+from cluster.platforms import registry
 from components.local.host.errors import HostError
-from components.local.host.networks.network import taken_by
-from components.local.host.paths import host_root
+from components.rehearsal import Rehearsal, RehearsalError, Request
 
 _EMBEDDED = options.EngineName.EMBEDDED
 
@@ -64,7 +59,8 @@ def rehearse(
     """Bring up a cloud stack's own Slurm cluster on this machine.
 
     The same host names, partitions, users, accounts, limits, prologs and mount points, with production's slurm.conf but
-    for lines that are listed. No account, credential or network is needed. The rehearsal of `a3mega` is the stack
+    for lines that are listed. A stack on Nebius runs as it is, against stand-ins for the cloud and for Soperator.
+    No account, credential or network is needed. The rehearsal of `a3mega` is the stack
     `a3mega-rehearsal` for all other commands. Run it again after an edit of the stack file: it takes the edit over as
     `up` does.
 
@@ -82,21 +78,29 @@ def rehearse(
         raise CliError(f"stack {stack} is on this machine as it is, and needs no rehearsal: ./hpc up {stack}")
     if (project.ROOT / f"Pulumi.{name}.yaml").exists():
         raise CliError(f"Pulumi.{name}.yaml is a stack file of its own: rename it, so that {name} is this rehearsal.")
-    _refuse_download(file.path, config, real_prolog=real_prolog)
-    section = _section(name, config, nodes=nodes, cidr=cidr, real_prolog=real_prolog)
-    local = _parsed(stack, section)
-    text = _text(file.path, section)
-    report = _report(file, config, local, nodes=nodes, real_prolog=real_prolog)
+    request = Request(
+        stack=stack, file=file.path, nodes=nodes, cidr=cidr, kept=stackfile.read(project.ROOT, name).network,
+        real_prolog=real_prolog, folder=rehearsals.own_folder(name),
+    )  # fmt: skip
+    made = _of_platform(config, request)
+    report = {
+        "of": file.stack,
+        "file": str(file.path),
+        "differences": [{key: value for key, value in one.items() if key != "counted"} for one in made.differences],
+        "stood_in": list(made.stood_in),
+    }
     if not json:
-        _say(stack, report)
+        _say(stack, made)
     if preview:
-        raise Exit(_preview(name, text, report, json=json, parallel=parallel))
-    state_dir.write_file(rehearsals.file(name), text)
+        raise Exit(_preview(name, _text(file.path, made), report, json=json, parallel=parallel))
+    with _host_errors():
+        made.start(console.note)
+    state_dir.write_file(rehearsals.file(name), _text(file.path, made))
     chosen = RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": report})
     code = operation.run("up", name, chosen)
     if code == 0 and not json:
         console.line(f"     ./hpc run {name} -- sinfo")
-        console.line(f"     ./hpc ssh {name} controller")
+        console.line(f"     ./hpc ssh {name}")
         console.line(f"     ./hpc status {name}")
         options_given = [f" --nodes {nodes}" if nodes else "", f" --config-file {config_file}" if config_file else ""]
         console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}{''.join(options_given)}")
@@ -110,89 +114,51 @@ def _refuse_rehearsal(stack: str) -> None:
         raise CliError(f"{stack} is the rehearsal of {of}, which is what to name: ./hpc rehearse {of}")
 
 
-def _refuse_download(path: Path, config: ClusterConfig, *, real_prolog: bool) -> None:
-    rxdm = config.slurm.rxdm
-    if real_prolog and rxdm and not rxdm.file:
-        raise CliError(
-            f"{path}: slurm.rxdm names no file, and a rehearsal has no way out to download its script. Leave out "
-            "--real-prolog for its stand-in; or download the script, and name it there: rxdm: {file: ..., ...}"
-        )
-
-
-def _section(
-    name: str, config: ClusterConfig, *, nodes: int | None, cidr: str | None, real_prolog: bool
-) -> dict[str, Any]:
-    """The rehearsal's cluster, on the network that is asked for, that it has, or that is free."""
-    if cidr is None:
-        kept = stackfile.read(project.ROOT, name).network
-        cidr = _free(config.name, room(config, nodes=nodes), kept)
+def _of_platform(config: ClusterConfig, request: Request) -> Rehearsal:
+    platform = registry.get(config.platform)
+    if not platform.rehearsal:
+        raise CliError(f"stack {request.stack} is on {platform.title}, which has no rehearsal on this machine.")
+    module = import_module(platform.rehearsal)
     try:
-        cluster_cidr(cidr)
-    except Refused as error:
-        raise CliError(f"--cidr {cidr}: allowed is {error.allowed}; {error.todo}.") from None
-    return rehearsed(config, nodes=nodes, cidr=cidr, real_prolog=real_prolog)
+        with _host_errors():
+            return module.rehearse(config, request)
+    except RehearsalError as error:
+        raise CliError(str(error)) from None
 
 
-def _free(cluster: str, room: int, kept: str | None) -> str:
-    """A network with room for the machines that nobody else on this host uses; `kept`, if it is one."""
-
-    first: list[str] = []
-    with suppress(ValueError):  # the file was edited: it is written again now
-        first = [kept] if kept and ipaddress.IPv4Network(kept).prefixlen <= room else []
-    for one in chain(first, candidates(room)):
-        try:
-            if taken_by(host_root(), cluster, ipaddress.IPv4Network(one)) is None:
-                return one
-        except HostError:
-            return one  # a host that can't say, such as one that only previews; making the network would tell
-    raise CliError(f"no private network of /{room} is free on this machine: give --nodes a smaller N, or --cidr.")
-
-
-def _parsed(stack: str, section: dict[str, Any]) -> ClusterConfig:
+@contextmanager
+def _host_errors() -> Generator[None]:
     try:
-        return parse({"hpc:cluster": section})
-    except ConfigError as error:
-        raise CliError(f"the rehearsal of {stack} can't be made on this machine: {error}") from None
+        yield
+    except HostError as error:
+        raise CliError(str(error)) from None
 
 
-def _text(source: Path, section: dict[str, Any]) -> str:
+def _text(source: Path, made: Rehearsal) -> str:
     """The stack file."""
     head = [
         f"Written by `./hpc rehearse` from {source} at {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.",
         "It is written again each time: change that file, and not this one.",
     ]
     body = yaml.safe_dump(
-        {"config": {"hpc:cluster": section}}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+        {"config": dict(made.settings())}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
     )
     return "".join(f"# {line}\n" for line in head) + body
 
 
-def _report(
-    file: stackfile.StackFile, config: ClusterConfig, local: ClusterConfig, *, nodes: int | None, real_prolog: bool
-) -> dict[str, Any]:
-    """What differs from the stack, as programs read it."""
-    return {
-        "of": file.stack,
-        "file": str(file.path),
-        "differences": [
-            {**{name: value for name, value in asdict(one).items() if name != "key"}, "text": str(one)}
-            for one in differences(config, local)
-        ],
-        "stood_in": stood_in(config, nodes=nodes, real_prolog=real_prolog),
-    }
-
-
-def _say(stack: str, report: dict[str, Any]) -> None:
-    counted = [one for one in report["differences"] if one["why"] == COUNT]
-    others = [one for one in report["differences"] if one["why"] != COUNT]
-    lines = [one["text"] for one in others]
+def _say(stack: str, made: Rehearsal) -> None:
+    counted = [one for one in made.differences if one["counted"]]
+    lines = [one["text"] for one in made.differences if not one["counted"]]
     lines += [f"{len(counted)} names of nodes that follow from their number"] if counted else []
-    console.line(f"Rehearses {stack} on this machine. Slurm's files are production's but for:", style="bold")
+    if made.differences:
+        console.line(f"Rehearses {stack} on this machine. Slurm's files are production's but for:", style="bold")
+    else:
+        console.line(f"Rehearses {stack} on this machine.", style="bold")
     for line in lines:
         console.line(f"  {line}")
-    if report["stood_in"]:
-        console.line("What else is not as in production:", style="bold")
-    for line in report["stood_in"]:
+    if made.stood_in:
+        console.line("What else is not as in production:" if lines else "What is not as in production:", style="bold")
+    for line in made.stood_in:
         console.line(f"  {line}")
 
 
@@ -209,13 +175,22 @@ def _preview(name: str, text: str, report: dict[str, Any], *, json: bool, parall
 
 def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
     there = name in project.workspace(name).stacks()
-    if not there and not rehearsals.file(name).exists():
+    if not there and not rehearsals.file(name).exists() and not rehearsals.own(name):
         if not config_file:
             project.require_file(stack)  # says which stacks there are
         operation.nothing("destroy", name, json=json)
         return 0
-    code = operation.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
-    if code == 0:
-        rehearsals.remove(name)
-        project.workspace(name).stack(name).forget()
-    return code
+    own = rehearsals.own(name)
+    if own and there:
+        with _host_errors():
+            own.resume(rehearsals.own_folder(name), console.note)
+    if there or not own:
+        code = operation.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
+        if code:
+            return code
+    if own:
+        with _host_errors():
+            own.remove(rehearsals.own_folder(name), console.note)
+    rehearsals.remove(name)
+    project.workspace(name).stack(name).forget()
+    return 0

@@ -1,7 +1,12 @@
 """The stack files of rehearsals, which `./hpc rehearse` writes under `$HPC_HOME/rehearsals`."""
 
+import json
+import os
 import re
+import shutil
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from cli.stack import state_dir
 
@@ -21,6 +26,33 @@ def name(stack: str) -> str:
 def file(rehearsal: str) -> Path:
     """The stack file of a rehearsal, whether it is there or not."""
     return folder() / f"Pulumi.{rehearsal}.yaml"
+
+
+def own_folder(rehearsal: str) -> Path:
+    """What belongs to a rehearsal besides its stack file and its state, if anything does."""
+    return folder() / rehearsal
+
+
+def own(rehearsal: str) -> ModuleType | None:
+    """The module that started what is in the folder, and removes it; None if there is nothing."""
+    try:
+        return import_module((own_folder(rehearsal) / "module").read_text().strip())
+    except FileNotFoundError:
+        return None
+
+
+def programs(rehearsal: str) -> dict[str, Path]:
+    """The programs for a rehearsal's own Kubernetes, by name; none for every other stack, for which a cluster would be
+    a real one. Processes that this one starts find the same kubectl."""
+    try:
+        found = {
+            name: Path(path) for name, path in json.loads((own_folder(rehearsal) / "tools.json").read_text()).items()
+        }
+    except FileNotFoundError:
+        return {}
+    if shutil.which("kubectl") != str(found["kubectl"]):
+        os.environ["PATH"] = f"{found['kubectl'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return found
 
 
 def of(path: Path) -> str | None:

@@ -127,3 +127,6 @@ class Platform:
     environment: str = ""
     """Module (as in components/environment.py) that `./hpc env` imports to print what programs need to work with a
     stack's cloud. Empty: they need nothing."""
+    rehearsal: str = ""
+    """Module with `rehearse(config, request)`, which says how a stack is rehearsed on this machine (see
+    components/rehearsal.py); none where Capability.REHEARSE is missing."""

@@ -76,5 +76,6 @@ PLATFORM = Platform(
         title="Google", found=credentials.credentials, todo="gcloud auth application-default login"
     ),
     deploy="components.gcp.deploy",
+    rehearsal="components.local.rehearsal",
     environment="components.gcp.environment",
 )

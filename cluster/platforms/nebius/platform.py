@@ -60,5 +60,6 @@ PLATFORM = Platform(
     summary=describe_request,
     credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
     deploy="components.nebius.deploy",
+    rehearsal="components.nebius.rehearsal.rehearse",
     environment="components.nebius.environment",
 )

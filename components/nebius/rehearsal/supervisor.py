@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from components.local.host.errors import HostError
@@ -61,10 +61,17 @@ class Supervisor:
         """host:port of the Nebius API's stand-in."""
         return f"{_ADDRESS}:{self._ports()['nebius']}"
 
-    def start(self, place: Place, report: Report = lambda _text: None, *, machines: bool = True) -> Access:
-        """Start what does not run, and return how the Kubernetes API is reached. Raises HostError."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def start(self, place: Place, module: str, report: Report = lambda _text: None, *, machines: bool = True) -> Access:
+        """Start what does not run, and return how the Kubernetes API is reached. Raises HostError.
+
+        `module` is what removes it (see components.rehearsal.Rehearsal).
+        """
         paths = binaries.ensure(report)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(self.folder / "module", module)
+        write_atomically(self.folder / "place.json", json.dumps(asdict(place)))
+        tools = {"kubectl": str(paths.kubectl), "helm": str(paths.helm)}
+        write_atomically(self.folder / "tools.json", json.dumps(tools))
         kubelet = binaries.build("kubelet", KUBELET, report)
         with locked(self._lock):
             ports, pki = self._ports(), self._pki()
@@ -90,9 +97,14 @@ class Supervisor:
             # fmt: on
         return access
 
-    def runs(self) -> bool:
-        """Whether all processes of its own run."""
-        return all(daemon.alive() for daemon in (self._kubelet, self._nebius, self._operator))
+    def resume(self, report: Report = lambda _text: None) -> None:
+        """Start what does not run, as at the last start; nothing if there was none."""
+        try:
+            place = Place(**json.loads((self.folder / "place.json").read_text()))
+            module = (self.folder / "module").read_text()
+        except FileNotFoundError:
+            return
+        self.start(place, module, report)
 
     def remove(self, report: Report = lambda _text: None) -> None:
         """End all processes, destroy the machines, and remove the folder. Raises HostError."""

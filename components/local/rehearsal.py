@@ -1,0 +1,84 @@
+"""Rehearsal of a stack whose cluster is machines: the same machines, on this host."""
+
+import ipaddress
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import chain
+from typing import Any
+
+from cluster.config import ClusterConfig
+from cluster.config.validators.places import cluster_cidr
+from cluster.findings import ConfigError, Refused
+from cluster.load.parse import parse
+from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
+from components.local.host.errors import HostError
+from components.local.host.networks.network import taken_by
+from components.local.host.paths import host_root
+from components.rehearsal import Rehearsal, RehearsalError, Request
+
+
+def rehearse(config: ClusterConfig, request: Request) -> Rehearsal:
+    """The rehearsal of a stack."""
+    return MachinesRehearsal(config, request)
+
+
+class MachinesRehearsal(Rehearsal):
+    """A local stack with the machines of a cloud's."""
+
+    def __init__(self, config: ClusterConfig, request: Request) -> None:
+        _refuse_download(config, request)
+        self._section = _section(config, request)
+        try:
+            local = parse({"hpc:cluster": self._section})
+        except ConfigError as error:
+            raise RehearsalError(f"the rehearsal of {request.stack} can't be made on this machine: {error}") from None
+        self.differences = [
+            {
+                **{name: value for name, value in asdict(one).items() if name != "key"},
+                "text": str(one),
+                "counted": one.why == COUNT,
+            }
+            for one in differences(config, local)
+        ]
+        self.stood_in = stood_in(config, nodes=request.nodes, real_prolog=request.real_prolog)
+
+    def settings(self) -> Mapping[str, Any]:
+        """The local cluster."""
+        return {"hpc:cluster": self._section}
+
+
+def _refuse_download(config: ClusterConfig, request: Request) -> None:
+    rxdm = config.slurm.rxdm
+    if request.real_prolog and rxdm and not rxdm.file:
+        raise RehearsalError(
+            f"{request.file}: slurm.rxdm names no file, and a rehearsal has no way out to download its script. Leave "
+            "out --real-prolog for its stand-in; or download the script, and name it there: rxdm: {file: ..., ...}"
+        )
+
+
+def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:
+    """The rehearsal's cluster, on the network that is asked for, that it has, or that is free."""
+    cidr = request.cidr
+    if cidr is None:
+        cidr = _free(config.name, room(config, nodes=request.nodes), request.kept)
+    try:
+        cluster_cidr(cidr)
+    except Refused as error:
+        raise RehearsalError(f"--cidr {cidr}: allowed is {error.allowed}; {error.todo}.") from None
+    return rehearsed(config, nodes=request.nodes, cidr=cidr, real_prolog=request.real_prolog)
+
+
+def _free(cluster: str, room: int, kept: str | None) -> str:
+    """A network with room for the machines that nobody else on this host uses; `kept`, if it is one."""
+
+    first: list[str] = []
+    with suppress(ValueError):  # the file was edited: it is written again now
+        first = [kept] if kept and ipaddress.IPv4Network(kept).prefixlen <= room else []
+    for one in chain(first, candidates(room)):
+        try:
+            if taken_by(host_root(), cluster, ipaddress.IPv4Network(one)) is None:
+                return one
+        except HostError:
+            return one  # a host that can't say, such as one that only previews; making the network would tell
+    raise RehearsalError(f"no private network of /{room} is free on this machine: give --nodes a smaller N, or --cidr.")

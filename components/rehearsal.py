@@ -1,0 +1,52 @@
+"""How a stack is rehearsed on this machine: what a platform's module of `Platform.rehearsal` has."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Report = Callable[[str], None]
+
+
+class RehearsalError(Exception):
+    """The stack can't be rehearsed as asked; the text says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the command was given."""
+
+    stack: str
+    file: Path
+    """The stack's file."""
+    nodes: int | None = None
+    """Nodes of each nodeset."""
+    cidr: str | None = None
+    """Network of the machines."""
+    kept: str | None = None
+    """The network that the rehearsal has from the last time."""
+    real_prolog: bool = False
+    folder: Path
+    """For what belongs to the rehearsal besides its stack file and its state."""
+
+
+class Rehearsal(ABC):
+    """One stack's rehearsal: what the module's function `rehearse(config, request)` returns. It raises RehearsalError
+    or HostError.
+
+    A rehearsal that keeps something in the request's folder has a file `module` there, with the name of the module,
+    whose functions `resume(folder, report)` and `remove(folder, report)` start again and remove what `start` started.
+    """
+
+    differences: Sequence[Mapping[str, Any]] = ()
+    """What of Slurm's files differs, a row each: `text`, and `counted` for names that follow from the number of nodes."""
+    stood_in: Sequence[str] = ()
+    """What else is not as in production."""
+
+    @abstractmethod
+    def settings(self) -> Mapping[str, Any]:
+        """What the rehearsal's stack file has under `config`; after `start` it is complete."""
+
+    def start(self, report: Report) -> None:
+        """Start what the stack needs before it is brought up. Raises HostError."""
