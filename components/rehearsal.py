@@ -40,13 +40,17 @@ class Rehearsal(ABC):
     """
 
     differences: Sequence[Mapping[str, Any]] = ()
-    """What of Slurm's files differs, a row each: `text`, and `counted` for names that follow from the number of nodes."""
+    """What of Slurm's files differs, a row each: `text`, and `counted` for what follows from the number of nodes."""
     stood_in: Sequence[str] = ()
     """What else is not as in production."""
+
+    ssh: str = ""
+    """What follows the stack's name in the example of `./hpc ssh`, with a space in front."""
 
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:
         """What the rehearsal's stack file has under `config`; after `start` it is complete."""
 
+    @abstractmethod
     def start(self, report: Report) -> None:
         """Start what the stack needs before it is brought up. Raises HostError."""

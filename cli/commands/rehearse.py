@@ -100,7 +100,7 @@ def rehearse(
     code = operation.run("up", name, chosen)
     if code == 0 and not json:
         console.line(f"     ./hpc run {name} -- sinfo")
-        console.line(f"     ./hpc ssh {name}")
+        console.line(f"     ./hpc ssh {name}{made.ssh}")
         console.line(f"     ./hpc status {name}")
         options_given = [f" --nodes {nodes}" if nodes else "", f" --config-file {config_file}" if config_file else ""]
         console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}{''.join(options_given)}")

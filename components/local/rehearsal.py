@@ -15,7 +15,7 @@ from cluster.platforms.local.rehearsal import COUNT, candidates, differences, re
 from components.local.host.errors import HostError
 from components.local.host.networks.network import taken_by
 from components.local.host.paths import host_root
-from components.rehearsal import Rehearsal, RehearsalError, Request
+from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 
 
 def rehearse(config: ClusterConfig, request: Request) -> Rehearsal:
@@ -25,6 +25,8 @@ def rehearse(config: ClusterConfig, request: Request) -> Rehearsal:
 
 class MachinesRehearsal(Rehearsal):
     """A local stack with the machines of a cloud's."""
+
+    ssh = " controller"
 
     def __init__(self, config: ClusterConfig, request: Request) -> None:
         _refuse_download(config, request)
@@ -46,6 +48,9 @@ class MachinesRehearsal(Rehearsal):
     def settings(self) -> Mapping[str, Any]:
         """The local cluster."""
         return {"hpc:cluster": self._section}
+
+    def start(self, report: Report) -> None:
+        """Nothing: the stack has all that it needs."""
 
 
 def _refuse_download(config: ClusterConfig, request: Request) -> None:

@@ -36,7 +36,7 @@ def mega(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stack on Google Cloud in the project, whose program makes nothing but says what it was given."""
     monkeypatch.setattr(crypter, "ROUNDS", 10)
     monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
-    monkeypatch.setattr("cli.commands.rehearse.taken_by", lambda *_: None)
+    monkeypatch.setattr("components.local.rehearsal.taken_by", lambda *_: None)
     monkeypatch.setenv("HPC_LOCAL_ROOT", str(root.parent / "machines"))
     (root / "__main__.py").write_text(PROGRAM)
     file = root / "Pulumi.mega.yaml"
@@ -150,7 +150,7 @@ def test_stacks_tells_whose_rehearsal_it_is(hpc: Hpc) -> None:
 class TestNetwork:
     def test_it_is_free_and_stays(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         taken = {"10.78.0.0/20", "10.78.16.0/20"}
-        monkeypatch.setattr("cli.commands.rehearse.taken_by", lambda _root, _stack, cidr: str(cidr) in taken or None)
+        monkeypatch.setattr("components.local.rehearsal.taken_by", lambda _root, _stack, cidr: str(cidr) in taken or None)
         hpc("rehearse", "mega")
         assert written(root)["network"] == {"cidr": "10.78.32.0/20"}
         taken.clear()

@@ -1,7 +1,7 @@
 """All processes behind a rehearsal: Kubernetes' API, the Nebius API's stand-in, the kubelet and the operator.
 
-They outlive the command that starts them. Everything that they have is in one folder: what does not run is started again
-with the same data, ports and tokens.
+They outlive the command that starts them. Everything that they have is in one folder: what does not run is started
+again with the same data, ports and tokens.
 """
 
 import json
@@ -126,9 +126,11 @@ class Supervisor:
     def _server(self, paths: binaries.Paths) -> ApiServer:
         pki = self.folder / "kubernetes" / "pki"
         flags = [
-            f"--kubelet-certificate-authority={pki / 'ca.crt'}", f"--kubelet-client-certificate={pki / 'to-kubelet.crt'}",
-            f"--kubelet-client-key={pki / 'to-kubelet.key'}", "--kubelet-preferred-address-types=InternalIP",
-        ]  # fmt: skip
+            f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+            f"--kubelet-client-certificate={pki / 'to-kubelet.crt'}",
+            f"--kubelet-client-key={pki / 'to-kubelet.key'}",
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
         return ApiServer(self.folder / "kubernetes", paths, address=_ADDRESS, flags=flags, controllers=CONTROLLERS)
 
     def _pki(self) -> Path:
