@@ -150,7 +150,9 @@ def test_stacks_tells_whose_rehearsal_it_is(hpc: Hpc) -> None:
 class TestNetwork:
     def test_it_is_free_and_stays(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         taken = {"10.78.0.0/20", "10.78.16.0/20"}
-        monkeypatch.setattr("components.local.rehearsal.taken_by", lambda _root, _stack, cidr: str(cidr) in taken or None)
+        monkeypatch.setattr(
+            "components.local.rehearsal.taken_by", lambda _root, _stack, cidr: str(cidr) in taken or None
+        )
         hpc("rehearse", "mega")
         assert written(root)["network"] == {"cidr": "10.78.32.0/20"}
         taken.clear()
