@@ -1,7 +1,6 @@
 """Deleting resources: dependents first, independent ones side by side."""
 
 import queue
-from contextlib import suppress
 
 from engine.core.interrupted import undo
 from engine.core.run import Run, StateChange, StepError
@@ -32,10 +31,24 @@ def delete_all(run: Run, deleted: list[Resource]) -> None:
             run.fail(resource, "delete", "it is protected: set protect=False in the program and run up first")
     if run.dry:
         return
+    needed: set[str] = set()
     for resource in left:
-        with suppress(StepError):
+        try:
             undo(run, resource)
-    _in_order(run, deleted, gone)
+        except StepError:
+            needed |= resource.needs()
+    _in_order(run, _without(deleted, needed), gone)
+
+
+def _without(deleted: list[Resource], needed: set[str]) -> list[Resource]:
+    """Those that may go although what needs `needed`, the URNs of some of them, could not be removed."""
+    free: list[Resource] = []
+    for resource in reversed(deleted):
+        if resource.urn in needed:
+            needed = needed | resource.needs()
+        else:
+            free.append(resource)
+    return free[::-1]
 
 
 def _in_order(run: Run, deleted: list[Resource], gone: set[str]) -> None:

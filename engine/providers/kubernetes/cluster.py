@@ -16,6 +16,8 @@ from engine.values import Props, contains_unknown
 
 _FOREIGN = ("KUBECONFIG", "HELM_KUBE", "HELM_NAMESPACE", "HELM_DRIVER")
 """Beginnings of variables that would choose another cluster or place than the provider resource does."""
+_GRACE_SECONDS = 10.0
+"""For kubectl and helm to end by themselves at the limit of a resource, with a message of their own."""
 _SHOWN = 8
 """Lines of an error that are shown."""
 
@@ -85,7 +87,8 @@ class Cluster:
         setpriv = shutil.which("setpriv")
         bound = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
         return process.run(
-            [*bound, *argv], stdin=stdin, env=env, cwd=self._root, timeout=ctx.timeout,
+            [*bound, *argv], stdin=stdin, env=env, cwd=self._root,
+            timeout=ctx.timeout + _GRACE_SECONDS if ctx.timeout else None,
             stopped=ctx.stopped if waits else None,
         )  # fmt: skip
 

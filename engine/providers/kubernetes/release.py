@@ -59,9 +59,9 @@ class Release(Provider):
 
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:  # noqa: ARG002
         hooks = ["--no-hooks"] if inputs.get("disableWebhooks") else []
-        options = ["--wait", "--ignore-not-found", f"--timeout={helm_options.seconds(inputs)}s", *hooks]
+        options = ["--wait", "--ignore-not-found", _limit(ctx, inputs), *hooks]
         done = self._cluster.helm(ctx, "uninstall", inputs["name"], *_place(inputs), *options)
-        if done.status and "not found" not in done.stderr:
+        if done.status:
             raise EngineError(f"helm can't uninstall {_name(inputs)}: {failure(done, ctx)}")
 
     def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
@@ -84,8 +84,7 @@ class Release(Provider):
 
     def _upgrade(self, ctx: Context, news: Props, revisions: list[Props]) -> Props:
         self._recover(ctx, news, revisions)
-        limit = f"--timeout={helm_options.seconds(news)}s"
-        options = ["--install", "--values=-", f"--labels={_LABEL}={_label(ctx)}", limit, *_place(news)]
+        options = ["--install", "--values=-", f"--labels={_LABEL}={_label(ctx)}", _limit(ctx, news), *_place(news)]
         chart, *rest = helm_options.arguments(news)
         done = self._cluster.helm(
             ctx, "upgrade", news["name"], chart, *options, *rest, "--output=json", stdin=helm_options.values(news)
@@ -112,7 +111,7 @@ class Release(Provider):
             back = ["rollback", news["name"], kept[-1]["version"], "--no-hooks"]
         else:
             back = ["uninstall", news["name"], "--wait", "--ignore-not-found"]
-        done = self._cluster.helm(ctx, *back, *_place(news), f"--timeout={helm_options.seconds(news)}s")
+        done = self._cluster.helm(ctx, *back, *_place(news), _limit(ctx, news))
         if done.status:
             raise EngineError(f"helm can't recover {_name(news)} from the state {state}: {failure(done, ctx)}")
 
@@ -137,6 +136,12 @@ class Release(Provider):
 
 def _label(ctx: Context) -> str:
     return hashlib.sha256(ctx.urn.encode()).hexdigest()[:16]
+
+
+def _limit(ctx: Context, inputs: Props) -> str:
+    """helm's own limit: that of the release, or of the resource (customTimeouts) if that is less."""
+    seconds = helm_options.seconds(inputs)
+    return f"--timeout={min(seconds, int(ctx.timeout or seconds))}s"
 
 
 def _place(inputs: Props) -> list[str]:

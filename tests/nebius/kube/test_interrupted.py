@@ -153,3 +153,36 @@ def test_nothing_is_left_in_the_folder_of_private_files(project, namespace):
         path for path in left if any(project.kube.access.token in f.read_text() for f in path.iterdir() if f.is_file())
     ]
     assert mine == []
+
+
+@pytest.fixture
+def unreachable(kube):
+    """Stops the server while the test says so."""
+    try:
+        yield kube.server.stop
+    finally:
+        kube.server.start()
+
+
+def test_what_a_killed_run_left_is_not_forgotten_while_the_server_is_away(project, kube, namespace, unreachable):
+    project.program(CONFIG % "1")
+    project.killed("up", "kubectl", "apply", after=True)
+    unreachable()
+    assert not project.run("destroy").ok
+    assert "refused" in project.failures()[0]
+    assert project.state()[1] == [("creating", "config")]
+    kube.server.start()
+    assert project.run("destroy").ok
+    assert kube.names("configmap", namespace) == []
+    assert project.state() == ({}, [])
+
+
+def test_a_server_that_is_away_fails_in_one_message_and_the_next_run_goes_on(project, kube, namespace, unreachable):
+    unreachable()
+    assert not project.up(CONFIG % "1").ok
+    (told,) = project.failures()
+    assert "connection refused" in told or "was refused" in told
+    kube.server.start()
+    assert project.up().ok
+    assert project.run("destroy").ok
+    assert kube.names("configmap", namespace) == []

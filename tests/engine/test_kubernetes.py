@@ -1,0 +1,125 @@
+"""Objects of Kubernetes as data; what is done with them on a cluster is in tests/nebius/kube."""
+
+from dataclasses import replace
+
+import pytest
+
+from engine.errors import EngineError
+from engine.kubernetes import KubernetesTools
+from engine.providers import Providers
+from engine.providers.base import Context, Foreign, ProviderResource
+from engine.providers.kubernetes import cluster, manifests
+from engine.providers.kubernetes.objects import Object
+from engine.providers.kubernetes.release import Release
+from engine.providers.process import Outcome
+
+
+def ctx(name="res", **settings):
+    return Context(f"urn:{name}", "type", name, print, settings=lambda: settings)
+
+
+def obj(kind="ConfigMap", name="n", **fields):
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **fields}
+
+
+class TestTypes:
+    @pytest.mark.parametrize(
+        ("type_", "provider"),
+        [
+            ("kubernetes:core/v1:Namespace", Object),
+            ("kubernetes:slurm.nebius.ai/v1:SlurmCluster", Object),
+            ("kubernetes:helm.sh/v3:Release", Release),
+            ("kubernetes:helm.sh/v4:Chart", Foreign),
+            ("kubernetes:core/v1:ConfigMapPatch", Foreign),
+            ("kubernetes:core/v1:ConfigMapList", Foreign),
+            ("kubernetes:yaml/v2:ConfigFile", Foreign),
+            ("pulumi:providers:kubernetes", ProviderResource),
+            ("pulumi:providers:gcp", Foreign),
+        ],
+    )
+    def test_objects_and_releases_are_embedded_where_the_tools_are_given(self, tmp_path, type_, provider):
+        tools = KubernetesTools(tmp_path / "kubectl", tmp_path / "helm")
+        assert type(Providers(tmp_path, {}, "p", tools).of(type_)) is provider
+        assert type(Providers(tmp_path, {}, "p").of(type_)) is Foreign
+
+
+class TestReplacing:
+    @pytest.mark.parametrize(
+        ("old", "new", "replaces"),
+        [
+            (obj(), obj(name="m"), ["metadata.name"]),
+            (obj(data={"a": "1"}), obj(data={"a": "2"}), ["data.a"]),
+            (obj(data={"a": "1"}), obj(data={"a": "1", "b": "1"}), ["data.b"]),
+            (obj("Secret", stringData={"a": "1"}), obj("Secret", stringData={"a": "2"}), ["stringData.a"]),
+            (obj("Widget", spec={"a": 1}), obj("Widget", spec={"a": 2}), []),
+            (obj("Job", spec={"template": 1, "ttl": 1}), obj("Job", spec={"template": 2, "ttl": 2}), ["spec.template"]),
+            (obj("Service", spec={"ports": [1]}), obj("Service", spec={"ports": [2]}), []),
+            ({**obj("W"), "apiVersion": "a/v1beta1"}, {**obj("W"), "apiVersion": "a/v1"}, []),
+            ({**obj("W"), "apiVersion": "a/v1"}, {**obj("W"), "apiVersion": "b/v1"}, ["apiVersion"]),
+        ],
+    )
+    def test_what_a_server_can_not_change_replaces(self, old, new, replaces):
+        assert list(manifests.replacing(ctx(), old, new)) == replaces
+
+    def test_data_change_in_place_where_the_provider_says_so(self):
+        old, new = obj(data={"a": "1"}), obj(data={"a": "2"})
+        assert manifests.replacing(ctx(enableConfigMapMutable="true"), old, new) == ()
+        assert manifests.replacing(ctx(enableConfigMapMutable="true"), {**old, "immutable": True}, new) != ()
+        assert manifests.replacing(ctx(enableSecretMutable="true"), old, new) != ()
+
+    def test_what_keeps_its_name_is_deleted_first(self, tmp_path):
+        provider = Object(cluster.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
+        old, new = obj(data={"a": "1"}), obj(data={"a": "2"})
+        assert provider.diff(ctx(), "n", old, {}, new).delete_first
+        assert not provider.diff(ctx(), "n", old, {}, obj(name="m")).delete_first
+        named = manifests.named(ctx(), {}, {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}})
+        again = manifests.named(ctx(), named, {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "2"}})
+        assert again["metadata"] == named["metadata"]
+        diff = provider.diff(ctx(), "n", named, {}, again)
+        assert diff.replaces
+        assert not diff.delete_first
+
+
+class TestIdentity:
+    @pytest.mark.parametrize(
+        ("type_", "id_", "inputs", "found"),
+        [
+            ("kubernetes:core/v1:Service", "ns/n", {}, ("v1", "Service", {"name": "n", "namespace": "ns"})),
+            ("kubernetes:apps/v1:Deployment", "n", {}, ("apps/v1", "Deployment", {"name": "n"})),
+            ("kubernetes:core/v1:ConfigMap", "", obj(), ("v1", "ConfigMap", {"name": "n"})),
+        ],
+    )
+    def test_an_object_is_named_by_its_inputs_or_its_type_and_id(self, type_, id_, inputs, found):
+        named = manifests.identity(type_, id_, inputs)
+        assert (named["apiVersion"], named["kind"], named["metadata"]) == found
+
+    def test_each_resource_has_a_field_manager_of_its_own_and_keeps_the_recorded_one(self):
+        assert manifests.manager(ctx("a"), {}) != manifests.manager(ctx("b"), {})
+        assert manifests.manager(ctx("a"), {}) == manifests.manager(ctx("a"), {})
+        assert manifests.manager(ctx("a"), {"__fieldManager": "of-the-cli"}) == "of-the-cli"
+
+
+def test_what_the_server_added_is_no_difference():
+    inputs = {"spec": {"a": 1, "list": [{"x": 1}], "gone": 1}}
+    live = {"spec": {"a": 2, "list": [{"x": 1, "default": True}], "more": 1}, "status": {}}
+    assert manifests.as_found(inputs, live) == {"spec": {"a": 2, "list": [{"x": 1}]}}
+
+
+@pytest.mark.parametrize(
+    ("stderr", "told"),
+    [
+        ("W0101 noise\nWarning: old\nerror: a\nb\n", "a\nb"),
+        ("Error: chart not found\n", "chart not found"),
+        ("error: Apply failed with 1 conflict: x\nPlease review the fields above--they\n* advice\n", None),
+        ("", "exit status 1, without a message"),
+    ],
+)
+def test_errors_are_the_programs_own_without_noise(stderr, told):
+    assert cluster.failure(Outcome(1, "", stderr), ctx()) == (told or "Apply failed with 1 conflict: x")
+
+
+def test_a_provider_without_a_kubeconfig_uses_no_cluster_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "users"))
+    provider = Object(cluster.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
+    with pytest.raises(EngineError, match="has no kubeconfig"):
+        provider.create(replace(ctx(), type="kubernetes:core/v1:ConfigMap"), obj())
