@@ -21,7 +21,7 @@ from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, run_in_stack, settings
 from pulumi.runtime.proto import source_pb2
 
-from tests.fakes import FAKE_SECRETS, FAKES, FLEX
+from tests.fake_outputs import FAKE_SECRETS, FAKES, FLEX
 
 __all__ = ["FAKE_SECRETS", "FLEX", "Recording", "Registered", "as_text", "deploy", "stack_config", "stacks"]
 

@@ -3,8 +3,9 @@
 Nodes of a group differ in nothing. A nodeset of more nodes than a group can have is split: the last group has the rest.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cluster.catalog.nebius.presets import PLATFORMS, preset_of
@@ -199,6 +200,21 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
 def worker_group(nodeset: str, index: int) -> str:
     """Name of one of a nodeset's groups."""
     return f"worker-{nodeset}-{index}"
+
+
+def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
+    """A hash of what a nodeset's nodes and pods are made of, without their number: where it differs between two
+    configurations they are recreated, so they have to be empty first."""
+    group = next(one for one in node_groups(config, settings) if one.nodeset == nodeset)
+    workers = settings.workers.get(nodeset) or Workers()
+    gpu = (settings.gpu.driver, settings.gpu.driver_version) if group.gpus else ()
+    mounts = [one.mount for one in settings.filesystems.submounts.values()]
+    parts = (
+        replace(group, name="", count=0, strategy=Strategy(), repairs=()),
+        (workers.infiniband, sorted(workers.local_disks.items()), workers.image_disk),
+        (settings.kubernetes.version, settings.soperator.version, gpu, mounts),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:

@@ -9,6 +9,7 @@ from cluster.platforms.base import Capability, Credentials, Limit, Platform
 from cluster.platforms.nebius import credentials
 from cluster.platforms.nebius.checks import filesystems, gpus, machines, settings, soperator
 from cluster.platforms.nebius.defaults import DEFAULTS, MACHINE_TYPES
+from cluster.platforms.nebius.impact.table import TABLE
 from cluster.platforms.nebius.section import Nebius
 from cluster.platforms.nebius.summary import describe_request
 
@@ -57,6 +58,7 @@ PLATFORM = Platform(
     ),
     checks=_checks,
     warnings=_warnings,
+    impacts=TABLE,
     summary=describe_request,
     credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
     deploy="components.nebius.deploy",

@@ -1,0 +1,64 @@
+"""The impact of other versions: of Kubernetes, Soperator, NVIDIA's driver."""
+
+from cluster.catalog.nebius import soperator
+from cluster.catalog.upgrades import takes_over
+from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
+from cluster.impact.edits import Edit
+from cluster.impact.machines import show_jobs
+from cluster.impact.rule import rule
+from cluster.platforms.nebius.impact import nodes
+from cluster.roster import node_names
+
+_NEW_CLUSTER = "./hpc destroy {stack} && ./hpc up {stack}"
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def kubernetes(edit: Edit) -> Impact:
+    """Kubernetes' minor version."""
+    old, new = (int(version.partition(".")[2]) for version in (edit.old, edit.new))
+    if new < old:
+        return Refuse("Kubernetes can't go back to an earlier version: put it back", command="put it back")
+    if new > old + 1:
+        return Refuse(
+            f"Kubernetes is upgraded one minor version at a time: write 1.{old + 1} first",
+            command=f'write version: "1.{old + 1}", then ./hpc up {{stack}}',
+        )
+    every = [name for one in edit.before.nodesets for name in node_names(edit.before, one)]
+    return Replace(
+        "the control plane is upgraded, then every node is recreated: Slurm nodes take no new jobs, and `up` waits "
+        "until theirs have ended; slurmctld starts again with its state, and sessions on login pods end",
+        show_jobs(every),
+    )
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def operator(edit: Edit) -> Impact:
+    """Soperator's version: all pods get other images."""
+    generations = [soperator.generation(one) for one in (edit.old, edit.new)]
+    if generations[0] != generations[1]:
+        return Refuse(
+            f"Soperator {edit.new} keeps workers in other resources than {edit.old}: destroy the cluster and create it "
+            "again, with the file systems that `destroy` keeps as `existing`",
+            command=_NEW_CLUSTER,
+        )
+    old, new = (soperator.series(one).release for one in (edit.old, edit.new))
+    if not takes_over(new, old) or soperator.parse(edit.new) < soperator.parse(edit.old):
+        return Refuse(
+            f"Slurm {new} of Soperator {edit.new} does not start on what Slurm {old} of {edit.old} left: put it back",
+            command="put it back",
+        )
+    every = [name for one in edit.before.nodesets for name in node_names(edit.before, one)]
+    return Replace(
+        "all pods are recreated with other images: Slurm nodes take no new jobs, and `up` waits until theirs have "
+        "ended; slurmctld starts again with its state, and sessions on login pods end",
+        show_jobs(every),
+    )
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def driver(edit: Edit) -> Impact:
+    """NVIDIA's driver on nodes with GPUs."""
+    changed = nodes.reshaped(edit)
+    if not changed:
+        return NoEffect("no node has it")
+    return nodes.recreated(edit) or nodes.SAME
