@@ -1,6 +1,5 @@
 """What a cluster has on Nebius: subnet, file systems, Kubernetes, node groups, NVIDIA's operators, address, backups."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ import pulumi_tls as tls
 
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.backups import backs_up
-from cluster.platforms.nebius.node_groups import NodeGroup, Strategy, node_groups
+from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
 from components.nebius.backups import Backups, BackupsArgs
 from components.nebius.cloud import Cloud, settings_of
 from components.nebius.cluster import KubernetesCluster, KubernetesClusterArgs
@@ -147,15 +146,8 @@ class Infrastructure(pulumi.ComponentResource):
 
     def _nodeset(self, name: str) -> Mapping[str, object]:
         """How many nodes a nodeset has, and a hash of what they are made of: another one recreates them."""
-        settings = self.cloud.settings
-        groups = [one for one in self.groups if one.nodeset == name]
-        same = [replace(one, name="", count=0, strategy=Strategy(), repairs=()) for one in groups[:1]]
-        workers = settings.workers.get(name)
-        text = f"{same} {settings.kubernetes.version} {workers.infiniband if workers else None}"
-        return {
-            "count": self.cloud.config.nodesets[name].count,
-            "shape": hashlib.sha256(text.encode()).hexdigest()[:16],
-        }
+        config = self.cloud.config
+        return {"count": config.nodesets[name].count, "shape": shape(config, self.cloud.settings, name)}
 
     def _leftovers(self) -> Leftovers:
         config, settings = self.cloud.config, self.cloud.settings
