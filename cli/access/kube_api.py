@@ -65,8 +65,12 @@ class Answer:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """The objects of a list in JSON; none if it failed."""
-        return list(json.loads(self.out).get("items") or ()) if not self.code else []
+        """The objects in JSON; none if it failed. Of one that was asked for by its name kubectl prints no list, of none
+        nothing."""
+        if self.code or not self.out.strip():
+            return []
+        found = json.loads(self.out)
+        return list(found.get("items") or ()) if found.get("kind", "List").endswith("List") else [found]
 
 
 class KubeApi:

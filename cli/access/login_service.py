@@ -7,6 +7,7 @@ from dataclasses import replace
 from cli.access.kube_api import KubeApi, Kubernetes
 from cli.cluster.target import Target
 from cli.errors import CliError
+from cli.interrupts import unwound
 from cluster.platforms.nebius.login_address import HOST_KEY, NODES, address, missing, service_name
 
 
@@ -18,7 +19,7 @@ def over_ssh(target: Target, seconds: float) -> Target:
     kubernetes = Kubernetes.of(target.row.get("kubernetes"))
     namespace = str(target.row.get("namespace") or kubernetes.namespace)
     name, inside = service_name(namespace), ("--namespace", namespace)
-    with ExitStack() as stack:
+    with unwound(), ExitStack() as stack:
         api = KubeApi(stack, kubernetes)
         service = api.ask("get", "service", name, *inside, "--output=json", seconds=seconds)
         if service.code:

@@ -13,6 +13,7 @@ from cli.drift import screen as drift_screen
 from cli.drift.mend import mend as mend_differences
 from cli.drift.wanted import stack as described
 from cli.drift.wanted import wanted
+from cli.observers import observer_of
 from cli.stack import project
 from cli.status import screen
 from cli.status.ask import ask
@@ -33,6 +34,13 @@ def status(stack: options.Stack, *, json: options.Json = False) -> None:
     """
     values = outputs.read(stack, show_secrets=True)
     require_capabilities(stack, values, Capability.STATUS)
+    if observer := observer_of(values):
+        report = observer.status(stack, values)
+        if json:
+            console.json(report.document())
+        else:
+            report.show()
+        raise Exit(1 if report.findings else 0)
     seen = ask(stack, values)
     found = findings(seen)
     if json:
@@ -62,6 +70,10 @@ def drift(
     with project.held(stack) if mend else nullcontext():
         values = outputs.read(stack, show_secrets=True)
         require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
+        if observer := observer_of(values):
+            found, blind = observer.drift(stack, values)
+            _show_drift(stack, found, blind, json=json)
+            raise Exit(1 if found or blind else 0)
         seen = ask(stack, values)
         of = described(stack, values)
         found = differences(wanted(of, seen), seen)

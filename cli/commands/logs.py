@@ -1,11 +1,10 @@
 """logs."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import console, options
+from cli import options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.commands import outputs
@@ -46,10 +45,19 @@ def logs(
     Lines of several machines are put in the order of their times, each behind its machine's name. `prolog` and
     `epilog` are what ran before and after jobs, `setup` is how nodes joined. A machine that does not answer is named.
     """
+    from cli.commands.log_printer import Printer
+    from cli.observers import Asked, observer_of
     from cluster.observe.logs import DEFAULT_LINES, LOG, script
     from cluster.observe.moment import MomentError, on_machine
 
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.LOGS)
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.LOGS)
+    if observer := observer_of(values):
+        asked = Asked(
+            what=what, on=on or (), lines=DEFAULT_LINES if lines is None and not since else lines, since=since or "",
+            follow=follow,
+        )  # fmt: skip
+        raise Exit(observer.logs(stack, values, asked))
     log, machines = _choose(cluster, what, on or [])
     try:
         moment = on_machine(since) if since else ""
@@ -58,7 +66,7 @@ def logs(
     if lines is None and not since:
         lines = DEFAULT_LINES
     line = script(log, lines=lines, since=moment, follow=follow)
-    say = _Printer([machine.name for machine in machines])
+    say = Printer([machine.name for machine in machines])
     if follow:
         from cli.access.follow import follow as follow_all
 
@@ -101,25 +109,3 @@ def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a 
     if not having:
         raise CliError(f"no machine of cluster {cluster.name} has {what}.")
     return log, wanted or having
-
-
-class _Printer:
-    """Prints lines behind their machine's name where there are several machines."""
-
-    def __init__(self, names: list[str]) -> None:
-        from cluster.observe.log_lines import Clock
-
-        self._clocks = {name: Clock(name) for name in names}
-        width = max(map(len, names))
-        self._prefix = {name: f"{name:<{width}} | " if len(names) > 1 else "" for name in names}
-
-    def lines(self, came: Mapping[str, list[str]]) -> None:
-        """Print these lines in the order of their times."""
-        lines = sorted(self._clocks[name].line(text) for name, texts in came.items() for text in texts)
-        console.lines(f"{self._prefix[line.machine]}{line.text}" for line in lines)
-
-    def notes(self, came: Mapping[str, list[str]]) -> None:
-        """Say these beside them."""
-        for name, texts in came.items():
-            for text in texts:
-                console.note(f"{name}: {text}")

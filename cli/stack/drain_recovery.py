@@ -12,6 +12,7 @@ from typing import Any
 from cli import console
 from cli.access import remote
 from cli.cluster.cluster import from_outputs
+from cli.observers import observer_of
 from cli.stack import state_dir
 from components.slurm import setup
 
@@ -40,6 +41,10 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
 
     A machine that does not answer is reported, and asked again after the next `up`.
     """
+    if observer := observer_of(outputs):
+        if observer.recover(stack, outputs, quiet=quiet):
+            end(stack)
+        return
     reached = from_outputs(stack, outputs)
     complete = True
     # The controller first: the others wait for what it says.

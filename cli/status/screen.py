@@ -17,10 +17,7 @@ WIDTH = 100
 def show(seen: ClusterObservation, found: list[Finding]) -> None:
     """Print the status on standard output."""
     now = time.time()
-    console.line(sentence(seen, found), style="bold red" if found else "bold green")
-    for one in found:
-        console.line()
-        _finding(one, now)
+    show_findings(seen, found, now)
     every = [
         tables.nodes(seen), tables.partitions(seen), tables.queue(seen), tables.daemons(seen, now),
         tables.storage(seen), tables.versions(seen),
@@ -28,6 +25,14 @@ def show(seen: ClusterObservation, found: list[Finding]) -> None:
     for table in filter(None, every):
         console.line()
         console.table(table)
+
+
+def show_findings(seen: ClusterObservation, found: list[Finding], now: float) -> None:
+    """Print the first line, and what is wrong."""
+    console.line(sentence(seen, found), style="bold red" if found else "bold green")
+    for one in found:
+        console.line()
+        _finding(one, now)
 
 
 def sentence(seen: ClusterObservation, found: list[Finding]) -> str:

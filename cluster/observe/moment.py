@@ -66,6 +66,23 @@ def on_machine(given: str) -> str:
     return f'"$(date --date="{expression(given)}" +%Y-%m-%dT%H:%M:%S)"'
 
 
+def at(given: str, now: dt.datetime) -> dt.datetime:
+    """The moment that a text names, for logs whose times are in the zone of `now`.
+
+    Raises:
+        MomentError: as for `expression`.
+    """
+    text = expression(given)
+    if text == "now":
+        return now
+    if match := re.fullmatch(r"([0-9]+) seconds( ago)?", text):
+        return now + dt.timedelta(seconds=int(match[1]) * (-1 if match[2] else 1))
+    day, _, clock = text.partition(" ")
+    date = {"today": now.date(), "yesterday": now.date() - dt.timedelta(days=1)}.get(day)
+    when = dt.time.fromisoformat(clock)
+    return dt.datetime.combine(date or dt.date.fromisoformat(day), when, tzinfo=now.tzinfo)
+
+
 def _parsed(text: str, format_: str) -> dt.datetime | None:
     try:
         return dt.datetime.strptime(text, format_)  # noqa: DTZ007 - the machine's own zone, which it knows itself

@@ -29,10 +29,10 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
 
 def findings(seen: ClusterObservation) -> list[Finding]:
     """What is wrong; empty when all is well. A pure function."""
-    return _together([found for check in CHECKS for found in check(seen)])
+    return together([found for check in CHECKS for found in check(seen)])
 
 
-def _together(found: list[Finding]) -> list[Finding]:
+def together(found: list[Finding]) -> list[Finding]:
     """One finding for what is the same on many machines, with the command for the first of them."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for one in found:

@@ -61,6 +61,7 @@ PLATFORM = Platform(
     impacts=TABLE,
     summary=describe_request,
     credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
+    observer="soperator",
     deploy="components.nebius.deploy",
     rehearsal="components.nebius.rehearsal.rehearse",
     environment="components.nebius.environment",

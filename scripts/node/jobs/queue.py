@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurm import slurm_conf
+from slurm.squeue import WAITING
 from system.host import run
 
 ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 }  # fmt: skip
-# Of these, squeue may still name the nodes of their last run (job_state_string of src/common; %T of squeue(1)). A state
-# that is not known here counts as one that holds its nodes.
-WAITING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 
 
 @dataclass(frozen=True)

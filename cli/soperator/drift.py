@@ -1,0 +1,76 @@
+"""Compares a cluster of pods with its stack: charts and their objects, node sets, Slurm's own view and its database."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import yaml
+
+from cli.access.kube_api import Answer, KubeApi, Kubernetes
+from cli.errors import CliError
+from cli.interrupts import unwound
+from cli.soperator.ask import SECONDS, ask
+from cluster.load.parse import parse_output
+from cluster.observe.drift.difference import Difference
+from cluster.platforms.nebius.observe.drift import Live, differences, is_ours, key, unseen
+from cluster.platforms.nebius.observe.helm import SELECTOR, Installed, installed
+from cluster.platforms.nebius.observe.slurm import ACCOUNTING
+from cluster.platforms.nebius.section import Nebius
+
+_NO_OBJECTS = ("helm-soperator-crds", "soperator-crds")
+"""Charts of definitions alone: megabytes of text that nobody changes by hand."""
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
+    """What differs, and what could not be compared. Raises CliError: the last `up` did not end well."""
+    if "config" not in outputs:
+        raise CliError(
+            f"stack {stack} has no output of its configuration: its last `up` did not end well. Repeat it: "
+            f"./hpc up {stack}"
+        )
+    config = parse_output(outputs["config"])
+    settings = config.section(Nebius)
+    if settings is None:
+        raise CliError(f"stack {stack} has no section nebius in its output of the configuration.")
+    seen = ask(stack, outputs, more=ACCOUNTING)
+    with unwound(), ExitStack() as stack_of_files:
+        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")))
+        secrets = api.ask(
+            "get", "secrets", "--all-namespaces", f"--selector={SELECTOR}", "--output=json", seconds=SECONDS
+        )
+        releases = None if secrets.code else installed(secrets.items)
+        ours = [one for one in (releases or {}).values() if is_ours(one) and one.chart not in _NO_OBJECTS]
+        manifests = {one.name: _documents(one) for one in ours}
+        with ThreadPoolExecutor() as pool:
+            answers = dict(zip(manifests, pool.map(lambda one: _applied(api, one), ours), strict=True))
+    unread = [f"objects of release {name}: {one.why}" for name, one in answers.items() if one.code]
+    unread += [f"Helm's releases: {secrets.why}"] if secrets.code else []
+    objects: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for item in (item for one in answers.values() for item in one.items):
+        kind, namespace, name = key(item)
+        objects[kind, namespace, name] = item
+        # Charts leave the namespace of most objects to the release.
+        objects.setdefault((kind, "", name), item)
+    live = Live(
+        seen=seen.cluster,
+        view=seen.view,
+        releases=releases,
+        objects=objects,
+        manifests=[item for name, items in manifests.items() if not answers[name].code for item in items],
+        hosts=seen.objects["nodes"],
+    )
+    return differences(config, settings.operator.version, live), unseen(live, unread)
+
+
+def _documents(release: Installed) -> list[dict[str, Any]]:
+    """The objects of a release."""
+    found: Iterable[Any] = yaml.load_all(release.manifest, Loader=_Loader)
+    return [item for item in found if isinstance(item, dict) and "kind" in item]
+
+
+def _applied(api: KubeApi, release: Installed) -> Answer:
+    """The objects of a release as they are now; those that are not there are left out."""
+    words = ("get", "--filename=-", f"--namespace={release.namespace}", "--ignore-not-found", "--output=json")
+    return api.ask(*words, stdin=release.manifest, seconds=SECONDS)

@@ -1,0 +1,57 @@
+"""The observer of clusters that Soperator runs."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.observers import Asked
+from cli.soperator import drift, logs, recovery, screen
+from cli.soperator.ask import Seen, ask
+from cluster.observe.drift.difference import Difference
+from cluster.observe.health import Finding
+from cluster.platforms.nebius.observe.findings import findings
+
+
+@dataclass(frozen=True)
+class SoperatorReport:
+    """What `status` found."""
+
+    seen: Seen
+    findings: list[Finding]
+
+    def document(self) -> dict[str, Any]:
+        """It as JSON."""
+        return screen.document(self.seen, self.findings)
+
+    def show(self) -> None:
+        """Print it for people."""
+        screen.show(self.seen, self.findings)
+
+
+class Soperator:
+    """Reads clusters over Kubernetes' API, and slurmctld in its pod."""
+
+    @staticmethod
+    def status(stack: str, outputs: Mapping[str, Any]) -> SoperatorReport:
+        """What is seen of the cluster, and what is wrong with it."""
+        seen = ask(stack, outputs)
+        return SoperatorReport(seen, findings(seen.cluster, seen.view, now=time.time()))
+
+    @staticmethod
+    def logs(stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:
+        """Print logs of pods; the exit code."""
+        return logs.logs(stack, outputs, asked)
+
+    @staticmethod
+    def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
+        """What differs from the stack, and what could not be compared."""
+        return drift.drift(stack, outputs)
+
+    @staticmethod
+    def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:
+        """Resume the nodes that a failed `up` drained; whether all are."""
+        return recovery.recover(stack, outputs, quiet=quiet)
+
+
+OBSERVER = Soperator()

@@ -1,0 +1,103 @@
+"""A status of a cluster of pods as people read it, and as JSON."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from cli import console
+from cli.soperator.ask import Seen
+from cli.status import screen, tables, words
+from cli.status.tables import Table
+from cluster.observe.health import Finding
+from cluster.platforms.nebius.observe.findings import acting
+from cluster.platforms.nebius.observe.objects import View
+
+
+def show(seen: Seen, found: list[Finding]) -> None:
+    """Print the status on standard output."""
+    now = time.time()
+    screen.show_findings(seen.cluster, found, now)
+    every = [
+        cluster(seen.view, now), nodesets(seen.view), tables.nodes(seen.cluster), drained(seen, now),
+        tables.partitions(seen.cluster), tables.queue(seen.cluster), checks(seen.view, now), pods(seen.view, now),
+    ]  # fmt: skip
+    for table in filter(None, every):
+        console.line()
+        console.table(table)
+
+
+def document(seen: Seen, found: list[Finding]) -> dict[str, Any]:
+    """The status as JSON."""
+    machines = {
+        one.name: {"roles": one.roles, "reached": one.reached, "why": one.why, "facts": dict(one.facts)}
+        for one in seen.cluster.machines
+    }
+    view = asdict(seen.view)
+    # Of pods that are well there are many, and nothing to say.
+    view["pods"] = [row for row in view["pods"] if not row["ready"]]
+    view["logs"] = {name: text.splitlines() for name, text in seen.view.logs.items()}
+    drained = [
+        {"node": node.name, "reason": node.reason, "since": node.since_utc, "actor": actor, "todo": todo}
+        for node, actor, todo in acting(seen.cluster, seen.view, now=time.time())
+    ]
+    return {
+        "stack": seen.cluster.stack,
+        "ok": not found,
+        "findings": [asdict(one) for one in found],
+        "machines": machines,
+        "kubernetes": {**view, "drained": drained},
+    }
+
+
+def cluster(view: View, now: float) -> Table:
+    """The SlurmCluster: its phase, and its conditions."""
+    rows = [("SlurmCluster", view.phase or "not there", "-", "")]
+    rows += [
+        (one.type, one.status, _ago(one.since, now), words.cut(": ".join(filter(None, (one.reason, one.message)))))
+        for one in view.conditions
+    ]
+    return [("CLUSTER", "STATE", "FOR", "WHY"), *rows]
+
+
+def nodesets(view: View) -> Table:
+    """Nodesets with the nodes that they should have and that are ready."""
+    rows = [(one.name, str(one.wanted), str(one.ready), one.phase or "-") for one in view.nodesets]
+    return _headed(("NODESET", "WANTED", "READY", "PHASE"), rows)
+
+
+def drained(seen: Seen, now: float) -> Table:
+    """Drained nodes with who must act."""
+    rows = [
+        (node.name, _ago(node.since_utc, now), actor, words.cut(node.reason or "-", 60))
+        for node, actor, _ in acting(seen.cluster, seen.view, now=now)
+    ]
+    return _headed(("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows)
+
+
+def checks(view: View, now: float) -> Table:
+    """Checks with their last results."""
+    rows = [
+        (one.name, one.result or "never ran", _ago(one.since, now), "suspended" if one.suspended else "-")
+        for one in view.checks
+    ]
+    return _headed(("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows)
+
+
+def pods(view: View, now: float) -> Table:
+    """Pods that are not ready."""
+    rows = [
+        (f"{pod.namespace}/{pod.name}", pod.phase, str(pod.restarts), _ago(pod.since, now), words.cut(pod.why or "-"))
+        for pod in view.pods
+        if not pod.ready
+    ]
+    return _headed(("POD NOT READY", "PHASE", "RESTARTS", "FOR", "WHY"), rows)
+
+
+def _ago(since: float | None, now: float) -> str:
+    return words.ago(now - since) if since else "-"
+
+
+def _headed(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    found = list(rows)
+    return [heading, *found] if found else []

@@ -1,0 +1,262 @@
+"""What differs between a cluster of pods and its stack: pure functions."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from cluster.config.cluster import ClusterConfig
+from cluster.observe.drift.difference import NOTHING, Difference
+from cluster.observe.health import ClusterObservation
+from cluster.platforms.nebius.node_groups import NAME_LABEL, NODESET_LABEL
+from cluster.platforms.nebius.observe.helm import Installed
+from cluster.platforms.nebius.observe.objects import View
+from cluster.roster import node_names
+from cluster.slurm.accounting import desired
+
+Object = Mapping[str, Any]
+GROUP = "slurm.nebius.ai/"
+"""API group of Soperator's kinds."""
+CHARTS = (
+    "helm-slurm-cluster", "helm-soperator", "helm-nodesets", "helm-nodeconfigurator", "slurm-cluster", "soperator",
+    "nodesets",
+)  # fmt: skip
+"""How names of Soperator's charts begin: with `helm-` in its registry, without in a checkout."""
+COMPARED = ("data", "spec")
+"""Parts of an object that a chart sets and nobody else."""
+LONGEST = 120
+_HPC_PARTITIONS = ("hidden", "background")
+"""Partitions that Soperator adds for its own checks (values.yaml of helm-slurm-cluster)."""
+_SUFFIXES = {
+    "m": Decimal("0.001"), "": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9),
+    "T": Decimal(10**12), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
+}  # fmt: skip
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]{0,2})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """What was read of a cluster."""
+
+    seen: ClusterObservation
+    view: View
+    releases: Mapping[str, Installed] | None
+    """None where Helm's Secrets could not be read."""
+    objects: Mapping[tuple[str, str, str], Object]
+    """Objects of the manifests, by kind, namespace and name: as they are now."""
+    manifests: Sequence[Object] = ()
+    """The same, as the charts have them."""
+    hosts: Sequence[Object] = field(default_factory=tuple)
+    """Kubernetes nodes."""
+
+
+def differences(config: ClusterConfig, version: str, live: Live) -> list[Difference]:
+    """What differs; empty when nothing does. `version` is the one of Soperator that the stack has."""
+    return [
+        *_releases(version, live),
+        *_objects(live),
+        *_nodesets(config, live),
+        *_hosts(config, live),
+        *_nodes(config, live),
+        *_partitions(config, live),
+        *_database(config, live),
+    ]
+
+
+def key(item: Object, namespace: str = "") -> tuple[str, str, str]:
+    """Kind, namespace and name of an object."""
+    metadata = item["metadata"]
+    return str(item["kind"]), str(metadata.get("namespace") or namespace), str(metadata["name"])
+
+
+def _releases(version: str, live: Live) -> Iterator[Difference]:
+    if live.releases is None:
+        return
+    of_soperator = [one for one in live.releases.values() if is_ours(one)]
+    if not of_soperator:
+        yield Difference(
+            id="release-missing", where=(live.view.namespace,), what="Helm releases of Soperator", stack="installed",
+            there=NOTHING, mends="up",
+        )  # fmt: skip
+    for one in of_soperator:
+        if one.version != version:
+            yield Difference(
+                id="release-version", where=(one.name,), what=f"version of chart {one.chart}", stack=version,
+                there=one.version, mends="up",
+            )  # fmt: skip
+
+
+def is_ours(release: Installed) -> bool:
+    """Whether it is one of Soperator's own charts, whose versions are its version."""
+    return release.chart.startswith(CHARTS)
+
+
+def _objects(live: Live) -> Iterator[Difference]:
+    for wanted in live.manifests:
+        name = key(wanted)
+        where, shown = (name[2],), f"{name[0]} {name[1]}/{name[2]}" if name[1] else f"{name[0]} {name[2]}"
+        found = live.objects.get(name)
+        if found is None:
+            yield Difference(
+                id="object-missing", where=where, what=shown, stack="applied by its chart", there=NOTHING, mends="up"
+            )
+            continue
+        if not str(wanted.get("apiVersion", "")).startswith(GROUP) and name[0] != "ConfigMap":
+            # The API server and controllers fill in and rewrite what these have.
+            continue
+        for part in COMPARED:
+            for path, said, there in changed(wanted.get(part), found.get(part), part):
+                yield Difference(
+                    id="object-changed", where=where, what=f"{shown}: {path}", stack=_text(said), there=_text(there),
+                    mends="hand",
+                )  # fmt: skip
+
+
+def changed(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
+    """Where `found` does not have what is `wanted`, by path. What it has besides is its own: defaults, for one."""
+    if isinstance(wanted, Mapping):
+        there = found if isinstance(found, Mapping) else {}
+        for name, value in wanted.items():
+            yield from changed(value, there.get(name), f"{path}.{name}" if path else str(name))
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from changed(one, other, f"{path}[{index}]")
+    elif not _alike(wanted, found):
+        yield path, wanted, found
+
+
+def _alike(wanted: object, found: object) -> bool:
+    # A chart that says nothing, and an object that has nothing, are the same.
+    if wanted in (None, "", [], {}, False, 0) and found in (None, "", [], {}, False, 0):
+        return True
+    if wanted == found:
+        return True
+    if isinstance(wanted, (str, int, float)) and isinstance(found, (str, int, float)):
+        return str(wanted) == str(found) or (
+            (quantity := _quantity(wanted)) is not None and quantity == _quantity(found)
+        )
+    return False
+
+
+def _quantity(value: object) -> Decimal | None:
+    match = _QUANTITY.fullmatch(str(value))
+    try:
+        return Decimal(match[1]) * _SUFFIXES[match[2]] if match and match[2] in _SUFFIXES else None
+    except InvalidOperation:
+        return None
+
+
+def _nodesets(config: ClusterConfig, live: Live) -> Iterator[Difference]:
+    if "NodeSets" in live.view.unread or "SlurmCluster" in live.view.unread:
+        return
+    found = {one.name: one.wanted for one in live.view.nodesets}
+    wanted = {name: section.count for name, section in config.nodesets.items()}
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name) and (name in wanted or found[name]):
+            yield Difference(
+                id="nodeset-size",
+                where=(name,),
+                what=f"replicas of nodeset {name}",
+                stack=str(wanted.get(name, "no such nodeset")),
+                there=str(found.get(name, "no such nodeset")),
+                mends="up",
+            )
+
+
+def _hosts(config: ClusterConfig, live: Live) -> Iterator[Difference]:
+    """Kubernetes nodes of each nodeset and role: as many as kubectl shows of its node groups."""
+    labels = [item["metadata"].get("labels") or {} for item in live.hosts]
+    if not any(NODESET_LABEL in row for row in labels):
+        return
+    wanted = {("nodeset", name): section.count for name, section in config.nodesets.items()}
+    wanted |= {("role", "controller"): 1, ("role", "login"): config.login.count}
+    for (kind, name), count in wanted.items():
+        key_ = NAME_LABEL if kind == "nodeset" else NODESET_LABEL
+        there = sum(row.get(key_) == name for row in labels)
+        if there != count:
+            yield Difference(
+                id="node-group-size", where=(name,), what=f"Kubernetes nodes of {kind} {name}", stack=str(count),
+                there=str(there), mends="up",
+            )  # fmt: skip
+
+
+def _nodes(config: ClusterConfig, live: Live) -> Iterator[Difference]:
+    found = live.seen.slurm("nodes")
+    if found is None:
+        return
+    wanted = {name for nodeset in config.nodesets for name in node_names(config, nodeset)}
+    for name in sorted(wanted - found.keys()):
+        yield Difference(
+            id="node-unknown", where=(name,), what=f"node {name}", stack="a node", there="slurmctld does not know it",
+            mends="up",
+        )  # fmt: skip
+    for name in sorted(found.keys() - wanted):
+        yield Difference(
+            id="node-unknown", where=(name,), what=f"node {name}", stack="no such node", there="slurmctld has it",
+            mends="hand",
+        )  # fmt: skip
+
+
+def _partitions(config: ClusterConfig, live: Live) -> Iterator[Difference]:
+    found = live.seen.slurm("partitions")
+    if found is None:
+        return
+    for name in sorted(config.partitions.keys() - found.keys()):
+        yield _of(live, f"partition {name}", "a partition", "slurmctld does not know it")
+    for name in sorted(found.keys() - config.partitions.keys() - set(_HPC_PARTITIONS)):
+        yield _of(live, f"partition {name}", "no such partition", "a partition")
+    for name, section in config.partitions.items():
+        row = found.get(name)
+        if row is None:
+            continue
+        if row.get("State", "UP") != "UP":
+            yield _of(live, f"partition {name}: State", "UP", row["State"])
+        if (row.get("Default") == "YES") != section.default:
+            yield _of(live, f"partition {name}: Default", "YES" if section.default else "NO", row.get("Default", "NO"))
+
+
+def _database(config: ClusterConfig, live: Live) -> Iterator[Difference]:
+    """Accounts, users and QOS that Slurm's database has not, and users with another default account."""
+    controller = live.seen.controller
+    wanted = desired(config)
+    for part, what in (("accounts", "account"), ("qos", "QOS")):
+        rows = controller.part("slurm", part)
+        if rows is not None:
+            there = {row[0] for row in rows}
+            for name in (row["name"] for row in wanted[part]):
+                if name not in there:
+                    yield _of(live, f"{what} {name}", f"{what}", f"no such {what}")
+    rows = controller.part("slurm", "users")
+    if rows is not None:
+        defaults = {row[0]: row[1] for row in rows if len(row) > 1}
+        for row in wanted["users"]:
+            there = defaults.get(row["name"])
+            if there is None:
+                yield _of(live, f"user {row['name']} in the accounting", "a user", "no such user")
+            elif there != row["default_account"]:
+                yield _of(live, f"user {row['name']}: default account", row["default_account"], there)
+
+
+def _of(live: Live, what: str, stack: str, there: str) -> Difference:
+    return Difference(
+        id="value-changed", where=(live.seen.controller.name,), what=what, stack=stack, there=there, mends="hand"
+    )
+
+
+def _text(value: object) -> str:
+    text = NOTHING if value is None else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def unseen(live: Live, more: Iterable[str] = ()) -> list[str]:
+    """What could not be compared, and why."""
+    controller = live.seen.controller
+    found = [f"{what}: {why}" for what, why in live.view.unread.items()]
+    found += [] if controller.reached else [f"{controller.name}: {controller.why}"]
+    for part in ("ping", "nodes", "partitions", "users", "accounts", "qos"):
+        if why := controller.error("slurm", part):
+            found.append(f"{controller.name}: slurm {part}: {why}")
+    if controller.reached and not live.seen.slurmctld_answers:
+        found.append(f"{controller.name}: slurmctld does not answer")
+    return [*found, *more]

@@ -1,0 +1,103 @@
+"""Where the logs of a cluster of pods are: which containers write them.
+
+Names of containers: internal/consts/container.go of nebius/soperator 1.15.3 and 4.1.7; of the operator's,
+helm/soperator/templates; of the database's, those of the MariaDB operator.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Object = Mapping[str, Any]
+SYSTEM = "soperator-system"
+"""The operator's namespace (releases of helm-soperator and helm-soperatorchecks)."""
+_PLACEHOLDER = ("slurm.nebius.ai/controller-type", "placeholder")
+"""Pods that only keep the controller's image on other Kubernetes nodes (internal/consts/label.go)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """One kind of log."""
+
+    container: str
+    system: bool = False
+    """Whether it is in the operator's namespace."""
+
+
+LOGS: Mapping[str, Log] = {
+    "slurmctld": Log(container="slurmctld"),
+    "slurmd": Log(container="slurmd"),
+    "slurmdbd": Log(container="accounting"),
+    "slurmrestd": Log(container="slurmrestd"),
+    "sshd": Log(container="sshd"),
+    "munge": Log(container="munge"),
+    "mariadb": Log(container="mariadb"),
+    "populate-jail": Log(container="populate-jail"),
+    "sconfigcontroller": Log(container="sconfigctrl"),
+    "operator": Log(container="manager", system=True),
+}
+"""Logs by the name that `logs` takes."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Source:
+    """One container's log."""
+
+    namespace: str
+    pod: str
+    container: str
+    """Empty for all containers of the pod."""
+
+    def words(self, *, lines: int | None, since: str, follow: bool) -> list[str]:
+        """The words for kubectl; `since` is a time as RFC 3339 has it, or empty. The time at which Kubernetes read a line
+        is in front of it."""
+        words = ["logs", self.pod, f"--namespace={self.namespace}", "--timestamps"]
+        words += [f"--container={self.container}"] if self.container else ["--all-containers", "--max-log-requests=20"]
+        words += [f"--tail={-1 if lines is None else lines}"]
+        words += [f"--since-time={since}"] if since else []
+        return [*words, "--follow"] if follow else words
+
+
+def of_kind(log: Log, pods: Iterable[Object], namespace: str) -> list[Source]:
+    """The containers that write a log."""
+    wanted = SYSTEM if log.system else namespace
+    found = [
+        Source(namespace=wanted, pod=pod["metadata"]["name"], container=log.container)
+        for pod in pods
+        if pod["metadata"]["namespace"] == wanted and log.container in _containers(pod) and not _placeholder(pod)
+    ]
+    return sorted(found)
+
+
+def of_name(name: str, pods: Iterable[Object], namespace: str) -> list[Source]:
+    """The pods that a name means: a pod's, with or without its namespace and `/`, or a check's or job's."""
+    where, _, pod = name.rpartition("/")
+    every = [one for one in pods if one["metadata"]["namespace"] == (where or namespace)]
+    exact = [one for one in every if one["metadata"]["name"] == pod]
+    # Pods of a job have its name and five characters more; jobs of a CronJob have its name and a number.
+    pattern = re.compile(rf"{re.escape(pod)}(-[0-9a-z]+)*-[0-9a-z]{{5}}")
+    mine = exact or [one for one in every if _job(one) and pattern.fullmatch(one["metadata"]["name"])]
+    return sorted(
+        Source(namespace=one["metadata"]["namespace"], pod=one["metadata"]["name"], container="") for one in mine
+    )
+
+
+def plain(line: str) -> str:
+    """A line without the time that Kubernetes put in front, if it has one of its own."""
+    _, _, text = line.partition(" ")
+    return text if re.match(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]", text) else line
+
+
+def _containers(pod: Object) -> set[str]:
+    spec = pod.get("spec") or {}
+    return {row["name"] for row in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))}
+
+
+def _placeholder(pod: Object) -> bool:
+    key, value = _PLACEHOLDER
+    return (pod["metadata"].get("labels") or {}).get(key) == value
+
+
+def _job(pod: Object) -> bool:
+    return any(row.get("kind") == "Job" for row in pod["metadata"].get("ownerReferences") or ())
