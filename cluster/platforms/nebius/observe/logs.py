@@ -50,8 +50,8 @@ class Source:
     """Empty for all containers of the pod."""
 
     def words(self, *, lines: int | None, since: str, follow: bool) -> list[str]:
-        """The words for kubectl; `since` is a time as RFC 3339 has it, or empty. The time at which Kubernetes read a line
-        is in front of it."""
+        """The words for kubectl. `since` is a time as RFC 3339 has it, or empty. In front of each line is the time at
+        which Kubernetes read it."""
         words = ["logs", self.pod, f"--namespace={self.namespace}", "--timestamps"]
         words += [f"--container={self.container}"] if self.container else ["--all-containers", "--max-log-requests=20"]
         words += [f"--tail={-1 if lines is None else lines}"]
