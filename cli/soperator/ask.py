@@ -12,9 +12,9 @@ from cli.access.kube_api import Answer, KubeApi, Kubernetes
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.interrupts import unwound
 from cluster.observe.health import ClusterObservation, MachineObservation
+from cluster.observe.observation import Observation
 from cluster.platforms.nebius.observe import read, slurm
 from cluster.platforms.nebius.observe.objects import Pod, View
-from scripts.node.interface import Observation
 
 SECONDS = 20.0
 """For one question."""
