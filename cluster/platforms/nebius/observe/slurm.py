@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.node.slurm import scontrol, squeue
+from scripts.node.slurm.scontrol import nodes, partitions
+from scripts.node.slurm.squeue import columns, summary, table
 
 SECONDS = 10
 """For each command: slurmctld's own timeout is longer, but then it is not well."""
@@ -20,7 +21,7 @@ ACCOUNTING: Mapping[str, str] = {
 def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
     """The line for root's shell; `mark` is one that nobody who gave a job its name could know. `more` are commands
     besides, by the name of their part."""
-    jobs = ["squeue", "--noheader", "--sort=-t,-p", f"--format={squeue.columns(mark)}"]
+    jobs = ["squeue", "--noheader", "--sort=-t,-p", f"--format={columns(mark)}"]
     commands = {
         "nodes": "scontrol --oneliner --all show node",
         "partitions": "scontrol --oneliner --all show partition",
@@ -57,11 +58,11 @@ def _part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any JSON va
     if name == "ping":
         return {"up": " is UP" in body, "said": " ".join(body.split())}
     if name == "nodes":
-        return scontrol.nodes(body)
+        return nodes(body)
     if name == "partitions":
-        return scontrol.partitions(body)
+        return partitions(body)
     if name == "jobs":
-        return squeue.summary(squeue.table(body, mark))
+        return summary(table(body, mark))
     return [line.split("|") for line in body.splitlines() if line]
 
 
