@@ -45,7 +45,7 @@ def logs(
     Lines of several machines are put in the order of their times, each behind its machine's name. `prolog` and
     `epilog` are what ran before and after jobs, `setup` is how nodes joined. A machine that does not answer is named.
     """
-    from cli.commands.log_printer import Printer
+    from cli.display.log_printer import Printer
     from cli.observers import Asked, observer_of
     from cluster.observe.logs import DEFAULT_LINES, LOG, script
     from cluster.observe.moment import MomentError, on_machine

@@ -9,7 +9,7 @@ from typing import Any
 from cli.access.follow import follow_commands
 from cli.access.kube_api import KubeApi, Kubernetes
 from cli.cluster.cluster import from_outputs
-from cli.commands.log_printer import Printer
+from cli.display.log_printer import Printer
 from cli.errors import CliError
 from cli.interrupts import unwound
 from cli.observers import Asked
