@@ -76,7 +76,8 @@ def _memory(inputs: Inputs) -> int:
 
 
 def topology_plugin(inputs: Inputs) -> str:
-    """Slurm's topology plugin. Until 5.0, slurmctld ends where names of InfiniBand switches end in more than 18
-    digits: `slurm.extra: {TopologyPlugin: topology/default}` runs the cluster without a topology then."""
-    given = {name.lower(): value for name, value in inputs.config.slurm.extra.items()}
-    return str(given.get("topologyplugin") or "topology/tree")
+    """Slurm's topology plugin. Until 5.0, slurmctld ends where names of InfiniBand switches end in more than 18 digits
+    (nebius/soperator pull request 2623): `nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin:
+    topology/default}}}` runs the cluster without a topology then."""
+    given = inputs.settings.values.get("slurm-cluster", {}).get("slurmConfig")
+    return str((given.get("topologyPlugin") if isinstance(given, Mapping) else None) or "topology/tree")

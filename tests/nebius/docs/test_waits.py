@@ -1,0 +1,185 @@
+"""Known problems that a wait of `up` catches: it passes in the end, or says what was missing."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from components.nebius.kubernetes.kubectl import Kubectl
+from components.nebius.waits import api, login, nodes, scheduler, slurm_cluster
+from components.nebius.waits.poll import WaitError
+from tests.nebius.docs.kubectl import Cluster, row
+
+SOON = {"seconds": 0.3, "pace": 0.01}
+GROUPS = [{"name": "worker-worker-0", "id": "mk8snodegroup-1", "count": 2, "gpus": 8}]
+Wait = Callable[[Kubectl, dict[str, Any], dict[str, Any]], dict[str, Any]]
+
+
+def waited(wait: Wait, kubectl: Cluster, /, **spec: Any) -> dict[str, Any]:
+    """The facts of a wait that has 0.3 s."""
+    return wait(cast("Kubectl", kubectl), spec, SOON)
+
+
+def failed(wait: Wait, kubectl: Cluster, /, **spec: Any) -> str:
+    """What a wait says that does not end well."""
+    with pytest.raises(WaitError) as raised:
+        waited(wait, kubectl, **spec)
+    return str(raised.value)
+
+
+class TestPermissions:
+    def review(self, allowed: Callable[[], bool]) -> Cluster:
+        cluster = Cluster()
+        cluster.answers["create"] = lambda _: json.dumps({"status": {"allowed": allowed()}})
+        return cluster
+
+    def test_charts_wait_until_this_account_may_create_definitions(self) -> None:
+        left = iter([False] * 5)
+        cluster = self.review(lambda: next(left, True))
+        waited(api.wait, cluster)
+        assert len(cluster.ran) == 5 + len(api.NEEDED)
+
+    def test_one_that_never_may_is_told_so(self) -> None:
+        text = failed(api.wait, self.review(lambda: False))
+        assert "may not create customresourcedefinitions yet" in text
+        assert "may edit the project" in text
+
+
+class TestTheLoginAddress:
+    def test_a_project_without_public_addresses_is_named_within_the_deadline(self) -> None:
+        cluster = Cluster()
+        cluster.objects["service"] = [row("slurm-login-svc", spec={"type": "LoadBalancer"})]
+        why = {"reason": "SyncLoadBalancerFailed", "message": "public addresses are forbidden"}
+        cluster.objects["events"] = [row("event-1", **why)]
+        start = time.monotonic()
+        text = failed(login.wait, cluster, cluster="slurm", type="LoadBalancer")
+        assert "has no address" in text
+        assert "public addresses are forbidden" in text
+        assert "nebius.login.exposure: internal" in text
+        assert 0.3 <= time.monotonic() - start < 2
+
+    def test_the_deadline_is_in_seconds_and_one_number(self) -> None:
+        text = failed(login.wait, Cluster(), cluster="slurm", type="LoadBalancer")
+        assert "did not come within 0 s (nebius.timeouts.login)" in text
+
+    def test_an_address_that_comes_late_is_taken(self) -> None:
+        cluster, looks = Cluster(), iter(range(3))
+
+        def items(_kind: str, *_: str) -> list[dict[str, Any]]:
+            ingress = [] if next(looks, None) is not None else [{"ip": "192.0.2.7"}]
+            return [
+                row("slurm-login-svc", spec={"type": "LoadBalancer"}, status={"loadBalancer": {"ingress": ingress}})
+            ]
+
+        cluster.items = items
+        assert waited(login.wait, cluster, cluster="slurm", type="LoadBalancer") == {"address": "192.0.2.7", "port": 22}
+
+
+class TestGpus:
+    def node(self, name: str, gpus: int) -> dict[str, Any]:
+        ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"nvidia.com/gpu": str(gpus)}}
+        return row(name, metadata={"labels": {nodes.GROUP_LABEL: "mk8snodegroup-1"}}, status=ready)
+
+    def test_slurm_is_not_waited_for_before_nodes_advertise_their_gpus(self) -> None:
+        cluster = Cluster()
+        cluster.objects["nodes"] = [self.node("a", 8), self.node("b", 0)]
+        cluster.objects["pods"] = [
+            row("nvidia-driver-b", metadata={"namespace": "gpu-operator"}, status={"phase": "Pending"})
+        ]
+        text = failed(nodes.wait, cluster, groups=GROUPS)
+        assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 0" in text
+        assert "gpu-operator/nvidia-driver-b: Pending" in text
+
+    def test_nodes_with_all_gpus_pass(self) -> None:
+        cluster = Cluster()
+        cluster.objects["nodes"] = [self.node("a", 8), self.node("b", 8)]
+        waited(nodes.wait, cluster, groups=GROUPS)
+
+
+class TestTheJail:
+    def job(self, *conditions: dict[str, str]) -> Cluster:
+        cluster = Cluster()
+        cluster.objects["job"] = [row("slurm-populate-jail", status={"conditions": list(conditions), "active": 1})]
+        return cluster
+
+    def test_pods_are_waited_for_after_the_jail_is_populated(self) -> None:
+        waited(slurm_cluster.wait_populated, self.job({"type": "Complete", "status": "True"}), cluster="slurm")
+
+    def test_a_population_that_fails_shows_its_log_at_once(self) -> None:
+        cluster = self.job({"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"})
+        cluster.logs["job/slurm-populate-jail"] = "restic: repository not found\n"
+        start = time.monotonic()
+        text = failed(slurm_cluster.wait_populated, cluster, cluster="slurm")
+        assert "BackoffLimitExceeded" in text
+        assert "restic: repository not found" in text
+        assert time.monotonic() - start < 0.3
+
+    def test_a_jail_without_its_sentinel_is_not_populated(self) -> None:
+        cluster = slurm("NodeName=worker-0 Arch=x86_64 State=IDLE Gres=gpu:8")
+        cluster.programs["sh"] = lambda _pod, _words: "no\n"
+        text = failed(scheduler.wait, cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        assert "/etc/soperator-jail-populated" in text
+        assert "it is not populated" in text
+
+
+class TestTheController:
+    def test_a_crash_for_an_empty_topology_is_named(self) -> None:
+        cluster = Cluster()
+        cluster.objects["slurmclusters"] = [row("slurm", status={"phase": "Not available"})]
+        cluster.objects["pods"] = [row("controller-0", status={"phase": "Running"})]
+        cluster.logs["pod/controller-0"] = "fatal: No switches configured\n"
+        text = failed(slurm_cluster.wait_available, cluster, cluster="slurm")
+        assert "phase Not available" in text
+        assert "a fault of Soperator before 3.0.2" in text
+
+
+def slurm(*lines: str) -> Cluster:
+    """A cluster whose login pod answers with these nodes."""
+    cluster = Cluster()
+    shown = [*lines]
+
+    def scontrol(_pod: str, words: Any) -> str:
+        if words[1] == "delete":
+            shown[:] = [line for line in shown if words[2] not in line.split()]
+        return "\n".join(shown) + "\n"
+
+    cluster.programs["scontrol"] = scontrol
+    cluster.programs["sh"] = lambda _pod, _words: "yes\n"
+    return cluster
+
+
+class TestSlurmsNodes:
+    def test_a_check_that_only_comments_does_not_hold_up_the_cluster(self) -> None:
+        line = "NodeName=worker-0 State=IDLE Gres=gpu:8 Comment=[node_problem] ib-gpu-perf failed"
+        waited(scheduler.wait, slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
+
+    def test_a_drained_node_is_a_warning_with_its_reason(self, capfd: pytest.CaptureFixture[str]) -> None:
+        reason = "[user_problem] boot disk is used by 95%"
+        line = f"NodeName=worker-0 State=IDLE+DRAIN Gres=gpu:8 Reason={reason} [root@2026-11-22T05:00:00]"
+        waited(scheduler.wait, slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
+        said = capfd.readouterr()
+        assert reason in said.out + said.err
+
+    def test_nodes_that_have_left_are_deleted_from_slurm(self) -> None:
+        cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:8", "NodeName=worker-1 State=DOWN* Gres=gpu:8")
+        waited(scheduler.wait, cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        assert ("login-0", "scontrol", "delete", "NodeName=worker-1") in cluster.ran
+
+    def test_nodes_of_somebody_else_and_nodes_that_work_are_not(self) -> None:
+        cluster = slurm(
+            "NodeName=worker-0 State=IDLE Gres=gpu:8",
+            "NodeName=cloud-1 State=DOWN* Gres=",
+            "NodeName=worker-1 State=IDLE Gres=gpu:8",
+        )
+        waited(scheduler.wait, cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        assert not [ran for ran in cluster.ran if "delete" in ran]
+
+    def test_gpus_are_counted_inside_the_jail(self) -> None:
+        cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:nvidia_h100_80gb_hbm3:8(S:0-1)")
+        cluster.programs["nvidia-smi"] = lambda _pod, _words: "".join(f"GPU {one}: H100\n" for one in range(7))
+        text = failed(scheduler.wait, cluster, nodes={"worker-0": 8}, nodesets=["worker"], count_gpus=True)
+        assert "worker-0 has 7 of 8 GPUs in its jail" in text
+        assert "run ldconfig in the jail" in text
+        assert "before 4.1.4" in text
