@@ -13,6 +13,8 @@ from components.nebius.resource import NebiusResource
 CLUSTER_LABEL = "hpc-cluster"
 NAME_LIMIT = 63
 """Characters of a resource's name in Nebius."""
+PACE, REHEARSAL_PACE = 5.0, 0.3
+"""Seconds between two looks at what is waited for; a rehearsal's stand-ins are fast."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,11 @@ class Cloud:
     """Identifies the stack's state: Nebius has it as a label of each resource."""
     after: Sequence[pulumi.Resource] = field(default_factory=tuple)
     """What every resource waits for."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two looks at what is waited for."""
+        return REHEARSAL_PACE if self.settings.endpoint else PACE
 
     def resource(
         self,
@@ -51,6 +58,7 @@ class Cloud:
             spec=spec,
             endpoint=self.settings.endpoint,
             timeout_seconds=timeout_seconds,
+            pace=self.pace if self.settings.endpoint else None,
             opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=list(self.after))),
         )
 

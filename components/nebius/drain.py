@@ -31,6 +31,9 @@ class DrainError(RuntimeError):
 class DrainProvider(ResourceProvider):
     """Drains nodes that are about to leave or to be recreated."""
 
+    LEAVES_NOTHING = True
+    """A creation that was interrupted has nothing to be removed."""
+
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done: there are no nodes yet."""
         return CreateResult(f"{props['access']['context']}/drain", given(props))

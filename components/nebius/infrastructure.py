@@ -25,10 +25,6 @@ from components.nebius.operators import Operators, OperatorsArgs
 from components.nebius.waits import api
 from components.nebius.waits.resource import Wait
 
-PACE = 5.0
-REHEARSAL_PACE = 0.3
-"""Seconds between two looks at what is waited for; a rehearsal's stand-ins are fast."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class InfrastructureArgs:
@@ -39,7 +35,6 @@ class Infrastructure(pulumi.ComponentResource):
     """A Kubernetes cluster that Soperator can be installed in, with all that it needs around it."""
 
     cloud: Cloud
-    pace: float
     admin: tls.PrivateKey
     """The operator's key: root on login pods."""
     filesystems: Filesystems
@@ -59,7 +54,6 @@ class Infrastructure(pulumi.ComponentResource):
         super().__init__("hpc:nebius:Infrastructure", name, {}, opts)
         config, settings = args.config, settings_of(args.config)
         self._name, self._child = name, pulumi.ResourceOptions(parent=self)
-        self.pace = REHEARSAL_PACE if settings.endpoint else PACE
         self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=self._child)
         owner = random.RandomId(f"{name}-owner", byte_length=8, opts=self._child)
         self.cloud = Cloud(config=config, settings=settings, owner=owner.hex)
@@ -80,7 +74,7 @@ class Infrastructure(pulumi.ComponentResource):
             access=self.cluster.access,
             nodesets={nodeset: self._nodeset(nodeset) for nodeset in config.nodesets},
             seconds=config.slurm.drain_seconds,
-            pace=self.pace,
+            pace=self.cloud.pace,
             opts=self._child,
         )
         made = NodeGroups(
@@ -127,7 +121,7 @@ class Infrastructure(pulumi.ComponentResource):
             access=self.cluster.access,
             spec=spec,
             seconds=seconds or self.cloud.settings.timeouts.available,
-            pace=self.pace,
+            pace=self.cloud.pace,
             after=changed,
             opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
         )
@@ -140,7 +134,7 @@ class Infrastructure(pulumi.ComponentResource):
             access=self.cluster.access,
             cluster_id=self.cluster.resource.id,
             endpoint=self.cloud.settings.endpoint,
-            pace=self.pace,
+            pace=self.cloud.pace,
             opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
         )
 

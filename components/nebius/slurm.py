@@ -75,7 +75,7 @@ class Slurm(pulumi.ComponentResource):
             f"{name}-people",
             access=cloud.cluster.access,
             people=payload.people(config),
-            pace=cloud.pace,
+            pace=cloud.cloud.pace,
             after=cloud.filesystems.ids[JAIL],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[scheduler]),
         )

@@ -69,6 +69,12 @@ class Dynamic(Provider):
             self._encode(result.outs or {}, state),
         )
 
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+        """A provider whose `create` leaves nothing says so by `LEAVES_NOTHING`: then it is not called to find that
+        out. One that waits could wait for long."""
+        if not getattr(self._provider(inputs, inputs), "LEAVES_NOTHING", False):
+            super().abandon(ctx, inputs, held)
+
     def _provider(self, olds: Props, news: Props) -> ResourceProvider:
         text = news.get(_KEY)
         text = olds.get(_KEY) if text in (None, UNKNOWN) else text

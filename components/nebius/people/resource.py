@@ -28,6 +28,9 @@ class PeopleError(RuntimeError):
 class PeopleProvider(ResourceProvider):
     """Runs a program in a login pod that changes what differs."""
 
+    LEAVES_NOTHING = True
+    """A creation that was interrupted has nothing to be removed."""
+
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make them. An interrupted run is completed by the next."""
         _converge(props)

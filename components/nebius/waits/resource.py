@@ -28,6 +28,9 @@ AGAIN = ("kind", "access", "spec", "after")
 class WaitProvider(ResourceProvider):
     """Waits, and changes nothing but nodes that have left Slurm."""
 
+    LEAVES_NOTHING = True
+    """A creation that was interrupted has nothing to be removed."""
+
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Wait. An interrupted one waits again."""
         return CreateResult(f"{props['access']['context']}/{props['kind']}", _waited(props))

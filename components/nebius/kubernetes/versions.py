@@ -1,0 +1,114 @@
+"""Whether a chart's version can be had, asked of its registry or repository before anything is created.
+
+A version that does not exist would be found by the first installation that needs it, half an hour later. A registry
+that does not answer is no proof that a version does not exist: Helm may reach it through another proxy.
+"""
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SECONDS = 15
+_MANIFESTS = ", ".join(
+    f"application/vnd.{kind}" for kind in ("oci.image.manifest.v1+json", "docker.distribution.manifest.v2+json")
+)
+_SHOWN = 5
+_LIMIT = 64 << 20
+"""Bytes of a repository's index that are read; the largest known one has 20 MB."""
+_CHALLENGE = re.compile(r'(?P<name>realm|service|scope)="(?P<value>[^"]*)"')
+
+
+class MissingChartError(RuntimeError):
+    """A registry answered that there is no such chart or version; the text says which there are."""
+
+
+def check(repo: str, chart: str, version: str) -> str:
+    """Nothing, or why it is not known whether the version can be had.
+
+    Raises MissingChartError if it can't.
+    """
+    if repo.startswith("oci://"):
+        return _in_registry(repo.removeprefix("oci://").rstrip("/"), chart, version)
+    if repo.startswith(("https://", "http://")):
+        return _in_repository(repo.rstrip("/"), chart, version)
+    if not Path(repo, chart, "Chart.yaml").is_file():
+        raise MissingChartError(f"{chart}: there is no chart in the folder {Path(repo, chart)}")
+    return ""
+
+
+def _in_registry(place: str, chart: str, version: str) -> str:
+    host, _, folder = place.partition("/")
+    # A tag has no plus sign: Helm writes an underscore in its place.
+    tag = version.replace("+", "_")
+    base = f"https://{host}/v2/{folder}/{chart}"
+    try:
+        _read(f"{base}/manifests/{tag}", {"Accept": _MANIFESTS})
+    except urllib.error.HTTPError as error:
+        if error.code != 404:  # noqa: PLR2004 - HTTP's own
+            return f"{host} answers {error.code} for {chart} {version}"
+    except (OSError, ValueError) as error:
+        return f"{host} does not answer: {error}"
+    else:
+        return ""
+    try:
+        tags = json.loads(_read(f"{base}/tags/list", {})).get("tags") or []
+    except (OSError, ValueError):
+        tags = []
+    raise _missing(chart, version, place, tags)
+
+
+def _in_repository(repo: str, chart: str, version: str) -> str:
+    try:
+        text = _read(f"{repo}/index.yaml", {}).decode(errors="replace")
+    except (OSError, ValueError) as error:
+        return f"{repo} does not answer: {error}"
+    found = versions(text, chart)
+    if any(one.removeprefix("v") == version.removeprefix("v") for one in found):
+        return ""
+    raise _missing(chart, version, repo, found)
+
+
+def versions(index: str, chart: str) -> list[str]:
+    """Versions of a chart in the text of a repository's index.yaml, in its order: the newest first.
+
+    Only lines of its own entry are read: parsing all of a large index takes many seconds.
+    """
+    found: list[str] = []
+    entry = re.search(rf"^  {re.escape(chart)}:\n(?P<rows>(?:  [ -].*\n|\n)*)", f"{index}\n", re.MULTILINE)
+    for line in entry["rows"].splitlines() if entry else ():
+        if named := re.match(r"  (?:- |  )version: [\"']?(?P<version>[^\"'\s]+)", line):
+            found.append(named["version"])
+    return found
+
+
+def _missing(chart: str, version: str, place: str, known: list[str]) -> MissingChartError:
+    some = ", ".join(known[:_SHOWN]) if known else "none that it lists"
+    return MissingChartError(
+        f"{chart} {version} is not in {place}. It has: {some}\n"
+        "to do: choose an nebius.soperator.version that exists, or another nebius.soperator.charts"
+    )
+
+
+def _read(url: str, headers: Mapping[str, str]) -> bytes:
+    """What is at a URL, with the anonymous token that the registry asks for. Raises OSError and ValueError."""
+    try:
+        return _open(url, headers)
+    except urllib.error.HTTPError as error:
+        challenge = error.headers.get("WWW-Authenticate", "") if error.code == 401 else ""  # noqa: PLR2004
+        given = {one["name"]: one["value"] for one in _CHALLENGE.finditer(challenge)}
+        if "realm" not in given:
+            raise
+    query = "&".join(f"{name}={given[name]}" for name in ("service", "scope") if name in given)
+    answer: dict[str, Any] = json.loads(_open(f"{given['realm']}?{query}", {}))
+    token = answer.get("token") or answer.get("access_token") or ""
+    return _open(url, {**headers, "Authorization": f"Bearer {token}"})
+
+
+def _open(url: str, headers: Mapping[str, str]) -> bytes:
+    request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - from the stack file or a table
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
+        return answer.read(_LIMIT)

@@ -1,0 +1,216 @@
+"""Everything that a stack on Nebius meets, on loopback: the API, Kubernetes, Helm, an operator, and Slurm's answers."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import stat
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+
+import yaml
+
+from components.nebius.api import client
+from components.nebius.rehearsal.api.__main__ import KubernetesApi
+from components.nebius.rehearsal.api.server import NebiusServer
+from components.nebius.rehearsal.operator import Behaviour, Kube, Operator
+from components.nebius.rehearsal.operator.cloud import Cloud
+from engine import Workspace, events
+from engine.kubernetes import KubernetesTools
+from engine.state import crypter
+
+ROOT = Path(__file__).parents[3]
+CHARTS = ROOT / "scripts" / "rehearsal" / "charts"
+PROJECT, TENANT = "project-e00test", "tenant-e00test"
+KUBECTL = "/usr/bin/kubectl"
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["engine", "components.nebius.deploy", "nebius.sdk", "nebius.api.nebius.mk8s.v1"])
+
+
+class Site:
+    """One cloud with one Kubernetes, and one stack on it."""
+
+    def __init__(self, folder: Path, access, programs, *, seconds: float = 0.02) -> None:
+        self.folder, self.access, self.programs = folder, access, programs
+        self.seen: list[events.Event] = []
+        self.said: deque[str] = deque(maxlen=2000)
+        self.behaviour = Behaviour()
+        authority = folder / "ca.crt"
+        authority.write_text(access.certificate_authority)
+        self.kube = Kube(access.server, authority, access.token)
+        self.api = NebiusServer(seconds=seconds, observer=KubernetesApi(access.server, access.certificate_authority))
+        self.slurm = folder / "slurm.json"
+        self._program("token", ["#!/bin/sh", f"cat {self._credential()}"])
+        stand_in = Path(__file__).with_name("exec_stand_in.py")
+        self._program("kubectl", ["#!/bin/sh", f'exec {sys.executable} -I {stand_in} "$@"'])
+        self.environment = {
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "HPC_TEST_KUBECTL": KUBECTL,
+            "HPC_TEST_SLURM": str(self.slurm),
+            "PULUMI_CONFIG_PASSPHRASE": "correct horse",
+        }
+        self._ended = threading.Event()
+        self._operator = threading.Thread(target=self._operate)
+        self._workspace = folder / "project"
+        self._workspace.mkdir()
+        (self._workspace / "Pulumi.yaml").write_text("name: hpc\nruntime: python\n")
+        (self._workspace / "__main__.py").write_text(
+            f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n" + (ROOT / "__main__.py").read_text()
+        )
+        self.given = {}
+
+    def _credential(self) -> Path:
+        credential = {
+            "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": {"token": self.access.token},
+        }  # fmt: skip
+        path = self.folder / "credential.json"
+        path.write_text(json.dumps(credential))
+        return path
+
+    def _program(self, name: str, lines: list[str]) -> None:
+        path = self.folder / name
+        path.write_text("\n".join(lines) + "\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def _operate(self) -> None:
+        cloud = Cloud(self.api.endpoint, PROJECT)
+        Operator(self.kube, cloud=cloud, behaviour=self.behaviour, report=self.said.append).run(self._ended.is_set)
+
+    def __enter__(self) -> "Site":
+        self.api.start()
+        self._operator.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._operator.join(30)
+        client.close()
+        self.api.stop()
+
+    def write(self, name="lab", version="4.1.7", **changes) -> None:
+        """The stack file from now on."""
+        nebius = {
+            "tenant": TENANT, "project": PROJECT, "region": "eu-north1", "subnet": "create",
+            "endpoint": self.api.endpoint, "token_command": [str(self.folder / "token")],
+            "soperator": {"version": version, "charts": str(CHARTS / "gen3")},
+            "timeouts": {"available": 60, "login": 30},
+            **changes.pop("nebius", {}),
+        }  # fmt: skip
+        cluster = {
+            "platform": "nebius", "name": name, "nebius": nebius, "deletion_protection": False,
+            "nodesets": {"gpu": {"count": 2, "machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}},
+            "partitions": {"main": {"nodesets": ["gpu"], "default": True}},
+            **changes,
+        }  # fmt: skip
+        self.given = cluster
+        (self._workspace / "Pulumi.test.yaml").write_text(yaml.safe_dump({"config": {"hpc:cluster": cluster}}))
+
+    def stack(self):
+        return stack_at(self._workspace, self.programs.helm)
+
+    def run(self, kind: str, *, ok: bool = True) -> dict[str, str]:
+        """Run; which operation each resource got, without those that stay as they are."""
+        self.seen.clear()
+        with environment(self.environment):
+            result = getattr(self.stack(), kind)(self.seen.append)
+        assert result.ok is ok, self.text()
+        planned = [event for event in self.seen if isinstance(event, events.Planned)]
+        return {e.name: e.op for e in planned if e.op != "same" and not e.type.endswith(":Stack")}
+
+    def text(self) -> str:
+        """All that the last run printed."""
+        return "\n".join(str(event) for event in self.seen if not isinstance(event, (events.Planned, events.Finished)))
+
+    def logs(self) -> str:
+        """What the last run logged."""
+        return "\n".join(event.message for event in self.seen if isinstance(event, events.Log))
+
+    def failure(self) -> str:
+        """What the steps that failed printed."""
+        return "\n".join(e.message for e in self.seen if isinstance(e, events.StepFailed) and e.op != "skip")
+
+    def outputs(self) -> dict:
+        """The stack's outputs."""
+        rows = self.stack().export_state()["deployment"].get("resources", [])
+        return next((row["outputs"] for row in rows if row["type"] == "pulumi:pulumi:Stack"), {})
+
+    def resources(self) -> list[str]:
+        """Names of what the state has."""
+        return [row["urn"].rpartition("::")[2] for row in self.stack().export_state()["deployment"].get("resources", [])]
+
+    def start(self, kind: str):
+        """Run it in a process of its own, which may be killed."""
+        child = _FORKS.Process(
+            target=_run, args=(str(self._workspace), str(self.programs.helm), kind, self.environment)
+        )
+        child.start()
+        return child
+
+    def killed(self, kind: str, seconds: float) -> bool:
+        """Run it and kill it after some time; whether it had not ended by then."""
+        child = self.start(kind)
+        child.join(seconds)
+        alive = child.exitcode is None
+        if alive:
+            os.kill(child.pid or 0, signal.SIGKILL)
+            child.join(30)
+        child.close()
+        return alive
+
+    def owned(self) -> list[str]:
+        """Objects of the cloud that are the stack's, volumes' disks included."""
+        return sorted(
+            f"{row['kind']} {row['metadata'].get('name', '')}".strip()
+            for row in self.api.store.objects.values()
+            if row["state"] not in ("SCHEDULED_FOR_DELETION", "DELETING")
+            and (row["metadata"].get("labels", {}).get("hpc-owner") or row["kind"] == "Disk")
+        )
+
+    def in_cluster(self) -> list[str]:
+        """Objects of Kubernetes that a stack has made and that outlive nothing."""
+        kinds = (
+            ("apps/v1", "Deployment"), ("v1", "Pod"), ("v1", "Service"), ("batch/v1", "Job"), ("v1", "Secret"),
+            ("slurm.nebius.ai/v1", "SlurmCluster"), ("slurm.nebius.ai/v1alpha1", "NodeSet"),
+        )  # fmt: skip
+        found = [(kind, one["metadata"]) for api, kind in kinds for one in _listed(self.kube, api, kind)]
+        return sorted(f"{kind} {row.get('namespace', '')}/{row['name']}" for kind, row in found if row["name"] != "kubernetes")
+
+
+def _listed(kube: Kube, api: str, kind: str) -> list[dict]:
+    with contextlib.suppress(Exception):
+        return kube.list(api, kind)
+    return []
+
+
+def stack_at(folder: Path, helm: Path):
+    crypter.ROUNDS = 10
+    workspace = Workspace(
+        folder, backend=f"file://{folder}/backend", passphrase=lambda: "correct horse",
+        kubernetes=KubernetesTools(kubectl=Path(KUBECTL), helm=helm),
+    )  # fmt: skip
+    return workspace.stack("test")
+
+
+@contextlib.contextmanager
+def environment(values: dict[str, str]):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
+
+
+def _run(folder: str, helm: str, kind: str, values: dict[str, str]) -> None:
+    os.environ.update(values)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
+        result = getattr(stack_at(Path(folder), Path(helm)), kind)(lambda _event: None)
+    os._exit(0 if result.ok else 1)
