@@ -10,6 +10,7 @@ import pulumi_tls as tls
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.backups import backs_up
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
+from cluster.platforms.nebius.releases import Facts, releases
 from components.nebius.backups import Backups, BackupsArgs
 from components.nebius.cloud import Cloud, settings_of
 from components.nebius.cluster import KubernetesCluster, KubernetesClusterArgs
@@ -18,6 +19,7 @@ from components.nebius.destroy.teardown import Teardown
 from components.nebius.drain import Drain
 from components.nebius.filesystems import Filesystems, FilesystemsArgs, filesystems
 from components.nebius.gpu_clusters import GpuClusters, GpuClustersArgs
+from components.nebius.kubernetes.chart_versions import ChartVersions
 from components.nebius.login_address import LoginAddress, LoginAddressArgs
 from components.nebius.network import Network, NetworkArgs
 from components.nebius.node_groups import NodeGroups, NodeGroupsArgs
@@ -57,7 +59,10 @@ class Infrastructure(pulumi.ComponentResource):
         self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=self._child)
         owner = random.RandomId(f"{name}-owner", byte_length=8, opts=self._child)
         self.cloud = Cloud(config=config, settings=settings, owner=owner.hex)
-        self.cloud = replace(self.cloud, after=[self._leftovers()])
+        # Before anything is created; what the cloud will know makes no other chart.
+        planned = releases(config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {}))
+        charts = ChartVersions(f"{name}-chart-versions", releases=planned, opts=self._child)
+        self.cloud = replace(self.cloud, after=[charts, self._leftovers()])
         subnet = Network(f"{name}-network", NetworkArgs(cloud=self.cloud), opts=self._child).subnet_id
         self.filesystems = Filesystems(f"{name}-fs", FilesystemsArgs(cloud=self.cloud), opts=self._child)
         self.address = LoginAddress(

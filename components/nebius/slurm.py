@@ -8,15 +8,17 @@ from typing import Any
 import pulumi
 
 from cluster.platforms.nebius.node_groups import JAIL
-from cluster.platforms.nebius.releases.release import Facts, Release
+from cluster.platforms.nebius.releases import Facts, Release, releases
+from cluster.platforms.nebius.releases.backups import SECRET
 from cluster.roster import MachineSpec, machines
 from components.nebius.infrastructure import Infrastructure
-from components.nebius.kubernetes.charts import Charts, ChartsArgs
+from components.nebius.kubernetes.charts import Charts, ChartsArgs, in_order
 from components.nebius.people import payload
 from components.nebius.people.resource import People
 from components.nebius.waits.resource import Wait
 
-BACKUP_SECRET = "jail-backup"  # noqa: S105 - the Secret's name
+CLUSTER, NODESETS = "slurm-cluster", "nodesets"
+"""Names of releases."""
 NODESETS_FROM = 3
 """Generation of Soperator whose workers are NodeSets."""
 
@@ -24,7 +26,6 @@ NODESETS_FROM = 3
 @dataclass(frozen=True, kw_only=True)
 class SlurmArgs:
     infrastructure: Infrastructure
-    releases: Sequence[Release] = ()
 
 
 class Slurm(pulumi.ComponentResource):
@@ -37,61 +38,86 @@ class Slurm(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SlurmArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Slurm", name, {}, opts)
-        self._name, self._cloud, self._releases = name, args.infrastructure, args.releases
-        cloud = self._cloud
-        charts = Charts(
-            f"{name}-charts",
-            ChartsArgs(
-                releases=self._releases, kubeconfig=cloud.cluster.kubeconfig, cluster=cloud.cluster.resource,
-                after={
-                    "": [cloud.api],
-                    "nodes": [cloud.nodes, cloud.volumes],
-                    "gpu": [cloud.nodes, *cloud.operators.ready],
-                },
-                secrets=self._secrets(),
-            ),
-            opts=pulumi.ResourceOptions(parent=self),
-        )  # fmt: skip
-        installed: list[pulumi.Resource] = list(charts.of.values())
-        config, settings = cloud.cloud.config, cloud.cloud.settings
-        cluster = {"cluster": config.name}
-        login = self._wait(
-            "login", {**cluster, "type": settings.login.service}, installed, seconds=settings.timeouts.login
-        )
-        populated = self._wait("populated", cluster, installed)
-        last = available = self._wait("available", cluster, [populated])
+        self._name, self._infrastructure = name, args.infrastructure
+        cloud = args.infrastructure.cloud
+        config, settings = cloud.config, cloud.settings
+        self._releases = releases(config, facts(args.infrastructure))
+        self._charts = self._installable()
+        self._waits: dict[str, Wait] = {}
+        for release in in_order(self._releases):
+            self._charts.install(release, [one for word in release.after for one in self._after(word)])
+        last = self._wait("available")
+        wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
         if settings.generation >= NODESETS_FROM:
-            replicas = {nodeset: section.count for nodeset, section in config.nodesets.items()}
-            last = self._wait("nodesets", {"replicas": replicas}, [available])
-        spec = {
-            "nodes": {one.name: _gpus(one) for one in machines(config) if "node" in one.roles},
-            "nodesets": list(config.nodesets),
-            # Stand-ins of a rehearsal have no GPUs that could be counted.
-            "count_gpus": not settings.endpoint,
-        }
+            last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
+        nodes = {one.name: _gpus(one) for one in machines(config) if "node" in one.roles}
+        # Stand-ins of a rehearsal have no GPUs that could be counted.
+        spec = {"nodes": nodes, "nodesets": list(config.nodesets), "count_gpus": not settings.endpoint}
         scheduler = self._wait("scheduler", spec, [last])
+        login = self._wait("login", {"type": settings.login.service}, self._installed(CLUSTER), settings.timeouts.login)
         self.login = login.facts
         people = People(
             f"{name}-people",
-            access=cloud.cluster.access,
+            access=args.infrastructure.cluster.access,
             people=payload.people(config),
-            pace=cloud.cloud.pace,
-            after=cloud.filesystems.ids[JAIL],
+            pace=cloud.pace,
+            after=args.infrastructure.filesystems.ids[JAIL],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[scheduler]),
         )
-        cloud.teardown("charts", [*installed, people, login], parent=self)
+        args.infrastructure.teardown("charts", [*self._charts.of.values(), people, login], parent=self)
         self.ready = pulumi.Output.all(people.id, login.id)
         self.register_outputs({"address": self.login})
 
-    def _wait(
-        self, kind: str, spec: Mapping[str, Any], after: Sequence[pulumi.Resource], seconds: int | None = None
-    ) -> Wait:
-        return self._cloud.wait(
-            kind, kind, spec, after=after, changed=digest(self._releases), seconds=seconds, parent=self
+    def _installable(self) -> Charts:
+        infrastructure = self._infrastructure
+        return Charts(
+            f"{self._name}-charts",
+            ChartsArgs(
+                namespaces=[infrastructure.cloud.config.name, *(one.namespace for one in self._releases)],
+                kubeconfig=infrastructure.cluster.kubeconfig,
+                cluster=infrastructure.cluster.resource,
+                after=[infrastructure.api],
+                secrets=self._secrets(),
+            ),
+            opts=pulumi.ResourceOptions(parent=self),
         )
 
+    def _after(self, word: str) -> Sequence[pulumi.Resource]:
+        """What a word of `Release.after` stands for."""
+        infrastructure = self._infrastructure
+        if word == "nodes":
+            return [infrastructure.nodes, infrastructure.volumes]
+        if word == "gpu":
+            return [infrastructure.nodes, *infrastructure.operators.ready]
+        return [self._wait(word)]
+
+    def _installed(self, name: str) -> Sequence[pulumi.Resource]:
+        return [self._charts.of[name]] if name in self._charts.of else []
+
+    def _wait(
+        self,
+        kind: str,
+        spec: Mapping[str, Any] | None = None,
+        after: Sequence[pulumi.Resource] | None = None,
+        seconds: int | None = None,
+    ) -> Wait:
+        """A wait for something of the cluster's, registered once."""
+        if kind not in self._waits:
+            if after is None:
+                after = [self._wait("populated")] if kind == "available" else self._installed(CLUSTER)
+            self._waits[kind] = self._infrastructure.wait(
+                kind,
+                kind,
+                {"cluster": self._infrastructure.cloud.config.name, **(spec or {})},
+                after=after,
+                changed=digest(self._releases),
+                seconds=seconds,
+                parent=self,
+            )
+        return self._waits[kind]
+
     def _secrets(self) -> Mapping[tuple[str, str], Mapping[str, pulumi.Input[str]]]:
-        backups = self._cloud.backups
+        backups = self._infrastructure.backups
         if backups is None:
             return {}
         texts = {
@@ -99,7 +125,7 @@ class Slurm(pulumi.ComponentResource):
             "aws-access-secret-key": backups.secret,
             "backup-password": backups.password,
         }
-        return {(self._cloud.cloud.config.name, BACKUP_SECRET): texts}
+        return {(self._infrastructure.cloud.config.name, SECRET): texts}
 
 
 def facts(infrastructure: Infrastructure) -> Facts:

@@ -20,21 +20,21 @@ _SLACK = 120
 
 @dataclass(frozen=True, kw_only=True)
 class ChartsArgs:
-    releases: Sequence[Release]
+    namespaces: Sequence[str]
     kubeconfig: pulumi.Input[str]
     cluster: pulumi.Resource
     """The cluster: what is in it is deleted with it."""
-    after: Mapping[str, Sequence[pulumi.Resource]] = field(default_factory=dict)
-    """What releases wait for, by the words of `Release.after`; "" is for all."""
+    after: Sequence[pulumi.Resource] = field(default_factory=tuple)
+    """What everything in the cluster waits for."""
     secrets: Mapping[tuple[str, str], Mapping[str, pulumi.Input[str]]] = field(default_factory=dict)
     """Texts by key, of each Secret by namespace and name."""
 
 
 class Charts(pulumi.ComponentResource):
-    """Every release after those that it needs."""
+    """Helm releases, each installed by `install`."""
 
     of: Mapping[str, HelmRelease]
-    """By the release's name."""
+    """Those that were installed, by the release's name."""
 
     def __init__(self, name: str, args: ChartsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Charts", name, {}, opts)
@@ -47,24 +47,16 @@ class Charts(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self._child = pulumi.ResourceOptions(parent=self, provider=provider)
-        self._namespaces = {
-            namespace: self._namespace(namespace)
-            for namespace in dict.fromkeys(
-                [*(one.namespace for one in args.releases), *(namespace for namespace, _ in args.secrets)]
-            )
-        }
-        secrets = [self._secret(*at, texts) for at, texts in args.secrets.items()]
-        made: dict[str, HelmRelease] = {}
-        for release in _in_order(args.releases):
-            made[release.name] = self._release(release, [made[need] for need in release.needs if need in made], secrets)
-        self.of = made
-        self.register_outputs({"releases": sorted(made)})
+        self._namespaces = {one: self._namespace(one) for one in dict.fromkeys(args.namespaces)}
+        self._secrets = [self._secret(*at, texts) for at, texts in args.secrets.items()]
+        self.of = self._made = dict[str, HelmRelease]()
+        self.register_outputs({})
 
     def _namespace(self, name: str) -> Namespace:
         return Namespace(
             f"{self._name}-{name}",
             metadata=ObjectMetaArgs(name=name),
-            opts=self._options(self._args.after.get("", ()), deleted_with=self._args.cluster),
+            opts=self._options(self._args.after, deleted_with=self._args.cluster),
         )
 
     def _secret(self, namespace: str, name: str, texts: Mapping[str, pulumi.Input[str]]) -> Secret:
@@ -75,12 +67,13 @@ class Charts(pulumi.ComponentResource):
             opts=self._options([self._namespaces[namespace]], deleted_with=self._args.cluster),
         )
 
-    def _release(self, release: Release, needs: Sequence[HelmRelease], secrets: Sequence[Secret]) -> HelmRelease:
+    def install(self, release: Release, after: Sequence[pulumi.Resource] = ()) -> HelmRelease:
+        """Install a release, after those that it needs, which are installed before."""
         remote = release.repo.startswith(("https://", "http://"))
         chart = release.chart if remote else f"{release.repo.rstrip('/')}/{release.chart}"
-        waits = [one for word in release.after for one in self._args.after.get(word, ())]
+        needs = [self._made[one] for one in release.needs if one in self._made]
         limit = f"{release.timeout + _SLACK}s"
-        return HelmRelease(
+        made = self._made[release.name] = HelmRelease(
             f"{self._name}-{release.name}",
             name=release.name,
             chart=chart,
@@ -93,13 +86,15 @@ class Charts(pulumi.ComponentResource):
             atomic=False,
             cleanup_on_fail=False,
             wait_for_jobs=True,
+            disable_webhooks=not release.hooks,
             opts=pulumi.ResourceOptions.merge(
-                self._options([*needs, *waits, *secrets, self._namespaces[release.namespace]]),
+                self._options([*needs, *after, *self._secrets, self._namespaces[release.namespace]]),
                 pulumi.ResourceOptions(
                     custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit, delete=DELETE_TIMEOUT)
                 ),
             ),
         )
+        return made
 
     def _options(
         self, after: Sequence[pulumi.Resource], deleted_with: pulumi.Resource | None = None
@@ -109,7 +104,7 @@ class Charts(pulumi.ComponentResource):
         )
 
 
-def _in_order(releases: Sequence[Release]) -> list[Release]:
+def in_order(releases: Sequence[Release]) -> list[Release]:
     """Each release after those that it needs; ValueError where one needs itself."""
     ordered: list[Release] = []
     waiting = list(releases)
