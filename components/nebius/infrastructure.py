@@ -60,7 +60,9 @@ class Infrastructure(pulumi.ComponentResource):
         owner = random.RandomId(f"{name}-owner", byte_length=8, opts=self._child)
         self.cloud = Cloud(config=config, settings=settings, owner=owner.hex)
         # Before anything is created; what the cloud will know makes no other chart.
-        planned = releases(config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {}))
+        planned = releases(
+            config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
+        )
         charts = ChartVersions(f"{name}-chart-versions", releases=planned, opts=self._child)
         self.cloud = replace(self.cloud, after=[charts, self._leftovers()])
         subnet = Network(f"{name}-network", NetworkArgs(cloud=self.cloud), opts=self._child).subnet_id

@@ -43,9 +43,7 @@ class ChartVersionsProvider(ResourceProvider):
 class ChartVersions(DynamicResource, module="nebius", name="ChartVersions"):
     """Everything else waits for it."""
 
-    def __init__(
-        self, name: str, *, releases: Sequence[Release], opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, *, releases: Sequence[Release], opts: pulumi.ResourceOptions | None = None) -> None:
         charts = sorted({(one.repo, one.chart, one.version) for one in releases})
         rows = [{"repo": repo, "chart": chart, "version": version} for repo, chart, version in charts]
         super().__init__(ChartVersionsProvider(), name, {"charts": rows}, opts)

@@ -19,6 +19,7 @@ _MANIFESTS = ", ".join(
 _SHOWN = 5
 _LIMIT = 64 << 20
 """Bytes of a repository's index that are read; the largest known one has 20 MB."""
+_VERSION = re.compile(r"^  (?:- |  )version: [\"']?(?P<version>[^\"'\s]+)", re.MULTILINE)
 _CHALLENGE = re.compile(r'(?P<name>realm|service|scope)="(?P<value>[^"]*)"')
 
 
@@ -48,7 +49,7 @@ def _in_registry(place: str, chart: str, version: str) -> str:
     try:
         _read(f"{base}/manifests/{tag}", {"Accept": _MANIFESTS})
     except urllib.error.HTTPError as error:
-        if error.code != 404:  # noqa: PLR2004 - HTTP's own
+        if error.code != 404:
             return f"{host} answers {error.code} for {chart} {version}"
     except (OSError, ValueError) as error:
         return f"{host} does not answer: {error}"
@@ -77,12 +78,9 @@ def versions(index: str, chart: str) -> list[str]:
 
     Only lines of its own entry are read: parsing all of a large index takes many seconds.
     """
-    found: list[str] = []
     entry = re.search(rf"^  {re.escape(chart)}:\n(?P<rows>(?:  [ -].*\n|\n)*)", f"{index}\n", re.MULTILINE)
-    for line in entry["rows"].splitlines() if entry else ():
-        if named := re.match(r"  (?:- |  )version: [\"']?(?P<version>[^\"'\s]+)", line):
-            found.append(named["version"])
-    return found
+    found = _VERSION.finditer(entry["rows"]) if entry else ()
+    return [one["version"] for one in found]
 
 
 def _missing(chart: str, version: str, place: str, known: list[str]) -> MissingChartError:
@@ -98,7 +96,7 @@ def _read(url: str, headers: Mapping[str, str]) -> bytes:
     try:
         return _open(url, headers)
     except urllib.error.HTTPError as error:
-        challenge = error.headers.get("WWW-Authenticate", "") if error.code == 401 else ""  # noqa: PLR2004
+        challenge = error.headers.get("WWW-Authenticate", "") if error.code == 401 else ""
         given = {one["name"]: one["value"] for one in _CHALLENGE.finditer(challenge)}
         if "realm" not in given:
             raise
