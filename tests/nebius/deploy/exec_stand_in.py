@@ -17,7 +17,7 @@ REAL, STATE = os.environ["HPC_TEST_KUBECTL"], Path(os.environ["HPC_TEST_SLURM"])
 def main() -> int:
     arguments = sys.argv[1:]
     if "exec" not in arguments:
-        os.execv(REAL, [REAL, *arguments])
+        os.execv(REAL, [REAL, *arguments])  # noqa: S606
     command = arguments[arguments.index("--") + 1 :]
     config = next(one for one in arguments if one.startswith("--kubeconfig"))
     pods = running(config)
@@ -75,7 +75,9 @@ def rows(pods: dict[str, dict], nodes: dict[str, dict]) -> list[str]:
     for name in sorted({*workers(pods), *known}):
         base = "IDLE" if name in pods else "DOWN*"
         state = base + ("+DRAIN" if nodes.get(name, {}).get("drained") else "") + "+DYNAMIC_NORM"
-        reason = f" Reason={nodes[name]['reason']} [root@2026-01-01T00:00:00]" if nodes.get(name, {}).get("reason") else ""
+        reason = (
+            f" Reason={nodes[name]['reason']} [root@2026-01-01T00:00:00]" if nodes.get(name, {}).get("reason") else ""
+        )
         found.append(f"NodeName={name} Gres={gres(pods.get(name))} State={state}{reason}\n")
     return found
 

@@ -80,7 +80,7 @@ class Site:
         cloud = Cloud(self.api.endpoint, PROJECT)
         Operator(self.kube, cloud=cloud, behaviour=self.behaviour, report=self.said.append).run(self._ended.is_set)
 
-    def __enter__(self) -> "Site":
+    def __enter__(self):
         self.api.start()
         self._operator.start()
         return self
@@ -140,7 +140,9 @@ class Site:
 
     def resources(self) -> list[str]:
         """Names of what the state has."""
-        return [row["urn"].rpartition("::")[2] for row in self.stack().export_state()["deployment"].get("resources", [])]
+        return [
+            row["urn"].rpartition("::")[2] for row in self.stack().export_state()["deployment"].get("resources", [])
+        ]
 
     def start(self, kind: str):
         """Run it in a process of its own, which may be killed."""
@@ -177,7 +179,9 @@ class Site:
             ("slurm.nebius.ai/v1", "SlurmCluster"), ("slurm.nebius.ai/v1alpha1", "NodeSet"),
         )  # fmt: skip
         found = [(kind, one["metadata"]) for api, kind in kinds for one in _listed(self.kube, api, kind)]
-        return sorted(f"{kind} {row.get('namespace', '')}/{row['name']}" for kind, row in found if row["name"] != "kubernetes")
+        return sorted(
+            f"{kind} {row.get('namespace', '')}/{row['name']}" for kind, row in found if row["name"] != "kubernetes"
+        )
 
 
 def _listed(kube: Kube, api: str, kind: str) -> list[dict]:
