@@ -29,7 +29,9 @@ def main() -> int:
 
 
 def running(config: str) -> dict[str, dict]:
-    done = subprocess.run([REAL, config, "get", "pods", "--output=json"], capture_output=True, check=True)
+    done = subprocess.run(
+        [REAL, config, "get", "pods", "--output=json"], capture_output=True, check=True, close_fds=False
+    )
     fds = json.loads(done.stdout)["items"]
     return {one["metadata"]["name"]: one for one in fds if one["status"].get("phase") == "Running"}
 
