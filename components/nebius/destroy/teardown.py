@@ -7,6 +7,7 @@ time is reported, and looked for again afterwards.
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -23,6 +24,8 @@ OPERATOR_SECONDS = 120
 BALANCER_SECONDS = 300
 """As Nebius's own recipe waits for it."""
 VOLUME_SECONDS = 120
+REHEARSAL_SECONDS = 20
+"""In place of each of these limits, where stand-ins do what is waited for."""
 CSI_DRIVER = "compute.csi.nebius.com"
 STAGES = ("charts", "volumes")
 """`charts` is deleted before the charts are, `volumes` after them and before the nodes."""
@@ -53,7 +56,8 @@ class TeardownProvider(ResourceProvider):
             there = lookups.exists("Cluster", _props["cluster_id"], _props["endpoint"])
         if there:
             with Kubectl(_props["access"]) as kubectl:
-                tear_down(kubectl, _props["stage"], pace=_props["pace"])
+                most = REHEARSAL_SECONDS if _props["endpoint"] else BALANCER_SECONDS
+                Ending(kubectl=kubectl, pace=_props["pace"], most=most).run(_props["stage"])
 
 
 class Teardown(DynamicResource, module="nebius", name="Teardown"):
@@ -70,96 +74,94 @@ class Teardown(DynamicResource, module="nebius", name="Teardown"):
         super().__init__(TeardownProvider(), name, props, opts)
 
 
-def tear_down(kubectl: Kubectl, stage: str, *, pace: float) -> None:
-    """Run the steps of a stage."""
-    if not _within(REACH_SECONDS, pace, lambda: _answers(kubectl)):
-        report(
-            "Kubernetes' API server does not answer: load balancers and volumes are not removed by it. What is left of "
-            "volumes is deleted after the cluster; look for load balancers in Nebius's console"
-        )
-        return
-    steps: dict[str, Callable[[Kubectl, float], None]] = {
-        "the operator": _stop_operator,
-        "PodDisruptionBudgets": _delete_budgets,
-        "load balancers": _delete_balancers,
-    }
-    if stage == "volumes":
-        steps = {**steps, "volumes": _delete_volumes}
-    for what, step in steps.items():
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """The steps, in their order. None raises: what is left is reported."""
+
+    kubectl: Kubectl
+    pace: float
+    most: float = BALANCER_SECONDS
+    """Seconds that any step may wait."""
+
+    def run(self, stage: str) -> None:
+        """Run the steps of a stage."""
+        if not self._within(REACH_SECONDS, self._answers):
+            report(
+                "Kubernetes' API server does not answer: load balancers and volumes are not removed by it. What is "
+                "left of volumes is deleted after the cluster; look for load balancers in Nebius's console"
+            )
+            return
+        steps: dict[str, Callable[[], None]] = {
+            "the operator": self._stop_operator,
+            "PodDisruptionBudgets": self._delete_budgets,
+            "load balancers": self._delete_balancers,
+        }
+        if stage == "volumes":
+            steps["volumes"] = self._delete_volumes
+        for what, step in steps.items():
+            try:
+                step()
+            except KubectlError as error:
+                report(f"{what} could not be removed, and the destroy goes on: {error}")
+
+    def _answers(self) -> bool:
         try:
-            step(kubectl, pace)
-        except KubectlError as error:
-            report(f"{what} could not be removed, and the destroy goes on: {error}")
+            self.kubectl.run("version", "--output=json", "--request-timeout=5s", seconds=15)
+        except KubectlError:
+            return False
+        return True
 
+    def _stop_operator(self) -> None:
+        """Nothing is created again from here on."""
+        where = f"--namespace={OPERATOR_NAMESPACE}"
+        if not self.kubectl.items("deployments", where):
+            return
+        self.kubectl.run("scale", "deployment", "--all", "--replicas=0", where)
+        if not self._within(OPERATOR_SECONDS, lambda: not self._replicas(where)):
+            report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
 
-def _answers(kubectl: Kubectl) -> bool:
-    try:
-        kubectl.run("version", "--output=json", "--request-timeout=5s", seconds=15)
-    except KubectlError:
-        return False
-    return True
+    def _replicas(self, where: str) -> int:
+        return sum(one.get("status", {}).get("replicas") or 0 for one in self.kubectl.items("deployments", where))
 
+    def _delete_budgets(self) -> None:
+        self.kubectl.run("delete", "poddisruptionbudgets", "--all", "--ignore-not-found", "--wait=false")
 
-def _stop_operator(kubectl: Kubectl, pace: float) -> None:
-    """Nothing is created again from here on."""
-    where = f"--namespace={OPERATOR_NAMESPACE}"
-    if not kubectl.items("deployments", where):
-        return
-    kubectl.run("scale", "deployment", "--all", "--replicas=0", where)
-    stopped = _within(
-        OPERATOR_SECONDS,
-        pace,
-        lambda: not any(one.get("status", {}).get("replicas") for one in kubectl.items("deployments", where)),
-    )
-    if not stopped:
-        report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
+    def _balancers(self) -> list[str]:
+        found = self.kubectl.items("services")
+        return [one["metadata"]["name"] for one in found if one["spec"].get("type") == "LoadBalancer"]
 
+    def _delete_balancers(self) -> None:
+        """A Service of type LoadBalancer is only gone when its load balancer is: a finalizer holds it until then."""
+        names = self._balancers()
+        if not names:
+            return
+        self.kubectl.run("delete", "service", *names, "--ignore-not-found", "--wait=false")
+        if not self._within(BALANCER_SECONDS, lambda: not self._balancers()):
+            report(
+                f"the load balancer of {', '.join(self._balancers())} is still there after {BALANCER_SECONDS} s; the "
+                "destroy goes on: look for it in Nebius's console"
+            )
 
-def _delete_budgets(kubectl: Kubectl, _pace: float) -> None:
-    kubectl.run("delete", "poddisruptionbudgets", "--all", "--ignore-not-found", "--wait=false")
-
-
-def _delete_balancers(kubectl: Kubectl, pace: float) -> None:
-    """A Service of type LoadBalancer is only gone when its load balancer is: a finalizer holds it until then."""
-
-    def left() -> list[str]:
-        return [
-            one["metadata"]["name"] for one in kubectl.items("services") if one["spec"].get("type") == "LoadBalancer"
-        ]
-
-    names = left()
-    if not names:
-        return
-    kubectl.run("delete", "service", *names, "--ignore-not-found", "--wait=false")
-    if not _within(BALANCER_SECONDS, pace, lambda: not left()):
-        report(
-            f"the load balancer of {', '.join(left())} is still there after {BALANCER_SECONDS} s; the destroy goes on: "
-            "look for it in Nebius's console"
-        )
-
-
-def _delete_volumes(kubectl: Kubectl, pace: float) -> None:
-    """Claims of the cluster's namespace, so that the CSI driver deletes their disks while it runs."""
-
-    def left() -> list[str]:
+    def _volumes(self) -> list[str]:
         return [
             one["metadata"]["name"]
-            for one in kubectl.items("persistentvolumes")
+            for one in self.kubectl.items("persistentvolumes")
             if one["spec"].get("csi", {}).get("driver") == CSI_DRIVER
-            and one["spec"].get("claimRef", {}).get("namespace") == kubectl.namespace
+            and one["spec"].get("claimRef", {}).get("namespace") == self.kubectl.namespace
             and one["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
         ]
 
-    kubectl.run("delete", "persistentvolumeclaims", "--all", "--ignore-not-found", "--wait=false")
-    if not _within(VOLUME_SECONDS, pace, lambda: not left()):
-        report(f"volumes {', '.join(left())} are still there; their disks are deleted after the cluster")
+    def _delete_volumes(self) -> None:
+        """Claims of the cluster's namespace, so that the CSI driver deletes their disks while it runs."""
+        self.kubectl.run("delete", "persistentvolumeclaims", "--all", "--ignore-not-found", "--wait=false")
+        if not self._within(VOLUME_SECONDS, lambda: not self._volumes()):
+            report(f"volumes {', '.join(self._volumes())} are still there; their disks are deleted after the cluster")
 
-
-def _within(seconds: float, pace: float, test: Callable[[], bool]) -> bool:
-    """Whether `test` came true in time."""
-    end = time.monotonic() + seconds
-    while not test():
-        if time.monotonic() > end:
-            return False
-        time.sleep(pace)
-    return True
+    def _within(self, seconds: float, test: Callable[[], bool]) -> bool:
+        """Whether `test` came true in time."""
+        end = time.monotonic() + min(seconds, self.most)
+        while not test():
+            if time.monotonic() > end:
+                return False
+            time.sleep(self.pace)
+        return True

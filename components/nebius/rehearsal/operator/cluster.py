@@ -11,6 +11,8 @@ from components.nebius.rehearsal.operator.kube import Kube, Object
 from components.nebius.rehearsal.operator.machines import Machines, State
 from components.nebius.rehearsal.operator.wanted import Wanted, wanted
 
+OPERATOR = "soperator-system"
+"""Namespace of the chart with the operator's Deployment."""
 API, SETS_API = "slurm.nebius.ai/v1", "slurm.nebius.ai/v1alpha1"
 PENDING, RECONCILING, UNAVAILABLE, AVAILABLE = "Pending", "Reconciling", "Not available", "Available"
 """Phases of a SlurmCluster."""
@@ -56,6 +58,8 @@ def converge(
         memory.since.clear()
         memory.login_address = ""
         _leave(kube, machines)
+        return
+    if _is_stopped(kube):
         return
     found = clusters[0]
     namespace = found["metadata"]["namespace"]
@@ -255,6 +259,12 @@ def _checks(kube: Kube, namespace: str, behaviour: Behaviour) -> None:
         else:
             status = {"k8sJobsStatus": {"lastJobStatus": "Failed" if failed else "Complete"}}
         kube.set_status(check, status)
+
+
+def _is_stopped(kube: Kube) -> bool:
+    """Whether the operator's Deployment was scaled to nothing, as before a cluster is destroyed."""
+    found = kube.list("apps/v1", "Deployment", OPERATOR)
+    return bool(found) and not any(one["spec"].get("replicas", 1) for one in found)
 
 
 def _leave(kube: Kube, machines: Machines) -> None:
