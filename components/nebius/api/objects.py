@@ -94,8 +94,10 @@ def start_create(wanted: Wanted, key: str) -> Any:  # noqa: ANN401
     """Start the creation; the same key starts it once."""
     from nebius.api.nebius.common.v1 import ResourceMetadata
 
+    # A membership, a permit and a release are identified by their specs, and have no name.
+    name = wanted.name if wanted.kind.unique else ""
     request = message_class(wanted.kind, f"Create{wanted.kind.name}Request")(
-        metadata=ResourceMetadata(parent_id=wanted.parent_id, name=wanted.name, labels=dict(wanted.labels)),
+        metadata=ResourceMetadata(parent_id=wanted.parent_id, name=name, labels=dict(wanted.labels)),
         spec=spec_message(wanted.kind, wanted.spec),
     )
     method = service(wanted.kind, wanted.endpoint).create

@@ -60,7 +60,8 @@ class TestShapes:
     def test_states_are_the_api_s(self, kind: str) -> None:
         row = KINDS[kind]
         status: Any = getattr(message_class(row, kind)(), "status", None)
-        named = {member.name for member in type(status.state)} if hasattr(status, "state") else set()
+        states: Any = type(status.state) if hasattr(status, "state") else ()
+        named = {member.name for member in states}
         assert row.ready | row.failed <= named
         assert not named or row.ready
 

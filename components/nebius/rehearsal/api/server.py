@@ -67,7 +67,7 @@ class NebiusServer(grpc.GenericRpcHandler):
         self.methods.observer = observer
         self._routes = _routes()
         self._stop = threading.Event()
-        self._server = grpc.server(futures.ThreadPoolExecutor(16))
+        self._server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers((self,))
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         if not self.port:
@@ -163,7 +163,7 @@ class NebiusServer(grpc.GenericRpcHandler):
         kind, methods = route.kind, self.methods
         if kind is None:
             raise RefusedError("UNIMPLEMENTED", short)
-        self._seed(kind, request)
+        self._seed(request)
         simple = {
             "Get": lambda: methods.get(kind, request.get("id", "")),
             "GetByName": lambda: methods.get_by_name(kind, request),
@@ -187,14 +187,16 @@ class NebiusServer(grpc.GenericRpcHandler):
     def _keys_of(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [row for row in self.store.of("AccessKey") if row["spec"].get("account") == request.get("account")]
 
-    def _seed(self, kind: Kind, request: Mapping[str, Any]) -> None:
+    def _seed(self, request: Mapping[str, Any]) -> None:
         """A project has a network and a subnet from the start, a tenant its groups."""
-        parent = request.get("parent_id", "")
-        if kind.name == "Group" and parent.startswith("tenant-") and not any(self.store.of("Group", parent)):
+        parent = request.get("parent_id") or request.get("metadata", {}).get("parent_id", "")
+        if parent in self.store.seeded or not parent.startswith(("project-", "tenant-")):
+            return
+        self.store.seeded.append(parent)
+        if parent.startswith("tenant-"):
             for name in identity.GROUPS:
                 self.methods.seed("Group", parent, name, {})
-        fresh = kind.name in ("Network", "Subnet") and parent.startswith("project-")
-        if fresh and not any(self.store.of("Network", parent)):
+        else:
             network = self.methods.seed("Network", parent, "default-network", {})
             self.methods.seed("Subnet", parent, "default-subnet", {"network_id": network})
 

@@ -34,16 +34,19 @@ class Store:
         self.keys: dict[str, dict[str, Any]] = {}
         """By idempotency key: a digest of the request, and the id of its operation."""
         self.serial = 0
+        self.seeded: list[str] = []
+        """Projects and tenants that have what each has from the start."""
         if file is not None and file.exists():
             known = json.loads(file.read_text(encoding="utf-8"))
             self.objects, self.operations = known["objects"], known["operations"]
-            self.keys, self.serial = known["keys"], known["serial"]
+            self.keys, self.serial, self.seeded = known["keys"], known["serial"], known["seeded"]
 
     def save(self) -> None:
         """Write the file; a reader sees the old one or the new one."""
         if self._file is None:
             return
-        known = {"objects": self.objects, "operations": self.operations, "keys": self.keys, "serial": self.serial}
+        names = ("objects", "operations", "keys", "serial", "seeded")
+        known = {name: getattr(self, name) for name in names}
         new = self._file.with_name(f"{self._file.name}.new")
         # Access keys of the stand-in are in it.
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:

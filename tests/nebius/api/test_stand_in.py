@@ -1,0 +1,281 @@
+"""The stand-in for Nebius's API: it refuses what the API refuses, and keeps what it keeps."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from nebius.api.nebius.common.v1 import ResourceMetadata
+from nebius.api.nebius.compute.v1 import UpdateFilesystemRequest
+
+from components.nebius.api import client, lifecycle, lookups, objects
+from components.nebius.api.errors import NebiusError
+from components.nebius.api.kinds import KINDS
+from components.nebius.api.messages import spec_message
+from components.nebius.rehearsal.api import rules
+from components.nebius.rehearsal.api.faults import RefusedError, parse
+from components.nebius.rehearsal.api.server import NebiusServer
+from tests.harness import ROOT
+from tests.nebius.api.project import OWNER, PROJECT_ID, cluster_rows, owned
+
+GROUP = next(row["spec"] for row in cluster_rows() if row["kind"] == "NodeGroup")
+
+
+def with_template(**changes: Any) -> dict[str, Any]:
+    template = {name: one for name, one in GROUP["template"].items() if name in ("resources", "boot_disk")}
+    return {"fixed_node_count": 2, "template": {**template, **changes}}
+
+
+REFUSED = {
+    "NodeGroup": [
+        ({**with_template(), "fixed_node_count": 101}, "at most 100 nodes, given 101"),
+        (with_template(boot_disk={"size_gibibytes": 63}), "at least 64 GiB"),
+        (with_template(resources={"platform": "gpu-x", "preset": "a"}), "there is no platform 'gpu-x'"),
+        (with_template(resources={"platform": "cpu-d3", "preset": "9vcpu"}), "cpu-d3 has no preset '9vcpu'"),
+        (with_template(max_pods=257), "8 to 256"),
+        (
+            {**with_template(), "strategy": {"max_surge": {"percent": 0}, "max_unavailable": {"count": 0}}},
+            "max_surge and max_unavailable can't both be 0",
+        ),
+        ({**with_template(), "strategy": {"max_surge": {"percent": 101}}}, "0 to 100"),
+        (
+            with_template(
+                gpu_cluster={"id": "computegpucluster-1"},
+                resources={"platform": "gpu-h100-sxm", "preset": "1gpu-16vcpu-200gb"},
+            ),
+            "can't join a GPU cluster",
+        ),
+        (
+            {"autoscaling": {"min_node_count": 3, "max_node_count": 2}, "template": with_template()["template"]},
+            "min_node_count is more than max_node_count",
+        ),
+    ],
+    "Cluster": [({"control_plane": {"etcd_cluster_size": 2}}, "1 or 3")],
+    "Filesystem": [
+        ({"type": "NETWORK_SSD"}, "must be set"),
+        ({"type": "NETWORK_SSD", "size_gibibytes": 1, "block_size_bytes": 5120}, "a power of two"),
+    ],
+    "Disk": [({"type": "NETWORK_SSD_IO_M3", "size_gibibytes": 100}, "a multiple of 93 GiB")],
+}
+
+
+@pytest.mark.parametrize(("kind", "spec", "said"), [(kind, *row) for kind, rows in REFUSED.items() for row in rows])
+def test_specs_that_the_api_refuses(api: NebiusServer, kind: str, spec: dict[str, Any], said: str) -> None:
+    api.methods.seed("GpuCluster", PROJECT_ID, "g", {}, "computegpucluster-1")
+    assert spec_message(KINDS[kind], spec)
+    with pytest.raises(RefusedError) as raised:
+        rules.check_spec(api.store, KINDS[kind], spec)
+    assert said in str(raised.value.detail)
+
+
+def made(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1") -> lifecycle.Found:
+    return lifecycle.create(
+        {
+            "kind": kind, "name": name, "resource_name": name, "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
+            "endpoint": api.endpoint, "pace": 0.01, "timeout_seconds": 5.0,
+        }
+    )  # fmt: skip
+
+
+def wanted(api: NebiusServer, kind: str, spec: Mapping[str, Any]) -> objects.Wanted:
+    return objects.Wanted(kind=KINDS[kind], parent_id=PROJECT_ID, name="n1", spec=spec, endpoint=api.endpoint)
+
+
+class TestRules:
+    def test_references_must_exist(self, api: NebiusServer) -> None:
+        with pytest.raises(NebiusError, match="there is no vpcsubnet-9"):
+            made(api, "Cluster", {"control_plane": {"subnet_id": "vpcsubnet-9"}})
+
+    def test_names_are_unique(self, api: NebiusServer) -> None:
+        found = made(api, "Network", {})
+        with pytest.raises(NebiusError, match=f"it exists already, with the id {found.id}"):
+            objects.start_create(wanted(api, "Network", {}), "another-key")
+
+    def test_immutable_fields_are_refused(self, api: NebiusServer) -> None:
+        found = made(api, "GpuCluster", {"infiniband_fabric": "fabric-3"})
+        message = objects.get(KINDS["GpuCluster"], found.id, api.endpoint)
+        assert message
+        spec = spec_message(KINDS["GpuCluster"], {"infiniband_fabric": "fabric-4"})
+        with pytest.raises(NebiusError, match="infiniband_fabric: the field is immutable"):
+            objects.start_update(KINDS["GpuCluster"], message.metadata, spec, api.endpoint)
+
+    def test_a_filesystem_only_grows(self, api: NebiusServer) -> None:
+        found = made(api, "Filesystem", {"type": "NETWORK_SSD", "size_gibibytes": 10})
+        message = objects.get(KINDS["Filesystem"], found.id, api.endpoint)
+        assert message
+        message.spec.size_gibibytes = 9
+        with pytest.raises(NebiusError, match="the size can only grow"):
+            objects.start_update(KINDS["Filesystem"], message.metadata, message.spec, api.endpoint)
+
+    def test_one_operation_at_a_time(self, api: NebiusServer) -> None:
+        api.methods.seconds = lambda _kind, _verb: 60
+        operation = objects.start_create(wanted(api, "Network", {}), "key")
+        with pytest.raises(NebiusError, match=r"another operation on vpcnetwork-.* is under way: operation-"):
+            objects.start_delete(KINDS["Network"], operation.resource_id, api.endpoint)
+
+    def test_an_old_version_of_an_object_is_refused(self, api: NebiusServer) -> None:
+        found = made(api, "ServiceAccount", {"description": "a"})
+        message = objects.get(KINDS["ServiceAccount"], found.id, api.endpoint)
+        assert message
+        api.store.objects[found.id]["metadata"]["resource_version"] = "9"
+        with pytest.raises(NebiusError, match="resource_version differs"):
+            objects.start_update(KINDS["ServiceAccount"], message.metadata, message.spec, api.endpoint)
+
+
+class TestKeys:
+    def test_a_key_creates_once(self, api: NebiusServer) -> None:
+        first = objects.start_create(wanted(api, "Network", {}), "key")
+        assert objects.start_create(wanted(api, "Network", {}), "key").id == first.id
+        assert len(list(api.store.of("Network", PROJECT_ID))) == 2  # with the project's own
+
+    def test_a_key_of_another_request_is_refused(self, api: NebiusServer) -> None:
+        objects.start_create(wanted(api, "Network", {}), "key")
+        with pytest.raises(NebiusError, match="was used for another request"):
+            objects.start_create(wanted(api, "GpuCluster", {"infiniband_fabric": "fabric-3"}), "key")
+
+
+class TestMasks:
+    """What an update does to fields that it does not set: nothing, unless the mask names them."""
+
+    def update(self, api: NebiusServer, id_: str, spec: dict[str, Any], mask: str) -> dict[str, Any]:
+        request = UpdateFilesystemRequest(
+            metadata=ResourceMetadata(id=id_, parent_id=PROJECT_ID),
+            spec=spec_message(KINDS["Filesystem"], spec),
+        )
+        with grpc.insecure_channel(api.endpoint) as channel:
+            call = channel.unary_unary(
+                "/nebius.compute.v1.FilesystemService/Update",
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=bytes,
+            )
+            headers = (("authorization", "Bearer x"), *([("x-resetmask", mask)] if mask else []))
+            call(request, metadata=headers)
+        time.sleep(0.3)
+        return api.store.objects[id_]["spec"]
+
+    def test_a_field_that_is_not_named_stays(self, api: NebiusServer) -> None:
+        before = {"type": "NETWORK_SSD", "size_gibibytes": 10, "forbid_deletion": True}
+        found = made(api, "Filesystem", before)
+        spec = self.update(api, found.id, {"size_gibibytes": 11}, "")
+        assert spec == {"type": "NETWORK_SSD", "size_gibibytes": "11", "forbid_deletion": True}
+        spec = self.update(api, found.id, {"size_gibibytes": 12}, "spec.(forbid_deletion)")
+        assert spec == {"type": "NETWORK_SSD", "size_gibibytes": "12"}
+
+
+class TestCredentials:
+    def test_a_call_without_a_token_is_refused(self, api: NebiusServer) -> None:
+        with grpc.insecure_channel(api.endpoint) as channel:
+            call = channel.unary_unary("/nebius.iam.v1.ProfileService/Get", response_deserializer=bytes)
+            with pytest.raises(grpc.RpcError) as raised:
+                call(b"")
+        assert getattr(raised.value, "code", str)() == grpc.StatusCode.UNAUTHENTICATED
+
+    def test_the_environment_s_token_is_sent(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NEBIUS_IAM_TOKEN", "t0ken")
+        lookups.whoami(api.endpoint)
+        assert {call.headers["authorization"] for call in api.calls} == {"Bearer t0ken"}
+        assert all(call.headers["user-agent"].startswith("hpc/1.0 ") for call in api.calls)
+
+    def test_no_credential_says_what_to_do(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        with pytest.raises(NebiusError, match=r"(?s)no credential for Nebius: .*to do: export NEBIUS_IAM_TOKEN="):
+            client.sdk()
+
+    def test_a_credentials_file_that_there_is_not(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("NEBIUS_CREDENTIALS_FILE", str(tmp_path / "none.json"))
+        with pytest.raises(NebiusError, match=r"none\.json"):
+            client.sdk()
+
+    def test_one_sdk_serves_the_process(self, api: NebiusServer) -> None:
+        assert client.sdk(api.endpoint) is client.sdk(api.endpoint)
+        assert len([call for call in api.calls if "ProfileService" in call.method]) == 1
+
+
+class TestObserver:
+    def test_it_learns_of_changes_and_says_what_a_cluster_s_status_is(self, api: NebiusServer) -> None:
+        class Cloud:
+            def __init__(self) -> None:
+                self.seen: list[tuple[str, str, bool]] = []
+
+            def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
+                self.seen.append((kind, obj["status"].get("state", ""), obj["deleted"]))
+
+            def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+                return {"reconciling": False} if kind == "GpuCluster" else None
+
+        cloud = api.methods.observer = Cloud()
+        found = made(api, "Network", {})
+        props = {"kind": "Network", "parent_id": PROJECT_ID, "owner": OWNER, "endpoint": api.endpoint, "pace": 0.01}
+        lifecycle.delete(found.id, props)
+        states = [("CREATING", False), ("READY", False), ("DELETING", False), ("DELETING", True)]
+        assert cloud.seen == [("Network", *row) for row in states]
+
+
+class TestProcess:
+    """`python -m components.nebius.rehearsal.api`."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Iterator[Path]:
+        yield tmp_path
+        client.close()
+
+    def start(self, folder: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]", str]:
+        port = folder / "port"
+        port.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "components.nebius.rehearsal.api", f"--state={folder / 'state.json'}"]
+        process = subprocess.Popen([*command, f"--port-file={port}", "--seconds=0.05", *arguments], cwd=ROOT)
+        limit = time.monotonic() + 30
+        while not port.exists():
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+        return process, f"127.0.0.1:{port.read_text().strip()}"
+
+    def test_it_remembers_after_kill_9_and_ends_by_a_signal(self, folder: Path) -> None:
+        (folder / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+        options = ["--cluster-endpoint=https://127.0.0.1:6443", f"--cluster-ca={folder / 'ca.pem'}"]
+        process, endpoint = self.start(folder, *options)
+        props = {"owner": OWNER, "parent_id": PROJECT_ID, "endpoint": endpoint, "pace": 0.02}
+        subnet = lookups.first_subnet(PROJECT_ID, endpoint)
+        spec = {"control_plane": {"subnet_id": subnet}}
+        found = lifecycle.create({**props, "kind": "Cluster", "name": "k8s", "resource_name": "k8s", "spec": spec})
+        plane = found.status["control_plane"]
+        assert plane["endpoints"]["public_endpoint"] == "https://127.0.0.1:6443"
+        assert plane["auth"]["cluster_ca_certificate"].startswith("-----BEGIN")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert (folder / "state.json").stat().st_mode & 0o777 == 0o600
+        process, endpoint = self.start(folder, *options, f"--port={endpoint.rpartition(':')[2]}")
+        assert lookups.exists("Cluster", found.id, endpoint)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(10) == 0
+
+    def test_faults_of_the_command_line(self, folder: Path) -> None:
+        process, endpoint = self.start(folder, "--fault=Network:create:refuse:quota_failure")
+        props = {"owner": OWNER, "parent_id": PROJECT_ID, "endpoint": endpoint, "pace": 0.02}
+        try:
+            with pytest.raises(NebiusError, match="limit 8, asked 16"):
+                lifecycle.create({**props, "kind": "Network", "name": "x1", "resource_name": "x1", "spec": {}})
+        finally:
+            process.terminate()
+            process.wait(10)
+
+    def test_a_fault_that_there_is_not(self) -> None:
+        with pytest.raises(ValueError, match=r"is no fault; allowed: KIND:VERB:refuse\|fail\|hang\|lose:bad_request"):
+            parse("Network:create:burn:quota_failure")
+        assert parse("*:create:hang:quota_failure:w*:2").count == 2
+
+
+def test_a_port_in_use_is_named(api: NebiusServer) -> None:
+    with pytest.raises((OSError, RuntimeError), match=str(api.port)):
+        NebiusServer(port=api.port)
+
+
+def test_nothing_of_the_project_s_own_has_an_owner(api: NebiusServer) -> None:
+    lookups.first_subnet(PROJECT_ID, api.endpoint)
+    assert owned(api) == {}
