@@ -13,7 +13,7 @@ from cli.interrupts import unwound
 from cli.soperator.ask import SECONDS, ask
 from cluster.load.parse import parse_output
 from cluster.observe.drift.difference import Difference
-from cluster.platforms.nebius.observe.drift import Live, differences, is_ours, key, unseen
+from cluster.platforms.nebius.observe.drift import Live, differences, key, unseen, wanted_releases
 from cluster.platforms.nebius.observe.helm import SELECTOR, Installed, installed
 from cluster.platforms.nebius.observe.slurm import ACCOUNTING
 from cluster.platforms.nebius.section import Nebius
@@ -41,7 +41,9 @@ def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], lis
             "get", "secrets", "--all-namespaces", f"--selector={SELECTOR}", "--output=json", seconds=SECONDS
         )
         releases = None if secrets.code else installed(secrets.items)
-        ours = [one for one in (releases or {}).values() if is_ours(one) and one.chart not in _NO_OBJECTS]
+        wanted = wanted_releases(config, settings)
+        own = {one.name for one in wanted if one.repo == settings.soperator.charts}
+        ours = [one for name, one in (releases or {}).items() if name in own and one.chart not in _NO_OBJECTS]
         manifests = {one.name: _documents(one) for one in ours}
         with ThreadPoolExecutor() as pool:
             answers = dict(zip(manifests, pool.map(lambda one: _applied(api, one), ours), strict=True))
@@ -61,7 +63,7 @@ def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], lis
         manifests=[item for name, items in manifests.items() if not answers[name].code for item in items],
         hosts=seen.objects["nodes"],
     )
-    return differences(config, settings.operator.version, live), unseen(live, unread)
+    return differences(config, wanted, live), unseen(live, unread)
 
 
 def _documents(release: Installed) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Known problems of Soperator that show only once a cluster is up: their symptoms, what they are, what to do.
 
-Numbers are those of docs/nebius.md. Problems that are prevented, or waited for, have none here.
+Numbers are those of docs/nebius-known-problems.md. Problems that are prevented, or waited for, are not here.
 """
 
 import re
@@ -40,7 +40,7 @@ PROBLEMS: Sequence[Problem] = (
         number=8,
         symptom=re.compile(r"fatal: .*No switches configured|fatal: No switches configured"),
         what="slurmctld does not start: topology.conf has no switches before the first worker is scheduled",
-        todo="set nebius.operator.version to 4.1.7 in the stack file, then: ./hpc up STACK",
+        todo="set nebius.soperator.version to 4.1.7 in the stack file, then: ./hpc up STACK",
         fixed="3.0.2",
         source="soperator pull requests 2298 and 1109",
     ),
@@ -49,7 +49,8 @@ PROBLEMS: Sequence[Problem] = (
         symptom=re.compile(r"Switch configuration \S+ has invalid child \(\S*?[0-9]{19,}\)|"
                            r"Switch configuration \S*?[0-9]{19,} has invalid child"),
         what="slurmctld does not start: names of InfiniBand switches end in more digits than Slurm can read",
-        todo="set TopologyPlugin=topology/flat in slurm.parameters of the stack file, then: ./hpc up STACK",
+        todo="set nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin: topology/default}}} in the stack file, "
+        "then: ./hpc up STACK",
         fixed="5.0.0",
         source="soperator pull request 2623",
     ),
@@ -58,7 +59,7 @@ PROBLEMS: Sequence[Problem] = (
         symptom=re.compile(r"mount: .*: mount point does not exist"),
         what="the jail has no complete root file system: it was written to before it was populated",
         todo="empty the jail's file system, then have it populated again: ./hpc up STACK with "
-        "nebius.operator.version 4.1.7",
+        "nebius.soperator.version 4.1.7",
         fixed="3.0.3",
         source="soperator pull request 2336",
     ),

@@ -144,7 +144,8 @@ class World:
         self.logs: dict[str, str] = {}
         self.nodes: Mapping[str, tuple[str, str]] = IDLE
         self.ping = "Slurmctld(primary) at controller-0 is UP"
-        self.database: dict[str, str] = {}
+        self.partitions = PARTITIONS
+        self.database: Mapping[str, str] = {}
 
     def script(self) -> str:
         """The program, for the fixture `kubectl`."""
@@ -165,7 +166,7 @@ class World:
         # The script for the container is run here, with Slurm's commands as functions.
         functions = {
             "scontrol": f'case "$*" in ping) {_print(self.ping)};; *node) {_print(node_rows(self.nodes))};; '
-            f"*) {_print(PARTITIONS)};; esac",
+            f"*) {_print(self.partitions)};; esac",
             "squeue": ":",
             "sacctmgr": 'case "$4" in '
             + " ".join(f"{kind}) {_print(text)};;" for kind, text in self.database.items())

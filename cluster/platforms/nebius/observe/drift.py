@@ -9,20 +9,20 @@ from typing import Any
 from cluster.config.cluster import ClusterConfig
 from cluster.observe.drift.difference import NOTHING, Difference
 from cluster.observe.health import ClusterObservation
+from cluster.platforms.nebius.backups import backs_up
 from cluster.platforms.nebius.node_groups import NAME_LABEL, NODESET_LABEL
 from cluster.platforms.nebius.observe.helm import Installed
 from cluster.platforms.nebius.observe.objects import View
+from cluster.platforms.nebius.releases import Facts, Release, releases
+from cluster.platforms.nebius.section import Nebius
 from cluster.roster import node_names
 from cluster.slurm.accounting import desired
 
 Object = Mapping[str, Any]
 GROUP = "slurm.nebius.ai/"
 """API group of Soperator's kinds."""
-CHARTS = (
-    "helm-slurm-cluster", "helm-soperator", "helm-nodesets", "helm-nodeconfigurator", "slurm-cluster", "soperator",
-    "nodesets",
-)  # fmt: skip
-"""How names of Soperator's charts begin: with `helm-` in its registry, without in a checkout."""
+UNKNOWN = "(known to the cloud only)"
+"""Stands in wanted values for what only the cloud knows, such as ids."""
 COMPARED = ("data", "spec")
 """Parts of an object that a chart sets and nobody else."""
 LONGEST = 120
@@ -51,10 +51,11 @@ class Live:
     """Kubernetes nodes."""
 
 
-def differences(config: ClusterConfig, version: str, live: Live) -> list[Difference]:
-    """What differs; empty when nothing does. `version` is the one of Soperator that the stack has."""
+def differences(config: ClusterConfig, wanted: Sequence[Release], live: Live) -> list[Difference]:
+    """What differs; empty when nothing does. `wanted` are the stack's releases, with UNKNOWN for what only the cloud
+    knows."""
     return [
-        *_releases(version, live),
+        *_releases(wanted, live),
         *_objects(live),
         *_nodesets(config, live),
         *_hosts(config, live),
@@ -64,32 +65,37 @@ def differences(config: ClusterConfig, version: str, live: Live) -> list[Differe
     ]
 
 
+def wanted_releases(config: ClusterConfig, settings: Nebius) -> tuple[Release, ...]:
+    """The releases of a stack, with UNKNOWN for what only the cloud knows."""
+    backups = {"name": UNKNOWN, "endpoint": UNKNOWN} if backs_up(settings) else {}
+    keys = [UNKNOWN, *settings.login.root_keys]
+    return releases(config, Facts(root_keys=keys, allocation=UNKNOWN, backups=backups))
+
+
 def key(item: Object, namespace: str = "") -> tuple[str, str, str]:
     """Kind, namespace and name of an object."""
     metadata = item["metadata"]
     return str(item["kind"]), str(metadata.get("namespace") or namespace), str(metadata["name"])
 
 
-def _releases(version: str, live: Live) -> Iterator[Difference]:
+def _releases(wanted: Sequence[Release], live: Live) -> Iterator[Difference]:
     if live.releases is None:
         return
-    of_soperator = [one for one in live.releases.values() if is_ours(one)]
-    if not of_soperator:
-        yield Difference(
-            id="release-missing", where=(live.view.namespace,), what="Helm releases of Soperator", stack="installed",
-            there=NOTHING, mends="up",
-        )  # fmt: skip
-    for one in of_soperator:
-        if one.version != version:
-            yield Difference(
-                id="release-version", where=(one.name,), what=f"version of chart {one.chart}", stack=version,
-                there=one.version, mends="up",
-            )  # fmt: skip
+    for one in wanted:
+        found = live.releases.get(one.name)
+        if found is None:
+            yield _release(one.name, "release-missing", f"Helm release {one.name}", "installed", NOTHING)
+            continue
+        # A chart of a folder has the version that its file says, whatever was asked for.
+        if "://" in one.repo and found.version != one.version:
+            yield _release(one.name, "release-version", f"version of chart {one.chart}", one.version, found.version)
+        for path, said, there in both_ways(one.values, found.values):
+            what = f"values of release {one.name}: {path}"
+            yield _release(one.name, "release-values", what, _text(said), _text(there))
 
 
-def is_ours(release: Installed) -> bool:
-    """Whether it is one of Soperator's own charts, whose versions are its version."""
-    return release.chart.startswith(CHARTS)
+def _release(name: str, id_: str, what: str, stack: str, there: str) -> Difference:
+    return Difference(id=id_, where=(name,), what=what, stack=stack, there=there, mends="up")
 
 
 def _objects(live: Live) -> Iterator[Difference]:
@@ -126,7 +132,18 @@ def changed(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any,
         yield path, wanted, found
 
 
+def both_ways(wanted: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
+    """As `changed`, and what `found` has besides."""
+    told = {path: (path, one, other) for path, one, other in changed(wanted, found)}
+    more = {path: (path, other, one) for path, one, other in changed(found, wanted)}
+    # Of a path and what is below it, the longer one says more.
+    yield from told.values()
+    yield from (row for path, row in more.items() if not any(path.startswith(known) for known in told))
+
+
 def _alike(wanted: object, found: object) -> bool:
+    if UNKNOWN in (wanted, found):
+        return True
     # A chart that says nothing, and an object that has nothing, are the same.
     if wanted in (None, "", [], {}, False, 0) and found in (None, "", [], {}, False, 0):
         return True

@@ -1,0 +1,245 @@
+"""`drift` of a cluster of pods: manual changes are found, whoever made them, and nothing else is."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.platforms.nebius.observe.drift import UNKNOWN, both_ways, changed, wanted_releases
+from cluster.platforms.nebius.observe.helm import installed
+from cluster.platforms.nebius.releases import Release
+from components.deploy import config_text
+from tests.cluster.nebius.samples import nebius, settings
+from tests.nebius.access.cluster_objects import IDLE, World, host, node_set
+from tests.nebius.access.conftest import Hpc
+
+Made = Callable[[str], Path]
+CONFIG = nebius(
+    name="soperator",
+    users=[{"name": "alice", "uid": 2001, "account": "research"}],
+    accounting={"accounts": [{"name": "research"}], "qos": [{"name": "short", "max_wall": "1:00:00"}]},
+)
+RELEASES = {one.name: one for one in wanted_releases(CONFIG, settings(CONFIG))}
+NODE_SET = {
+    "apiVersion": "slurm.nebius.ai/v1alpha1",
+    "kind": "NodeSet",
+    "metadata": {"name": "worker"},
+    "spec": {"replicas": 2, "slurmd": {"resources": {"cpu": "15", "memory": "57Gi"}}, "munge": {"port": 0}},
+}
+LIVE = {
+    **NODE_SET,
+    "metadata": {"name": "worker", "namespace": "soperator", "uid": "1"},
+    "spec": {
+        "replicas": 2,
+        "slurmd": {"resources": {"cpu": "15000m", "memory": "57Gi"}, "security": {"limits": ""}},
+        "maxUnavailable": 1,
+    },
+    "status": {"replicas": 2},
+}
+LABELS = [
+    {"slurm.nebius.ai/nodeset": "controller"},
+    {"slurm.nebius.ai/nodeset": "login"},
+    *2 * [{"slurm.nebius.ai/nodeset": "worker", "slurm.nebius.ai/nodeset-name": "worker"}],
+]
+DATABASE = {
+    "cluster": "soperator",
+    "user": "alice|research\nroot|root",
+    "account": "root\nresearch",
+    "qos": "normal\nshort",
+}
+
+
+def known(values: Any) -> Any:
+    """Values as a cloud has filled them in."""
+    if isinstance(values, Mapping):
+        return {key: known(value) for key, value in values.items()}
+    if isinstance(values, (list, tuple)):
+        return [known(value) for value in values]
+    return "an id of the cloud's" if values == UNKNOWN else values
+
+
+def secret(release: Release, *, revision: int = 1, manifest: str = "", **changes: Any) -> dict[str, Any]:
+    """The Secret in which Helm records a revision, packed as Helm packs it (pkg/storage/driver/util.go)."""
+    document = {
+        "name": release.name,
+        "namespace": release.namespace,
+        "version": revision,
+        "config": known(deepcopy(dict(release.values))),
+        "chart": {"metadata": {"name": release.chart, "version": release.version}},
+        "manifest": manifest,
+        **changes,
+    }
+    packed = base64.b64encode(gzip.compress(json.dumps(document).encode()))
+    return {"kind": "Secret", "data": {"release": base64.b64encode(packed).decode()}}
+
+
+def same() -> World:
+    """A cluster as `up` left it."""
+    world = World()
+    manifests = {"nodesets": yaml.safe_dump_all([NODE_SET], explicit_start=True)}
+    world.secrets = [secret(one, manifest=manifests.get(name, "")) for name, one in RELEASES.items()]
+    world.live = [LIVE]
+    world.hosts = [host(f"host-{index}", labels=labels) for index, labels in enumerate(LABELS)]
+    world.database = DATABASE
+    return world
+
+
+@pytest.fixture
+def drift(hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> Callable[[World], dict[str, dict[str, Any]]]:
+    """drift(WORLD): differences by id and what."""
+    up["config"] = config_text(CONFIG)
+
+    def run(world: World) -> dict[str, dict[str, Any]]:
+        kubectl(world.script())
+        ended = hpc("drift", "nebius", "--json")
+        assert ended.out, ended.err
+        document = json.loads(ended.out)
+        assert document["unseen"] == []
+        assert ended.code == (1 if document["differences"] else 0)
+        return {f"{one['id']} {one['what']}": one for one in document["differences"]}
+
+    return run
+
+
+Drift = Callable[[World], dict[str, dict[str, Any]]]
+
+
+def test_nothing_differs_after_an_up(drift: Drift, hpc: Hpc) -> None:
+    assert drift(same()) == {}
+    assert hpc("drift", "nebius").out == "nebius: nothing differs from the stack.\n"
+
+
+class TestCharts:
+    def test_values_that_somebody_gave_helm(self, drift: Drift) -> None:
+        world, release = same(), RELEASES["slurm-cluster"]
+        values = known(deepcopy(dict(release.values)))
+        values["slurmNodes"]["login"]["size"] = 7
+        values["extra"] = {"key": "by hand"}
+        world.secrets.append(secret(release, revision=2, config=values))
+        found = drift(world)
+        size = found["release-values values of release slurm-cluster: slurmNodes.login.size"]
+        assert (size["there"], size["mends"], size["where"]) == ("7", "up", ["slurm-cluster"])
+        extra = found["release-values values of release slurm-cluster: extra.key"]
+        assert (extra["stack"], extra["there"]) == ("(nothing)", "by hand")
+        assert len(found) == 2
+
+    def test_a_release_of_another_version_and_one_that_is_gone(self, drift: Drift) -> None:
+        world = same()
+        names = list(RELEASES)
+        del world.secrets[names.index("soperatorchecks")]
+        chart = {"metadata": {"name": "helm-soperator", "version": "4.1.6"}}
+        world.secrets[names.index("soperator")] = secret(RELEASES["soperator"], chart=chart)
+        found = drift(world)
+        assert found["release-missing Helm release soperatorchecks"]["there"] == "(nothing)"
+        version = found["release-version version of chart helm-soperator"]
+        assert (version["stack"], version["there"]) == ("4.1.7", "4.1.6")
+        assert len(found) == 2
+
+
+class TestObjects:
+    def test_an_edited_object_and_what_defaults_are_not(self, drift: Drift) -> None:
+        world = same()
+        edited = deepcopy(LIVE)
+        edited["spec"]["slurmd"]["resources"]["memory"] = "32Gi"
+        world.live = [edited]
+        found = drift(world)
+        (one,) = found.values()
+        assert one["what"] == "NodeSet worker: spec.slurmd.resources.memory"
+        assert (one["stack"], one["there"], one["mends"]) == ("57Gi", "32Gi", "hand")
+
+    def test_a_deleted_object(self, drift: Drift) -> None:
+        world = same()
+        world.live = []
+        assert list(drift(world)) == ["object-missing NodeSet worker"]
+
+    def test_a_node_set_that_was_scaled(self, drift: Drift) -> None:
+        world = same()
+        world.node_sets = [node_set(wanted=5, ready=2)]
+        found = drift(world)["nodeset-size replicas of nodeset worker"]
+        assert (found["stack"], found["there"]) == ("2", "5")
+
+    def test_node_groups_as_far_as_kubectl_shows_them(self, drift: Drift) -> None:
+        world = same()
+        world.hosts = world.hosts[:-1]
+        found = drift(world)["node-group-size Kubernetes nodes of nodeset worker"]
+        assert (found["stack"], found["there"]) == ("2", "1")
+
+
+class TestSlurm:
+    def test_nodes_and_partitions(self, drift: Drift) -> None:
+        world = same()
+        world.nodes = {"worker-0": IDLE["worker-0"], "worker-9": IDLE["worker-1"]}
+        world.partitions = (
+            "PartitionName=main Default=NO State=DRAIN\nPartitionName=other State=UP\nPartitionName=hidden State=UP"
+        )
+        assert list(drift(world)) == [
+            "node-unknown node worker-1",
+            "node-unknown node worker-9",
+            "value-changed partition other",
+            "value-changed partition main: State",
+            "value-changed partition main: Default",
+        ]
+
+    def test_the_database(self, drift: Drift) -> None:
+        world = same()
+        world.database = {**DATABASE, "user": "alice|root", "account": "root", "qos": "normal"}
+        assert list(drift(world)) == [
+            "value-changed account research",
+            "value-changed QOS short",
+            "value-changed user alice: default account",
+        ]
+
+
+class TestUnseen:
+    def test_what_can_not_be_compared_is_said(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
+        up["config"] = config_text(CONFIG)
+        world = same()
+        world.ping = "Slurmctld(primary) at controller-0 is DOWN"
+        refused = "echo 'Error from server (Forbidden): secrets is forbidden' >&2; exit 1"
+        kubectl(f'[ "$1 $2" != "get secrets" ] || {{ {refused}; }}\n{world.script()}')
+        ended = hpc("drift", "nebius", "--json")
+        document = json.loads(ended.out)
+        assert (ended.code, document["ok"], document["differences"]) == (1, False, [])
+        assert "controller-0: slurmctld does not answer" in document["unseen"]
+        assert "Helm's releases: Error from server (Forbidden): secrets is forbidden" in document["unseen"]
+
+    def test_mend_is_refused_by_the_capability(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
+        kubectl("exit 1")
+        ended = hpc("drift", "dev", "--mend")
+        assert (ended.code, ended.out) == (1, "")
+        assert "a platform without the capability mend" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"cpu": "1"}, {"cpu": "1000m"}), ({"a": 1}, {"a": "1"}), ({"a": 1}, {"a": 1.0}), ({"a": None}, {}),
+        ({"a": []}, {}), ({"memory": "1Gi"}, {"memory": "1024Mi"}), ({"id": UNKNOWN}, {"id": "x"}),
+        ({"a": {"b": 1}}, {"a": {"b": 1, "c": "a default"}}),
+    ],
+)  # fmt: skip
+def test_what_says_the_same_is_alike(wanted: Any, found: Any) -> None:
+    assert list(changed(wanted, found)) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "paths"),
+    [
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, ["a.b"]), ({"a": [1, 2]}, {"a": [1]}, ["a"]), ({"a": 1}, {}, ["a"]),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, ["a[0].b"]), ({"a": True}, {"a": False}, ["a"]),
+        ({"cpu": "1"}, {"cpu": "1Gi"}, ["cpu"]),
+    ],
+)  # fmt: skip
+def test_what_differs_is_told_by_its_path(wanted: Any, found: Any, paths: list[str]) -> None:
+    assert [path for path, _, _ in both_ways(wanted, found)] == paths
+
+
+def test_a_secret_that_is_none_of_helms_is_left_out() -> None:
+    broken = [{}, {"data": {"release": "!"}}, {"data": {"release": base64.b64encode(b"{}").decode()}}]
+    assert list(installed([*broken, secret(RELEASES["kruise"])])) == ["kruise"]

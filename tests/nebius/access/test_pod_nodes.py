@@ -1,0 +1,82 @@
+"""`nodes` and `usage` of a cluster of pods, and drain recovery: the commands that they run, through kubectl exec."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.stack import drain_recovery
+from tests.nebius.access.cluster_objects import IDLE, World
+from tests.nebius.access.conftest import OUTPUTS, Hpc, calls
+
+Made = Callable[[str], Path]
+DRAINED = {
+    "worker-0": ("IDLE+DRAIN", "hpc: leaves the cluster"),
+    "worker-1": ("IDLE+DRAIN", "[user_problem] boot_disk_full: 85% of node boot disk is used."),
+    "worker-7": ("IDLE+DRAIN", "hpc: leaves the cluster"),
+}
+
+
+@pytest.mark.usefixtures("up")
+def test_nodes_lists_slurmctlds_nodes(hpc: Hpc, kubectl: Made) -> None:
+    world = World()
+    world.nodes = {**IDLE, "worker-1": DRAINED["worker-1"]}
+    log = kubectl(world.script())
+    ended = hpc("nodes", "nebius", "--json")
+    assert ended.code == 0, ended.err
+    rows = {row["node"]: row for row in json.loads(ended.out)}
+    assert (rows["worker-0"]["state"], rows["worker-1"]["state"]) == ("idle", "drained")
+    assert rows["worker-1"]["reason"].startswith("[user_problem]")
+    assert {call[1] for call in calls(log)} == {"controller-0"}
+
+
+@pytest.mark.usefixtures("up")
+def test_a_drain_is_scontrols_in_the_controllers_container(hpc: Hpc, kubectl: Made, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    world = World()
+    # What changes something is written down, and answered by nothing.
+    changed = f'case "$*" in *"scontrol update"*) for line; do :; done; echo "$line" >>{told}; exit 0;; esac\n'
+    kubectl(changed + world.script())
+    hpc("nodes", "nebius", "drain", "worker-0", "--reason", "a new cable")
+    assert "scontrol update NodeName=worker-0 State=DRAIN 'Reason=a new cable'" in told.read_text()
+
+
+@pytest.mark.usefixtures("up")
+def test_usage_asks_sacct_there(hpc: Hpc, kubectl: Made) -> None:
+    log = kubectl("echo 'sacct: error: Slurm accounting storage is disabled' >&2; exit 2")
+    ended = hpc("usage", "nebius")
+    assert (ended.code, ended.err) == (
+        1, "error: controller-0: sacct: error: Slurm accounting storage is disabled\n",
+    )  # fmt: skip
+    (words,) = calls(log)[:1]
+    assert words[:6] == ["exec", "controller-0", "--namespace", "soperator", "--container", "slurmctld"]
+    assert "sacct" in words[-1]
+
+
+class TestRecovery:
+    @pytest.fixture(autouse=True)
+    def _of_this_test(self, root: Path) -> None:
+        """State of its own."""
+
+    def test_nodes_that_an_up_drained_and_that_stay_are_resumed(self, kubectl: Made, tmp_path: Path) -> None:
+        told = tmp_path / "told"
+        world = World()
+        world.nodes = DRAINED
+        changed = f'case "$*" in *"scontrol update"*) for line; do :; done; echo "$line" >>{told}; exit 0;; esac\n'
+        kubectl(changed + world.script())
+        drain_recovery.begin("nebius")
+        drain_recovery.recover("nebius", OUTPUTS, quiet=True)
+        # Neither what somebody else drained, nor what is no target any more.
+        assert told.read_text().count("NodeName=") == 1
+        assert "NodeName=worker-0 State=RESUME" in told.read_text()
+        assert not drain_recovery.begin("nebius")
+
+    def test_a_cluster_that_does_not_answer_is_asked_again_after_the_next_up(
+        self, kubectl: Made, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        kubectl("echo 'The connection to the server 203.0.113.7 was refused' >&2; exit 1")
+        drain_recovery.begin("nebius")
+        drain_recovery.recover("nebius", OUTPUTS, quiet=True)
+        assert "may still be half done: controller-0: does not answer: The connection" in capfd.readouterr().err
+        assert drain_recovery.begin("nebius")
