@@ -61,7 +61,7 @@ def _token(notes: list[str]) -> str:
     elif given:
         notes.append(f"{client.TOKEN_VARIABLE}: the one that is set, which may expire ({reason})")
     else:
-        notes.append(f"{client.TOKEN_VARIABLE} is not set: {reason}. To do: {client.LOG_IN}")
+        notes.append(f"{client.TOKEN_VARIABLE} is not set: {reason}")
     return found or given
 
 
@@ -93,7 +93,8 @@ def _subnet(where: Nebius, notes: list[str]) -> str:
     try:
         first = next(iter(list_all(KINDS["Subnet"], where.project, where.endpoint)), None)
     except NebiusError as error:
-        notes.append(f"NEBIUS_VPC_SUBNET_ID is not set: {error}")
+        reason = " ".join(str(error).partition("to do:")[0].split())
+        notes.append(f"NEBIUS_VPC_SUBNET_ID is not set: {reason}")
         return ""
     if first is None:
         notes.append(

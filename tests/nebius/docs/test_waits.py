@@ -67,7 +67,8 @@ class TestTheLoginAddress:
     def test_an_address_that_comes_late_is_taken(self) -> None:
         cluster, looks = Cluster(), iter(range(3))
 
-        def items(_kind: str, *_: str) -> list[dict[str, Any]]:
+        def items(kind: str, *_arguments: str) -> list[dict[str, Any]]:
+            assert kind in ("service", "events")
             ingress = [] if next(looks, None) is not None else [{"ip": "192.0.2.7"}]
             return [
                 row("slurm-login-svc", spec={"type": "LoadBalancer"}, status={"loadBalancer": {"ingress": ingress}})
