@@ -21,8 +21,9 @@ MANAGER = "rehearsal"
 _PLURALS = {
     "v1": {
         "Node": "nodes", "Pod": "pods", "Service": "services", "PersistentVolume": "persistentvolumes",
-        "PersistentVolumeClaim": "persistentvolumeclaims",
+        "PersistentVolumeClaim": "persistentvolumeclaims", "Secret": "secrets",
     },
+    "apps/v1": {"Deployment": "deployments"},
     "batch/v1": {"Job": "jobs", "CronJob": "cronjobs"},
     "slurm.nebius.ai/v1": {"SlurmCluster": "slurmclusters"},
     "slurm.nebius.ai/v1alpha1": {"NodeSet": "nodesets", "ActiveCheck": "activechecks"},
