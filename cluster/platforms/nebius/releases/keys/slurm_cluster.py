@@ -16,7 +16,7 @@ mariadbOperator(enabled protectedSecret@1.16.0 {_RESOURCES} replicas replication
 securityContext* metrics(enabled) priorityClassName@2.0.0)
 slurmConfig(accountingStorageTRES accountingStoreFlags acctGatherInterconnectType acctGatherFilesystemType
 acctGatherProfileType jobAcctGatherType jobAcctGatherFrequency jobAcctGatherParams priorityWeightAge
-priorityWeightFairshare priorityWeightQOS priorityWeightTRES)
+priorityWeightFairshare priorityWeightQOS@1.17.0 priorityWeightTRES)
 slurmdbdConfig(archiveEvents archiveJobs archiveResvs archiveSteps archiveSuspend archiveTXN archiveUsage debugLevel
 tcpTimeout purgeEventAfter purgeJobAfter purgeResvAfter purgeStepAfter purgeSuspendAfter purgeTXNAfter purgeUsageAfter
 privateData debugFlags)

@@ -9,6 +9,8 @@ from cluster.platforms.nebius.releases.values import volumes
 
 _RECORDS = ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage")
 _ARCHIVED = ("Events", "Jobs", "Steps")
+ACCOUNTING_VOLUME = "accounting-pv"
+"""Of helm-slurm-cluster-storage."""
 WEIGHTS = {"priorityWeightFairshare": 10000, "priorityWeightQOS": 5000, "priorityWeightAge": 1000}
 """As on the other platforms (cluster/slurm/conf.py). Soperator's are 0: priorities of QOS would have no effect."""
 
@@ -16,6 +18,9 @@ WEIGHTS = {"priorityWeightFairshare": 10000, "priorityWeightQOS": 5000, "priorit
 def accounting(inputs: Inputs) -> dict[str, Any]:
     """slurmdbd, and MariaDB by its operator, on the accounting node and its file system."""
     keep = f"{inputs.config.accounting.purge_after_months}month"
+    weights = WEIGHTS if inputs.number >= (1, 17) else {key: WEIGHTS[key] for key in WEIGHTS if "QOS" not in key}
+    # Later versions know no name there: the claim finds the one volume of its class that is nobody's.
+    volume = {"volumeName": ACCOUNTING_VOLUME} if inputs.number < (1, 16) else {}
     initial = {"customInitContainers": volumes.ensure_mounted(inputs)} if inputs.number >= (1, 20) else {}
     return {
         "enabled": True,
@@ -30,8 +35,8 @@ def accounting(inputs: Inputs) -> dict[str, Any]:
                 "volumeClaimTemplate": {
                     "accessModes": ["ReadWriteMany"],
                     "resources": {"requests": {"storage": volumes.SIZE}},
-                    "volumeName": volumes.ACCOUNTING_VOLUME,
                     "storageClassName": volumes.LOCAL_CLASS,
+                    **volume,
                 },
             },
         },
@@ -42,7 +47,7 @@ def accounting(inputs: Inputs) -> dict[str, Any]:
             "accountingStorageTRES": "CPU,Mem,Node,VMem,Gres/gpu" if inputs.gpus else "CPU,Mem,Node,VMem",
             "jobAcctGatherType": f"jobacct_gather/{inputs.config.slurm.job_account_gather or 'cgroup'}",
             "jobAcctGatherFrequency": 30,
-            **WEIGHTS,
+            **weights,
         },
         "slurmdbdConfig": {
             **{f"archive{one}": "yes" for one in _ARCHIVED},

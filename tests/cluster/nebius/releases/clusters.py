@@ -1,0 +1,125 @@
+"""Clusters on Nebius, for tests of their releases."""
+
+from typing import Any
+
+from cluster.config import ClusterConfig
+from cluster.load.parse import parse
+from cluster.platforms.nebius.releases import Facts, Release, releases
+
+KEY = "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
+FACTS = Facts(root_keys=[f"{KEY} admin"], allocation="vpcallocation-e00one")
+H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
+CPU = "cpu-d3/16vcpu-64gb"
+PROJECT = {"tenant": "tenant-e00one", "project": "project-e00one", "region": "eu-north1"}
+FABRIC = {"infiniband": {"fabric": "fabric-3"}}
+
+Description = dict[str, Any]
+
+
+def described(version: str = "4.1.7", nebius: Description | None = None, **changes: Any) -> Description:
+    """A cluster of two H100 workers, with some of its keys replaced."""
+    given = nebius or {}
+    settings = {**PROJECT, "soperator": {"version": version, **given.pop("soperator", {})}, **given}
+    return {
+        "platform": "nebius",
+        "name": "soperator",
+        "nebius": {"workers": {"worker": FABRIC}, **settings},
+        "nodesets": {"worker": {"machine_type": H100, "count": 2}},
+        "partitions": {"main": {"nodesets": ["worker"], "default": True}},
+        **changes,
+    }
+
+
+def cpu(version: str = "4.1.7", nebius: Description | None = None, **changes: Any) -> Description:
+    """A cluster without GPUs."""
+    given = {"workers": {}, **(nebius or {})}
+    return described(version, given, **{"nodesets": {"worker": {"machine_type": CPU, "count": 3}}, **changes})
+
+
+def _submount(name: str, size_gib: int) -> Description:
+    return {name: {"spec": {"size_gib": size_gib}, "mount": f"/{name}"}}
+
+
+def _guide() -> Description:
+    """The guide's cluster: Soperator 1.15, one login node, the NCCL test, accounting, file systems for MLPerf."""
+    files = {"submounts": {**_submount("mlperf-sd", 2048), **_submount("gpt3", 8192)}}
+    return described(
+        "1.15.3",
+        {"filesystems": files, "gpu": {"driver": "operator"}, "health": {"nccl": {"min_busbw_gbps": 420}}},
+        name="my-amazing-slurm",
+        controller={"machine_type": "cpu-e2/16vcpu-64gb"},
+        login={"count": 1, "machine_type": "cpu-e2/16vcpu-64gb"},
+    )
+
+
+def _large() -> Description:
+    """64 workers in two nodesets of different GPUs, two login nodes, disks of the nodes, partitions and QOS."""
+    disks = {
+        "local_disks": {"scratch": {"size_gib": 930, "mount": "/scratch"}},
+        "image_disk": {"size_gib": 930},
+    }
+    return described(
+        nebius={
+            "filesystems": {"submounts": _submount("data", 4096)},
+            "workers": {"h100": {**FABRIC, **disks}, "h200": {"infiniband": {"fabric": "fabric-7"}}},
+            "health": {"scope": "prod_acceptance"},
+        },
+        name="research",
+        login={"count": 2},
+        nodesets={
+            "h100": {"machine_type": H100, "count": 48, "features": ["h100", "scratch"]},
+            "h200": {"machine_type": "gpu-h200-sxm/8gpu-128vcpu-1600gb", "count": 16, "node_conf": {"Weight": 10}},
+        },
+        partitions={
+            "main": {"nodesets": ["h100", "h200"], "default": True, "max_time": "7-00:00:00", "priority_tier": 2},
+            "h200": {"nodesets": ["h200"], "exclusive": True, "allow_accounts": ["ml"]},
+        },
+        accounting={
+            "accounts": [{"name": "ml"}],
+            "qos": [{"name": "low"}, {"name": "high", "priority": 100, "preempt": ["low"]}],
+            "purge_after_months": 12,
+        },
+        slurm={"timers": {"min_job_age": 600, "kill_wait": 60}, "extra": {"MaxArraySize": 10001, "CompleteWait": 30}},
+    )
+
+
+CASES: dict[str, Description] = {
+    "h100": described(nebius={"filesystems": {"submounts": _submount("mlperf-sd", 2048)}}),
+    "guide": _guide(),
+    "gen1-last": described("1.21.14", slurm={"slurmrestd": True}),
+    "gen2": described("2.0.5", slurm={"extra": {"TopologyPlugin": "topology/default"}}),
+    "gen2-first": described("1.22.0", login={"count": 2}),
+    "gen3-first": described("3.0.8"),
+    "large": _large(),
+    "cpu": cpu(name="lab"),
+    "node-port": described(nebius={"login": {"service": "NodePort"}}),
+    "internal": described(nebius={"login": {"exposure": "internal"}}),
+    "existing": described(
+        nebius={
+            "filesystems": {
+                "jail": {"existing": "computefilesystem-e00jail", "overwrite_existing": True},
+                "submounts": {"data": {"existing": "computefilesystem-e00data", "mount": "/data"}},
+            },
+            "health": {"scope": "skip_all", "replace_nodes": False},
+        }
+    ),
+    "spot": described(nodesets={"worker": {"machine_type": H100, "count": 2, "capacity": {"spot": {}}}}),
+    "mirror": described(nebius={"soperator": {"charts": "oci://registry.example.com/mirror"}}),
+    "values": described(nebius={"values": {"slurm-cluster": {"slurmConfig": {"defCpuPerGPU": 8}}}}),
+}
+"""By name."""
+BACKED_UP = Facts(
+    root_keys=FACTS.root_keys,
+    allocation=FACTS.allocation,
+    backups={"name": "soperator-backups", "endpoint": "https://storage.eu-north1.nebius.cloud:443"},
+)
+
+
+def config(described: Description) -> ClusterConfig:
+    """The cluster of a description."""
+    return parse({"hpc:cluster": described})
+
+
+def made(described: Description, facts: Facts = BACKED_UP) -> dict[str, Release]:
+    """Its releases by name, in order."""
+    return {one.name: one for one in releases(config(described), facts)}
