@@ -10,7 +10,7 @@ Number = tuple[int, int, int]
 
 DEFAULT = "4.1.7"
 """The newest release, and the first without any fault below."""
-FIRST = (1, 14, 2)
+FIRST = (1, 15, 1)
 """The oldest version whose charts this program writes values for."""
 
 

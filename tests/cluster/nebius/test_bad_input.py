@@ -101,7 +101,7 @@ CASES: dict[str, tuple[Changes, str, str, str, str]] = {
     "an operator that spoils GPU libraries": (
         version("4.1.3", **gpus()), "nebius.soperator.version", "gpu-libraries", "from 4.0.5 or 4.1.4", "write 4.1.7"),
     "an operator before all": (
-        version("1.13.0"), "nebius.soperator.version", "1.13.0", "1.14.2 or later", "write 4.1.7"),
+        version("1.13.0"), "nebius.soperator.version", "1.13.0", "1.15.1 or later", "write 4.1.7"),
     "a version that is a number": (
         {"nebius": {"soperator": {"version": 4.1}}}, "nebius.soperator.version", "4.1", "text", "write it so"),
     "a version of two numbers": (

@@ -46,8 +46,8 @@ class Inputs:
 
     @property
     def nodesets(self) -> Mapping[str, Nodeset]:
-        """Nodesets that have nodes. A NodeSet of 0 replicas would have 1: its chart takes 0 for no value."""
-        return {name: one for name, one in self.config.nodesets.items() if one.count}
+        """All nodesets. Each has nodes: of 0 replicas the chart would make 1, since it takes 0 for no value."""
+        return self.config.nodesets
 
     @property
     def workers(self) -> int:

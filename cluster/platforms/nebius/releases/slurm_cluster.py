@@ -36,7 +36,7 @@ def common(inputs: Inputs) -> dict[str, Any]:
         **({"worker": worker(inputs)} if workers else {}),
         "login": services.login(inputs),
         "exporter": services.exporter(),
-        **({"rest": services.rest(inputs)} if inputs.number >= (1, 15, 1) else {}),
+        "rest": services.rest(inputs),
     }
     return {
         "clusterName": inputs.name,

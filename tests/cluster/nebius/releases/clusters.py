@@ -87,25 +87,11 @@ CASES: dict[str, Description] = {
     "h100": described(nebius={"filesystems": {"submounts": _submount("mlperf-sd", 2048)}}),
     "guide": _guide(),
     "gen1-last": described("1.21.14", slurm={"slurmrestd": True}),
-    "gen2": described("2.0.5", slurm={"extra": {"TopologyPlugin": "topology/default"}}),
+    "gen2": described("2.0.5", nodesets={"worker": {"machine_type": H100, "count": 12, "features": ["ib"]}}),
     "gen2-first": described("1.22.0", login={"count": 2}),
-    "gen3-first": described("3.0.8"),
+    "gen3-first": cpu("3.0.8", name="soperator"),
     "large": _large(),
     "cpu": cpu(name="lab"),
-    "node-port": described(nebius={"login": {"service": "NodePort"}}),
-    "internal": described(nebius={"login": {"exposure": "internal"}}),
-    "existing": described(
-        nebius={
-            "filesystems": {
-                "jail": {"existing": "computefilesystem-e00jail", "overwrite_existing": True},
-                "submounts": {"data": {"existing": "computefilesystem-e00data", "mount": "/data"}},
-            },
-            "health": {"scope": "skip_all", "replace_nodes": False},
-        }
-    ),
-    "spot": described(nodesets={"worker": {"machine_type": H100, "count": 2, "capacity": {"spot": {}}}}),
-    "mirror": described(nebius={"soperator": {"charts": "oci://registry.example.com/mirror"}}),
-    "values": described(nebius={"values": {"slurm-cluster": {"slurmConfig": {"defCpuPerGPU": 8}}}}),
 }
 """By name."""
 BACKED_UP = Facts(

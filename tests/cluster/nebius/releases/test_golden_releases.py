@@ -16,6 +16,11 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
+_Plain.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None)
+)
+
+
 def written(release: Release) -> dict:
     return {
         "release": release.name,

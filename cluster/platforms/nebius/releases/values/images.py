@@ -25,9 +25,7 @@ def cluster(inputs: Inputs) -> dict[str, Any]:
         return {}
     registry, tag = inputs.registry, _tag(inputs)
     names = {"slurmctld": "controller_slurmctld", "slurmdbd": "controller_slurmdbd", "sshd": "login_sshd"}
-    names |= {"slurmd": "worker_slurmd", "munge": "munge"}
-    if inputs.number >= (1, 15, 1):
-        names["slurmrestd"] = "slurmrestd"
+    names |= {"slurmd": "worker_slurmd", "munge": "munge", "slurmrestd": "slurmrestd"}
     names["exporter" if inputs.number < (1, 21) else "soperatorExporter"] = (
         "exporter" if inputs.number < (1, 21) else "soperator-exporter"
     )

@@ -22,15 +22,14 @@ def raw(inputs: Inputs) -> dict[str, Any]:
 
 
 def structured(inputs: Inputs) -> dict[str, Any]:
-    """Partitions by the names of their NodeSets, which Soperator resolves; those without nodes are left out."""
-    found = [
+    """Partitions by the names of their NodeSets, which Soperator resolves."""
+    found: list[dict[str, Any]] = [
         {
             "name": name,
-            "nodeSetRefs": [one for one in partition.nodesets if one in inputs.nodesets],
+            "nodeSetRefs": list(partition.nodesets),
             "config": " ".join(assignments(_rest(inputs, name))),
         }
         for name, partition in inputs.config.partitions.items()
-        if any(one in inputs.nodesets for one in partition.nodesets)
     ]
     if not _has_hidden(inputs):
         found.append({"name": HIDDEN, "isAll": True, "config": _hidden(inputs)})

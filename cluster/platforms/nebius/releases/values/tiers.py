@@ -44,11 +44,8 @@ TIERS = (
     Tier(
         below=2000, rest=_of(12, 64, 5 * GIB),
         operator=_of(1, 3), checks=_of(1, 4), kruise=_of(3, 8)),
-    Tier(
-        below=1_000_000, rest=_of(20, 120, 5 * GIB),
-        operator=_of(1, 8), checks=_of(1, 10), kruise=_of(8, 16)),
 )  # fmt: skip
-"""Smallest clusters first."""
+"""Smallest clusters first. More workers than the last has no cluster of Soperator (MaxNodeCount)."""
 
 
 def tier(inputs: Inputs) -> Tier:
