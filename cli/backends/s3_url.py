@@ -9,12 +9,11 @@ Version = tuple[int, int]
 _CHECKSUMS = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
 _SDK_V2: Version = (3, 245)
 """From here on the CLI has the AWS SDK v2, which adds checksum trailers to every write; S3-compatible stores answer 403
-(pulumi/pulumi #23421, #23764). Before, these parameters are unknown and refused (gocloud.dev before 0.46)."""
-_SETS_THEM: Version = (3, 256)
-"""From here on the CLI sets the parameter itself for a URL with an endpoint (pulumi/pulumi #24109)."""
-_WRITES: Version = (3, 258)
-"""From here on it writes to stores that compare the checksum of unsigned payloads (pulumi/pulumi #24219, fixed by the
-gocloud.dev of #24292)."""
+(pulumi/pulumi #23421, #23764), and it warns at each read. From 3.256 on the CLI sets the first parameter itself for a
+URL with an endpoint (#24109), and still warns. Before, both are unknown and refused (gocloud.dev before 0.46)."""
+_DEFECT: tuple[Version, Version] = ((3, 256), (3, 258))
+"""First version that may not write to stores that compare the checksum of unsigned payloads, and the first after them
+(pulumi/pulumi #24219, corrected by the gocloud.dev of #24292)."""
 
 
 def parse_version(text: str) -> Version:
@@ -43,7 +42,7 @@ VARIABLES = tuple(f"AWS_{name.upper()}" for name in _CHECKSUMS)
 
 def defect(cli: Version) -> str:
     """What to do about a version that may fail to write to S3-compatible storage; empty for any other."""
-    if not _SETS_THEM <= cli < _WRITES:
+    if not _DEFECT[0] <= cli < _DEFECT[1]:
         return ""
     return (
         f"Pulumi CLI {cli[0]}.{cli[1]} may fail to write to S3-compatible storage (InvalidDigest, pulumi/pulumi "
@@ -52,4 +51,4 @@ def defect(cli: Version) -> str:
 
 
 def _needs_checksums(cli: Version) -> bool:
-    return _SDK_V2 <= cli < _SETS_THEM
+    return cli >= _SDK_V2

@@ -19,10 +19,10 @@ SET = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required", "AWS_RESPONSE_CHECKS
         ("3.244.0", OLD, {}),
         ("v3.245.0", CHECKED, SET),
         ("3.255.1", CHECKED, SET),
-        ("3.256.0", OLD, {}),
-        ("v3.272.0", OLD, {}),
-        ("3.273.0-alpha.1+dirty", OLD, {}),
-        ("v4.0.0", OLD, {}),
+        ("3.256.0", CHECKED, SET),
+        ("v3.272.0", CHECKED, SET),
+        ("3.273.0-alpha.1+dirty", CHECKED, SET),
+        ("v4.0.0", CHECKED, SET),
     ],
 )
 def test_each_version_gets_what_it_reads(version: str, url: str, variables: dict[str, str]) -> None:
