@@ -106,7 +106,7 @@ def test_what_the_server_added_is_no_difference():
 
 
 @pytest.mark.parametrize(
-    ("stderr", "told"),
+    ("stderr", "shown"),
     [
         ("W0101 noise\nWarning: old\nerror: a\nb\n", "a\nb"),
         ("Error: chart not found\n", "chart not found"),
@@ -114,8 +114,8 @@ def test_what_the_server_added_is_no_difference():
         ("", "exit status 1, without a message"),
     ],
 )
-def test_errors_are_the_programs_own_without_noise(stderr, told):
-    assert cluster.failure(Outcome(1, "", stderr), ctx()) == (told or "Apply failed with 1 conflict: x")
+def test_errors_are_the_programs_own_without_noise(stderr, shown):
+    assert cluster.failure(Outcome(1, "", stderr), ctx()) == (shown or "Apply failed with 1 conflict: x")
 
 
 def test_a_provider_without_a_kubeconfig_uses_no_cluster_of_the_environment(tmp_path, monkeypatch):

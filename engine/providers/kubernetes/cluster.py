@@ -96,9 +96,11 @@ class Cluster:
 def failure(outcome: process.Outcome, ctx: Context) -> str:
     """Why kubectl or helm failed: the last lines of its own error, without its warnings and its general advice."""
     lines = [line.strip() for line in outcome.stderr.strip().splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("W0", "W1", "I0", "I1", "E0", "E1", "Warning:", "WARNING:"))]
-    told = list(itertools.takewhile(lambda line: not line.startswith("Please review the fields above"), told))
-    text = "\n".join((told or lines)[-_SHOWN:]) or f"exit status {outcome.status}, without a message"
+    shown = [
+        line for line in lines if not line.startswith(("W0", "W1", "I0", "I1", "E0", "E1", "Warning:", "WARNING:"))
+    ]
+    shown = list(itertools.takewhile(lambda line: not line.startswith("Please review the fields above"), shown))
+    text = "\n".join((shown or lines)[-_SHOWN:]) or f"exit status {outcome.status}, without a message"
     return f"stopped by Ctrl-C: {text}" if ctx.stopped() else text.removeprefix("error: ").removeprefix("Error: ")
 
 

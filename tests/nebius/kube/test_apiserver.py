@@ -139,7 +139,7 @@ def test_certificates_of_its_authority_are_trusted_for_their_hosts(tmp_path):
     assert shown.returncode == 0, shown.stderr
 
 
-def test_what_does_not_start_is_told_with_the_end_of_its_log_and_nothing_runs(tmp_path):
+def test_what_does_not_start_is_reported_with_the_end_of_its_log_and_nothing_runs(tmp_path):
     server = ApiServer(tmp_path / "api", binaries.ensure(print), flags=["--no-such-flag"], bound=True)
     with pytest.raises(HostError, match=r"(?s)kube-apiserver ended; its log:.*unknown flag: --no-such-flag"):
         server.start()

@@ -70,14 +70,14 @@ def calls(go):
 
 class TestCache:
     def test_a_program_is_built_once_with_a_message(self, cache, source, go):
-        said = []
-        first = binaries.build("tool", source, said.append)
-        assert binaries.build("tool", source, said.append) == first
+        messages = []
+        first = binaries.build("tool", source, messages.append)
+        assert binaries.build("tool", source, messages.append) == first
         assert first.read_text() == "program"
         assert calls(go) == 1
-        assert said[0] == "building tool (once)"
-        assert re.fullmatch(r"built tool in [0-9]+ s", said[1])
-        assert len(said) == 2
+        assert messages[0] == "building tool (once)"
+        assert re.fullmatch(r"built tool in [0-9]+ s", messages[1])
+        assert len(messages) == 2
 
     def test_what_is_cached_needs_no_go(self, cache, source, go, monkeypatch):
         binaries.build("tool", source)
@@ -101,7 +101,7 @@ class TestCache:
         binaries.build("tool", source)
         assert "-mod=readonly" in (go / "calls").read_text()
 
-    def test_a_failure_is_told_in_gos_words_and_leaves_nothing(self, cache, source, go):
+    def test_a_failure_shows_gos_own_message_and_leaves_nothing(self, cache, source, go):
         (go / "fail").touch()
         with pytest.raises(HostError, match=r"^Go can't build tool: main.go:3:1: syntax error$"):
             binaries.build("tool", source)

@@ -180,8 +180,8 @@ def test_what_a_killed_run_left_is_not_forgotten_while_the_server_is_away(projec
 def test_a_server_that_is_away_fails_in_one_message_and_the_next_run_goes_on(project, kube, namespace, unreachable):
     unreachable()
     assert not project.up(CONFIG % "1").ok
-    (told,) = project.failures()
-    assert "connection refused" in told or "was refused" in told
+    (message,) = project.failures()
+    assert "connection refused" in message or "was refused" in message
     kube.server.start()
     assert project.up().ok
     assert project.run("destroy").ok

@@ -83,7 +83,7 @@ def test_an_object_whose_kind_is_gone_is_gone(project, kube, namespace):
     assert project.run("destroy").ok
 
 
-def test_a_field_that_the_kind_does_not_have_is_refused_in_words(project, namespace):
+def test_a_field_that_the_kind_does_not_have_is_refused_by_name(project, namespace):
     group = f"{namespace}.tests"
     assert not project.up((WIDGET % {"group": group, "size": 3}).replace('{"size": 3}', '{"sise": 3}')).ok
     (message,) = project.failures()

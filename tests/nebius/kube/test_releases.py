@@ -85,7 +85,7 @@ def test_the_run_waits_until_what_was_installed_is_ready(project, kube, namespac
     assert kube.get("pod", "small-pod", f"--namespace={namespace}")["status"]["phase"] == "Running"
 
 
-def test_what_is_not_ready_in_time_fails_in_helms_words_and_the_next_run_goes_on(project, kube, namespace):
+def test_what_is_not_ready_in_time_fails_with_helms_message_and_the_next_run_goes_on(project, kube, namespace):
     text = release(namespace, timeout=2, pod=True)
     assert not project.up(text).ok
     assert project.failures()[0].startswith(f"helm can't install small in {namespace}: ")
@@ -125,7 +125,7 @@ def test_a_chart_that_is_none_leaves_nothing_to_undo(project, kube, namespace):
     assert revisions(kube, namespace) == []
 
 
-def test_values_that_the_kind_refuses_are_told_in_the_servers_words(project, namespace):
+def test_values_that_the_kind_refuses_fail_with_the_servers_message(project, namespace):
     assert not project.up(release(namespace, widget={"size": -1})).ok
     assert "should be greater than or equal to 0" in project.failures()[0]
 

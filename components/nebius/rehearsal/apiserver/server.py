@@ -1,5 +1,6 @@
 """One API server, by its folder: everything it has is in there, and it listens on one address of this machine."""
 
+import base64
 import json
 import secrets
 import shutil
@@ -195,8 +196,8 @@ class ApiServer:
 
     def _access(self, port: int, token: str) -> Access:
         server = f"https://{self._address}:{port}"
-        authority = self.pki / "ca.crt"
-        cluster = {"server": server, "certificate-authority": str(authority)}
+        pem = (self.pki / "ca.crt").read_text(encoding="utf-8")
+        cluster = {"server": server, "certificate-authority-data": base64.b64encode(pem.encode()).decode()}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -207,7 +208,7 @@ class ApiServer:
         }
         # JSON is YAML.
         write_atomically(self.kubeconfig, json.dumps(config, indent=1), mode=0o600)
-        return Access(self.kubeconfig, server, authority.read_text(encoding="utf-8"), token)
+        return Access(self.kubeconfig, server, pem, token)
 
     def _wait(self, access: Access) -> None:
         """Until the server says that it is ready. Raises HostError if a process ended or the time is up."""
