@@ -51,6 +51,11 @@ def sdk(endpoint: str = "") -> Any:  # noqa: ANN401
         return _open[key]
 
 
+def expires(endpoint: str = "") -> bool:
+    """Whether the credential is a bare token, which can't be renewed."""
+    return not endpoint and bool(os.environ.get(TOKEN_VARIABLE, "").strip())
+
+
 def close() -> None:
     """Close the SDKs of this process."""
     with _lock:
@@ -88,7 +93,7 @@ def _make(endpoint: str) -> Any:  # noqa: ANN401
         token = os.environ.get(TOKEN_VARIABLE, "").strip() or STAND_IN_TOKEN
         return SDK(credentials=token, resolver=Constant(endpoint), options=[(INSECURE, True)], **common)
     try:
-        if os.environ.get(TOKEN_VARIABLE, "").strip():
+        if expires():
             return SDK(**common)
         if file := os.environ.get(CREDENTIALS_VARIABLE, "").strip():
             return SDK(credentials_file_name=str(Path(file).expanduser()), **common)

@@ -4,6 +4,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+MAPS = frozenset({"labels", "set"})
+"""Fields that are maps: an empty one is the same as none, while an empty message is a choice."""
+
 
 def canonical(value: Any) -> Any:  # noqa: ANN401
     """A value in which equal settings are equal: no absent or default fields, whole numbers as int, lists in one order.
@@ -13,7 +16,7 @@ def canonical(value: Any) -> Any:  # noqa: ANN401
     """
     if isinstance(value, Mapping):
         fields = {str(name): canonical(one) for name, one in value.items()}
-        return {name: one for name, one in fields.items() if isinstance(one, dict) or one}
+        return {name: one for name, one in fields.items() if one or (one == {} and name not in MAPS)}
     if isinstance(value, (list, tuple)):
         return sorted((canonical(one) for one in value), key=lambda one: json.dumps(one, sort_keys=True, default=str))
     if isinstance(value, bool):

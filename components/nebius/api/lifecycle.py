@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.dynamic import report
-from components.nebius.api import objects, operations
+from components.nebius.api import client, objects, operations
 from components.nebius.api.compare import canonical, differing, observed, same
 from components.nebius.api.errors import NebiusError, nebius_error
 from components.nebius.api.kinds import KINDS, Kind, kind_of
@@ -34,6 +34,11 @@ def create(props: Mapping[str, Any]) -> Found:
     wanted = _wanted(props)
     wait = _wait("create", wanted, props)
     spec_message(wanted.kind, wanted.spec)
+    if wanted.kind.name == "Cluster" and client.expires(wanted.endpoint):
+        report(
+            f"{client.TOKEN_VARIABLE} is a token that expires within hours: a run that lasts longer fails, and the "
+            f"next one goes on. A service account's file in {client.CREDENTIALS_VARIABLE} does not expire"
+        )
     found = _existing(wanted, props, wait)
     if found is None:
         try:

@@ -17,7 +17,9 @@ REPEAT_SECONDS = 60.0
 """After how long a progress is reported again of which only figures have changed, or nothing."""
 _FIGURES = re.compile("[0-9]+")
 UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", ""})
-"""Statuses of a poll that are no answer about the operation: it goes on."""
+"""Statuses of a poll that are no answer: what is waited for goes on."""
+UNREACHABLE_SECONDS = 300.0
+"""For how long; the SDK may retry a credential that was withdrawn for as long as it is asked to."""
 
 
 IN_USE = frozenset({"bad_resource_state"})
@@ -32,11 +34,27 @@ class Wait:
         self.pace = PACE if pace is None else pace
         self._start = time.monotonic()
         self._said, self._said_at = "", self._start
+        self._lost: float | None = None
 
     @property
     def passed(self) -> float:
         """Seconds since it began."""
         return time.monotonic() - self._start
+
+    def asked(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """What a poll returns, again and again while the API can't be reached, within UNREACHABLE_SECONDS."""
+        while True:
+            try:
+                answer = call()
+            except NebiusError as error:
+                now = time.monotonic()
+                self._lost = now if self._lost is None else self._lost
+                if error.code not in UNREACHABLE or now - self._lost > UNREACHABLE_SECONDS:
+                    raise
+                self.step(str(error).splitlines()[-1].strip().removeprefix("to do: "))
+            else:
+                self._lost = None
+                return answer
 
     def step(self, progress: str) -> None:
         """Report a progress that is new, and sleep.
@@ -62,18 +80,22 @@ def until_ended(wait: Wait, kind: Kind, operation: Any, endpoint: str) -> None: 
     Raises NebiusError if it failed, or has not ended in time.
     """
     while not operation.done():
-        wait.step(_progress(kind, operation, endpoint))
+        wait.step(wait.asked(lambda: _progress(kind, operation, endpoint)))
         try:
-            operation.sync_update(**client.LIMITS)
-        except Exception as error:
-            told = explain(wait.doing, error)
-            if told.code == NOT_FOUND:
+            wait.asked(lambda: _poll(wait.doing, operation))
+        except NebiusError as error:
+            if error.code == NOT_FOUND:
                 return  # operations are not kept for ever; the object itself is asked next
-            if told.code not in UNREACHABLE:
-                raise told from error
-            wait.step("Nebius's API can't be reached")
+            raise
     if (error := failure(wait.doing, operation)) is not None:
         raise error
+
+
+def _poll(doing: str, operation: Any) -> None:  # noqa: ANN401
+    try:
+        operation.sync_update(**client.LIMITS)
+    except Exception as error:
+        raise explain(doing, error) from error
 
 
 def until_ready(wait: Wait, kind: Kind, id_: str, endpoint: str) -> Any:  # noqa: ANN401
@@ -82,7 +104,7 @@ def until_ready(wait: Wait, kind: Kind, id_: str, endpoint: str) -> Any:  # noqa
     Raises NebiusError if it failed, is gone, or can't be used in time.
     """
     while True:
-        message = get(kind, id_, endpoint)
+        message = wait.asked(lambda: get(kind, id_, endpoint))
         if message is None:
             raise nebius_error(wait.doing, [f"{title(kind, id_)} was deleted meanwhile"], "run it again")
         state = state_of(message)
@@ -104,7 +126,7 @@ def is_ready(kind: Kind, message: Any) -> bool:  # noqa: ANN401
 def until_gone(wait: Wait, kind: Kind, id_: str, endpoint: str) -> None:
     """Wait until it is gone, or as good as gone: a deleted bucket is kept for days."""
     while True:
-        message = get(kind, id_, endpoint)
+        message = wait.asked(lambda: get(kind, id_, endpoint))
         if message is None or (state_of(message) in kind.deleting and state_of(message) != "DELETING"):
             return
         wait.step(f"its state is {state_of(message)}" if state_of(message) else "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.nebius.api import client, lifecycle, lookups, objects
+from components.nebius.api import client, lifecycle, lookups, objects, operations
 from components.nebius.api.errors import NebiusError
 from components.nebius.rehearsal.api.faults import ERRORS, Fault, refusal
 from components.nebius.rehearsal.api.server import NebiusServer
@@ -160,9 +160,29 @@ class TestFailed:
         with pytest.raises(NebiusError, match="could not delete GpuCluster n"):
             lifecycle.delete(found.id, props(api, timeout_seconds=0.2))
 
-    def test_a_poll_that_fails_now_and_then_changes_nothing(self, api: NebiusServer) -> None:
-        api.faults.append(Fault(kind="OperationService", verb="poll", what="unavailable", count=6))
+    @pytest.mark.parametrize(("kind", "verb"), [("OperationService", "poll"), ("GpuCluster", "get")])
+    def test_an_api_that_is_out_of_reach_for_a_while_changes_nothing(
+        self, api: NebiusServer, kind: str, verb: str
+    ) -> None:
+        api.faults.append(Fault(kind=kind, verb=verb, what="unavailable", count=6))
         assert created(api, timeout_seconds=30.0).id
+
+    def test_one_that_stays_out_of_reach_ends_the_wait(
+        self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(operations, "UNREACHABLE_SECONDS", 0.5)
+        api.faults.append(Fault(kind="OperationService", verb="poll", what="unavailable", count=None))
+        assert "Nebius's API can't be reached" in told(api, timeout_seconds=60.0)
+
+    def test_a_token_that_expires_in_the_middle_ends_it_at_once_and_the_next_run_goes_on(
+        self, api: NebiusServer
+    ) -> None:
+        api.faults.append(Fault(kind="OperationService", verb="poll", what="unauthenticated"))
+        start = time.monotonic()
+        assert "UNAUTHENTICATED: the token has expired" in told(api, timeout_seconds=60.0)
+        assert time.monotonic() - start < 40
+        (before,) = owned(api)["GpuCluster n"]
+        assert created(api).id == before
 
 
 class TestNames:

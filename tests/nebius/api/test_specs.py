@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.nebius.api.compare import at, canonical, differing, observed, same
+from components.nebius.api.compare import MAPS, at, canonical, differing, observed, same
 from components.nebius.api.errors import NebiusError
 from components.nebius.api.kinds import KINDS, kind_of
 from components.nebius.api.messages import full, merged, message_class, plain, spec_message
@@ -45,6 +45,9 @@ class TestShapes:
         assert told <= {*KINDS[kind].immutable}
         assert {*KINDS[kind].immutable} - told <= {"network_id"}
 
+    def test_its_maps_are_known(self, kind: str) -> None:
+        assert _maps(message_class(KINDS[kind], f"{kind}Spec")) <= MAPS
+
     def test_clients_and_requests_exist(self, kind: str) -> None:
         row = KINDS[kind]
         client = message_class(row, f"{kind}ServiceClient")
@@ -66,6 +69,14 @@ class TestShapes:
         assert not named or row.ready
 
 
+def _maps(cls: Any, depth: int = 0) -> set[str]:
+    found = {field.proto_name for field in cls.__FIELDS__ if field.map}
+    for field in cls.__FIELDS__ if depth < 5 else ():
+        if field.message and not field.map:
+            found |= _maps(type(field.codec.default()), depth + 1)
+    return found
+
+
 def _immutable(cls: Any, path: str = "") -> set[str]:
     found: set[str] = set()
     for field in cls.__FIELDS__:
@@ -75,6 +86,34 @@ def _immutable(cls: Any, path: str = "") -> set[str]:
         if field.message and not field.map and len(path.split(".")) < 4:
             found |= _immutable(type(field.codec.default()), f"{here}.")
     return found
+
+
+@st.composite
+def _parts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """A kind, and a part of its sample with other figures."""
+
+    def part(value: Any, path: str) -> Any:
+        if isinstance(value, dict):
+            names = [name for name in value if draw(st.integers(0, 3))]
+            return {name: part(value[name], f"{path}.{name}") for name in names}
+        if isinstance(value, list):
+            return [part(one, path) for one in value for _ in range(draw(st.integers(1, 2)))]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return draw(st.integers(0, 2**31))
+        return value
+
+    kind = draw(st.sampled_from(sorted(SPECS)))
+    return kind, part(SPECS[kind], kind)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_parts())
+def test_parts_of_specs_come_back_as_they_were(given_: tuple[str, dict[str, Any]]) -> None:
+    kind, spec = given_
+    message = spec_message(KINDS[kind], spec)
+    assert same(full(type(message).FromString(message.SerializeToString())), spec)
+    assert spec_message(KINDS[kind], full(message)).SerializeToString() == message.SerializeToString()
+    assert full(merged(message, spec, spec)) == full(message)
 
 
 class TestUnknown:
@@ -143,6 +182,7 @@ class TestCompare:
             ({"a": [1, {"b": 2}]}, {"a": [{"b": "2"}, 1]}, True),
             ({"a": None, "b": False, "c": [], "d": 0, "e": ""}, {}, True),
             ({"a": {}}, {}, False),
+            ({"labels": {}}, {}, True),
             ({"a": "02"}, {"a": 2}, False),
             ({"a": True}, {"a": False}, False),
             ({"a": [1, 1]}, {"a": [1]}, False),

@@ -151,7 +151,7 @@ class TestMasks:
         with grpc.insecure_channel(api.endpoint) as channel:
             call = channel.unary_unary(
                 "/nebius.compute.v1.FilesystemService/Update",
-                request_serializer=lambda message: message.SerializeToString(),
+                request_serializer=UpdateFilesystemRequest.SerializeToString,
                 response_deserializer=bytes,
             )
             headers = (("authorization", "Bearer x"), *([("x-resetmask", mask)] if mask else []))
