@@ -50,6 +50,9 @@ class Observer(Protocol):
         """Print logs; the exit code."""
         ...
 
+    advice: Mapping[str, str]
+    """How a difference is put right, with STACK for the stack, by its `mends`."""
+
     def drift(self, stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
         """What differs from the stack, and what could not be compared, and why."""
         ...

@@ -39,16 +39,17 @@ class Kubectl:
     )
 
     @contextmanager
-    def connected(self, targets: Sequence[Target], _admin_key: str, *, seconds: float) -> Generator["_Session"]:
+    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
         """What gives the argv for these targets, while the kubeconfig is there. Each command connects by itself, so
         `seconds` are its caller's to keep. Raises CliError: there is no kubectl here, or an output is not complete."""
-        del seconds
+        del admin_key, seconds
         with ExitStack() as stack:
             yield _Session(stack, targets)
 
     @staticmethod
-    def extra_seconds(_target: Target) -> float:
+    def extra_seconds(target: Target) -> float:
         """How much longer a target may take to reach than one that answers here."""
+        del target
         return _START_SECONDS
 
     @staticmethod

@@ -1,5 +1,6 @@
 """status and drift."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -72,7 +73,7 @@ def drift(
         require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
         if observer := observer_of(values):
             found, blind = observer.drift(stack, values)
-            _show_drift(stack, found, blind, json=json)
+            _show_drift(stack, found, blind, json=json, advice=observer.advice)
             raise Exit(1 if found or blind else 0)
         seen = ask(stack, values)
         of = described(stack, values)
@@ -91,7 +92,9 @@ def drift(
     raise Exit(1 if found or unseen(seen) else 0)
 
 
-def _show_drift(stack: str, found: list[Difference], unseen: list[str], *, json: bool) -> None:
+def _show_drift(
+    stack: str, found: list[Difference], unseen: list[str], *, json: bool, advice: Mapping[str, str] | None = None
+) -> None:
     if json:
         document = {
             "stack": stack,
@@ -101,7 +104,7 @@ def _show_drift(stack: str, found: list[Difference], unseen: list[str], *, json:
         }
         console.json(document)
         return
-    drift_screen.show(stack, found, unseen)
+    drift_screen.show(stack, found, unseen, advice=advice)
 
 
 def _document(seen: ClusterObservation, found: list[Finding]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Differences as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cli import console
 from cli.status import words
@@ -10,8 +10,11 @@ from cluster.slurm.hostlist import compress
 _WIDEST = 60
 
 
-def show(stack: str, found: Sequence[Difference], unseen: Sequence[str]) -> None:
-    """Print what differs, and what mends it."""
+def show(
+    stack: str, found: Sequence[Difference], unseen: Sequence[str], *, advice: Mapping[str, str] | None = None
+) -> None:
+    """Print what differs, and what mends it; `advice` is for clusters of which this file does not know, by who puts a
+    difference right."""
     if not found:
         console.line(f"{stack}: nothing differs from the stack.", style="bold green" if not unseen else "bold")
     else:
@@ -26,7 +29,12 @@ def show(stack: str, found: Sequence[Difference], unseen: Sequence[str]) -> None
         console.line("Not compared:", style="bold")
         for text in unseen:
             console.line(f"    {text}")
-    _advise(stack, found)
+    if advice is None:
+        _advise(stack, found)
+        return
+    for text in (text for way, text in advice.items() if any(one.mends == way for one in found)):
+        console.line()
+        console.line(text.replace("STACK", stack), style="cyan")
 
 
 def _advise(stack: str, found: Sequence[Difference]) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from cli.observers import Asked
 from cli.soperator import drift, logs, recovery, screen
@@ -31,6 +31,11 @@ class SoperatorReport:
 
 class Soperator:
     """Reads clusters over Kubernetes' API, and slurmctld in its pod."""
+
+    advice: ClassVar[Mapping[str, str]] = {
+        "up": "What the stack made and somebody changed: ./hpc refresh STACK, then ./hpc up STACK",
+        "hand": "What else was changed: change it back with kubectl, scontrol or sacctmgr, or write it into the stack.",
+    }
 
     @staticmethod
     def status(stack: str, outputs: Mapping[str, Any]) -> SoperatorReport:

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -209,11 +210,25 @@ class TestUnseen:
         assert "controller-0: slurmctld does not answer" in document["unseen"]
         assert "Helm's releases: Error from server (Forbidden): secrets is forbidden" in document["unseen"]
 
-    def test_mend_is_refused_by_the_capability(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
-        kubectl("exit 1")
+    def test_mend_is_refused_by_the_capability(
+        self, hpc: Hpc, kubectl: Made, up: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cli.stack.project.held", lambda _stack: nullcontext())
+        log = kubectl("exit 1")
         ended = hpc("drift", "dev", "--mend")
         assert (ended.code, ended.out) == (1, "")
         assert "a platform without the capability mend" in ended.err
+        assert not log.exists()
+
+    def test_advice_is_that_of_pods(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
+        up["config"] = config_text(CONFIG)
+        world = same()
+        world.node_sets = [node_set(wanted=5, ready=5)]
+        kubectl(world.script())
+        shown = hpc("drift", "nebius").out
+        assert "worker: replicas of nodeset worker\n    stack: 2\n    there: 5\n" in shown
+        assert "./hpc refresh nebius, then ./hpc up nebius" in shown
+        assert "files belong to" not in shown
 
 
 @pytest.mark.parametrize(
