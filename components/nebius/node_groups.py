@@ -89,9 +89,9 @@ def _template(group: NodeGroup, args: NodeGroupsArgs) -> dict[str, Any]:
         template["gpu_settings"] = {"drivers_preset": group.drivers_preset}
     if group.preemptible:
         template["preemptible"] = {}
-    if group.reservation is not None:
+    if group.policy != "AUTO":
         named = {"reservation_ids": [group.reservation]} if group.reservation else {}
-        template["reservation_policy"] = {"policy": "STRICT", **named}
+        template["reservation_policy"] = {"policy": group.policy, **named}
     if group.max_pods is not None:
         template["max_pods"] = group.max_pods
     return template

@@ -7,7 +7,7 @@ from cluster.config.machines import Controller, Login, Nodeset
 from cluster.findings import Finding
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
 from cluster.platforms.nebius import credentials
-from cluster.platforms.nebius.checks import filesystems, gpus, machines, settings, soperator
+from cluster.platforms.nebius.checks import filesystems, gpus, machines, settings, soperator, values
 from cluster.platforms.nebius.defaults import DEFAULTS, MACHINE_TYPES
 from cluster.platforms.nebius.impact.table import TABLE
 from cluster.platforms.nebius.section import Nebius
@@ -19,7 +19,7 @@ NODES = 1024
 
 def _checks(config: ClusterConfig) -> Iterator[Finding]:
     if section := config.section(Nebius):
-        for rules in (soperator, machines, gpus, filesystems, settings):
+        for rules in (soperator, machines, gpus, filesystems, settings, values):
             yield from rules.find_errors(config, section)
 
 

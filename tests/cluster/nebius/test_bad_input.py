@@ -244,6 +244,27 @@ CASES: dict[str, tuple[Changes, str, str, str, str]] = {
     "a name that is no namespace": ({"name": "Slurm"}, "name", "Slurm", "a letter first", "host name"),
     "no project": (
         {"nebius": {"project": None}}, "nebius.project", "nothing", "text", "write it so"),
+    "values of no release": (
+        {"nebius": {"values": {"slurm-clusters": {"maintenance": "none"}}}},
+        "nebius.values.slurm-clusters",
+        "slurm-clusters",
+        "a release of this cluster",
+        "write slurm-cluster",
+    ),
+    "a value that the chart does not have": (
+        {"nebius": {"values": {"slurm-cluster": {"slurmConfig": {"completeWaits": 10}}}}},
+        "nebius.values.slurm-cluster.slurmConfig.completeWaits",
+        "completeWaits",
+        "the chart has no such key",
+        "write completeWait",
+    ),
+    "a value that the stack file decides": (
+        {"nebius": {"values": {"slurm-cluster": {"clusterName": "other"}}}},
+        "nebius.values.slurm-cluster.clusterName",
+        "other",
+        "decides this one",
+        "remove it",
+    ),
     "more nodes than Soperator has": (
         {**gpus(count=1100)}, "nodesets.worker.count", "1100", "MaxNodeCount", "lower the count"),
 }  # fmt: skip

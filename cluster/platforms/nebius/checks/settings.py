@@ -9,12 +9,13 @@ from cluster.config.metadata import slurm_fields
 from cluster.config.section import Section
 from cluster.findings import Finding, Location
 from cluster.platforms.nebius.defaults import CIDR
+from cluster.platforms.nebius.releases.keys import allowed
 from cluster.platforms.nebius.section import Nebius
 
 CUSTOM_CONFIG = (1, 23, 0)
 """The first version whose chart has `customSlurmConfig`: text that Soperator's slurm.conf includes at its end."""
-_FIXED = ("CPUs", "RealMemory", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "Feature")
-"""Parameters of a NodeName line that Soperator takes from elsewhere: resources of the pod, and its static line."""
+_FIXED = ("realmemory",)
+"""Parameters of a NodeName line, in lower case, that Soperator writes itself: from the resources of slurmd."""
 _OWN = ("scrontab", "slurmrestd")
 """Settings without which Soperator runs no cluster: they are always on."""
 
@@ -40,7 +41,7 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         )
     for name, section in config.nodesets.items():
         for key, value in section.node_conf.items():
-            if key.lower() in {one.lower() for one in _FIXED}:
+            if key.lower() in _FIXED:
                 yield _unused(("nodesets", name, "node_conf", key), str(value), "it follows from the machine type")
     if parse(settings.soperator.version) < CUSTOM_CONFIG:
         yield from _not_passed_on(config, settings)
@@ -53,18 +54,21 @@ def _not_passed_on(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]
         (("accounting",), config.accounting),
     ]
     changed = [
-        ((*at, key), getattr(section, key))
+        ((*at, key), slurm.parameter, getattr(section, key))
         for at, section in places
-        for key, _ in slurm_fields(section)
+        for key, slurm in slurm_fields(section)
         if key not in _OWN and getattr(section, key) != _default(section, key)
     ]
-    extra = [(("slurm", "extra", key), value) for key, value in config.slurm.extra.items()]
+    extra = [(("slurm", "extra", key), key, value) for key, value in config.slurm.extra.items()]
     preempting = [
-        (("accounting", "qos", position, "preempt"), list(one.preempt))
+        (("accounting", "qos", position, "preempt"), "PreemptType", list(one.preempt))
         for position, one in enumerate(config.accounting.qos)
         if one.preempt
     ]
-    for at, value in (*changed, *extra, *preempting):
+    passed_on = {name.lower() for name in _chart_keys(settings.soperator.version)}
+    for at, parameter, value in (*changed, *extra, *preempting):
+        if parameter.lower() in passed_on:
+            continue
         yield Finding(
             id="nebius-slurm-setting",
             at=at,
@@ -73,6 +77,12 @@ def _not_passed_on(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]
             f"further settings from {'.'.join(map(str, CUSTOM_CONFIG))} on",
             todo=f"remove it, or write nebius.soperator.version: {DEFAULT}",
         )
+
+
+def _chart_keys(version: str) -> tuple[str, ...]:
+    """Parameters that a version's chart has keys of its own for."""
+    known = allowed("helm-slurm-cluster", version).below
+    return tuple(known["slurmConfig"].below) if "slurmConfig" in known else ()
 
 
 def _default(section: Section, key: str) -> Any:  # noqa: ANN401 - a field may be of any type

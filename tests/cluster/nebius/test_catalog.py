@@ -1,0 +1,105 @@
+"""The tables of Nebius: a machine type is what its name says, and versions are known by their faults."""
+
+import pytest
+
+from cluster.catalog import IMAGES, MACHINE_TYPES
+from cluster.catalog.nebius import soperator
+from cluster.catalog.nebius.disks import NEBIUS_DISKS, storage_class
+from cluster.catalog.nebius.fabrics import FABRICS, fabrics_of
+from cluster.catalog.nebius.presets import PLATFORMS, REGIONS, preset_of
+from cluster.catalog.parameters import VERSIONS
+from tests.cluster.nebius.samples import GB300, H100, nebius, settings
+
+TYPES = [one for one in MACHINE_TYPES.values() if one.platform == "nebius"]
+
+
+@pytest.mark.parametrize("row", TYPES, ids=lambda row: row.name)
+def test_a_machine_type_is_what_its_name_says(row) -> None:
+    platform, preset = PLATFORMS[row.family.name], preset_of(row.name)
+    assert row.name == f"{platform.name}/{preset.name}"
+    assert row.cpus == preset.vcpus
+    assert row.memory_mib == preset.memory_gib * 1024
+    assert (row.gpu.count if row.gpu else 0) == preset.gpus
+    assert bool(row.gpu) == bool(platform.gpu)
+    assert row.family.architecture == platform.architecture
+
+
+def test_the_guides_gpus_are_called_as_there() -> None:
+    row = MACHINE_TYPES[H100]
+    assert (row.gpu.type, row.gpu.count, row.sockets, row.cores_per_socket, row.threads_per_core) == (
+        "nvidia_h100_80gb_hbm3", 8, 2, 32, 2,
+    )  # fmt: skip
+    assert MACHINE_TYPES[GB300].threads_per_core == 1
+
+
+def test_a_gpu_cluster_takes_nodes_with_all_gpus_of_a_host() -> None:
+    clusterable = {one.name for one in TYPES if preset_of(one.name).clusterable}
+    assert H100 in clusterable
+    assert "gpu-h100-sxm/1gpu-16vcpu-200gb" not in clusterable
+    assert not [one for one in clusterable if not MACHINE_TYPES[one].gpu]
+
+
+def test_fabrics_are_of_platforms_and_regions_that_there_are() -> None:
+    for one in FABRICS.values():
+        assert one.region in PLATFORMS[one.platform].regions
+    assert fabrics_of("gpu-h100-sxm", "eu-north1") == ["fabric-2", "fabric-3", "fabric-4", "fabric-6"]
+    for platform in PLATFORMS.values():
+        assert set(platform.regions) <= set(REGIONS)
+
+
+def test_storage_classes_are_those_of_the_chart() -> None:
+    assert storage_class("network-ssd-io-m3", "ext4") == "compute-csi-network-ssd-io-m3-ext4"
+    assert NEBIUS_DISKS["network-ssd-io-m3"].step_gib == 93
+
+
+class TestSoperator:
+    @pytest.mark.parametrize(
+        ("version", "generation", "release", "tag"),
+        [
+            ("1.15.3", 1, "24.05", "1.15.3-jammy-slurm24.05.2"),
+            ("1.21.14", 1, "24.11", "1.21.14-jammy-slurm24.11.5"),
+            ("1.22.0", 2, "24.11", "1.22.0-noble-slurm24.11.6"),
+            ("2.0.5", 2, "25.05", "2.0.5-noble-slurm25.05.5"),
+            ("3.0.0", 3, "25.11", "3.0.0-slurm25.11.2"),
+            ("4.1.7", 3, "25.11", "4.1.7-slurm25.11.3"),
+            ("5.0.0", 3, "26.05", "5.0.0-slurm26.05.3-nebius-2"),
+        ],
+    )
+    def test_a_version_decides_generation_release_and_images(
+        self, version: str, generation: int, release: str, tag: str
+    ) -> None:
+        assert soperator.generation(version) == generation
+        assert soperator.series(version).release == release
+        assert soperator.image_tag(version) == tag
+        if soperator.generation(version) > 2 or version == "1.15.3":
+            config = nebius(nebius={"soperator": {"version": version}}) if version != "3.0.0" else None
+            assert config is None or (config.slurm_version, settings(config).generation) == (release, generation)
+
+    def test_every_release_is_in_the_tables(self) -> None:
+        releases = {one.release for one in soperator.SERIES}
+        assert releases <= set(VERSIONS)
+        assert releases == set(IMAGES["soperator"].slurm_versions)
+
+    def test_the_default_is_the_newest_and_without_fault(self) -> None:
+        assert soperator.is_known(soperator.DEFAULT)
+        assert soperator.faults(soperator.DEFAULT) == []
+
+    @pytest.mark.parametrize(
+        ("version", "names"),
+        [
+            ("1.15.3", set()),
+            ("3.0.1", {"topology-crash", "jail-incomplete", "gpu-libraries", "node-replaced", "node-undrained"}),
+            ("3.0.2", {"jail-incomplete", "gpu-libraries", "node-replaced", "node-undrained"}),
+            ("4.0.4", {"gpu-libraries", "node-undrained"}),
+            ("4.0.5", {"node-undrained"}),
+            ("4.1.0", {"gpu-libraries", "node-replaced", "node-undrained"}),
+            ("4.1.4", {"node-undrained"}),
+            ("5.0.0", set()),
+        ],
+    )
+    def test_faults_end_with_their_correction_in_each_line(self, version: str, names: set[str]) -> None:
+        assert {one.name for one in soperator.faults(version)} == names
+
+    @pytest.mark.parametrize("version", ["1.14.3", "1.15.4", "4.1.8", "3.1.0", "5.0.0"])
+    def test_versions_that_were_never_released_are_not_known(self, version: str) -> None:
+        assert not soperator.is_known(version)

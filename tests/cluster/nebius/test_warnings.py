@@ -1,0 +1,54 @@
+"""What the author of a stack file should know, though it works as it is written."""
+
+from typing import Any
+
+from cluster.checks.run import find_warnings
+from cluster.findings import Level
+from tests.cluster.nebius.samples import FABRIC, gpus, nebius
+from tests.cluster.stacks import config
+
+
+def told(**changes: Any) -> dict[str, str]:
+    return {one.id: one.what for one in find_warnings(nebius(**changes))}
+
+
+def test_the_stack_that_is_here_to_start_from_has_no_warning() -> None:
+    assert [one.id for one in find_warnings(config("nebius")) if one.level is not Level.INFO] == []
+
+
+def test_a_fabric_of_another_region_or_platform() -> None:
+    workers = {"worker": {"infiniband": {"fabric": "fabric-5"}}}
+    what = told(**{**gpus(), "nebius": {"workers": workers}})["nebius-fabric"]
+    assert "fabric-5 is of gpu-h200-sxm in eu-west1, and the nodes are gpu-h100-sxm in eu-north1" in what
+
+
+def test_a_fabric_that_is_not_known_here() -> None:
+    workers = {"worker": {"infiniband": {"fabric": "fabric-99"}}}
+    assert "none of those that are known" in told(**{**gpus(), "nebius": {"workers": workers}})["nebius-fabric"]
+
+
+def test_gpu_nodes_without_infiniband() -> None:
+    assert "Ethernet in place of InfiniBand" in told(**{**gpus(), "nebius": {}})["nebius-no-gpu-cluster"]
+    assert told(**gpus()) == {}
+
+
+def test_a_version_with_faults_that_are_not_fatal() -> None:
+    section = {"workers": {"worker": FABRIC}, "soperator": {"version": "4.1.6"}}
+    what = told(**{**gpus(), "nebius": section})["nebius-soperator-faults"]
+    assert "node-undrained" in what
+
+
+def test_a_version_that_nobody_knows() -> None:
+    assert (
+        "without charts of that version" in told(nebius={"soperator": {"version": "4.9.0"}})["nebius-soperator-unknown"]
+    )
+
+
+def test_large_file_systems_need_a_request() -> None:
+    section = {"filesystems": {"jail": {"spec": {"size_gib": 4096}}}}
+    assert "jail (4096 GiB)" in told(nebius=section)["nebius-filesystem-large"]
+
+
+def test_backups_of_a_large_jail() -> None:
+    section = {"filesystems": {"jail": {"spec": {"size_gib": 20_000}}}, "backups": {"enabled": True}}
+    assert "20000 GiB" in told(nebius=section)["nebius-backup-size"]
