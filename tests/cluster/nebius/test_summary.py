@@ -17,8 +17,8 @@ def test_the_guides_cluster() -> None:
         "2 x cpu-d3/32vcpu-128gb: login; 64 CPUs",
         "1 x cpu-d3/8vcpu-32gb: accounting; 8 CPUs",
         (
-            "2 x gpu-h100-sxm/8gpu-128vcpu-1600gb: nodeset worker, on demand, or from a capacity block; 256 CPUs, 16 GPUs "
-            "(nvidia_h100_80gb_hbm3)"
+            "2 x gpu-h100-sxm/8gpu-128vcpu-1600gb: nodeset worker, on demand, or from a capacity block; 256 CPUs, 16 "
+            "GPUs (nvidia_h100_80gb_hbm3)"
         ),
         (
             "file systems: 12.62 TiB (jail 2 TiB, controller_spool 128 GiB, accounting 512 GiB, mlperf-sd 2 TiB, gpt3 "
