@@ -240,7 +240,8 @@ def _way(capacity: Capacity | None) -> str | None:
 
 def _policy(capacity: Capacity | None) -> Literal["AUTO", "FORBID", "STRICT"]:
     """`on_demand` says it; without `capacity` nodes come from a capacity block where the project has one."""
-    return {"on_demand": "FORBID", "reservation": "STRICT"}.get(_way(capacity) or "", "AUTO")
+    way = _way(capacity)
+    return "FORBID" if way == "on_demand" else "STRICT" if way == "reservation" else "AUTO"
 
 
 def _reservation(capacity: Capacity | None) -> str | None:

@@ -85,11 +85,12 @@ def _quotas(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
     nodes = Counter[str]()
     for one in groups:
         nodes[one.platform] += one.most
-    fabrics = sorted({one.infiniband.fabric for one in settings.workers.values() if one.infiniband} - {None})
+    joined = [one.infiniband for one in settings.workers.values() if one.infiniband]
+    fabrics = sorted({one.fabric for one in joined if one.fabric})
     parts = [
         *(f"{count} nodes of {platform}" for platform, count in sorted(nodes.items())),
         f"{len(groups)} node groups",
-        *([f"GPU clusters on {', '.join(map(str, fabrics))}"] if fabrics else []),
+        *([f"GPU clusters on {', '.join(fabrics)}"] if fabrics else []),
         *(["1 public address"] if settings.login.service == "LoadBalancer" and _public(settings) else []),
     ]
     yield f"quotas that must have room: {', '.join(parts)}"

@@ -26,6 +26,7 @@ def test_a_machine_type_is_what_its_name_says(row) -> None:
 
 def test_the_guides_gpus_are_called_as_there() -> None:
     row = MACHINE_TYPES[H100]
+    assert row.gpu
     assert (row.gpu.type, row.gpu.count, row.sockets, row.cores_per_socket, row.threads_per_core) == (
         "nvidia_h100_80gb_hbm3", 8, 2, 32, 2,
     )  # fmt: skip

@@ -79,8 +79,7 @@ class TestWorkers:
         ],
     )
     def test_capacity_is_asked_for_as_the_file_says(self, capacity: object, expected: tuple[object, ...]) -> None:
-        more = {"capacity": capacity} if capacity else {}
-        found = groups(**gpus(**more))["worker-worker-0"]
+        found = groups(**(gpus(capacity=capacity) if capacity else gpus()))["worker-worker-0"]
         assert (found.preemptible, found.policy, found.reservation) == expected
 
     def test_soperator_and_not_kubernetes_replaces_nodes(self) -> None:
