@@ -20,3 +20,16 @@ def bind(kube: Kube) -> None:
                     "capacity": found["spec"]["capacity"],
                 },
             )
+    _release(kube)
+
+
+def _release(kube: Kube) -> None:
+    """A volume whose claim is gone is released; until then it can't be deleted."""
+    claims = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]) for one in kube.list("v1", "PersistentVolumeClaim")
+    }
+    for volume in kube.list("v1", "PersistentVolume"):
+        of = volume["spec"].get("claimRef") or {}
+        bound = volume.get("status", {}).get("phase") == "Bound"
+        if bound and "deletionTimestamp" in volume["metadata"] and (of.get("namespace"), of.get("name")) not in claims:
+            kube.set_status(volume, {"phase": "Released"})
