@@ -1,5 +1,6 @@
 """Runs that are killed in the middle of kubectl and helm: the next one goes on, and destroy leaves nothing."""
 
+import random
 import signal
 import threading
 import time
@@ -153,6 +154,44 @@ def test_nothing_is_left_in_the_folder_of_private_files(project, namespace):
         path for path in left if any(project.kube.access.token in f.read_text() for f in path.iterdir() if f.is_file())
     ]
     assert mine == []
+
+
+SEVERAL = """
+first = k.core.v1.ConfigMap("first", metadata={"name": "first"}, data={"key": "%(value)s"}, opts=options)
+k.core.v1.Secret("second", metadata={"name": first.metadata.name.apply(lambda n: n + "-secret")},
+    string_data={"key": "%(value)s"}, opts=options)
+k.core.v1.ConfigMap("third", data={"key": first.metadata.uid}, opts=options)
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kill_at_a_random_moment_orphans_nothing(project, kube, namespace, seed):
+    """Whatever is there is known to the state, done or pending, and the next runs make all right."""
+    dice = random.Random(seed)  # noqa: S311 - dice, not keys
+    before, after = (SEVERAL % {"value": value} + release(namespace, message=value) for value in ("one", "two"))
+    if seed % 2:
+        assert project.up(before).ok
+    started = project.root / "started"
+    project.program(f"Path({str(started)!r}).touch()\n{after}")
+    process = project.spawn("up")
+    wait_for(started.exists)
+    time.sleep(dice.random() * 1.2)
+    process.kill()
+    process.wait()
+    held, pending = project.state()
+    known = {*held, *(name for _, name in pending)}
+    there = {*kube.names("configmap", namespace), *kube.names("secrets", namespace)}
+    owners = {"first": "first", "first-secret": "second", "small-config": "small"}
+    owner = {name: owners.get(name) or ("small" if name.startswith("sh.helm") else "third") for name in there}
+    assert {*owner.values()} <= known
+    assert project.up().ok
+    assert kube.get("configmap", "first", f"--namespace={namespace}")["data"] == {"key": "two"}
+    assert kube.get("configmap", "small-config", f"--namespace={namespace}")["data"] == {"message": "two"}
+    assert len([name for name in kube.names("configmap", namespace) if name.startswith("third-")]) == 1
+    assert project.state()[1] == []
+    assert project.run("destroy").ok
+    assert kube.names("configmap", namespace) == kube.names("secrets", namespace) == []
+    assert project.state() == ({}, [])
 
 
 @pytest.fixture
