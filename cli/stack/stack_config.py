@@ -43,4 +43,4 @@ def needs_cli(file: StackFile) -> bool:
 
 def protected(file: StackFile) -> bool:
     """Whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
-    return file.deletion_protection or not on_this_host(file)
+    return file.deletion_protection or not (on_this_host(file) or file.rehearses)

@@ -67,7 +67,9 @@ class NebiusServer(grpc.GenericRpcHandler):
         self.methods.observer = observer
         self._routes = _routes()
         self._stop = threading.Event()
-        self._server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
+        # Clients that wait for long ping; gRPC's default is to end the connection for that.
+        options = [("grpc.so_reuseport", 0), ("grpc.http2.max_ping_strikes", 0)]
+        self._server = grpc.server(futures.ThreadPoolExecutor(16), options=options)
         self._server.add_generic_rpc_handlers((self,))
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         if not self.port:

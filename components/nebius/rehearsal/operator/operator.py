@@ -1,6 +1,7 @@
 """The loop of the stand-in operator: what it reads decides alone, so it may be ended and started at any time."""
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 
 from components.nebius.rehearsal.operator import cluster, nodes, pods, volumes
@@ -52,10 +53,16 @@ class Operator:
                 self.turn()
                 said = ""
             except KubeError as error:
-                if str(error) != said:
-                    said = str(error)
-                    self._report(said)
+                said = self._tell(said, str(error))
+            except Exception:  # noqa: BLE001 - what can't be done in this turn may be in the next, and is told
+                said = self._tell(said, traceback.format_exc())
             time.sleep(PACE_SECONDS)
+
+    def _tell(self, said: str, text: str) -> str:
+        """Report a problem once."""
+        if text != said:
+            self._report(text)
+        return text
 
     def turn(self) -> None:
         """One turn: read all, and move each object one step."""

@@ -20,6 +20,8 @@ _UNKNOWN_TYPE = "local-2c"
 """Machine type of a nodeset whose nodes the catalog does not have."""
 _SIZES = {"cpus": "CPUs", "sockets": "Sockets", "corespersocket": "CoresPerSocket", "threadspercore": "ThreadsPerCore"}
 _MEBIBYTES = {"Ki": 1 / 1024, "Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
+_EVERYWHERE = frozenset({"state"})
+"""Parameters of partitions that local stacks have anyway."""
 _TRIES = 50
 
 Section = dict[str, Any]
@@ -87,7 +89,7 @@ def _partition(text: str, nodesets: list[str]) -> Section:
         if key == "nodesets":
             section[key] = nodesets if value.upper() == "ALL" else [one for one in value.split(",") if one in nodesets]
         elif not key:
-            conf[name] = value
+            conf.update({} if name.lower() in _EVERYWHERE else {name: value})
         elif written:
             section[key] = value.upper() in map(str, written.values())
         elif key.startswith("allow_"):

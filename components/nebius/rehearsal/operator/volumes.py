@@ -1,11 +1,18 @@
-"""Binds claims to the volumes that they name. Kubernetes' own controller does that too, after up to 15 seconds."""
+"""Binds claims to the volumes that they name, and releases volumes. Kubernetes' own controller takes 15 seconds."""
 
 from components.nebius.rehearsal.operator.kube import Kube
 
 
 def bind(kube: Kube) -> None:
-    """Every claim that names a volume is bound."""
-    for claim in kube.list("v1", "PersistentVolumeClaim"):
+    """Every claim that names a volume is bound, and every volume whose claim is gone is released."""
+    claims = kube.list("v1", "PersistentVolumeClaim")
+    names = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in claims}
+    for volume in kube.list("v1", "PersistentVolume"):
+        claim = volume["spec"].get("claimRef", {})
+        if volume["status"].get("phase") == "Bound" and (claim.get("namespace"), claim.get("name")) not in names:
+            # Volumes in use are not deleted.
+            kube.set_status(volume, {"phase": "Released"})
+    for claim in claims:
         volume = claim["spec"].get("volumeName")
         if not volume or claim.get("status", {}).get("phase") == "Bound":
             continue
