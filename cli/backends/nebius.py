@@ -156,7 +156,9 @@ class ObjectStorage(Backend):
                 "It was left as it is.\n"
                 f"  to do: nebius storage bucket update --id {found.id} --versioning-policy enabled, then run again"
             )
-        return Step(what=what, done=done, detail="with versioning")
+        region = found.region or self.record.settings["region"]
+        self.record = self.record.with_settings(region=region)  # what Nebius says is right, whatever was given
+        return Step(what=what, done=done, detail=f"with versioning, in {region}")
 
     def _account(self, api: StateBucket, *, dry_run: bool) -> tuple[str, Step]:
         """Its id, empty if it is still to be created."""

@@ -28,7 +28,7 @@ class Key:
     id: str = ""
     """The cloud's id of it; empty until it was created."""
     access_key_id: str = ""
-    secret: str = ""
+    secret: str = field(default="", repr=False)
 
     @property
     def complete(self) -> bool:
@@ -49,11 +49,15 @@ class Record:
     project: str
     settings: Mapping[str, str] = field(default_factory=dict)
     """More of what its kind needs."""
-    key: Key | None = field(default=None, repr=False)
+    key: Key | None = None
 
     def with_key(self, key: Key | None) -> "Record":
         """The same with another key."""
         return replace(self, key=key)
+
+    def with_settings(self, **settings: str) -> "Record":
+        """The same with some settings replaced."""
+        return replace(self, settings={**self.settings, **settings})
 
 
 def folder() -> Path:

@@ -35,6 +35,8 @@ class Bucket:
     """Whether it is not deleted, or about to be."""
     purged: str
     """When a deleted one is purged; empty for all others."""
+    region: str
+    """Where it is; empty if Nebius does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ class StateBucket:
             versioned=found.spec.versioning_policy.name == "ENABLED",
             usable=state_of(found) not in _BUCKET.deleting,
             purged=found.status.purge_at.isoformat() if found.status and found.status.purge_at else "",
+            region=found.status.region if found.status else "",
         )
 
     def create_bucket(self, name: str) -> bool:

@@ -74,6 +74,14 @@ class TestFromNothing:
         assert record.key is not None
         assert record.key.expires - record.key.created == timedelta(days=30)
 
+    def test_the_url_has_the_region_that_the_bucket_is_in(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        ended = hpc(*INIT, "--region", "eu-west1")
+        assert "with versioning, in eu-north1" in ended.out
+        assert "region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1" in ended.out
+        record = records.load(BUCKET)
+        assert record is not None
+        assert record.settings["region"] == "eu-north1"
+
     def test_a_dry_run_writes_nothing_anywhere(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
         ended = hpc(*INIT, "--dry-run")
         assert ended.code == 0, ended.err
@@ -205,6 +213,7 @@ class TestKilled:
             with nebius.lock:
                 nebius.store.objects.clear()
                 nebius.store.keys.clear()
+                nebius.store.seeded.clear()
             kept.unlink(missing_ok=True)
             killing(number)
             try:

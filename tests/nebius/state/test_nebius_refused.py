@@ -78,6 +78,7 @@ class TestRefused:
     def test_a_group_that_may_not_be_seen(self, hpc: Hpc, nebius: NebiusServer) -> None:
         with nebius.lock:
             nebius.methods.seed("Group", TENANT, "viewers", {})
+            nebius.store.seeded.append(TENANT)  # so that it gets no others
         ended = hpc(*INIT)
         assert ended.code == 1
         assert f"{TENANT} has no such group that you may see" in ended.err
