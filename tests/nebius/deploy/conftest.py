@@ -1,4 +1,4 @@
-"""A site for each test: the Kubernetes API is shared, and empty again after each."""
+"""A site for each test, with a Kubernetes API of its own: what a destroyed stack left would meet the next one."""
 
 import pytest
 
@@ -13,16 +13,14 @@ def programs():
     return binaries.ensure()
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory, programs):
-    folder = tmp_path_factory.mktemp("api") / "k"
-    with ApiServer(folder, programs, controllers=CONTROLLERS, bound=True).running() as access:
-        yield access
-
-
 @pytest.fixture
-def site(tmp_path, server, programs, monkeypatch):
+def site(tmp_path, programs, monkeypatch):
     for name in ("NEBIUS_IAM_TOKEN", "NEBIUS_CREDENTIALS_FILE", "NEBIUS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    with Site(tmp_path, server, programs) as found:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    with (
+        ApiServer(tmp_path / "k", programs, controllers=CONTROLLERS, bound=True).running() as access,
+        Site(folder, access, programs) as found,
+    ):
         yield found

@@ -175,7 +175,8 @@ class Site:
     def in_cluster(self) -> list[str]:
         """Objects of Kubernetes that a stack has made and that outlive nothing."""
         kinds = (
-            ("apps/v1", "Deployment"), ("v1", "Pod"), ("v1", "Service"), ("batch/v1", "Job"), ("v1", "Secret"),
+            ("apps/v1", "Deployment"), ("v1", "Pod"), ("v1", "Service"), ("batch/v1", "Job"),
+            ("v1", "PersistentVolume"),
             ("slurm.nebius.ai/v1", "SlurmCluster"), ("slurm.nebius.ai/v1alpha1", "NodeSet"),
         )  # fmt: skip
         found = [(kind, one["metadata"]) for api, kind in kinds for one in _listed(self.kube, api, kind)]

@@ -1,0 +1,181 @@
+"""Resources of a stack on Nebius over mocks: what is registered, in which order, and what nobody may read."""
+
+from functools import cache
+
+import pytest
+import yaml
+
+from cluster.load.parse import parse
+from tests.components.graphs import graph, hold
+from tests.harness import FAKES, ROOT, Recording, deploy
+
+STATUS = {
+    "Cluster": {
+        "control_plane": {
+            "endpoints": {"public_endpoint": "https://k8s.example"},
+            "auth": {"cluster_ca_certificate": "-----BEGIN CERTIFICATE-----\nfake\n"},
+        }
+    },
+    "Allocation": {"details": {"allocated_cidr": "192.0.2.7/32"}},
+    "Bucket": {"domain_name": "storage.eu-north1.nebius.cloud"},
+    "AccessKey": {"aws_access_key_id": "AKIDFAKE"},
+}
+KEY = "secret-of-the-access-key"
+FILE = "Pulumi.nebius.yaml"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+
+def given(**changes):
+    cluster = yaml.safe_load((ROOT / FILE).read_text())["config"]["hpc:cluster"]
+    return {"hpc:cluster": {**cluster, **changes}}
+
+
+@pytest.fixture(autouse=True)
+def _fakes(monkeypatch):
+    for kind, status in STATUS.items():
+        secret = {"secret": KEY} if kind == "AccessKey" else {}
+        monkeypatch.setitem(
+            FAKES, f"pulumi-python:dynamic/nebius:{kind}", lambda i, s=status, x=secret: {**i, "status": s, **x}
+        )
+    monkeypatch.setitem(
+        FAKES,
+        "pulumi-python:dynamic/nebius:Wait",
+        lambda i: {**i, "facts": {"address": "192.0.2.7", "port": 22} if i["kind"] == "login" else {}},
+    )
+
+
+@cache
+def recorded(unknown: bool = False) -> Recording:
+    return deploy(given(), unknown=unknown)
+
+
+def release(recording, name):
+    (found,) = [r for r in recording.all(RELEASE) if r.inputs.get("name") == name]
+    return found
+
+
+class TestOrder:
+    def test_charts_come_in_the_order_of_their_dependencies(self):
+        recording = recorded()
+        for later, earlier in (
+            ("soperator", "soperator-crds"),
+            ("soperator", "kruise"),
+            ("slurm-cluster-storage", "soperator"),
+            ("slurm-cluster", "slurm-cluster-storage"),
+            ("nodesets", "slurm-cluster"),
+            ("soperator-activechecks", "slurm-cluster"),
+        ):
+            assert recording.waits_for(release(recording, later), release(recording, earlier)), (later, earlier)
+
+    def test_slurm_waits_for_nodes_and_operators(self):
+        recording = recorded()
+        name = recording.outputs["cluster"]
+        for group in recording.all("pulumi-python:dynamic/nebius:NodeGroup"):
+            assert recording.waits_for(release(recording, "slurm-cluster-storage"), group)
+        for operator in recording.all("pulumi-python:dynamic/nebius:K8sRelease"):
+            assert recording.waits_for(release(recording, "nodesets"), operator)
+        assert recording.waits_for(release(recording, "cert-manager"), recording.one(f"{name}-wait-api"))
+
+    def test_a_destroy_ends_what_kubernetes_holds_before_charts_and_nodes(self):
+        recording = recorded()
+        name = recording.outputs["cluster"]
+        first, second = recording.one(f"{name}-teardown-charts"), recording.one(f"{name}-teardown-volumes")
+        for one in recording.all(RELEASE):
+            assert recording.waits_for(first, one), f"{one.name} would be deleted before"
+        for group in recording.all("pulumi-python:dynamic/nebius:NodeGroup"):
+            assert recording.waits_for(second, group)
+        assert recording.waits_for(release(recording, "slurm-cluster"), second)
+
+    def test_everything_in_the_cloud_is_deleted_before_what_is_left_is_looked_for(self):
+        recording = recorded()
+        left = recording.one(f"{recording.outputs['cluster']}-leftovers")
+        versions = recording.one(f"{recording.outputs['cluster']}-chart-versions")
+        kinds = ("Filesystem", "Cluster", "NodeGroup", "Allocation", "Bucket", "GpuCluster", "FirstSubnet")
+        found = [one for kind in kinds for one in recording.all(f"pulumi-python:dynamic/nebius:{kind}")]
+        assert found
+        for one in found:
+            assert recording.waits_for(one, left)
+            assert recording.waits_for(one, versions)
+
+    def test_nodes_change_after_jobs_have_left_them(self):
+        recording = recorded()
+        drain = recording.one(f"{recording.outputs['cluster']}-drain")
+        for group in recording.all("pulumi-python:dynamic/nebius:NodeGroup"):
+            assert recording.waits_for(group, drain)
+
+
+class TestSecrets:
+    def test_none_is_in_clear(self):
+        recording = recorded()
+        for one in recording.resources:
+            assert KEY not in str(one.shown), one.name
+        secret = recording.one(f"{recording.outputs['cluster']}-charts-jail-backup")
+        assert secret.secret("stringData")
+
+    def test_how_kubernetes_is_reached_names_a_command_and_no_token(self):
+        access = recorded().outputs["kubernetes"]
+        assert set(access) == {"server", "certificate_authority", "command", "context", "namespace"}
+        assert access["command"][0] == "nebius"
+
+
+class TestOutputs:
+    def test_targets_are_pods(self):
+        config = parse(given())
+        outputs = recorded().outputs
+        assert outputs["targets"]["controller-0"]["container"] == "slurmctld"
+        assert outputs["targets"]["login-0"] == {
+            "method": "kubectl", "roles": ["login"], "pod": "login-0", "container": "sshd",
+            "namespace": config.name, "jail": "/mnt/jail",
+        }  # fmt: skip
+        workers = [name for name, row in outputs["targets"].items() if row["roles"] == ["node"]]
+        assert len(workers) == sum(section.count for section in config.nodesets.values())
+
+    def test_the_address_is_that_of_the_login_service(self):
+        outputs = recorded().outputs
+        assert (outputs["address"], outputs["ssh"]) == ("192.0.2.7", "ssh root@192.0.2.7")
+        assert "get-credentials" in outputs["kubeconfig"]
+
+
+class TestFilesystems:
+    def test_protected_ones_stay_and_others_go(self):
+        for protected in (True, False):
+            recording = deploy(given(deletion_protection=protected))
+            found = recording.all("pulumi-python:dynamic/nebius:Filesystem")
+            assert found
+            assert {one.request.retainOnDelete for one in found} == {protected}
+
+    def test_an_existing_one_is_only_attached(self):
+        nebius = dict(given()["hpc:cluster"]["nebius"])
+        nebius["filesystems"] = {
+            **nebius.get("filesystems", {}),
+            "controller_spool": {"existing": "computefilesystem-e1"},
+        }
+        recording = deploy(given(nebius=nebius))
+        names = {one.name for one in recording.all("pulumi-python:dynamic/nebius:Filesystem")}
+        assert f"{recording.outputs['cluster']}-fs-controller-spool" not in names
+        (group,) = [
+            one
+            for one in recording.all("pulumi-python:dynamic/nebius:NodeGroup")
+            if one.inputs["resource_name"] == "controller"
+        ]
+        tags = {
+            row["mount_tag"]: row["existing_filesystem"]["id"]
+            for row in group.inputs["spec"]["template"]["filesystems"]
+        }
+        assert tags["controller-spool"] == "computefilesystem-e1"
+
+
+def test_all_of_it_was_reviewed(update_golden):
+    """Values of charts have golden files of their own."""
+    recording = recorded()
+    lines = []
+    for one in recording.resources:
+        if one.type == RELEASE:
+            after = sorted(urn.rpartition("::")[2] for urn in one.request.dependencies)
+            lines.append(f"{one.name} {one.inputs['version']}  after={', '.join(after)}\n")
+    text = graph(recording, lambda one: one.type != RELEASE) + "".join(sorted(lines))
+    hold("../nebius/stack.txt", text, update=update_golden)
+
+
+def test_it_previews_with_everything_unknown():
+    assert recorded(unknown=True).resources
