@@ -126,18 +126,18 @@ class TestPods:
             event("x", "No", "not its"),
         ]
         world.logs = {"worker-2": "nothing that is known"}
-        one = found(hpc, kubectl, world)["pod-not-ready soperator/worker-2"]
+        one = found(hpc, kubectl, world)["pod-not-ready worker-2"]
         assert one["what"] == (
             "is not ready (Running): CrashLoopBackOff: back-off 5m0s restarting. Its last events: BackOff: Back-off "
             "restarting failed container"
         )
-        assert one["todo"] == "./hpc logs nebius soperator/worker-2"
+        assert one["todo"] == "./hpc logs nebius worker-2"
 
     def test_one_that_finds_no_place(self, hpc: Hpc, kubectl: Made) -> None:
         world = World()
         nowhere = condition("PodScheduled", "False", "Unschedulable", "0/5 nodes are available")
         world.pods = [*PODS[:-3], pod("worker-2", ready=False, phase="Pending", scheduled=nowhere, node="")]
-        one = found(hpc, kubectl, world)["pod-not-ready soperator/worker-2"]
+        one = found(hpc, kubectl, world)["pod-not-ready worker-2"]
         assert "Pending): Unschedulable: 0/5 nodes are available" in one["what"]
 
     def test_pods_of_jobs_that_ended_well_are_nothing_to_say(self, hpc: Hpc, kubectl: Made) -> None:

@@ -76,8 +76,7 @@ def _pods(seen: ClusterObservation, view: View) -> Iterator[Finding]:
         if pod.ready:
             continue
         events = f". Its last events: {'; '.join(pod.events)}" if pod.events else ""
-        known = any(one.name == pod.name for one in seen.machines)
-        log = pod.name if known else f"{pod.namespace}/{pod.name}"
+        log = pod.name if pod.namespace == view.namespace else f"{pod.namespace}/{pod.name}"
         yield Finding(
             id="pod-not-ready",
             where=(log,),
