@@ -24,6 +24,7 @@ from components.nebius.login_address import LoginAddress, LoginAddressArgs
 from components.nebius.network import Network, NetworkArgs
 from components.nebius.node_groups import NodeGroups, NodeGroupsArgs
 from components.nebius.operators import Operators, OperatorsArgs
+from components.nebius.partitions import Partitions
 from components.nebius.waits import api
 from components.nebius.waits.resource import Wait
 
@@ -84,11 +85,19 @@ class Infrastructure(pulumi.ComponentResource):
             pace=self.cloud.pace,
             opts=self._child,
         )
+        partitions = Partitions(
+            f"{name}-partitions",
+            access=self.cluster.access,
+            partitions=list(config.partitions),
+            seconds=config.slurm.drain_seconds,
+            pace=self.cloud.pace,
+            opts=self._child,
+        )
         made = NodeGroups(
             f"{name}-nodes",
             NodeGroupsArgs(
                 cloud=self.cloud, groups=self.groups, cluster_id=self.cluster.resource.id, subnet_id=subnet,
-                filesystems=self.filesystems.ids, gpu_clusters=gpu_clusters.of, after=[drain],
+                filesystems=self.filesystems.ids, gpu_clusters=gpu_clusters.of, after=[drain, partitions],
             ),
             opts=self._child,
         )  # fmt: skip

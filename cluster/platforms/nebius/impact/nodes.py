@@ -28,7 +28,11 @@ def count(edit: Edit) -> Impact:
     old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
     if len(new) > len(old):
         return Reconfigure(f"{names(new[len(old) :])} joins, in a node group that grows; jobs elsewhere run on")
-    return _leave(old[len(new) :])
+    return _leave(
+        old[len(new) :],
+        f". Nebius chooses which machines of {edit.name} it removes: a job on {names(new)} may end with its machine "
+        "and be requeued",
+    )
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
@@ -145,10 +149,10 @@ def _template(group: NodeGroup) -> tuple[object, ...]:
     return group.machine_type, group.disk_gib, group.tags, group.os
 
 
-def _leave(nodes: tuple[str, ...]) -> Impact:
+def _leave(nodes: tuple[str, ...], more: str = "") -> Impact:
     return Drain(
         f"{names(nodes)} leaves: no new jobs start there, and `up` waits for those that run before it removes nodes; "
-        f"{_PENDING}",
+        f"{_PENDING}{more}",
         show_jobs(nodes),
     )
 

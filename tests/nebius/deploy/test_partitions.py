@@ -1,0 +1,97 @@
+"""Partitions that leave are closed, and their jobs waited for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from components.nebius.drain import DrainError
+from components.nebius.kubernetes.kubectl import KubectlError
+from components.nebius.partitions import PartitionsProvider, empty
+
+
+class Slurm:
+    """Stands for kubectl, and for Slurm behind it."""
+
+    def __init__(self, jobs: Sequence[str], *, running: bool = True, fails: int = 0) -> None:
+        self.jobs, self.running, self.fails = list(jobs), running, fails
+        self.closed: list[str] = []
+
+    def items(self, kind: str) -> list[dict[str, Any]]:
+        assert kind == "pods"
+        return [{"metadata": {"name": "controller-0"}, "status": {"phase": "Running" if self.running else "Pending"}}]
+
+    def execute(self, pod: str, container: str, command: Sequence[str], **_: object) -> str:
+        assert (pod, container) == ("login-0", "sshd")
+        if self.fails:
+            self.fails -= 1
+            raise KubectlError("kubectl exec: Unable to connect to the server")
+        text = " ".join(command)
+        if "show partition" in text:
+            return "PartitionName=old AllowGroups=ALL\nPartitionName=main AllowGroups=ALL\n"
+        if "State=DRAIN" in text:
+            self.closed.append(text.split("PartitionName=")[1].split()[0])
+            return ""
+        assert "squeue" in text
+        # One job ends each time that somebody looks.
+        listed = "".join(f"{one}\n" for one in self.jobs)
+        self.jobs = self.jobs[1:]
+        return listed
+
+
+def wait(slurm: Slurm, *names: str, seconds: float = 5) -> None:
+    empty(slurm, list(names), seconds=seconds, pace=0.01)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_partition_is_closed_before_its_jobs_are_waited_for() -> None:
+    slurm = Slurm(["7 old", "8 old"])
+    wait(slurm, "old")
+    assert (slurm.closed, slurm.jobs) == (["old"], [])
+
+
+def test_jobs_of_other_partitions_are_not_waited_for() -> None:
+    slurm = Slurm(["7 main"] * 100)
+    wait(slurm, "old")
+    assert len(slurm.jobs) > 90
+
+
+def test_a_job_that_waits_for_several_partitions_is_in_each() -> None:
+    slurm = Slurm(["7 main,old", "7 main,old"])
+    wait(slurm, "old")
+    assert slurm.jobs == []
+
+
+def test_one_that_slurm_does_not_have_is_not_closed() -> None:
+    slurm = Slurm([])
+    wait(slurm, "never")
+    assert slurm.closed == []
+
+
+def test_no_slurm_has_no_jobs() -> None:
+    slurm = Slurm(["7 old"] * 9, running=False)
+    wait(slurm, "old")
+    assert (slurm.closed, len(slurm.jobs)) == ([], 9)
+
+
+def test_nothing_is_removed_while_slurm_does_not_answer() -> None:
+    slurm = Slurm([], fails=3)
+    wait(slurm, "old")
+    assert (slurm.closed, slurm.fails) == (["old"], 0)
+
+
+def test_jobs_that_never_end_are_named_with_every_way_on() -> None:
+    slurm = Slurm(["7 old"] * 10_000)
+    with pytest.raises(DrainError) as caught:
+        wait(slurm, "old", seconds=0.1)
+    for text in ("old: jobs are still there", "7", "run `up` again", "scancel --partition", "State=UP"):
+        assert text in str(caught.value)
+
+
+def test_it_is_asked_for_nothing_where_no_partition_leaves() -> None:
+    props = {"access": {"context": "c"}, "partitions": ["main"], "seconds": 1, "pace": 1}
+    more = {**props, "partitions": ["main", "more"]}
+    provider = PartitionsProvider()
+    assert provider.create(props).id == "c/partitions"
+    assert provider.diff("c", props, more).changes
+    assert not provider.diff("c", props, {**props, "seconds": 9}).changes
+    assert provider.update("c", props, more).outs == more
