@@ -87,6 +87,8 @@ class Charts(pulumi.ComponentResource):
             cleanup_on_fail=False,
             wait_for_jobs=True,
             disable_webhooks=not release.hooks,
+            # A null removes a default of the chart's that Helm would merge with ours.
+            allow_null_values=True,
             opts=pulumi.ResourceOptions.merge(
                 self._options([*needs, *after, *self._secrets, self._namespaces[release.namespace]]),
                 pulumi.ResourceOptions(

@@ -163,7 +163,7 @@ CASES: dict[str, Case] = {
         {"nebius": {"values": {"slurm-cluster": {"slurmConfig": {"completeWaits": 10}}}}},
         "nebius.values.slurm-cluster.slurmConfig.completeWaits",
         "completeWaits",
-        "the chart has no such key",
+        "a key of helm-slurm-cluster",
         "write completeWait",
     ),
     "a value that the stack file decides": (

@@ -3,17 +3,14 @@
 from dataclasses import replace
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius.releases import gen1, gen2, gen3
-from cluster.platforms.nebius.releases.backups import backups
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.keys import check_values
+from cluster.platforms.nebius.releases.made import made
 from cluster.platforms.nebius.releases.overrides import merged
 from cluster.platforms.nebius.releases.release import Facts, Release
 from cluster.platforms.nebius.section import Nebius
 
 __all__ = ["Facts", "Release", "releases"]
-
-_GENERATIONS = {1: gen1.releases, 2: gen2.releases, 3: gen3.releases}
 
 
 def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
@@ -26,8 +23,7 @@ def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
     if settings is None:
         raise ValueError("the configuration has no section `nebius`")
     inputs = Inputs(config=config, settings=settings, facts=facts)
-    made = (*_GENERATIONS[inputs.generation](inputs), *backups(inputs))
-    every = tuple(replace(one, values=merged(one.values, settings.values.get(one.name, {}))) for one in made)
+    every = tuple(replace(one, values=merged(one.values, settings.values.get(one.name, {}))) for one in made(inputs))
     for one in every:
         check_values(one)
     return every

@@ -4,7 +4,9 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.load.parse import parse
+from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.releases import Facts, Release, releases
+from cluster.platforms.nebius.section import Nebius
 
 KEY = "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
 FACTS = Facts(root_keys=[f"{KEY} admin"], allocation="vpcallocation-e00one")
@@ -99,6 +101,13 @@ BACKED_UP = Facts(
     allocation=FACTS.allocation,
     backups={"name": "soperator-backups", "endpoint": "https://storage.eu-north1.nebius.cloud:443"},
 )
+
+
+def groups(cluster: ClusterConfig) -> tuple[NodeGroup, ...]:
+    """Its node groups."""
+    settings = cluster.section(Nebius)
+    assert settings
+    return node_groups(cluster, settings)
 
 
 def config(described: Description) -> ClusterConfig:

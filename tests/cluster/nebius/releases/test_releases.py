@@ -6,11 +6,9 @@ import pytest
 
 from cluster.catalog.nebius.presets import preset_of
 from cluster.catalog.nebius.reserve import GIB, allocatable
-from cluster.platforms.nebius.node_groups import node_groups
 from cluster.platforms.nebius.releases import Facts
 from cluster.platforms.nebius.releases.keys import unknown
-from cluster.platforms.nebius.section import Nebius
-from tests.cluster.nebius.releases.clusters import CASES, FACTS, config, cpu, described, made
+from tests.cluster.nebius.releases.clusters import CASES, FACTS, config, cpu, described, groups, made
 
 VERSIONS = ("1.15.1", "1.15.3", "1.18.3", "1.20.1", "1.21.14", "1.22.4", "1.23.3", "2.0.5", "4.0.5", "4.1.7")
 
@@ -106,19 +104,19 @@ class TestNames:
 class TestNodes:
     def test_filters_select_and_tolerate_the_nodes_of_a_group(self, described_cluster, every):
         cluster = config(described_cluster)
-        groups = {one.role: one for one in node_groups(cluster, cluster.section(Nebius))}
+        by_role = {one.role: one for one in groups(cluster)}
         for one in every["slurm-cluster"].values["k8sNodeFilters"]:
             (wanted,) = _found(one, "matchExpressions")
-            group = groups[one["name"]]
+            group = by_role[one["name"]]
             assert all(group.labels[each["key"]] in each["values"] for each in wanted)
             tolerated = {each["key"]: each.get("value") for each in one.get("tolerations", ())}
             assert all(tolerated.get(key, "no") in (value, None) for key, value in group.taints.items())
 
     def test_nodesets_select_and_tolerate_their_own_nodes(self):
         cluster = config(CASES["large"])
-        groups = {one.nodeset: one for one in node_groups(cluster, cluster.section(Nebius)) if one.nodeset}
+        by_nodeset = {one.nodeset: one for one in groups(cluster) if one.nodeset}
         for one in made(CASES["large"])["nodesets"].values["nodesets"]:
-            group = groups[one["name"]]
+            group = by_nodeset[one["name"]]
             assert one["nodeSelector"].items() <= group.labels.items()
             assert {each["key"] for each in one["tolerations"]} >= set(group.taints)
 
@@ -126,7 +124,7 @@ class TestNodes:
         cluster = config(described_cluster)
         jail = every["slurm-cluster-storage"].values["storage"]["jail"]
         tolerated = {one["key"] for one in jail["tolerations"]}
-        for group in node_groups(cluster, cluster.section(Nebius)):
+        for group in groups(cluster):
             assert all(group.labels[one["key"]] in one["values"] for one in jail["matchExpressions"])
             assert set(group.taints) <= tolerated
 
@@ -135,8 +133,7 @@ class TestSizes:
     def test_containers_of_a_node_never_ask_for_more_than_it_has(self, described_cluster, every):
         cluster = config(described_cluster)
         nodes = every["slurm-cluster"].values["slurmNodes"]
-        settings = cluster.section(Nebius)
-        groups = {one.nodeset or one.role: one for one in node_groups(cluster, settings)}
+        by_name = {one.nodeset or one.role: one for one in groups(cluster)}
         pods = {
             "controller": [nodes["controller"]["slurmctld"], nodes["controller"]["munge"]],
             "login": [nodes["login"]["sshd"], nodes["login"]["munge"]],
@@ -149,7 +146,7 @@ class TestSizes:
         if "rest" in nodes:
             pods["system"] = [nodes["rest"]["rest"]]
         for name, containers in pods.items():
-            group = groups[name]
+            group = by_name[name]
             preset = preset_of(group.machine_type)
             node = allocatable(preset.vcpus, preset.memory_gib, group.disk_gib)
             asked = [_amounts(one["resources"]) for one in containers]
@@ -194,7 +191,8 @@ class TestValues:
         class Output:
             """Refuses to be compared, converted or asked, as Pulumi's outputs do."""
 
-            __hash__ = None
+            def __hash__(self):
+                raise AssertionError
 
             def __bool__(self):
                 raise AssertionError

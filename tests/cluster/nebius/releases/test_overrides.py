@@ -1,0 +1,101 @@
+"""Values that the stack file gives to charts."""
+
+import pytest
+
+from cluster.findings import ConfigError
+from cluster.platforms.nebius.releases.overrides import merged
+from tests.cluster.nebius.releases.clusters import CASES, config, described, made
+
+
+def refused(values, version="4.1.7"):
+    with pytest.raises(ConfigError) as raised:
+        config(described(version, {"values": values}))
+    return {one.where.removeprefix("hpc:cluster.nebius.values."): one for one in raised.value.findings}
+
+
+class TestMerged:
+    @pytest.mark.parametrize(
+        ("values", "over", "wanted"),
+        [
+            ({"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
+            ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}, {"a": {"b": 3, "c": 2}}),
+            ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+            ({"a": {"b": 1}}, {"a": None}, {"a": None}),
+            (
+                {"a": [{"name": "x", "b": 1}, {"name": "y"}]},
+                {"a": [{"name": "x", "c": 2}, {"name": "z"}]},
+                {"a": [{"name": "x", "b": 1, "c": 2}, {"name": "y"}, {"name": "z"}]},
+            ),
+        ],
+    )
+    def test_mappings_and_named_members_are_merged_and_the_rest_is_replaced(self, values, over, wanted):
+        assert merged(values, over) == wanted
+
+
+class TestTaken:
+    def test_a_value_is_laid_over_what_follows_from_the_rest(self):
+        given = {"slurm-cluster": {"slurmConfig": {"completeWait": 10}}, "kruise": {"manager": {"replicas": 3}}}
+        before, after = made(CASES["h100"]), made(described(nebius={"values": given}))
+        conf = before["slurm-cluster"].values["slurmConfig"]
+        assert after["slurm-cluster"].values["slurmConfig"] == {**conf, "completeWait": 10}
+        assert after["kruise"].values["manager"]["replicas"] == 3
+
+    def test_a_nodeset_keeps_what_is_not_given(self):
+        memory = {"name": "worker", "slurmd": {"volumes": {"sharedMemorySize": "512Gi"}}}
+        (before,) = made(described())["nodesets"].values["nodesets"]
+        (after,) = made(described(nebius={"values": {"nodesets": {"nodesets": [memory]}}}))["nodesets"].values[
+            "nodesets"
+        ]
+        assert after["slurmd"]["volumes"] == {**before["slurmd"]["volumes"], "sharedMemorySize": "512Gi"}
+        assert after["nodeConfig"] == before["nodeConfig"]
+
+
+class TestRefused:
+    def test_a_typo_has_its_path_what_is_allowed_and_the_key_that_was_meant(self):
+        found = refused({"slurm-cluster": {"slurmNodes": {"login": {"sshdServiceLoadBalancerSourceRange": []}}}})
+        (finding,) = found.values()
+        assert [*found] == ["slurm-cluster.slurmNodes.login.sshdServiceLoadBalancerSourceRange"]
+        assert "sshdServiceType" in finding.allowed
+        assert finding.todo.startswith("write sshdServiceLoadBalancerSourceRanges if that was meant")
+
+    def test_a_key_of_later_versions_is_refused_with_the_version(self):
+        found = refused({"slurm-cluster": {"customCgroupConfig": "x"}}, version="1.22.0")
+        assert "from 2.0.0 on" in found["slurm-cluster.customCgroupConfig"].todo
+
+    def test_a_release_that_the_cluster_does_not_have_is_refused(self):
+        found = refused({"slurm-clusters": {"a": 1}})
+        assert found["slurm-clusters"].todo.startswith("write slurm-cluster if that was meant")
+        assert "nodesets" in refused({"nodesets": {"nodesets": []}}, version="2.0.5")
+
+    @pytest.mark.parametrize(
+        ("values", "where", "field"),
+        [
+            ({"slurm-cluster": {"clusterName": "x"}}, "slurm-cluster.clusterName", "name"),
+            (
+                {"slurm-cluster": {"slurmNodes": {"login": {"size": 3}}}},
+                "slurm-cluster.slurmNodes.login.size",
+                "login.count",
+            ),
+            (
+                {"nodesets": {"nodesets": [{"name": "worker", "replicas": 9}]}},
+                "nodesets.nodesets.replicas",
+                "nodesets.NAME.count",
+            ),
+        ],
+    )
+    def test_what_a_field_sets_is_refused_with_the_field(self, values, where, field):
+        assert field in refused(values)[where].todo
+
+    def test_a_nodeset_that_there_is_not_is_refused(self):
+        found = refused({"nodesets": {"nodesets": [{"name": "wroker"}]}})
+        assert found["nodesets.nodesets[0]"].todo == "write name: worker"
+
+    def test_wiping_the_jail_is_refused(self):
+        found = refused({"slurm-cluster": {"populateJail": {"overwrite": True}}})
+        assert "deletes everything in the jail" in found["slurm-cluster.populateJail.overwrite"].todo
+
+    def test_it_is_told_beside_errors_elsewhere(self):
+        with pytest.raises(ConfigError) as raised:
+            config(described(nebius={"system": {"machine_type": "cpu-x/1"}, "values": {"kruise": {"x": 1}}}))
+        found = {one.where.removeprefix("hpc:cluster.nebius.") for one in raised.value.findings}
+        assert "system.machine_type" in found
