@@ -1,6 +1,7 @@
 """The connection to Nebius's API: one SDK for a process, with credentials from the environment."""
 
 import atexit
+import logging
 import os
 import threading
 import warnings
@@ -88,6 +89,8 @@ def _make(endpoint: str) -> Any:  # noqa: ANN401
     from nebius.base.resolver import Constant
     from nebius.sdk import SDK
 
+    # It logs every attempt that failed, with a traceback; the error that ends the call says the same in words.
+    logging.getLogger("nebius").addHandler(logging.NullHandler())
     common: dict[str, Any] = {"user_agent_prefix": USER_AGENT}
     if endpoint:
         token = os.environ.get(TOKEN_VARIABLE, "").strip() or STAND_IN_TOKEN

@@ -1,5 +1,7 @@
 """What `./hpc backend init nebius` refuses, and what Nebius refuses: nothing is left half done."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,15 @@ class TestRefused:
         assert ended.code == 1
         assert said in ended.err
         assert not nebius.calls
+
+
+def test_an_attempt_that_fails_prints_no_traceback(nebius: NebiusServer, root: Path) -> None:
+    """In a process of its own: here pytest takes the SDK's log."""
+    script = "from components.nebius.state import StateBucket; import sys; StateBucket('project-e00def', sys.argv[1])"
+    nebius.faults.append(Fault(what="unavailable", count=None))
+    ended = subprocess.run(
+        [sys.executable, "-c", script, nebius.endpoint],
+        cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "The SDK" not in ended.stderr
+    assert ended.stderr.rstrip().splitlines()[-1].strip().startswith("to do:")
