@@ -1,6 +1,6 @@
 """How clusters are observed whose machines have no set-up of this program, by the observer that their outputs name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from cli.errors import CliError
 from cluster.observe.drift.difference import Difference
 from cluster.observe.health.finding import Finding
+from cluster.observe.nodes import Node
 
 
 class Report(Protocol):
@@ -55,6 +56,10 @@ class Observer(Protocol):
 
     def drift(self, stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
         """What differs from the stack, and what could not be compared, and why."""
+        ...
+
+    def actors(self, outputs: Mapping[str, Any], nodes: Iterable[Node]) -> Mapping[str, str]:
+        """Who must act on drained nodes, by their names."""
         ...
 
     def recover(self, stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:

@@ -1,6 +1,6 @@
 """nodes."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from cli.cluster.reboot import reboot
 from cli.cluster.scheduler import Scheduler
 from cli.commands import outputs
 from cli.errors import CliError
+from cli.observers import observer_of
 from cluster.load.parse import parse_output
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
@@ -60,7 +61,9 @@ def nodes(
     cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), *needed)
     scheduler = Scheduler(cluster, stack)
     if action is None:
-        _list(scheduler.nodes().values(), json=json)
+        found = list(scheduler.nodes().values())
+        observer = observer_of(values)
+        _list(found, observer.actors(values, found) if observer else None, json=json)
         return
     _check(action, names or [], reason, wait=wait, json=json)
     picked = scheduler.pick(names or [])
@@ -89,8 +92,8 @@ def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: b
         raise CliError("\n".join(problems))
 
 
-def _list(every: Iterable[Node], *, json: bool) -> None:
-    nodes = list(every)
+def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool) -> None:
+    """Print the nodes; with who must act on drained ones, where somebody knows that."""
     if json:
         rows = [
             {
@@ -98,13 +101,17 @@ def _list(every: Iterable[Node], *, json: bool) -> None:
                 "by": node.by or None, "since": node.since or None,
                 "jobs": [{"id": job.number, "user": job.user, "state": job.state, "name": job.name,
                           "elapsed": job.elapsed, "left": job.left} for job in node.jobs],
+                **({"actor": actors.get(node.name)} if actors is not None else {}),
             }
             for node in nodes
         ]  # fmt: skip
         console.json(rows)
         return
-    table = [("NODE", "STATE", "REASON", "SINCE", "JOBS")]
-    table += [(node.name, node.word, node.reason or "-", node.since or "-", _jobs(node) or "-") for node in nodes]
+    more = ("WHO MUST ACT",) if actors else ()
+    table = [("NODE", "STATE", "REASON", "SINCE", *more, "JOBS")]
+    for node in nodes:
+        acts = (actors.get(node.name, "-"),) if actors else ()
+        table.append((node.name, node.word, node.reason or "-", node.since or "-", *acts, _jobs(node) or "-"))
     console.table(table)
 
 

@@ -14,6 +14,7 @@ from cli.interrupts import unwound
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.observation import Observation
 from cluster.platforms.nebius.observe import read, slurm
+from cluster.platforms.nebius.observe.logs import SYSTEM
 from cluster.platforms.nebius.observe.objects import Pod, View
 
 SECONDS = 20.0
@@ -74,6 +75,14 @@ def ask(stack: str, outputs: Mapping[str, Any], *, more: Mapping[str, str] | Non
                 view=view,
                 objects={name: answer.items for name, answer in found.items()},
             )
+
+
+def replaces(outputs: Mapping[str, Any]) -> bool:
+    """Whether the operator may replace nodes; no if the cluster does not answer."""
+    with unwound(), ExitStack() as stack_of_files:
+        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")))
+        words = ("get", "deployments.apps", f"--namespace={SYSTEM}", "--output=json")
+        return read.may_replace(api.ask(*words, seconds=SECONDS).items)
 
 
 def _view(api: KubeApi, found: Mapping[str, Answer]) -> View:

@@ -1,16 +1,17 @@
 """The observer of clusters that Soperator runs."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cli.observers import Asked
 from cli.soperator import drift, logs, recovery, screen
-from cli.soperator.ask import Seen, ask
+from cli.soperator.ask import Seen, ask, replaces
 from cluster.observe.drift.difference import Difference
 from cluster.observe.health import Finding
-from cluster.platforms.nebius.observe.findings import findings
+from cluster.observe.nodes import Node
+from cluster.platforms.nebius.observe.findings import actions, findings
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,14 @@ class Soperator:
     def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
         """What differs from the stack, and what could not be compared."""
         return drift.drift(stack, outputs)
+
+    @staticmethod
+    def actors(outputs: Mapping[str, Any], nodes: Iterable[Node]) -> dict[str, str]:
+        """Who must act on drained nodes, by their names."""
+        drained = [node for node in nodes if node.drained]
+        if not drained:
+            return {}
+        return {node.name: action.actor.value for node, action in actions(drained, replaces(outputs), now=time.time())}
 
     @staticmethod
     def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:

@@ -155,7 +155,7 @@ class World:
             "activechecks.slurm.nebius.ai": self.checks, "events": self.events, "nodes": self.hosts,
             "pods,jobs.batch,cronjobs.batch,deployments.apps": self.pods,
             "pods": [one for one in self.pods if one["kind"] == "Pod"], "secrets": self.secrets,
-            "--filename=-": self.live,
+            "--filename=-": self.live, "deployments.apps": [one for one in self.pods if one["kind"] == "Deployment"],
         }  # fmt: skip
         cases = [
             f"'get {kind}') "

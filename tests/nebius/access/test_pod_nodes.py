@@ -28,7 +28,11 @@ def test_nodes_lists_slurmctlds_nodes(hpc: Hpc, kubectl: Made) -> None:
     rows = {row["node"]: row for row in json.loads(ended.out)}
     assert (rows["worker-0"]["state"], rows["worker-1"]["state"]) == ("idle", "drained")
     assert rows["worker-1"]["reason"].startswith("[user_problem]")
-    assert {call[1] for call in calls(log)} == {"controller-0"}
+    assert (rows["worker-0"]["actor"], rows["worker-1"]["actor"]) == (None, "user")
+    assert [call[:2] for call in calls(log)] == [["exec", "controller-0"], ["get", "deployments.apps"]]
+    lines = [line.split("  ") for line in hpc("nodes", "nebius").out.splitlines()]
+    assert "WHO MUST ACT" in lines[0]
+    assert "user" in lines[2]
 
 
 @pytest.mark.usefixtures("up")

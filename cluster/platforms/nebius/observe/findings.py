@@ -1,6 +1,6 @@
 """What is wrong with a cluster of pods: the worst first, causes before their effects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from cluster.observe.health import ClusterObservation, Finding
@@ -9,7 +9,7 @@ from cluster.observe.health.nodes import held
 from cluster.observe.nodes import Node
 from cluster.platforms.nebius import known_problems
 from cluster.platforms.nebius.observe.objects import View
-from cluster.platforms.nebius.reasons import action
+from cluster.platforms.nebius.reasons import Action, action
 
 
 def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Finding]:
@@ -162,7 +162,7 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
     since = node.since_utc
     for problem in known_problems.recognized([node.reason]):
         yield _known(seen, problem, node.name, since)
-    acts = action(node.reason, None if since is None else now - since, replacement=view.replacement)
+    ((_, acts),) = actions([node], view.replacement, now=now)
     by = "" if acts.known else f" by {node.by or 'somebody'}"
     yield Finding(
         id="node-drained",
@@ -210,13 +210,15 @@ def rerun(namespace: str, check: str) -> str:
     return f"kubectl create job --namespace {namespace} --from=cronjob/{check} {check}-again"
 
 
-def acting(seen: ClusterObservation, view: View, *, now: float) -> Sequence[tuple[Node, str, str]]:
-    """Drained nodes with who must act and what to do, for a table."""
-    found: list[tuple[Node, str, str]] = []
-    for name, row in (seen.slurm("nodes") or {}).items():
-        node = Node.of(name, row)
+def actions(nodes: Iterable[Node], replacement: bool, *, now: float) -> Iterator[tuple[Node, Action]]:  # noqa: FBT001
+    """Who must act on each drained node, and what to do. `replacement`: whether the operator may replace nodes."""
+    for node in nodes:
         if node.drained:
             since = node.since_utc
-            acts = action(node.reason, None if since is None else now - since, replacement=view.replacement)
-            found.append((node, acts.actor.value, acts.todo))
-    return found
+            yield node, action(node.reason, None if since is None else now - since, replacement=replacement)
+
+
+def acting(seen: ClusterObservation, view: View, *, now: float) -> Sequence[tuple[Node, str, str]]:
+    """Drained nodes with who must act and what to do, for a table."""
+    nodes = [Node.of(name, row) for name, row in (seen.slurm("nodes") or {}).items()]
+    return [(node, acts.actor.value, acts.todo) for node, acts in actions(nodes, view.replacement, now=now)]
