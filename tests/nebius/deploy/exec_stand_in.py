@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+COMPONENT = "app.kubernetes.io/component"
 REAL, STATE = os.environ["HPC_TEST_KUBECTL"], Path(os.environ["HPC_TEST_SLURM"])
 
 
@@ -67,7 +68,7 @@ def answer(text: str, command: list[str], pods: dict[str, dict]) -> int:
 
 
 def workers(pods: dict[str, dict]) -> list[str]:
-    return [name for name in pods if not name.startswith(("controller-", "login-", "accounting-"))]
+    return [name for name, pod in pods.items() if pod["metadata"].get("labels", {}).get(COMPONENT) == "worker"]
 
 
 def rows(pods: dict[str, dict], nodes: dict[str, dict]) -> list[str]:

@@ -1,0 +1,226 @@
+"""Rules of the waits and of the drain, without a cluster."""
+
+import http.server
+import json
+import threading
+
+import pytest
+
+from cluster.observe.nodes import parse_nodes
+from cluster.platforms.nebius.releases.release import Release
+from components.nebius.drain import LEAVES, REMADE, leaving
+from components.nebius.kubernetes import versions
+from components.nebius.kubernetes.charts import in_order
+from components.nebius.kubernetes.kubectl import KubectlError
+from components.nebius.waits import nodes, scheduler, slurm_cluster
+from components.nebius.waits.poll import Look, WaitError, wait_for
+
+
+def kube_node(name, group="g", ready=True, gpus=0):
+    return {
+        "metadata": {"name": name, "labels": {nodes.GROUP_LABEL: group}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletNotReady"}],
+            "allocatable": {nodes.GPU: str(gpus)} if gpus else {},
+        },
+    }
+
+
+class TestNodes:
+    GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}  # noqa: RUF012
+
+    def test_all_are_there(self):
+        assert nodes.look([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=8)]).done
+
+    def test_one_is_not_ready(self):
+        found = nodes.look([self.GROUP], [kube_node("a", gpus=8), kube_node("b", ready=False)])
+        assert not found.done
+        assert found.text == "worker-gpu-0: 1 of 2 nodes are Ready (b: KubeletNotReady: )"
+
+    def test_one_has_too_few_gpus(self):
+        found = nodes.look([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=7)])
+        assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 7" in found.text
+
+    def test_nodes_of_other_groups_do_not_count(self):
+        assert not nodes.look([self.GROUP], [kube_node("a", group="other", gpus=8)] * 2).done
+
+
+class TestNodeSets:
+    @pytest.mark.parametrize(
+        ("has", "asked", "text"),
+        [(2, 2, ""), (1, 2, "gpu has 1 of 2 pods"), (2, 3, "gpu has 2 of 2 pods"), (None, 0, "gpu is not there")],
+    )
+    def test_each_has_as_many_as_it_should(self, has, asked, text):
+        found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
+        look = slurm_cluster.nodesets({"gpu": 2}, [] if has is None else found)
+        assert (look.done, look.text) == (not text, text)
+
+
+class TestScheduler:
+    WANTED = {"gpu-0": 8, "gpu-1": 8}  # noqa: RUF012
+    GRES = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8"}  # noqa: RUF012
+
+    def look(self, *states, gres=None):
+        text = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
+        return scheduler.compare(self.WANTED, parse_nodes(text), gres or self.GRES)
+
+    @pytest.mark.parametrize("state", ["IDLE", "MIXED+DYNAMIC_NORM", "ALLOCATED"])
+    def test_nodes_that_take_jobs(self, state):
+        assert self.look("IDLE+DYNAMIC_NORM", state).done
+
+    def test_a_drained_node_counts_with_a_warning(self):
+        text = "IDLE+DRAIN Reason=[node_problem] NCCL [root@2026-01-01T00:00:00]"
+        found = self.look("IDLE", text)
+        assert found.done
+        assert "gpu-1 is drained: [node_problem] NCCL (root)" in found.facts["drained"][0]
+
+    @pytest.mark.parametrize("state", ["DOWN", "IDLE*", "DOWN+DRAIN"])
+    def test_nodes_that_do_not(self, state):
+        assert not self.look("IDLE", state).done
+
+    def test_nodes_that_are_missing_or_have_other_gpus(self):
+        assert "gpu-1 has not registered" in self.look("IDLE").text
+        assert (
+            "gpu-1 has 7 GPUs in Slurm, not 8" in self.look("IDLE", "IDLE", gres={**self.GRES, "gpu-1": "gpu:7"}).text
+        )
+
+
+class TestDrain:
+    OLD = {"gpu": {"count": 3, "shape": "a"}, "cpu": {"count": 1, "shape": "a"}}  # noqa: RUF012
+
+    def test_nothing_leaves_when_nodes_are_added(self):
+        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 5, "shape": "a"}}) == {}
+
+    def test_the_last_ones_leave(self):
+        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES, "gpu-2": LEAVES}
+
+    def test_all_of_a_nodeset_that_is_gone(self):
+        assert leaving(self.OLD, {"gpu": self.OLD["gpu"]}) == {"cpu-0": LEAVES}
+
+    def test_all_that_are_recreated(self):
+        found = leaving(self.OLD, {**self.OLD, "gpu": {"count": 2, "shape": "b"}})
+        assert found == {"gpu-0": REMADE, "gpu-1": REMADE, "gpu-2": LEAVES}
+
+    def test_numbers_come_back_from_the_state_as_fractions(self):
+        olds = {"gpu": {"count": 2.0, "shape": "a"}}
+        assert leaving(olds, {"gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES}
+
+
+class TestWait:
+    def test_it_ends_with_what_was_missing_and_what_to_do(self):
+        with pytest.raises(WaitError) as error:
+            wait_for(
+                "a thing", lambda: Look(text="half of it"), seconds=0.02, pace=0.01, limit="nebius.timeouts.login",
+                explain=lambda: "  an event", todo="look",
+            )  # fmt: skip
+        assert str(error.value).splitlines() == [
+            "a thing did not come within 0 s (nebius.timeouts.login): half of it", "  an event", "to do: look",
+        ]  # fmt: skip
+
+    def test_it_does_not_wait_for_what_can_not_come(self):
+        def look():
+            raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
+
+        with pytest.raises(WaitError, match=r"nebius.token_command"):
+            wait_for("a thing", look, seconds=60, pace=10)
+        with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
+            wait_for("a thing", lambda: Look(failed=True, text="BackoffLimitExceeded"), seconds=60, pace=10)
+
+    def test_an_api_server_that_does_not_answer_is_asked_again(self):
+        answers = iter([KubectlError("connection refused"), Look(done=True, facts={"a": 1})])
+
+        def look():
+            found = next(answers)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        assert wait_for("a thing", look, seconds=5, pace=0.01) == {"a": 1}
+
+
+def test_releases_come_after_those_that_they_need():
+    def release(name, *needs):
+        return Release(name=name, chart=name, repo="r", version="1", namespace="n", needs=needs)
+
+    found = in_order([release("c", "b"), release("b", "a"), release("a")])
+    assert [one.name for one in found] == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="need each other: a, b"):
+        in_order([release("a", "b"), release("b", "a")])
+
+
+INDEX = """apiVersion: v1
+entries:
+  other:
+  - version: 9.9.9
+  k8up:
+  - apiVersion: v2
+    dependencies:
+    - name: x
+      version: 1.0.0
+    version: 4.8.7
+  - version: "4.8.6"
+  zebra:
+  - version: 0.1.0
+generated: now
+"""
+
+
+class TestVersions:
+    @pytest.fixture
+    def registry(self, monkeypatch):
+        """A registry that wants an anonymous token, and a repository."""
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                base = f"http://127.0.0.1:{self.server.server_port}"
+                text, code = "", 404
+                if self.path.startswith("/token"):
+                    text, code = json.dumps({"token": "anonymous"}), 200
+                elif self.path == "/charts/index.yaml":
+                    text, code = INDEX, 200
+                elif self.headers.get("Authorization") != "Bearer anonymous":
+                    code = 401
+                elif self.path.endswith("/manifests/4.1.7"):
+                    text, code = "{}", 200
+                elif self.path.endswith("/tags/list"):
+                    text, code = json.dumps({"tags": ["4.1.7", "4.1.6"]}), 200
+                self.send_response(code)
+                self.send_header("WWW-Authenticate", f'Bearer realm="{base}/token",service="s",scope="x"')
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}"
+        real = versions._open
+        monkeypatch.setattr(versions, "_open", lambda url, headers: real(url.replace("https://", "http://"), headers))
+        yield place
+        server.shutdown()
+        server.server_close()
+
+    def test_in_a_registry(self, registry):
+        repo = f"oci://{registry}/soperator"
+        assert versions.check(repo, "helm-soperator", "4.1.7") == ""
+        with pytest.raises(versions.MissingChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"):
+            versions.check(repo, "helm-soperator", "4.9.9")
+
+    def test_in_a_repository(self, registry):
+        repo = f"http://{registry}/charts"
+        assert versions.check(repo, "k8up", "4.8.6") == ""
+        with pytest.raises(versions.MissingChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
+            versions.check(repo, "k8up", "4.9.0")
+        with pytest.raises(versions.MissingChartError, match="none that it lists"):
+            versions.check(repo, "absent", "1.0.0")
+
+    def test_a_registry_that_does_not_answer_proves_nothing(self):
+        assert "does not answer" in versions.check("oci://127.0.0.1:1/soperator", "helm-soperator", "4.1.7")
+
+    def test_in_a_folder(self, tmp_path):
+        (tmp_path / "k8up").mkdir()
+        (tmp_path / "k8up" / "Chart.yaml").touch()
+        assert versions.check(str(tmp_path), "k8up", "4.8.7") == ""
+        with pytest.raises(versions.MissingChartError, match="there is no chart in the folder"):
+            versions.check(str(tmp_path), "absent", "1")
