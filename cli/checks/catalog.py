@@ -65,7 +65,7 @@ SLOW = (
     "tests/node/test_lustre_ready.py",
     "tests/node/test_watch.py",
     "tests/platforms/test_toy_engine.py",
-    "tests/architecture/test_imports.py::test_packages_of_google_cloud_are_loaded_only_when_used",
+    "tests/architecture/test_imports.py::test_packages_of_one_cloud_are_loaded_only_when_used",
     "tests/cli/test_config_set.py::TestText::test_any_value_comes_back",
     "tests/cli/test_engines.py::TestCli::test_is_not_run_with_a_passphrase_that_does_not_fit",
     "tests/cluster/test_config_bounds.py::test_much_is_read_or_refused_in_two_seconds",
