@@ -10,13 +10,6 @@ from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from tests.nebius.docs.kubectl import Cluster, row
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is waited for longer than a moment."""
-    for name in ("REACH", "OPERATOR", "BALANCER", "VOLUME"):
-        monkeypatch.setattr(teardown, f"{name}_SECONDS", 0.05)
-
-
 def cluster() -> Cluster:
     """One with an operator, a load balancer, and a volume."""
     found = Cluster()
@@ -46,7 +39,7 @@ def cluster() -> Cluster:
 
 def torn(found: Cluster, stage: str) -> list[str]:
     """What was done, in its order."""
-    teardown.tear_down(cast("Kubectl", found), stage, pace=0.01)
+    teardown.Ending(kubectl=cast("Kubectl", found), pace=0.01, most=0.05).run(stage)
     return [f"{words[0]} {words[1]}" for words in found.ran if words[0] in ("scale", "delete")]
 
 
