@@ -89,7 +89,7 @@ def delete(id_: str, props: Mapping[str, Any]) -> None:
     """Delete the object and wait until it is gone; one that another state has taken over is kept."""
     wanted = _wanted(props)
     message = objects.get(wanted.kind, id_, wanted.endpoint)
-    if message is None:
+    if message is None or (wanted.kind.restorable and state_of(message) in wanted.kind.deleting):
         return
     if owner_of(message) not in ("", _owner(props)):
         report(f"{wanted.title} ({id_}) belongs to another state now: it is kept")

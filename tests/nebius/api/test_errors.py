@@ -16,7 +16,7 @@ def props(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> dict[s
     spec = {"infiniband_fabric": "fabric-3"} if kind == "GpuCluster" else {}
     return {
         "kind": kind, "name": "n", "resource_name": "n", "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
-        "labels": {}, "endpoint": api.endpoint, "adopt": False, "pace": 0.01, "timeout_seconds": 1.0, **changes,
+        "labels": {}, "endpoint": api.endpoint, "adopt": False, "pace": 0.01, "timeout_seconds": 60.0, **changes,
     }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ class TestRefused:
     @pytest.mark.parametrize("what", SAID)
     def test_a_refused_creation_says_why_and_what_to_do(self, api: NebiusServer, what: str) -> None:
         api.faults.append(Fault(verb="create", what=what, count=None))
-        text = told(api)
+        text = told(api, timeout_seconds=0.5)
         assert text.startswith("could not create GpuCluster n:\n")
         assert all(part in text for part in SAID[what]), text
         assert "\n  to do: " in text
@@ -70,7 +70,7 @@ class TestRefused:
     @pytest.mark.parametrize("what", ["operation_conflict", "operation_aborted", "too_many_requests", "unavailable"])
     def test_what_passes_is_waited_for(self, api: NebiusServer, what: str) -> None:
         api.faults.append(Fault(verb="create", what=what, count=5))
-        assert created(api, timeout_seconds=20.0).id.startswith("computegpucluster-")
+        assert created(api).id.startswith("computegpucluster-")
         assert len(owned(api)["GpuCluster n"]) == 1
 
     def test_a_lost_answer_makes_no_double(self, api: NebiusServer) -> None:
@@ -109,7 +109,7 @@ class TestFailed:
         api.faults.append(Fault(verb="create", mode="hang"))
         start = time.monotonic()
         text = told(api, timeout_seconds=0.3)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 20
         assert "it has not ended after 0 s" in text
         assert "last progress: create GpuCluster; 0%" in text
         assert "it goes on where it is" in text
@@ -165,22 +165,22 @@ class TestFailed:
         self, api: NebiusServer, kind: str, verb: str
     ) -> None:
         api.faults.append(Fault(kind=kind, verb=verb, what="unavailable", count=6))
-        assert created(api, timeout_seconds=30.0).id
+        assert created(api).id
 
     def test_one_that_stays_out_of_reach_ends_the_wait(
         self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(operations, "UNREACHABLE_SECONDS", 0.5)
         api.faults.append(Fault(kind="OperationService", verb="poll", what="unavailable", count=None))
-        assert "Nebius's API can't be reached" in told(api, timeout_seconds=60.0)
+        assert "Nebius's API can't be reached" in told(api)
 
     def test_a_token_that_expires_in_the_middle_ends_it_at_once_and_the_next_run_goes_on(
         self, api: NebiusServer
     ) -> None:
         api.faults.append(Fault(kind="OperationService", verb="poll", what="unauthenticated"))
         start = time.monotonic()
-        assert "UNAUTHENTICATED: the token has expired" in told(api, timeout_seconds=60.0)
-        assert time.monotonic() - start < 40
+        assert "UNAUTHENTICATED: the token has expired" in told(api)
+        assert time.monotonic() - start < client.LOGIN_SECONDS + 5
         (before,) = owned(api)["GpuCluster n"]
         assert created(api).id == before
 
@@ -207,6 +207,9 @@ class TestNames:
     def test_the_name_of_a_deleted_bucket_is_taken_until_it_is_purged(self, api: NebiusServer) -> None:
         found = created(api, "Bucket")
         lifecycle.delete(found.id, props(api, "Bucket"))
+        before = api.taken
+        lifecycle.delete(found.id, props(api, "Bucket"))
+        assert api.taken == before + 1  # a second deletion asks for its state, and does nothing
         text = told(api, "Bucket", owner="another")
         assert "is kept in the state SCHEDULED_FOR_DELETION with its name" in text
         assert "undelete or purge it" in text
@@ -219,7 +222,7 @@ class TestNames:
         found = created(api, "Network")
         with pytest.raises(NebiusError, match="has not ended"):
             lifecycle.delete(found.id, props(api, "Network", timeout_seconds=0.05))
-        assert created(api, "Network", timeout_seconds=10.0).id != found.id
+        assert created(api, "Network").id != found.id
 
 
 class TestProtected:
@@ -237,7 +240,7 @@ class TestProtected:
         project.up(few_rows())
         (id_,) = owned(api)["Subnet subnet"]
         with pytest.raises(NebiusError, match="it is used by Allocation vpcallocation-"):
-            lifecycle.delete(id_, props(api, "Subnet", resource_name="subnet"))
+            lifecycle.delete(id_, props(api, "Subnet", resource_name="subnet", timeout_seconds=0.5))
 
 
 class TestConflicts:

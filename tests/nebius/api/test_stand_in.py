@@ -78,7 +78,7 @@ def made(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1"
     return lifecycle.create(
         {
             "kind": kind, "name": name, "resource_name": name, "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
-            "endpoint": api.endpoint, "pace": 0.01, "timeout_seconds": 5.0,
+            "endpoint": api.endpoint, "pace": 0.01, "timeout_seconds": 60.0,
         }
     )  # fmt: skip
 
@@ -156,7 +156,10 @@ class TestMasks:
             )
             headers = (("authorization", "Bearer x"), *([("x-resetmask", mask)] if mask else []))
             call(request, metadata=headers)
-        time.sleep(0.3)
+        limit = time.monotonic() + 30
+        while api.store.under_way(id_):
+            assert time.monotonic() < limit
+            time.sleep(0.02)
         return api.store.objects[id_]["spec"]
 
     def test_a_field_that_is_not_named_stays(self, api: NebiusServer) -> None:
