@@ -43,6 +43,8 @@ class Infrastructure(pulumi.ComponentResource):
     filesystems: Filesystems
     cluster: KubernetesCluster
     groups: Sequence[NodeGroup]
+    nodesets: Mapping[str, Mapping[str, object]]
+    """Of each nodeset `count`, and `shape`, which differs when its nodes are recreated."""
     address: LoginAddress
     backups: Backups | None = None
     api: Wait
@@ -77,10 +79,11 @@ class Infrastructure(pulumi.ComponentResource):
         self.api = self.wait("api", "api", {}, seconds=api.SECONDS)
         gpu_clusters = GpuClusters(f"{name}-gpu", GpuClustersArgs(cloud=self.cloud), opts=self._child)
         self.groups = node_groups(config, settings)
+        self.nodesets = {nodeset: self._nodeset(nodeset) for nodeset in config.nodesets}
         drain = Drain(
             f"{name}-drain",
             access=self.cluster.access,
-            nodesets={nodeset: self._nodeset(nodeset) for nodeset in config.nodesets},
+            nodesets=self.nodesets,
             seconds=config.slurm.drain_seconds,
             pace=self.cloud.pace,
             opts=self._child,
@@ -114,7 +117,9 @@ class Infrastructure(pulumi.ComponentResource):
             {"name": one.name, "id": made.of[one.name].id, "count": _least(one), "gpus": one.gpus}
             for one in self.groups
         ]
-        self.nodes = self.wait("nodes", "nodes", {"groups": rows}, after=[self.api, self.volumes])
+        # Nodes that were recreated are waited for again.
+        shapes = {nodeset: row["shape"] for nodeset, row in self.nodesets.items()}
+        self.nodes = self.wait("nodes", "nodes", {"groups": rows, "shapes": shapes}, after=[self.api, self.volumes])
         if backs_up(settings):
             self.backups = Backups(f"{name}-backups", BackupsArgs(cloud=self.cloud), opts=self._child)
         self.register_outputs({})

@@ -52,7 +52,13 @@ class Slurm(pulumi.ComponentResource):
             last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
         nodes = {one.name: _gpus(one) for one in machines(config) if "node" in one.roles}
         # Stand-ins of a rehearsal have no GPUs that could be counted.
-        spec = {"nodes": nodes, "nodesets": list(config.nodesets), "count_gpus": not settings.endpoint}
+        spec = {
+            "nodes": nodes,
+            "nodesets": list(config.nodesets),
+            "count_gpus": not settings.endpoint,
+            # Nodes that were recreated are waited for again, and resumed.
+            "shapes": {name: row["shape"] for name, row in args.infrastructure.nodesets.items()},
+        }
         scheduler = self._wait("scheduler", spec, [last])
         login = self._wait("login", {"type": settings.login.service}, self._installed(CLUSTER), settings.timeouts.login)
         self.login = login.facts

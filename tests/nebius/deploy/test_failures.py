@@ -5,7 +5,7 @@ import pytest
 from components.nebius.rehearsal.api.faults import Fault
 
 pytestmark = pytest.mark.slow
-SOON = {"timeouts": {"available": 4, "login": 4}}
+SOON = {"timeouts": {"available": 12, "login": 6}}
 
 
 def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(site):
@@ -21,16 +21,19 @@ def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(site):
 
     site.behaviour.populate_fails = False
     site.kube.delete(site.kube.get("batch/v1", "Job", "lab-populate-jail", "lab"))
+    site.behaviour.missing_pods = 1
     site.behaviour.unavailable, site.behaviour.no_address = "back-off restarting failed container", True
     site.run("up", ok=False)
-    assert "SlurmCluster lab did not come within 4 s (nebius.timeouts.available): phase Not available" in site.failure()
+    assert (
+        "SlurmCluster lab did not come within 12 s (nebius.timeouts.available): phase Not available" in site.failure()
+    )
     assert "ControllersAvailable=False" in site.failure()
     assert "controller-0: " in site.failure()
     assert "CrashLoopBackOff" in site.failure()
-    assert "the address of Service lab-login-svc did not come within 4 s" in site.failure()
+    assert "the address of Service lab-login-svc did not come within 6 s" in site.failure()
     assert "nebius.login.exposure: internal" in site.failure()
 
-    site.behaviour.unavailable, site.behaviour.no_address, site.behaviour.missing_pods = "", False, 1
+    site.behaviour.unavailable, site.behaviour.no_address = "", False
     site.run("up", ok=False)
     assert "gpu has 1 of 2 pods" in site.failure()
 
