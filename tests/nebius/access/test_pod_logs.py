@@ -39,6 +39,10 @@ class TestChosen:
         pods = [*PODS, pod("controller-x7k2p", container="slurmctld", labels=labels)]
         assert [one.pod for one in of_kind(LOGS["slurmctld"], pods, "soperator")] == ["controller-0"]
 
+    def test_slurmdbd_is_found_by_both_names(self) -> None:
+        pods = [pod("accounting-0", container="slurmdbd")]
+        assert [one.container for one in of_kind(LOGS["slurmdbd"], pods, "soperator")] == ["slurmdbd"]
+
     def test_a_name_is_a_pods_or_a_jobs(self) -> None:
         pods = [*PODS, pod("gpu-fryer-29000001-abcde", job="gpu-fryer-29000001"), pod("gpu-fryer-x", namespace="other")]
         assert [one.pod for one in of_name("worker-1", pods, "soperator")] == ["worker-1"]

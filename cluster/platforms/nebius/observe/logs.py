@@ -21,6 +21,8 @@ class Log:
     """One kind of log."""
 
     container: str
+    also: str = ""
+    """Another name of it."""
     system: bool = False
     """Whether it is in the operator's namespace."""
 
@@ -28,7 +30,8 @@ class Log:
 LOGS: Mapping[str, Log] = {
     "slurmctld": Log(container="slurmctld"),
     "slurmd": Log(container="slurmd"),
-    "slurmdbd": Log(container="accounting"),
+    # In a rehearsal the container has the daemon's name.
+    "slurmdbd": Log(container="accounting", also="slurmdbd"),
     "slurmrestd": Log(container="slurmrestd"),
     "sshd": Log(container="sshd"),
     "munge": Log(container="munge"),
@@ -63,9 +66,10 @@ def of_kind(log: Log, pods: Iterable[Object], namespace: str) -> list[Source]:
     """The containers that write a log."""
     wanted = SYSTEM if log.system else namespace
     found = [
-        Source(namespace=wanted, pod=pod["metadata"]["name"], container=log.container)
+        Source(namespace=wanted, pod=pod["metadata"]["name"], container=name)
         for pod in pods
-        if pod["metadata"]["namespace"] == wanted and log.container in _containers(pod) and not _placeholder(pod)
+        for name in (log.container, log.also)
+        if pod["metadata"]["namespace"] == wanted and name in _containers(pod) and not _placeholder(pod)
     ]
     return sorted(found)
 
