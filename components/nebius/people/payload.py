@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.config import ClusterConfig
-from cluster.slurm.accounting import desired
+from cluster.platforms.nebius.accounts import desired_here
 from components.slurm import payload, setup
 
 PROGRAM = Path(__file__).parents[3] / "scripts" / "jail" / "people.py"
@@ -43,5 +43,5 @@ def people(config: ClusterConfig) -> dict[str, Any]:
     return {
         "users": payload.users(config),
         "groups": payload.groups(config),
-        "accounting": json.loads(json.dumps(desired(config))),
+        "accounting": json.loads(json.dumps(desired_here(config))),
     }
