@@ -12,7 +12,7 @@ def test_killed_again_and_again(site, seed):
     chance = random.Random(seed)  # noqa: S311 - not for secrets
     site.write()
     kills = 0
-    while kills < 6 and site.killed("up", chance.uniform(2, 9)):
+    while kills < 4 and site.killed("up", chance.uniform(2, 9)):
         kills += 1
         names = [name for name in site.owned() if not name.startswith("Disk")]
         assert len(names) == len(set(names)), names

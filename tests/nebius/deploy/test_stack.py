@@ -67,6 +67,7 @@ def test_up_changes_and_destroy(site):
 
 
 def test_what_is_deleted_behind_its_back_comes_again_and_protected_data_stays(site):
+    """Of disks that volumes have left, those of the cluster's namespace go."""
     site.write(deletion_protection=True)
     site.run("up")
     group = next(row for row in site.api.store.of("NodeGroup") if row["metadata"]["name"] == "login")
@@ -76,25 +77,14 @@ def test_what_is_deleted_behind_its_back_comes_again_and_protected_data_stays(si
     site.run("refresh")
     changed = site.run("up")
     assert changed["lab-nodes-login"] == "create"
+    for name, namespace in (("pvc-1", LAB), ("pvc-2", "other")):
+        labels = {"kubernetes.io/created-for/pvc/namespace": namespace}
+        with site.api.lock:
+            site.api.store.add("Disk", {"parent_id": "project-e00test", "name": name, "labels": labels}, {}, "READY")
     site.run("destroy")
     kept = [name for name in site.owned() if not name.startswith(("Filesystem", "Bucket"))]
-    assert kept == []
+    assert kept == ["Disk pvc-2"]
     assert len([name for name in site.owned() if name.startswith("Filesystem")]) == 3
     for row in site.api.store.of("Filesystem"):
         assert f"kept: Filesystem {row['metadata']['name']} ({row['metadata']['id']}, " in site.logs()
     assert "`existing: computefilesystem-" in site.logs()
-
-
-def test_disks_of_volumes_are_deleted_and_those_of_others_stay(site):
-    site.write()
-    site.run("up")
-    labels = {"kubernetes.io/created-for/pvc/namespace": LAB}
-    with site.api.lock:
-        mine = site.api.store.add(
-            "Disk", {"parent_id": "project-e00test", "name": "pvc-1", "labels": labels}, {}, "READY"
-        )
-        other = {"parent_id": "project-e00test", "name": "pvc-2", "labels": {**labels, next(iter(labels)): "other"}}
-        site.api.store.add("Disk", other, {}, "READY")
-    assert mine
-    site.run("destroy")
-    assert site.owned() == ["Disk pvc-2"]
