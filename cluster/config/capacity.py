@@ -41,7 +41,8 @@ class Reservation(Section):
     model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["my-reservation"]})
 
     name: ReservationName
-    """Its name, or projects/PROJECT/reservations/NAME for one that another project shares."""
+    """Its name, or projects/PROJECT/reservations/NAME for one that another project shares; on nebius the id of a
+    capacity block group."""
     placement_policy: PolicyName | None = None
     """The compact placement policy that it was made with, if it was: machines that do not name it are refused. Its
     name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME."""

@@ -37,9 +37,10 @@ class Disk(Section):
     """A disk of a machine."""
 
     type: DiskTypeName | None = None
-    """Disk type of the catalog. Default: pd-ssd for controller and nodes, pd-balanced for login machines."""
+    """On gcp: disk type of the catalog. Default: pd-ssd for controller and nodes, pd-balanced for login machines."""
     size_gb: Positive | None = Field(default=None, ge=10, le=65536)
-    """GB. Default: 200, and 100 for the controller's state."""
+    """GB; on nebius GiB. Default: 200, and 100 for the controller's state; on nebius 128, 256 for login nodes and 512 for
+    nodes with GPUs."""
 
 
 class Controller(Section):
@@ -48,7 +49,7 @@ class Controller(Section):
     machine_type: MachineTypeName
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
     disk: Disk = Field(default_factory=Disk)
-    """On gcp: its boot disk."""
+    """On gcp and nebius: its boot disk."""
     state_disk: Disk = Field(default_factory=Disk)
     """On gcp: the disk for Slurm's state, the accounting database, /opt/apps and, where nothing else is mounted there,
     /home. It outlives the machine."""
@@ -82,7 +83,7 @@ class Login(OnController):
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
     disk: Disk = Field(default_factory=Disk)
-    """On gcp: the boot disk of each."""
+    """On gcp and nebius: the boot disk of each."""
     capacity: BasicCapacity | None = None
     """On gcp: how the cloud is asked for them."""
     public: Annotated[Flag, NoEffect("addresses come or go while the machines run; sessions through them end")] = False
@@ -102,9 +103,10 @@ class Nodeset(OnController):
     gpus: Gpus | None = None
     """GPUs to attach, on machine types that have none of their own."""
     disk: Disk = Field(default_factory=Disk)
-    """On gcp: the boot disk of each."""
+    """On gcp and nebius: the boot disk of each."""
     capacity: Capacity | None = None
-    """On gcp: how the cloud is asked for them."""
+    """On gcp and nebius: how the cloud is asked for them. On nebius on_demand, spot (preemptible nodes) or
+    reservation."""
     features: Annotated[
         tuple[Feature, ...],
         Slurm("Feature"),

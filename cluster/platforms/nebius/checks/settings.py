@@ -7,7 +7,7 @@ from cluster.catalog.nebius.soperator import DEFAULT, parse
 from cluster.config.cluster import ClusterConfig
 from cluster.config.metadata import slurm_fields
 from cluster.config.section import Section
-from cluster.findings import Finding, Location
+from cluster.findings import Finding, Level, Location
 from cluster.platforms.nebius.defaults import CIDR
 from cluster.platforms.nebius.releases.keys import allowed
 from cluster.platforms.nebius.section import Nebius
@@ -16,6 +16,8 @@ CUSTOM_CONFIG = (1, 23, 0)
 """The first version whose chart has `customSlurmConfig`: text that Soperator's slurm.conf includes at its end."""
 _FIXED = ("realmemory",)
 """Parameters of a NodeName line, in lower case, that Soperator writes itself: from the resources of slurmd."""
+FIRST_FREE_UID = 1010
+"""Users of the image and of Soperator's checks have lower numbers (adduser gives the first free one)."""
 _OWN = ("scrontab", "slurmrestd")
 """Settings without which Soperator runs no cluster: they are always on."""
 
@@ -45,6 +47,28 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
                 yield _unused(("nodesets", name, "node_conf", key), str(value), "it follows from the machine type")
     if parse(settings.soperator.version) < CUSTOM_CONFIG:
         yield from _not_passed_on(config, settings)
+
+
+def find_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    if parse(settings.soperator.version) < CUSTOM_CONFIG and config.accounting.qos and config.accounting.enforce:
+        yield Finding(
+            id="nebius-accounting-enforce",
+            level=Level.WARNING,
+            at=("accounting", "enforce"),
+            what=f"Soperator {settings.soperator.version} does not pass AccountingStorageEnforce on to Slurm: limits of "
+            "QOS are recorded and not enforced",
+            todo=f"write nebius.soperator.version: {DEFAULT}, or `enforce: []` to say so",
+        )
+    for position, user in enumerate(config.users):
+        if user.uid < FIRST_FREE_UID:
+            yield Finding(
+                id="nebius-user-uid",
+                level=Level.WARNING,
+                at=("users", position, "uid"),
+                what=f"{user.uid} may be taken: Soperator creates users for its checks with the first free numbers from "
+                "1000 on",
+                todo=f"write {FIRST_FREE_UID} or more, unless there are files of that number",
+            )
 
 
 def _not_passed_on(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
