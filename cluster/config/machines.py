@@ -37,7 +37,7 @@ class Disk(Section):
     """A disk of a machine."""
 
     type: DiskTypeName | None = None
-    """On gcp: disk type of the catalog. Default: pd-ssd for controller and nodes, pd-balanced for login machines."""
+    """On gcp: disk type of the catalog. Default: pd-ssd for controller and nodes, pd-balanced for login."""
     size_gb: Positive | None = Field(default=None, ge=10, le=65536)
     """GB; on nebius GiB. Default: 200, and 100 for the controller's state; on nebius 128, 256 for login nodes and 512 for
     nodes with GPUs."""

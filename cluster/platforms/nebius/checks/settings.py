@@ -55,8 +55,8 @@ def find_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             id="nebius-accounting-enforce",
             level=Level.WARNING,
             at=("accounting", "enforce"),
-            what=f"Soperator {settings.soperator.version} does not pass AccountingStorageEnforce on to Slurm: limits of "
-            "QOS are recorded and not enforced",
+            what=f"Soperator {settings.soperator.version} does not pass AccountingStorageEnforce on to Slurm: limits "
+            "of QOS are recorded and not enforced",
             todo=f"write nebius.soperator.version: {DEFAULT}, or `enforce: []` to say so",
         )
     for position, user in enumerate(config.users):
@@ -65,8 +65,8 @@ def find_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
                 id="nebius-user-uid",
                 level=Level.WARNING,
                 at=("users", position, "uid"),
-                what=f"{user.uid} may be taken: Soperator creates users for its checks with the first free numbers from "
-                "1000 on",
+                what=f"{user.uid} may be taken: Soperator creates users for its checks with the first free numbers "
+                "from 1000 on",
                 todo=f"write {FIRST_FREE_UID} or more, unless there are files of that number",
             )
 
