@@ -37,9 +37,9 @@ class Disk(Section):
     """A disk of a machine."""
 
     type: DiskTypeName | None = None
-    """On gcp: disk type of the catalog. Default: pd-ssd for controller and nodes, pd-balanced for login."""
+    """On gcp: disk type. Default: pd-ssd for controller and nodes, pd-balanced for login machines."""
     size_gb: Positive | None = Field(default=None, ge=10, le=65536)
-    """GB; on nebius GiB. Default: 200, and 100 for the controller's state; on nebius 128, 256 for login nodes and 512 for
+    """GB; on nebius GiB. Default: 200, and 100 for the controller's state; on nebius 128, 256 for login nodes, 512 for
     nodes with GPUs."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.nebius.kube.project import wait_for
-from tests.nebius.kube.test_releases import make_ready, release, revisions
+from tests.nebius.kube.test_helm_releases import make_ready, release, revisions
 
 pytestmark = pytest.mark.slow
 
