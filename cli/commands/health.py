@@ -66,6 +66,9 @@ def drift(
     `up` does not see such differences: it compares the stack with what it did last. --mend has every machine that
     differs do its part again, beside running jobs; what is then left is shown.
 
+    Of a cluster of pods: charts with their values, Soperator's objects, node sets, Kubernetes nodes, Slurm's nodes and
+    partitions, accounts, users and QOS. There is no --mend for them.
+
     JSON: {stack, ok, differences [{id, where, what, stack, there, mends, sacctmgr}], unseen [text]}.
     """
     with project.held(stack) if mend else nullcontext():

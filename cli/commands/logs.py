@@ -44,6 +44,9 @@ def logs(
 
     Lines of several machines are put in the order of their times, each behind its machine's name. `prolog` and
     `epilog` are what ran before and after jobs, `setup` is how nodes joined. A machine that does not answer is named.
+
+    Of pods these are slurmctld, slurmd, slurmdbd, slurmrestd, munge, mariadb, sshd, populate-jail, sconfigcontroller
+    and operator; or a check, a job, or NAMESPACE/POD. Times of day are UTC there.
     """
     from cli.display.log_printer import Printer
     from cli.observers import Asked, observer_of
