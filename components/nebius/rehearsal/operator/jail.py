@@ -5,11 +5,15 @@ all others at once. Home directories are a shared file system of the machines.
 """
 
 import os
+import subprocess
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 FIRST = "login-0"
+PACE_SECONDS = 0.05
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 """Files of /etc."""
 JAIL = "mnt/jail"
@@ -20,29 +24,54 @@ _PORT = "etc/ssh/sshd_config.d/30-node-port.conf"
 
 
 class Accounts:
-    """Accounts of the first login machine, on all machines."""
+    """Accounts of the first login machine, on all machines.
+
+    They are compared all the time, by a thread: slurmctld resolves a user's number once, when the user is added to the
+    database, which is a moment after the account was created.
+    """
 
     def __init__(self) -> None:
+        self._wanted: tuple[Mapping[str, int], Sequence[str], int] = ({}, (), 0)
         self._shared: dict[str, object] = {}
         """What each machine has: its first process, and the files' version."""
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def share(self, running: Mapping[str, int], keys: Sequence[str], port: int) -> None:
         """Make every machine (by its first process) have the jail, the accounts, and on login machines root's keys.
         `port`: where sshd of login machines listens besides, for a NodePort; 0 for nowhere."""
+        self._wanted = (dict(running), tuple(keys), port)
+        self._turn()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(PACE_SECONDS)
+            self._turn()
+
+    def _turn(self) -> None:
+        with self._lock:
+            self._compare()
+
+    def _compare(self) -> None:
+        running, keys, port = self._wanted
         first = running.get(FIRST)
         version = _version(_root(first)) if first else None
         for name, pid in running.items():
-            known = (pid, version, tuple(keys), port)
-            # A machine that is being set up gets its root's keys again.
-            if self._shared.get(name) == known and (not name.startswith("login-") or _has_keys(_root(pid), keys)):
+            login = name.startswith("login-")
+            known = (pid, version, keys, port)
+            # A machine that is being set up gets root's keys of its stack again.
+            if self._shared.get(name) == known and (not login or _has_keys(_root(pid), keys)):
                 continue
-            with suppress(FileNotFoundError, ProcessLookupError):  # it is ending
+            with suppress(OSError):  # it is ending
                 _dress(_root(pid))
                 if first and name != FIRST:
                     _copy(_root(first), _root(pid))
-                if name.startswith("login-"):
+                if login:
                     _add_keys(_root(pid), keys)
-                    _listen(_root(pid), port, pid)
+                    _listen(pid, port)
                 self._shared[name] = known
 
 
@@ -102,10 +131,10 @@ def _add_keys(root: Path, keys: Sequence[str]) -> None:
         half.rename(file)
 
 
-def _listen(root: Path, port: int, _pid: int) -> None:
-    file = root / _PORT
+def _listen(pid: int, port: int) -> None:
+    file = _root(pid) / _PORT
     text = f"Port 22\nPort {port}\n" if port else ""
-    if text and not file.exists():
-        file.write_text(text)
-    elif not text:
-        file.unlink(missing_ok=True)
+    if (file.read_text() if file.exists() else "") == text:
+        return
+    file.write_text(text)
+    subprocess.run(["nsenter", f"--target={pid}", "--all", "--", "systemctl", "restart", "ssh"], check=False)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cluster.findings import ROOT, ConfigError
 from cluster.load.parse import parse
 from cluster.platforms.local.address_plan import plan
 from cluster.platforms.local.rehearsal import candidates
+from components.local.host.errors import HostError
 from components.local.host.locks import write_atomically
 from components.local.host.networks.network import taken_by
 from components.local.host.paths import StackPaths, host_root
@@ -30,6 +32,8 @@ STACK = "machines"
 """Name of the stack, in a state folder of its own."""
 _HPC = Path(__file__).parents[4] / "cli"
 _RETRY_SECONDS = 10.0
+_NETWORKS = 200
+"""How many networks are tried."""
 _ROOM = 20
 """Prefix length of the machines' network: 510 pods of each nodeset."""
 _LOGS = {
@@ -63,7 +67,7 @@ class LocalMachines:
             return State(busy=f"waiting for {'NodeSets' if CONTROLLER in pods else 'a node for the controller'}")
         try:
             section, lost = stack_file.section(wanted, pods, cidr=self._cidr(wanted.name))
-        except ConfigError as error:
+        except (ConfigError, HostError) as error:
             return State(problem=f"no local stack can stand for it: {error}")
         self._tell_lost(lost)
         text = json.dumps({"config": {ROOT: section}}, indent=1)
@@ -182,11 +186,17 @@ class LocalMachines:
 
     def _cidr(self, name: str) -> str:
         """The network that the machines have, or a free one."""
-        before = self._section(self._applied) or self._section(self._file)
-        if before and before["name"] == name:
-            return str(before["network"]["cidr"])
-        free = (one for one in candidates(_ROOM) if taken_by(host_root(), name, ipaddress.IPv4Network(one)) is None)
-        return next(free)
+        applied = self._section(self._applied)
+        if applied and applied["name"] == name:
+            return str(applied["network"]["cidr"])
+        begun = self._section(self._file)
+        first = [str(begun["network"]["cidr"])] if begun and begun["name"] == name else []
+        every = (*first, *islice(candidates(_ROOM), _NETWORKS))
+        free = (one for one in every if taken_by(host_root(), name, ipaddress.IPv4Network(one)) is None)
+        found = next(free, None)
+        if found is None:
+            raise HostError("no private network is free on this machine")
+        return found
 
     def _tell_lost(self, lost: list[str]) -> None:
         text = "; ".join(lost)

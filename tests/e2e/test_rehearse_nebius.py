@@ -1,0 +1,152 @@
+"""The stack on Nebius, rehearsed: its own program against stand-ins, with real Slurm in the place of pods.
+
+The tests follow each other: each takes the cluster as the one before left it.
+"""
+
+import copy
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.local.host.networks import bridge
+from components.local.host.networks.names import bridge_name
+from tests.cluster import stacks
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+NAME = "nebius-rehearsal"
+PROCESSES = ("operator", "kubelet", "nebius-api", "kubernetes/kube-apiserver", "kubernetes/etcd")
+
+
+class Rehearsal:
+    """A rehearsal of the stack as it is shipped, in a state folder of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.settings: dict[str, Any] = stacks.load("nebius")
+        self.folder = cluster.file.parent / "rehearsals" / NAME
+
+    @property
+    def section(self) -> dict[str, Any]:
+        return self.settings["hpc:cluster"]
+
+    def up(self, nodes: int) -> dict[str, Any]:
+        """Rehearse the stack file as it is now; the document of the run."""
+        self.cluster.file.write_text(yaml.safe_dump({"config": copy.deepcopy(self.settings)}))
+        done = self.cluster.call(
+            "rehearse", "nebius", f"--nodes={nodes}", f"--config-file={self.cluster.file}", "--json"
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def processes(self) -> dict[str, int]:
+        """The processes that stand in, by the place of their record."""
+        return {name: json.loads((self.folder / f"{name}.json").read_text())["pid"] for name in PROCESSES}
+
+
+@pytest.fixture(scope="module")
+def rehearsal(clusters, alices_key: Path) -> Iterator[Rehearsal]:
+    made = Rehearsal(clusters(NAME))
+    made.section["users"] = [
+        {
+            "name": "alice",
+            "uid": 2001,
+            "account": "research",
+            "keys": [alices_key.with_suffix(".pub").read_text().strip()],
+        }
+    ]
+    made.up(2)
+    yield made
+    made.cluster.call("rehearse", "nebius", "--destroy", f"--config-file={made.cluster.file}")
+
+
+def ssh(rehearsal: Rehearsal, user: str, key: Path, command: str) -> str:
+    """What a user sees who logs in at the Service's address with a key of their own."""
+    address = rehearsal.cluster.outputs()["address"]
+    options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+    words = [word for option in options for word in ("-o", option)]
+    done = subprocess.run(
+        ["ssh", "-F", "none", "-i", str(key), *words, f"{user}@{address}", command],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def nodes(rehearsal: Rehearsal) -> list[str]:
+    return sorted(set(rehearsal.cluster.run("sinfo", "--Node", "--noheader", "--format=%N").split()))
+
+
+def test_jobs_run_on_all_workers_and_users_log_in_at_the_services_address(rehearsal: Rehearsal, alices_key: Path):
+    assert sorted(rehearsal.cluster.run("srun", "-N2", "hostname").split()) == ["worker-0", "worker-1"]
+    assert rehearsal.cluster.run("srun", "--gpus=8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES") == "0,1,2,3,4,5,6,7"
+    assert ssh(rehearsal, "alice", alices_key, "srun -N2 id -un").split() == ["alice", "alice"]
+
+
+def test_status_shows_the_slurm_cluster_its_nodesets_and_checks(rehearsal: Rehearsal):
+    shown = rehearsal.cluster.command("status")
+    assert "all is well: 2 nodes idle" in shown
+    for word in ("SlurmCluster", "Available", "ControllersAvailable", "worker", "ensure-healthy-nodes"):
+        assert word in shown
+
+
+def test_again_there_is_nothing_to_do(rehearsal: Rehearsal):
+    assert set(rehearsal.up(2)["counts"]) == {"same"}
+
+
+def test_a_user_of_the_stack_file_is_on_all_pods_within_seconds(rehearsal: Rehearsal, alices_key: Path):
+    rehearsal.section["users"].append(
+        {"name": "bob", "uid": 2002, "account": "research", "keys": rehearsal.section["users"][0]["keys"]}
+    )
+    assert rehearsal.up(2)["counts"]["update"] == 1
+    eventually(
+        lambda: ssh(rehearsal, "bob", alices_key, "srun -N2 id -u").split() == ["2002", "2002"],
+        seconds=10, what="a job of the new user",
+    )  # fmt: skip
+
+
+def test_a_worker_and_a_partition_more_and_again_a_worker_less(rehearsal: Rehearsal):
+    rehearsal.section["partitions"]["short"] = {"nodesets": ["worker"], "max_time": "01:00:00"}
+    rehearsal.up(3)
+    eventually(lambda: nodes(rehearsal)[2:] == ["worker-2"], seconds=60, what="worker-2")
+    run = ("srun", "--partition=short", "-N3", "hostname")
+    assert sorted(rehearsal.cluster.run(*run).split()) == ["worker-0", "worker-1", "worker-2"]
+    rehearsal.up(2)
+    eventually(lambda: nodes(rehearsal) == ["worker-0", "worker-1"], seconds=60, what="the end of worker-2")
+
+
+def test_a_drained_node_is_shown_with_who_must_act(rehearsal: Rehearsal):
+    reason = "[node_problem] gpu_health_check: Xid 79"
+    rehearsal.cluster.run("scontrol", "update", "nodename=worker-1", "state=drain", f"reason={reason}", user="root")
+    shown = rehearsal.cluster.call("status", NAME).stdout
+    assert "worker-1" in shown
+    assert "gpu_health_check: Xid 79" in shown
+    assert "Soperator" in shown, "who must act"
+    rehearsal.cluster.run("scontrol", "update", "nodename=worker-1", "state=resume", user="root")
+
+
+def test_what_was_killed_is_started_again_and_goes_on(rehearsal: Rehearsal):
+    for pid in rehearsal.processes().values():
+        os.kill(pid, signal.SIGKILL)
+    assert set(rehearsal.up(2)["counts"]) == {"same"}
+    assert sorted(rehearsal.cluster.run("srun", "-N2", "hostname").split()) == ["worker-0", "worker-1"]
+
+
+def test_destroy_leaves_no_process_bridge_or_file(rehearsal: Rehearsal):
+    pids, cluster = rehearsal.processes(), rehearsal.cluster
+    done = cluster.call("rehearse", "nebius", "--destroy", f"--config-file={cluster.file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [name for name, pid in pids.items() if Path(f"/proc/{pid}/cmdline").exists()]
+    assert not (cluster.root / "stacks" / "slurm").exists()
+    assert not bridge.exists(bridge_name(cluster.root, "slurm"))
+    assert not rehearsal.folder.parent.exists()
+    mounts = Path("/proc/mounts").read_text()
+    assert str(cluster.root / "stacks" / "slurm") not in mounts
+    assert str(rehearsal.folder) not in mounts
