@@ -128,7 +128,7 @@ def test_a_drained_node_is_shown_with_who_must_act(rehearsal: Rehearsal):
     shown = rehearsal.cluster.call("status", NAME).stdout
     assert "worker-1" in shown
     assert "gpu_health_check: Xid 79" in shown
-    assert "Soperator" in shown, "who must act"
+    assert "it checks the node again, or has its instance recreated" in shown
     rehearsal.cluster.run("scontrol", "update", "nodename=worker-1", "state=resume", user="root")
 
 

@@ -2,10 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
 from cluster.catalog import MACHINE_TYPES
-from cluster.config.metadata import slurm_fields
+from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import MEMBER, patterns
+from cluster.config.metadata import Slurm, metadata, slurm_fields
 from cluster.config.partitions import Partition
 from cluster.findings import ROOT, ConfigError, Location
 from cluster.load.parse import parse
@@ -43,9 +48,11 @@ def section(wanted: Wanted, pods: Mapping[str, str], *, cidr: str) -> tuple[Sect
         "login": {"count": _consecutive(pods, LOGIN, wanted.login)},
         "nodesets": nodesets,
         "partitions": _partitions(wanted, list(nodesets)),
-        "slurm": {"extra": dict(_lines(wanted.custom))},
+        "slurm": {},
         "deletion_protection": False,
     }
+    for name, value in _lines(wanted.custom):
+        _set(found, name, value)
     return found, list(_fitted(found))
 
 
@@ -97,6 +104,33 @@ def _partition(text: str, nodesets: list[str]) -> Section:
         else:
             section[key] = int(value) if value.isdecimal() else value
     return {**section, **({"conf": conf} if conf else {})}
+
+
+@cache
+def _owners() -> Mapping[str, tuple[tuple[str, ...], Slurm, FieldInfo]]:
+    """The fields that set a parameter of slurm.conf, by the parameter in lower case."""
+    return {
+        setting.parameter.lower(): (tuple(pattern.split(".")), setting, info)
+        for pattern, info in patterns(ClusterConfig)
+        if MEMBER not in pattern and (setting := metadata(info, Slurm))
+    }
+
+
+def _set(found: Section, name: str, value: str) -> None:
+    """Take over a line of slurm.conf: as the field that sets the parameter, else as a parameter more."""
+    if name.lower() not in _owners():
+        found["slurm"].setdefault("extra", {})[name] = value
+        return
+    (*above, last), setting, info = _owners()[name.lower()]
+    inner = found
+    for step in above:
+        inner = inner.setdefault(step, {})
+    meaning = {str(written): given for given, written in setting.written.items()}
+    plain = value.removeprefix(setting.form.partition("{}")[0])
+    if isinstance(info.get_default(call_default_factory=True, validated_data={}), tuple):
+        inner[last] = plain.split(",")
+    else:
+        inner[last] = meaning.get(value, int(plain) if plain.isdecimal() else plain)
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
