@@ -6,6 +6,7 @@ The tests follow each other: each takes the cluster as the one before left it.
 import copy
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -88,6 +89,20 @@ def test_jobs_run_on_all_workers_and_users_log_in_at_the_services_address(rehear
     assert sorted(rehearsal.cluster.run("srun", "-N2", "hostname").split()) == ["worker-0", "worker-1"]
     assert rehearsal.cluster.run("srun", "--gpus=8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES") == "0,1,2,3,4,5,6,7"
     assert ssh(rehearsal, "alice", alices_key, "srun -N2 id -un").split() == ["alice", "alice"]
+
+
+def test_kubectl_has_terminals_exit_codes_and_logs(rehearsal: Rehearsal):
+    tools = json.loads((rehearsal.folder / "tools.json").read_text())
+    kubectl = [tools["kubectl"], f"--kubeconfig={rehearsal.folder / 'kubernetes' / 'kubeconfig'}", "--namespace=slurm"]
+    inside = [*kubectl, "exec", "--stdin", "--tty", "login-0", "--container=sshd", "--"]
+    line = shlex.join([*inside, "sh", "-c", "tty; exit 5"])
+    done = subprocess.run(["script", "-qec", line, "/dev/null"], capture_output=True, text=True, check=False)
+    assert "/dev/pts/" in done.stdout, done.stdout
+    assert done.returncode == 5
+    logs = subprocess.run(
+        [*kubectl, "logs", "controller-0", "--container=slurmctld", "--tail=3"], capture_output=True, check=True
+    )
+    assert len(logs.stdout.splitlines()) == 3
 
 
 def test_status_shows_the_slurm_cluster_its_nodesets_and_checks(rehearsal: Rehearsal):

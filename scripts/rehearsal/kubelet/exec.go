@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/utils/exec"
@@ -31,7 +33,7 @@ func (p *pod) ExecInContainer(ctx context.Context, _ string, _ types.UID, _ stri
 	running.WaitDelay = drain
 	if tty {
 		running.Env = append(running.Env, "TERM=xterm")
-		return status(onTerminal(running, in, out, resize))
+		return status(p.onTerminal(running, in, out, resize))
 	}
 	running.Stdout, running.Stderr = writer(out), writer(err)
 	if in == nil {
@@ -60,15 +62,22 @@ func writer(stream io.WriteCloser) io.Writer {
 }
 
 // onTerminal runs a command on a terminal of its own. When the client goes away, the command gets a hangup.
-func onTerminal(running *exec.Cmd, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) error {
-	terminal, err := pty.Start(running)
+func (p *pod) onTerminal(running *exec.Cmd, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) error {
+	terminal, own, err := p.terminal()
 	if err != nil {
 		return err
 	}
 	defer terminal.Close()
+	running.Stdin, running.Stdout, running.Stderr = own, own, own
+	running.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	err = running.Start()
+	own.Close()
+	if err != nil {
+		return err
+	}
 	go func() {
 		for size := range resize {
-			_ = pty.Setsize(terminal, &pty.Winsize{Rows: size.Height, Cols: size.Width})
+			_ = unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
 		}
 	}()
 	if in != nil {
@@ -88,6 +97,28 @@ func onTerminal(running *exec.Cmd, in io.Reader, out io.Writer, resize <-chan re
 	case <-time.After(drain):
 	}
 	return result
+}
+
+// terminal opens a terminal of the machine's own, so that programs there find its name: both of its ends.
+func (p *pod) terminal() (*os.File, *os.File, error) {
+	first, err := p.first()
+	if err != nil {
+		return nil, nil, err
+	}
+	outer, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", first), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := unix.IoctlSetPointerInt(int(outer.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		outer.Close()
+		return nil, nil, err
+	}
+	inner, _, number := unix.Syscall(unix.SYS_IOCTL, outer.Fd(), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if number != 0 {
+		outer.Close()
+		return nil, nil, number
+	}
+	return outer, os.NewFile(inner, "terminal"), nil
 }
 
 // status turns the end of a command into what the streaming server sends as its exit code.

@@ -1,0 +1,42 @@
+"""`./hpc rehearse` of a stack on Nebius, as far as it starts nothing."""
+
+import shutil
+
+import pytest
+
+from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
+from tests.harness import ROOT
+
+
+@pytest.fixture(autouse=True)
+def stack(root):  # noqa: F811 - the fixture
+    """The stack file as it is shipped, in a project of its own, whose program creates nothing."""
+    shutil.copy(ROOT / "Pulumi.nebius.yaml", root / "Pulumi.neb.yaml")
+    (root / "__main__.py").write_text("")
+
+
+def test_a_preview_says_what_stands_in_and_writes_nothing(root, hpc):  # noqa: F811
+    ended = hpc("rehearse", "neb", "--preview", "--nodes", "3")
+    assert ended.code == 0, ended.err
+    for said in (
+        "Rehearses neb on this machine.",
+        "nodeset worker: 3 nodes, where the stack has 2",
+        "Nebius's API: a stand-in on this machine",
+        "Soperator and its charts: stand-ins",
+        "deletion protection: off",
+        "3 x gpu-h100-sxm/8gpu-128vcpu-1600gb",
+    ):
+        assert said in ended.out
+    assert not (root.parent / "home" / "rehearsals").exists()
+
+
+@pytest.mark.parametrize("option", [("--cidr", "10.9.0.0/20"), ("--real-prolog",)])
+def test_options_of_stacks_of_machines_are_refused(hpc, option):  # noqa: F811
+    ended = hpc("rehearse", "neb", "--preview", *option)
+    assert ended.code != 0
+    assert f"{option[0]} is for stacks of machines" in ended.err
+
+
+def test_there_is_nothing_to_destroy_before(hpc):  # noqa: F811
+    ended = hpc("rehearse", "neb", "--destroy")
+    assert ended.code == 0
