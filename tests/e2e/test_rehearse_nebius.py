@@ -143,7 +143,7 @@ def test_a_drained_node_is_shown_with_who_must_act(rehearsal: Rehearsal):
     shown = rehearsal.cluster.call("status", NAME).stdout
     assert "worker-1" in shown
     assert "gpu_health_check: Xid 79" in shown
-    assert "it checks the node again, or has its instance recreated" in shown
+    assert "Who must act: operator program" in shown, shown
     rehearsal.cluster.run("scontrol", "update", "nodename=worker-1", "state=resume", user="root")
 
 
