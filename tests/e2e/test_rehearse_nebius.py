@@ -5,7 +5,6 @@ The tests follow each other: each takes the cluster as the one before left it.
 
 import copy
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import yaml
 
 from components.local.host.networks import bridge
 from components.local.host.networks.names import bridge_name
+from components.local.host.process import Process
 from tests.cluster import stacks
 from tests.e2e.cluster import Cluster, eventually
 
@@ -48,9 +48,10 @@ class Rehearsal:
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 
-    def processes(self) -> dict[str, int]:
+    def processes(self) -> dict[str, Process]:
         """The processes that stand in, by the place of their record."""
-        return {name: json.loads((self.folder / f"{name}.json").read_text())["pid"] for name in PROCESSES}
+        found = {name: Process.load(self.folder / f"{name}.json") for name in PROCESSES}
+        return {name: one for name, one in found.items() if one}
 
 
 @pytest.fixture(scope="module")
@@ -148,17 +149,19 @@ def test_a_drained_node_is_shown_with_who_must_act(rehearsal: Rehearsal):
 
 
 def test_what_was_killed_is_started_again_and_goes_on(rehearsal: Rehearsal):
-    for pid in rehearsal.processes().values():
-        os.kill(pid, signal.SIGKILL)
+    processes = rehearsal.processes()
+    assert set(processes) == set(PROCESSES)
+    for one in processes.values():
+        assert one.end(signal.SIGKILL, wait=10)
     assert set(rehearsal.up(2)["counts"]) == {"same"}
     assert sorted(rehearsal.cluster.run("srun", "-N2", "hostname").split()) == ["worker-0", "worker-1"]
 
 
 def test_destroy_leaves_no_process_bridge_or_file(rehearsal: Rehearsal):
-    pids, cluster = rehearsal.processes(), rehearsal.cluster
+    processes, cluster = rehearsal.processes(), rehearsal.cluster
     done = cluster.call("rehearse", "nebius", "--destroy", f"--config-file={cluster.file}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not [name for name, pid in pids.items() if Path(f"/proc/{pid}/cmdline").exists()]
+    assert not [name for name, one in processes.items() if one.alive()]
     assert not (cluster.root / "stacks" / "slurm").exists()
     assert not bridge.exists(bridge_name(cluster.root, "slurm"))
     assert not rehearsal.folder.parent.exists()
