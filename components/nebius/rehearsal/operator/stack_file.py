@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from pydantic.fields import FieldInfo
-
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, patterns
@@ -107,13 +105,17 @@ def _partition(text: str, nodesets: list[str]) -> Section:
 
 
 @cache
-def _owners() -> Mapping[str, tuple[tuple[str, ...], Slurm, FieldInfo]]:
-    """The fields that set a parameter of slurm.conf, by the parameter in lower case."""
+def _owners() -> Mapping[str, tuple[tuple[str, ...], Slurm, bool]]:
+    """The fields that set a parameter of slurm.conf, by the parameter in lower case, and whether they are lists."""
     return {
-        setting.parameter.lower(): (tuple(pattern.split(".")), setting, info)
+        setting.parameter.lower(): (tuple(pattern.split(".")), setting, isinstance(_default(info), tuple))
         for pattern, info in patterns(ClusterConfig)
         if MEMBER not in pattern and (setting := metadata(info, Slurm))
     }
+
+
+def _default(info: Any) -> Any:  # noqa: ANN401 - a field may be anything
+    return info.get_default(call_default_factory=True, validated_data={})
 
 
 def _set(found: Section, name: str, value: str) -> None:
@@ -121,13 +123,13 @@ def _set(found: Section, name: str, value: str) -> None:
     if name.lower() not in _owners():
         found["slurm"].setdefault("extra", {})[name] = value
         return
-    (*above, last), setting, info = _owners()[name.lower()]
+    (*above, last), setting, is_list = _owners()[name.lower()]
     inner = found
     for step in above:
         inner = inner.setdefault(step, {})
     meaning = {str(written): given for given, written in setting.written.items()}
     plain = value.removeprefix(setting.form.partition("{}")[0])
-    if isinstance(info.get_default(call_default_factory=True, validated_data={}), tuple):
+    if is_list:
         inner[last] = plain.split(",")
     else:
         inner[last] = meaning.get(value, int(plain) if plain.isdecimal() else plain)
