@@ -168,6 +168,7 @@ class Infrastructure(pulumi.ComponentResource):
         config, settings = self.cloud.config, self.cloud.settings
         return Leftovers(
             f"{self._name}-leftovers",
+            tenant=settings.tenant,
             project=settings.project,
             cluster=config.name,
             owner=self.cloud.owner,

@@ -17,6 +17,7 @@ from typing import Any
 sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parents[1] / "node"))
 
 from accounting import accounts
+from interface import User
 from jobs import drain
 from system import users
 from system.host import SetupError, describe_os_error, log
@@ -34,12 +35,16 @@ def converge(payload: dict[str, Any]) -> None:
     # Nodes have users as soon as the jail has.
     accounts.join.wait_for_config_version = _at_once
     there = [name for name in OF_THE_GUIDE if _exists(name)]
-    wanted = [{**user, "groups": sorted({*user["groups"], *there})} for user in payload["users"]]
+    wanted = [_in_groups(user, there) for user in payload["users"]]
     drain.refuse_busy(users.leaving(wanted))
     # Accounts after users: a job of somebody whom nodes do not know would drain them.
     if users.converge(wanted, payload["groups"], with_homes=True):
         log("users and groups are changed on all nodes")
     accounts.converge(payload["accounting"])
+
+
+def _in_groups(user: User, more: list[str]) -> User:
+    return {**user, "groups": sorted({*user["groups"], *more})}
 
 
 def _at_once(*, seconds: float) -> None:

@@ -18,7 +18,6 @@ VOLUME = "pvc-"
 """What the CSI driver puts in front of a volume's id, for the name of its disk."""
 NAMESPACE_LABEL = "kubernetes.io/created-for/pvc/namespace"
 """The label that the CSI driver gives to a disk: the namespace of its claim."""
-_OF_PROJECT = "Project"
 
 
 class LeftoversProvider(ResourceProvider):
@@ -51,36 +50,48 @@ class Leftovers(DynamicResource, module="nebius", name="Leftovers"):
     """Registered before everything else of the cluster."""
 
     def __init__(
-        self, name: str, *, project: str, cluster: str, owner: pulumi.Input[str], namespaces: list[str], keep: bool,
-        existing: Mapping[str, str], endpoint: str, opts: pulumi.ResourceOptions | None = None,
+        self, name: str, *, tenant: str, project: str, cluster: str, owner: pulumi.Input[str], namespaces: list[str],
+        keep: bool, existing: Mapping[str, str], endpoint: str, opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         """`keep`: whether file systems and buckets stay. `existing`: ids by field of file systems of the user's own."""
         props: dict[str, Any] = {
-            "project": project, "cluster": cluster, "owner": owner, "namespaces": namespaces, "keep": keep,
-            "existing": dict(existing), "endpoint": endpoint,
+            "tenant": tenant, "project": project, "cluster": cluster, "owner": owner, "namespaces": namespaces,
+            "keep": keep, "existing": dict(existing), "endpoint": endpoint,
         }  # fmt: skip
         super().__init__(LeftoversProvider(), name, props, opts)
 
 
 def _delete_owned(props: Mapping[str, Any]) -> None:
-    """What has this state's label: created by a run that was killed before it could record it."""
+    """What has this state's label: created by a run that was killed before it could record it.
+
+    Those in clusters and groups first, whose kinds have lower numbers.
+    """
     from components.nebius.api import lifecycle  # the SDK takes a third of a second to import
 
     for kind in sorted(KINDS.values(), key=lambda kind: kind.order):
-        if kind.parent != _OF_PROJECT or (props["keep"] and kind.holds_data):
+        if props["keep"] and kind.holds_data:
             continue
         for row in _owned(kind, props):
             report(f"deleting {kind.name} {row['metadata'].get('name', '')}, which an interrupted run left")
             _delete(lifecycle, kind.name, row, props)
 
 
+def _parents(kind: Kind, props: Mapping[str, Any]) -> list[str]:
+    """Ids of what has objects of a kind: the project, the tenant, or this state's own clusters and groups."""
+    of = {"Project": props["project"], "Tenant": props["tenant"]}
+    if kind.parent in of:
+        return [of[kind.parent]]
+    return [row["metadata"]["id"] for row in _owned(KINDS[kind.parent], props)]
+
+
 def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     from components.nebius.api import lookups  # the SDK takes a third of a second to import
 
-    for row in lookups.objects_of(kind.name, props["project"], props["endpoint"]):
-        state = (row.get("status") or {}).get("state")
-        if (row["metadata"].get("labels") or {}).get(OWNER_LABEL) == props["owner"] and state not in kind.deleting:
-            yield row
+    for parent in _parents(kind, props):
+        for row in lookups.objects_of(kind.name, parent, props["endpoint"]):
+            state = (row.get("status") or {}).get("state")
+            if (row["metadata"].get("labels") or {}).get(OWNER_LABEL) == props["owner"] and state not in kind.deleting:
+                yield row
 
 
 def _delete_volumes(props: Mapping[str, Any]) -> None:
@@ -115,7 +126,7 @@ def _delete(lifecycle: Any, kind: str, row: Mapping[str, Any], props: Mapping[st
     """Delete one object; its owner may be this state or nobody."""
     labels = row["metadata"].get("labels") or {}
     found = {
-        "kind": kind, "name": row["metadata"]["name"], "parent_id": props["project"], "spec": {},
+        "kind": kind, "name": row["metadata"]["name"], "parent_id": row["metadata"].get("parent_id", ""), "spec": {},
         "resource_name": row["metadata"]["name"], "owner": labels.get(OWNER_LABEL, props["owner"]),
         "endpoint": props["endpoint"], "labels": {},
     }  # fmt: skip

@@ -45,6 +45,7 @@ def converge(users, groups, with_homes):
     note("users", users, groups, str(MANAGED), with_homes)
     return True
 """,
+    "interface.py": "User = dict\n",
     "system/host.py": (ROOT / "scripts/node/system/host.py").read_text(),
 }
 
