@@ -152,6 +152,7 @@ CASES: dict[str, Case] = {
     "a name that is no namespace": ({"name": "Slurm"}, "name", "Slurm", "a letter first", "host name"),
     "no project": (
         {"nebius": {"project": None}}, "nebius.project", "nothing", "text", "write it so"),
+    "no MPI": ({"slurm": {"mpi_default": "none"}}, "slurm.mpi_default", "none", "nothing on Nebius", "remove it"),
     "values of no release": (
         {"nebius": {"values": {"slurm-clusters": {"maintenance": "none"}}}},
         "nebius.values.slurm-clusters",

@@ -47,6 +47,9 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
                 yield _unused(("nodesets", name, "node_conf", key), str(value), "it follows from the machine type")
     if parse(settings.soperator.version) < CUSTOM_CONFIG:
         yield from _not_passed_on(config, settings)
+    elif config.slurm.mpi_default == "none":
+        # Left out, which is what it means elsewhere, Soperator's own value would hold.
+        yield _unused(("slurm", "mpi_default"), "none", "Soperator's slurm.conf has pmix, and another one can be named")
 
 
 def find_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
