@@ -1,4 +1,4 @@
-"""Every field of the section `nebius` does something: it changes a release or a node group, or is read as named here."""
+"""Every field of the section `nebius` does something: it changes a release or a node group, or is read where named."""
 
 import re
 from pathlib import Path
