@@ -48,6 +48,9 @@ class Indirect(Protocol):
 
     own: re.Pattern[str]
     """How lines begin that the program prints itself on standard error."""
+    last: re.Pattern[str]
+    """What it prints last once the command has failed; behind the command's own last words, if those had no line
+    break."""
 
     def outcome(self, code: int, stderr: str) -> tuple[int, str]:
         """The command's own exit code and standard error; UNREACHED where the program failed itself."""

@@ -23,8 +23,6 @@ _START_SECONDS = 10
 """More than other drivers need: kubectl asks the API server for its kinds, and runs the credential command."""
 _FAILED = 1
 """Exit code of kubectl itself; a command's own 1 is followed by a line that says so."""
-_ENDED = re.compile(r"(?:^|(?<=\n))command terminated with exit code (?P<code>[0-9]+)\n?\Z")
-"""What kubectl prints last, once a command has failed in the container."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """As sshd gives root; the container's environment is not the one of a login."""
 _TERM = re.compile(r"[A-Za-z0-9._+-]+")
@@ -37,6 +35,7 @@ class Kubectl:
     own = re.compile(
         r"command terminated|[Ee]rror: |Error from server|Unable to connect|The connection to|[EWI][0-9]{4} "
     )
+    last = re.compile(r"command terminated with exit code (?P<code>[0-9]+)\n?\Z")
 
     @contextmanager
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
@@ -57,10 +56,10 @@ class Kubectl:
         """Why a target was not reached, from what kubectl printed."""
         return reason(stderr, Kubernetes.of(target.row.get("kubernetes")).command)
 
-    @staticmethod
-    def outcome(code: int, stderr: str) -> tuple[int, str]:
+    @classmethod
+    def outcome(cls, code: int, stderr: str) -> tuple[int, str]:
         """The command's own exit code and standard error; UNREACHED where kubectl failed itself."""
-        ended = _ENDED.search(stderr)
+        ended = cls.last.search(stderr)
         if ended and int(ended["code"]) == code:
             return code, stderr[: ended.start()]
         return (UNREACHED if code == _FAILED else code), stderr

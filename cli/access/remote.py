@@ -35,7 +35,7 @@ def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> in
     with unwound(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
         there = argv(target, user, command, terminal=on_terminal())
         if isinstance(driver, Indirect):
-            code = relayed(there, driver.outcome, own=driver.own)
+            code = relayed(there, driver.outcome, own=driver.own, last=driver.last)
         else:
             with left_to_child(), child(there) as process:
                 code = process.wait()

@@ -12,9 +12,10 @@ import yaml
 from typer import Exit, Option
 
 from cli import console, options
+from cli.access import user_config
 from cli.commands import operation
 from cli.errors import CliError
-from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
+from cli.stack import drain_recovery, project, rehearsals, stack_config, stackfile, state_dir
 from cli.stack.run_options import RunOptions
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
@@ -180,11 +181,15 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
             project.require_file(stack)  # says which stacks there are
         operation.nothing("destroy", name, json=json)
         return 0
-    own = rehearsals.own(name)
+    own, lost = rehearsals.own(name), False
     if own and there:
-        with _host_errors():
+        try:
             own.resume(rehearsals.own_folder(name), console.note)
-    if there or not own:
+        except HostError as error:
+            # After a power failure, say. Nothing of the stack is anywhere but in what stands in.
+            console.note(f"What stands in can't be started again, and is removed with all that is on it: {error}")
+            lost = True
+    if (there and not lost) or not own:
         code = operation.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
         if code:
             return code
@@ -192,5 +197,12 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
         with _host_errors():
             own.remove(rehearsals.own_folder(name), console.note)
     rehearsals.remove(name)
-    project.workspace(name).stack(name).forget()
+    state = project.workspace(name).stack(name)
+    if lost:
+        state.edit(lambda _rows: [])
+        drain_recovery.end(name)
+        user_config.Files(name).remove()
+        if json:
+            operation.nothing("destroy", name, json=json)
+    state.forget()
     return 0

@@ -1,15 +1,18 @@
 """`./hpc rehearse` at the command line: what it writes, shows and refuses. No machine is made here."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
 from cli.stack import rehearsals
+from components.local.host.errors import HostError
 from engine.state import crypter
 from tests.cli.conftest import Hpc
 
@@ -247,3 +250,26 @@ def test_no_cloud_is_loaded(root: Path, mega: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False)
     assert done.returncode == 0
+
+
+def test_what_stands_in_and_cannot_be_started_again_is_removed_all_the_same(
+    hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a power failure: nothing answers to the stack's program, and nothing of it is elsewhere."""
+    assert hpc("rehearse", "mega").code == 0
+    folder = root.parent / "home/rehearsals/mega-rehearsal"
+
+    def resume(_folder: Path, _report: object) -> None:
+        raise HostError("etcd ended; its log: the database is damaged")
+
+    stands_in = ModuleType("stands_in")
+    vars(stands_in).update(resume=resume, remove=lambda folder, _report: shutil.rmtree(folder))
+    monkeypatch.setitem(sys.modules, "stands_in", stands_in)
+    folder.mkdir()
+    (folder / "module").write_text("stands_in")
+    ended = hpc("rehearse", "mega", "--destroy", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["ok"]
+    assert "can't be started again, and is removed with all that is on it: etcd ended" in ended.err
+    assert not folder.parent.exists()
+    assert "mega-rehearsal" not in hpc("stacks").out

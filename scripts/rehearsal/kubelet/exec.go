@@ -83,7 +83,9 @@ func (p *pod) onTerminal(running *exec.Cmd, in io.Reader, out io.Writer, resize 
 	if in != nil {
 		go func() {
 			_, _ = io.Copy(terminal, in)
-			_ = syscall.Kill(-running.Process.Pid, syscall.SIGHUP)
+			// The leader of the session, once it has not ended: its number may be another process's then. The kernel
+			// tells the others.
+			_ = running.Process.Signal(syscall.SIGHUP)
 		}()
 	}
 	printed := make(chan struct{})

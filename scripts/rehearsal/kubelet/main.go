@@ -76,7 +76,8 @@ func routes(table string) http.Handler {
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(response http.ResponseWriter, request *http.Request) {
 		pod, err := find(table, request)
 		if err != nil {
-			http.Error(response, err.Error(), http.StatusNotFound)
+			// The API server passes the text of this one on, and that of a 404 not.
+			http.Error(response, err.Error(), http.StatusBadRequest)
 			return
 		}
 		pod.logs(response, request)

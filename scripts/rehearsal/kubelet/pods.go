@@ -37,7 +37,7 @@ func find(table string, request *http.Request) (*pod, error) {
 	name, container := request.PathValue("pod"), request.PathValue("container")
 	found := pods[request.PathValue("namespace")+"/"+name]
 	if found == nil {
-		return nil, fmt.Errorf("pod %q has no machine", name)
+		return nil, fmt.Errorf("pod %q has no machine here: it stands in, and neither has a log nor runs commands", name)
 	}
 	if _, there := found.Containers[container]; !there {
 		return nil, fmt.Errorf("container not found (%q)", container)

@@ -85,6 +85,19 @@ class TestEnds:
         ended = hpc("run", "nebius", "--", "job")
         assert (ended.code, ended.err) == (3, f"{line}\n")
 
+    @pytest.mark.parametrize("code", [1, 3])
+    @pytest.mark.parametrize("pause", ["", "sleep 0.2; "])
+    def test_last_words_without_a_line_break_are_the_commands_own(
+        self, hpc: Hpc, kubectl: Made, code: int, pause: str
+    ) -> None:
+        kubectl(
+            f"printf 'error: a\\nName? ' >&2; {pause}echo 'command terminated with exit code {code}' >&2; exit {code}"
+        )
+        ended = hpc("run", "nebius", "--", "job")
+        assert (ended.code, ended.err) == (code, "error: a\nName? ")
+        answers = gather(from_outputs("nebius", OUTPUTS).targets.values(), "", "job", seconds=20)
+        assert {(done.code, done.err) for done in answers.values()} == {(code, "error: a\nName? ")}
+
     def test_an_unreached_pod_is_255_with_the_reason(self, hpc: Hpc, kubectl: Made) -> None:
         kubectl("echo 'Error from server (NotFound): pods \"login-0\" not found' >&2; exit 1")
         ended = hpc("run", "nebius", "--", "job")

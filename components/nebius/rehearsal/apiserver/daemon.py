@@ -85,8 +85,10 @@ class Daemon:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 arguments = path.read_bytes().decode(errors="replace").split("\0")
+                # In a container the same path is another folder.
+                ours = self.mark in arguments and (path.parent / "root").samefile("/")
             except OSError:
                 continue
-            if self.mark in arguments and (process := Process.of(int(path.parent.name))):
+            if ours and (process := Process.of(int(path.parent.name))):
                 found.append(process)
         return found

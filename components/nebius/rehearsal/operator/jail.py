@@ -8,11 +8,14 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from components.local.host.process import Process
+
 FIRST = "login-0"
+_LOGIN = "login-"
 PACE_SECONDS = 0.05
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 """Files of /etc."""
@@ -31,13 +34,13 @@ class Accounts:
     """
 
     def __init__(self) -> None:
-        self._wanted: tuple[Mapping[str, int], Sequence[str], int] = ({}, (), 0)
+        self._wanted: tuple[Mapping[str, Process], Sequence[str], int] = ({}, (), 0)
         self._shared: dict[str, object] = {}
         """What each machine has: its first process, and the files' version."""
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def share(self, running: Mapping[str, int], keys: Sequence[str], port: int) -> None:
+    def share(self, running: Mapping[str, Process], keys: Sequence[str], port: int) -> None:
         """Make every machine (by its first process) have the jail, the accounts, and on login machines root's keys.
         `port`: where sshd of login machines listens besides, for a NodePort; 0 for nowhere."""
         self._wanted = (dict(running), tuple(keys), port)
@@ -57,26 +60,46 @@ class Accounts:
 
     def _compare(self) -> None:
         running, keys, port = self._wanted
-        first = running.get(FIRST)
-        version = _version(_root(first)) if first else None
-        for name, pid in running.items():
-            login = name.startswith("login-")
-            known = (pid, version, keys, port)
-            # A machine that is being set up gets root's keys of its stack again.
-            if self._shared.get(name) == known and (not login or _has_keys(_root(pid), keys)):
-                continue
-            with suppress(OSError):  # it is ending
-                _dress(_root(pid))
-                if first and name != FIRST:
-                    _copy(_root(first), _root(pid))
-                if login:
-                    _add_keys(_root(pid), keys)
-                    _listen(pid, port)
-                self._shared[name] = known
+        with suppress(OSError), _root(running.get(FIRST)) as first:
+            version = _version(first) if first else None
+            for name, process in running.items():
+                known = (process, version, keys, port)
+                with suppress(OSError), _root(process) as root:  # it is ending
+                    if root and not self._has(name, root, known):
+                        self._give(name, root, first)
+                        if name.startswith(_LOGIN):
+                            _listen(process, root, port)
+                        self._shared[name] = known
+
+    def _has(self, name: str, root: Path, known: object) -> bool:
+        """Whether a machine is as it was left. One that is being set up gets root's keys of its stack again."""
+        return self._shared.get(name) == known and (not name.startswith(_LOGIN) or _has_keys(root, self._wanted[1]))
+
+    def _give(self, name: str, root: Path, first: Path | None) -> None:
+        _dress(root)
+        if first and name != FIRST:
+            _copy(first, root)
+        if name.startswith(_LOGIN):
+            _add_keys(root, self._wanted[1])
 
 
-def _root(pid: int) -> Path:
-    return Path(f"/proc/{pid}/root")
+@contextmanager
+def _root(process: Process | None) -> Generator[Path | None]:
+    """The root of a machine, by its first process; None for none. Raises OSError: it has ended.
+
+    It is held open: the process's number may be another process's by the time that something is written, one of this
+    host among them, whose root is the host's own.
+    """
+    if process is None:
+        yield None
+        return
+    handle = os.open(f"/proc/{process.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not process.alive():
+            raise ProcessLookupError(process.pid)
+        yield Path(f"/proc/self/fd/{handle}")
+    finally:
+        os.close(handle)
 
 
 def _dress(root: Path) -> None:
@@ -131,10 +154,13 @@ def _add_keys(root: Path, keys: Sequence[str]) -> None:
         half.rename(file)
 
 
-def _listen(pid: int, port: int) -> None:
-    file = _root(pid) / _PORT
+def _listen(process: Process, root: Path, port: int) -> None:
+    file = root / _PORT
     text = f"Port 22\nPort {port}\n" if port else ""
     if (file.read_text() if file.exists() else "") == text:
         return
     file.write_text(text)
-    subprocess.run(["nsenter", f"--target={pid}", "--all", "--", "systemctl", "restart", "ssh"], check=False)
+    if process.alive():
+        subprocess.run(
+            ["nsenter", f"--target={process.pid}", "--all", "--", "systemctl", "restart", "ssh"], check=False
+        )

@@ -104,7 +104,7 @@ class LocalMachines:
         """The stack file of the last `up` that succeeded."""
         return self._folder / "applied.json"
 
-    def _differs(self, text: str, applied: Mapping[str, Any], running: Mapping[str, int]) -> bool:
+    def _differs(self, text: str, applied: Mapping[str, Any], running: Mapping[str, Process]) -> bool:
         if not applied or self._applied.read_text() != text:
             return True
         return set(self._addresses(applied)) != set(running)
@@ -158,19 +158,19 @@ class LocalMachines:
     def _addresses(self, section: Mapping[str, Any]) -> Mapping[str, str]:
         return plan(parse({ROOT: section})).of if section else {}
 
-    def _running(self, section: Mapping[str, Any]) -> dict[str, int]:
+    def _running(self, section: Mapping[str, Any]) -> dict[str, Process]:
         """The machines that run, with their first process."""
-        found: dict[str, int] = {}
+        found: dict[str, Process] = {}
         for name in self._addresses(section):
             process = Process.load(StackPaths(host_root(), section["name"]).machine(name).run)
             if process is None or not process.alive():
                 continue
-            first = [pid for pid in process.children() if (one := Process.of(pid)) and one.is_first_of_namespace()]
+            first = [one for pid in process.children() if (one := Process.of(pid)) and one.is_first_of_namespace()]
             if first:
                 found[name] = first[0]
         return found
 
-    def _serve(self, wanted: Wanted, running: Mapping[str, int]) -> None:
+    def _serve(self, wanted: Wanted, running: Mapping[str, Process]) -> None:
         """Write the kubelet's table, if it differs."""
         paths = StackPaths(host_root(), wanted.name)
         rows = {
