@@ -1,5 +1,6 @@
 """Compares a cluster of pods with its stack: charts and their objects, node sets, Slurm's own view and its database."""
 
+import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -46,7 +47,8 @@ def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], lis
         ours = [one for name, one in (releases or {}).items() if name in own and one.chart not in _NO_OBJECTS]
         manifests = {one.name: _documents(one) for one in ours}
         with ThreadPoolExecutor() as pool:
-            answers = dict(zip(manifests, pool.map(lambda one: _applied(api, one), ours), strict=True))
+            rows = pool.map(lambda one: _applied(api, one.namespace, manifests[one.name]), ours)
+            answers = dict(zip(manifests, rows, strict=True))
     unread = [f"objects of release {name}: {one.why}" for name, one in answers.items() if one.code]
     unread += [f"Helm's releases: {secrets.why}"] if secrets.code else []
     objects: dict[tuple[str, str, str], dict[str, Any]] = {}
@@ -72,7 +74,18 @@ def _documents(release: Installed) -> list[dict[str, Any]]:
     return [item for item in found if isinstance(item, dict) and "kind" in item]
 
 
-def _applied(api: KubeApi, release: Installed) -> Answer:
+def _applied(api: KubeApi, namespace: str, manifest: Iterable[Mapping[str, Any]]) -> Answer:
     """The objects of a release as they are now; those that are not there are left out."""
-    words = ("get", "--filename=-", f"--namespace={release.namespace}", "--ignore-not-found", "--output=json")
-    return api.ask(*words, stdin=release.manifest, seconds=SECONDS)
+    # Not by --namespace: kubectl refuses objects that name another one, which charts may have.
+    given = [
+        {
+            "apiVersion": one.get("apiVersion"),
+            "kind": one["kind"],
+            "metadata": {"name": one["metadata"]["name"], "namespace": one["metadata"].get("namespace") or namespace},
+        }
+        for one in manifest
+    ]
+    if not given:
+        return Answer(code=0, out="", err="")
+    words = ("get", "--filename=-", "--ignore-not-found", "--output=json")
+    return api.ask(*words, stdin="\n".join(map(json.dumps, given)), seconds=SECONDS)

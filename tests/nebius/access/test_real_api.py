@@ -18,6 +18,7 @@ from cli.access.login_service import over_ssh
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
 from cli.soperator.ask import QUESTIONS
+from cli.soperator.drift import _applied as of_release
 from tests.nebius.access.conftest import OUTPUTS, Hpc
 from tests.nebius.kube.cluster import Kube, kube
 
@@ -166,12 +167,18 @@ class TestLogin:
             over_ssh(target, 20)
 
 
-def test_objects_of_a_manifest_are_read_as_they_are_now(api: KubeApi, kube: Kube) -> None:
+def test_objects_of_a_release_are_read_as_they_are_now_in_whatever_namespace(api: KubeApi, kube: Kube) -> None:
     there = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "there"}, "data": {"a": "1"}}
     gone = {**there, "metadata": {"name": "gone"}}
-    kube.kubectl("apply", "--server-side", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(there))
-    words = ("get", "--filename=-", f"--namespace={NAMESPACE}", "--ignore-not-found", "--output=json")
-    one = api.ask(*words, stdin=yaml.safe_dump_all([there, gone]))
-    assert [item["metadata"]["name"] for item in one.items] == ["there"], one.err
-    none = api.ask(*words, stdin=yaml.safe_dump(gone))
-    assert (none.code, none.items) == (0, [])
+    other = {**there, "metadata": {"name": "other", "namespace": "default"}}
+    everywhere = {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"}, "rules": [],
+    }  # fmt: skip
+    for item, namespace in ((there, NAMESPACE), (other, "default"), (everywhere, "default")):
+        kube.kubectl("apply", "--server-side", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(item))
+    found = of_release(api, NAMESPACE, [there, gone, other, everywhere])
+    names = [(item["metadata"].get("namespace"), item["metadata"]["name"]) for item in found.items]
+    assert names == [(NAMESPACE, "there"), ("default", "other"), (None, "all")], found.err
+    for manifest in ([gone], []):
+        none = of_release(api, NAMESPACE, manifest)
+        assert (none.code, none.items) == (0, [])

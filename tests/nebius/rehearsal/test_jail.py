@@ -24,6 +24,7 @@ def written(monkeypatch):
 
 def test_the_root_of_a_process_that_runs_is_written_to_once(written):
     process = Process.of(os.getpid())
+    assert process is not None
     accounts = jail.Accounts()
     accounts.share({"worker-0": process}, ["key"], 0)
     assert set(written) == {Path("/")}

@@ -74,6 +74,7 @@ def kubectl(programs, tmp_path_factory):
             process = stack.enter_context(subprocess.Popen(command))
             stack.callback(process.kill)
         made = Process.of(process.pid)
+        assert made is not None
         until(made.children)
         record.write_text(json.dumps(asdict(made)))
         server = ApiServer(folder / "api", programs, flags=flags, controllers=CONTROLLERS, bound=True)
