@@ -148,7 +148,7 @@ def test_every_command_of_readme_exists_and_every_command_is_there() -> None:
     shown = {words[0] for line, _ in command_lines((ROOT / "README.md").read_text()) for words in alternatives(line)}
     commands = {name: app.get_command(context, name) for name in app.list_commands(context)}
     listed = {name for name, command in commands.items() if command and not command.hidden}
-    assert listed - shown <= {"schema", "version", "stacks", "install-pulumi", "backend", "env"}
+    assert listed - shown <= {"schema", "version", "stacks", "install-pulumi"}
 
 
 def test_each_limitation_says_what_would_settle_it() -> None:
