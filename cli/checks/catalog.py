@@ -15,6 +15,8 @@ CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "status"))
 """Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
+PODS = "tests/nebius"
+"""Kubernetes' API servers and charts, which wait as much as they work."""
 SLOW = (
     "tests/cli/test_cloud_stacks.py",
     "tests/cli/test_gather.py",
@@ -106,7 +108,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
     """Pytest, with the user's arguments last so that they win.
 
     A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines more than they work: they
-    run in two processes beside all other tests, unless the arguments choose some.
+    run in two processes beside all other tests, and PODS in one, unless the arguments choose some.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
     pytest = [sys.executable, "-m", "pytest", f"--color={'yes' if colour else 'no'}"]
@@ -120,7 +122,8 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
     return [
         Check(name="clusters", command=[*listed, CLUSTERS, *(f"--ignore={file}" for file in SECOND)], env=_ENV),
         Check(name="more clusters", command=[*listed, *SECOND], env=_ENV),
-        Check(name="tests", command=[*listed, f"--ignore={CLUSTERS}"], env=_ENV),
+        Check(name="pods", command=[*listed, PODS], env=_ENV),
+        Check(name="tests", command=[*listed, f"--ignore={CLUSTERS}", f"--ignore={PODS}"], env=_ENV),
     ]
 
 

@@ -114,14 +114,15 @@ class TestCommand:
 
 
 def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    first, second, rest = (check.command for check in catalog.tests([], fast=False))
+    first, second, pods, rest = (check.command for check in catalog.tests([], fast=False))
     files = {str(path.relative_to(ROOT)) for path in (ROOT / catalog.CLUSTERS).glob("test_*.py")}
     assert catalog.CLUSTERS in first
     ignored = {word.removeprefix("--ignore=") for word in first if word.startswith("--ignore=")}
     assert ignored == set(second) & files == set(catalog.SECOND)
     assert files - ignored
-    assert rest[-1] == f"--ignore={catalog.CLUSTERS}"
-    assert all("--durations=20" in command for command in (first, second, rest))
+    assert pods[-1] == catalog.PODS
+    assert rest[-2:] == [f"--ignore={catalog.CLUSTERS}", f"--ignore={catalog.PODS}"]
+    assert all("--durations=20" in command for command in (first, second, pods, rest))
     (chosen,) = catalog.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]
 
