@@ -5,6 +5,7 @@ balancer or a volume's disk outlives the cluster that ordered it. Nothing here m
 time is reported, and looked for again afterwards.
 """
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ VOLUME_SECONDS = 120
 REHEARSAL_SECONDS = 20
 """In place of each of these limits, where stand-ins do what is waited for."""
 CSI_DRIVER = "compute.csi.nebius.com"
+CHECKS = "activechecks.slurm.nebius.ai"
 STAGES = ("charts", "volumes")
 """`charts` is deleted before the charts are, `volumes` after them and before the nodes."""
 
@@ -93,6 +95,7 @@ class Ending:
             return
         steps: dict[str, Callable[[], None]] = {
             "the operator": self._stop_operator,
+            "finalizers of active checks": self._free_checks,
             "PodDisruptionBudgets": self._delete_budgets,
             "load balancers": self._delete_balancers,
         }
@@ -119,6 +122,14 @@ class Ending:
         self.kubectl.run("scale", "deployment", "--all", "--replicas=0", where)
         if not self._within(OPERATOR_SECONDS, lambda: not self._replicas(where)):
             report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
+
+    def _free_checks(self) -> None:
+        """Remove Soperator's finalizer (from 1.22 on): it would hold them, and the removal of their chart, for ever, as
+        what removes it has been stopped."""
+        for one in self.kubectl.items(CHECKS):
+            if one["metadata"].get("finalizers"):
+                freed = json.dumps({"metadata": {"finalizers": None}})
+                self.kubectl.run("patch", CHECKS, one["metadata"]["name"], "--type=merge", f"--patch={freed}")
 
     def _replicas(self, where: str) -> int:
         return sum(one.get("status", {}).get("replicas") or 0 for one in self.kubectl.items("deployments", where))

@@ -49,6 +49,16 @@ def test_the_operator_ends_before_what_it_would_create_again() -> None:
     assert torn(cluster(), "volumes") == [*steps, "delete persistentvolumeclaims"]
 
 
+def test_active_checks_are_not_held_by_an_operator_that_has_ended() -> None:
+    """Soperator takes its finalizer away; without it, the chart of the checks would never be uninstalled."""
+    found = cluster()
+    found.objects["activechecks"] = [row("held", metadata={"finalizers": ["slurm.nebius.ai/f"]}), row("free")]
+    torn(found, "charts")
+    first = [words[:3] for words in found.ran if words[0] in ("scale", "patch")]
+    assert [words[0] for words in first] == ["scale", "patch"]
+    assert first[1][2] == "held"
+
+
 def test_what_does_not_end_is_reported_and_does_not_stop_it(capfd: pytest.CaptureFixture[str]) -> None:
     found = cluster()
     found.answers["scale"] = found.answers["delete"] = lambda _: ""
