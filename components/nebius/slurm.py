@@ -60,7 +60,10 @@ class Slurm(pulumi.ComponentResource):
             "shapes": {name: row["shape"] for name, row in args.infrastructure.nodesets.items()},
         }
         scheduler = self._wait("scheduler", spec, [last])
-        login = self._wait("login", {"type": settings.login.service}, self._installed(CLUSTER), settings.timeouts.login)
+        # Soperator creates the Service once the jail is populated, which may take longer than the address.
+        login = self._wait(
+            "login", {"type": settings.login.service}, [self._wait("available")], settings.timeouts.login
+        )
         self.login = login.facts
         people = People(
             f"{name}-people",

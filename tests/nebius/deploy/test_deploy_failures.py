@@ -30,14 +30,14 @@ def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(site):
     assert "ControllersAvailable=False" in site.failure()
     assert "controller-0: " in site.failure()
     assert "CrashLoopBackOff" in site.failure()
+
+    site.behaviour.unavailable = ""
+    site.run("up", ok=False)
+    assert "gpu has 1 of 2 pods" in site.failure()
     assert "the address of Service lab-login-svc did not come within 6 s" in site.failure()
     assert "nebius.login.exposure: internal" in site.failure()
 
-    site.behaviour.unavailable, site.behaviour.no_address = "", False
-    site.run("up", ok=False)
-    assert "gpu has 1 of 2 pods" in site.failure()
-
-    site.behaviour.missing_pods = 0
+    site.behaviour.missing_pods, site.behaviour.no_address = 0, False
     site.write()
     site.run("up")
     assert site.run("preview") == {}
