@@ -14,6 +14,7 @@ FAKES: dict[str, Fake] = {
         "privateKeyOpenssh": "-----BEGIN OPENSSH PRIVATE KEY-----\nfake\n",
         "publicKeyOpenssh": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFakeFakeFakeFakeFakeFakeFakeFakeFakeFakeFake\n",
     },
+    "random:index/randomId:RandomId": lambda i: {**i, "hex": "0123456789abcdef"},
     # The MUNGE key, or the database's password.
     "random:index/randomPassword:RandomPassword": lambda i: {**i, "result": FAKE_SECRETS[2 - (i["length"] == 64)]},
     # Dynamic resources say nothing of their outputs on the wire, so each that has some is listed.

@@ -33,7 +33,9 @@ class Backups(pulumi.ComponentResource):
         cloud = args.cloud
         child = pulumi.ResourceOptions(parent=self)
         kept = cloud.config.deletion_protection
-        called = shortened(cloud.config.name, "backups")
+        # Names of buckets are unique among all customers of a region, those of groups among all projects of the tenant;
+        # and a bucket that stayed after a destroy must not be in the way of the next stack.
+        called = cloud.owner.apply(lambda owner: shortened(cloud.config.name, f"backups-{owner[:8]}"))
         bucket = cloud.resource(
             "Bucket", f"{name}-bucket", {"versioning_policy": "DISABLED"}, called=called,
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=kept),
@@ -56,7 +58,7 @@ class Backups(pulumi.ComponentResource):
             called=called,
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[member, permit])),
         )
-        self.bucket = key.id.apply(lambda _: called)
+        self.bucket = pulumi.Output.all(called, key.id).apply(lambda found: found[0])
         self.endpoint = bucket.status.apply(lambda status: f"https://{status['domain_name']}:443")
         self.key_id = key.status.apply(lambda status: status["aws_access_key_id"])
         self.secret = pulumi.Output.secret(key.secret.apply(lambda secret: secret or ""))

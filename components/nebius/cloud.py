@@ -39,7 +39,7 @@ class Cloud:
         name: str,
         spec: Mapping[str, Any],
         *,
-        called: str = "",
+        called: pulumi.Input[str] = "",
         parent_id: pulumi.Input[str] = "",
         timeout_seconds: int | None = None,
         opts: pulumi.ResourceOptions | None = None,

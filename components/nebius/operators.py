@@ -22,7 +22,10 @@ class OperatorsArgs:
 
 
 class Operators(pulumi.ComponentResource):
-    """The network operator, then the GPU operator where it installs the driver."""
+    """The network operator and the GPU operator, which install drivers; node images with drivers need neither.
+
+    Source: main.tf of nebius-solutions-library, soperator/installations/example (use_preinstalled_gpu_drivers).
+    """
 
     ready: Sequence[pulumi.Resource]
 
@@ -30,18 +33,16 @@ class Operators(pulumi.ComponentResource):
         super().__init__("hpc:nebius:Operators", name, {}, opts)
         self._name, self._args = name, args
         self.ready = ()
-        if args.gpus:
+        gpu = args.cloud.settings.gpu
+        if args.gpus and gpu.driver == "operator":
             network = self._release("network-operator", LIMITS, args.after)
-            self.ready = (network,)
-            gpu = args.cloud.settings.gpu
-            if gpu.driver == "operator":
-                settings = {
-                    "driver.version": gpu.driver_version,
-                    "dcgmExporter.enabled": "true",
-                    "dcgmExporter.serviceMonitor.enabled": "false",
-                    "mig.strategy": "none",
-                }
-                self.ready = (network, self._release("gpu-operator", settings, [network]))
+            settings = {
+                "driver.version": gpu.driver_version,
+                "dcgmExporter.enabled": "true",
+                "dcgmExporter.serviceMonitor.enabled": "false",
+                "mig.strategy": "none",
+            }
+            self.ready = (network, self._release("gpu-operator", settings, [network]))
         self.register_outputs({})
 
     def _release(

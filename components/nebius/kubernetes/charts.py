@@ -22,7 +22,7 @@ _SLACK = 120
 class ChartsArgs:
     namespaces: Sequence[str]
     kubeconfig: pulumi.Input[str]
-    cluster: pulumi.Resource
+    cluster: pulumi.CustomResource
     """The cluster: what is in it is deleted with it."""
     after: Sequence[pulumi.Resource] = field(default_factory=tuple)
     """What everything in the cluster waits for."""
@@ -42,8 +42,9 @@ class Charts(pulumi.ComponentResource):
         provider = Provider(
             f"{name}-provider",
             kubeconfig=args.kubeconfig,
-            # A cluster that is gone has taken its objects with it.
-            delete_unreachable=True,
+            # Only another cluster replaces what is in it: not another certificate or address of the same one, nor a
+            # kubeconfig that a preview does not know.
+            cluster_identifier=args.cluster.id,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self._child = pulumi.ResourceOptions(parent=self, provider=provider)
@@ -87,8 +88,8 @@ class Charts(pulumi.ComponentResource):
             cleanup_on_fail=False,
             wait_for_jobs=True,
             disable_webhooks=not release.hooks,
-            # A null removes a default of the chart's that Helm would merge with ours.
-            allow_null_values=True,
+            # The one above is for installations, this one for upgrades (pulumi-kubernetes, helmUpdate).
+            disable_crd_hooks=not release.hooks,
             opts=pulumi.ResourceOptions.merge(
                 self._options([*needs, *after, *self._secrets, self._namespaces[release.namespace]]),
                 pulumi.ResourceOptions(

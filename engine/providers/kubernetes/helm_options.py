@@ -33,7 +33,7 @@ _OPTIONS = {
     "version": "--version",
 }
 _REPOSITORY = {"caFile": "--ca-file", "certFile": "--cert-file", "keyFile": "--key-file"}
-_UNSUPPORTED = ("disableCRDHooks", "lint", "recreatePods", "replace")
+_UNSUPPORTED = ("lint", "recreatePods", "replace")
 _DEFAULT_SECONDS = 300
 
 
@@ -41,6 +41,8 @@ def checked(inputs: Props, root: Path) -> Props:
     """The inputs with pulumi-kubernetes' defaults, and the checksum of a chart that is a folder or file here, so that a
     changed chart is an update. Raises CheckFailed for what helm's command can't do."""
     wrong = [name for name in _UNSUPPORTED if inputs.get(name) is True]
+    # pulumi-kubernetes takes it for the hooks of upgrades, where disableWebhooks is for those of installations.
+    wrong += ["disableCRDHooks"] if inputs.get("disableCRDHooks") is True and not inputs.get("disableWebhooks") else []
     if wrong:
         raise CheckFailed("\n".join(f"{name}: the embedded engine does not support it" for name in wrong))
     repository = inputs.get("repositoryOpts") or {}
@@ -79,24 +81,20 @@ def seconds(inputs: Props) -> int:
 
 
 def values(inputs: Props) -> str:
-    """All values as one JSON text: those of files, in order, with `values` over them."""
+    """All values as one JSON text: those of files, in order, with `values` over them.
+
+    A null removes a chart's default. It is kept whatever `allowNullValues` says, as by pulumi-kubernetes from 4.30 on.
+    """
     merged: Props = {}
     for file in inputs.get("valueYamlFiles") or []:
         merged.update(yaml.safe_load(_text(file)) or {})
-    merged = _merge(merged, inputs.get("values") or {})
-    return json.dumps(merged if inputs.get("allowNullValues") else _without_nulls(merged))
+    return json.dumps(_merge(merged, inputs.get("values") or {}))
 
 
 def _merge(below: Value, above: Value) -> Value:
     if isinstance(below, dict) and isinstance(above, dict):
         return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
     return above
-
-
-def _without_nulls(value: Value) -> Value:
-    if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _text(asset: Props) -> str:

@@ -23,6 +23,7 @@ STATUS = {
 KEY = "secret-of-the-access-key"
 FILE = "Pulumi.nebius.yaml"
 RELEASE = "kubernetes:helm.sh/v3:Release"
+OPERATOR = "pulumi-python:dynamic/nebius:K8sRelease"
 
 
 def given(**changes):
@@ -72,9 +73,22 @@ class TestOrder:
         name = recording.outputs["cluster"]
         for group in recording.all("pulumi-python:dynamic/nebius:NodeGroup"):
             assert recording.waits_for(release(recording, "slurm-cluster-storage"), group)
-        for operator in recording.all("pulumi-python:dynamic/nebius:K8sRelease"):
-            assert recording.waits_for(release(recording, "nodesets"), operator)
         assert recording.waits_for(release(recording, "cert-manager"), recording.one(f"{name}-wait-api"))
+
+    def test_nvidias_operators_are_installed_where_they_install_the_driver(self):
+        assert not recorded().all(OPERATOR), "node images with a driver have the network's as well"
+        nebius = given()["hpc:cluster"]["nebius"]
+        recording = deploy(given(nebius={**nebius, "gpu": {"driver": "operator"}}))
+        found = {one.inputs["spec"]["application_name"]: one for one in recording.all(OPERATOR)}
+        assert set(found) == {"network-operator", "gpu-operator"}
+        assert recording.waits_for(found["gpu-operator"], found["network-operator"])
+        assert recording.waits_for(release(recording, "nodesets"), found["gpu-operator"])
+
+    def test_the_login_service_is_waited_for_after_what_creates_it(self):
+        """Soperator creates it once the jail is populated, which takes longer than nebius.timeouts.login."""
+        recording = recorded()
+        name = recording.outputs["cluster"]
+        assert recording.waits_for(recording.one(f"{name}-wait-login"), recording.one(f"{name}-wait-available"))
 
     def test_a_destroy_ends_what_kubernetes_holds_before_charts_and_nodes(self):
         recording = recorded()
@@ -116,6 +130,33 @@ class TestSecrets:
         access = recorded().outputs["kubernetes"]
         assert set(access) == {"server", "certificate_authority", "command", "context", "namespace"}
         assert access["command"][0] == "nebius"
+
+
+class TestCharts:
+    def test_only_another_cluster_replaces_what_is_in_it(self):
+        """Without its identity, a new certificate, or a cluster that is only updated, would replace every chart; and a
+        login that has expired would remove them from the state at a refresh."""
+        recording = recorded()
+        inputs = recording.one(f"{recording.outputs['cluster']}-charts-provider").inputs
+        assert inputs["clusterIdentifier"] == f"{recording.outputs['cluster']}-kubernetes-mk8s-id"
+        assert not inputs.get("deleteUnreachable")
+
+    def test_hooks_that_are_off_are_off_for_upgrades_too(self):
+        for one in recorded().all(RELEASE):
+            off = one.inputs["name"] == "soperator-activechecks"
+            assert (one.inputs["disableWebhooks"], one.inputs["disableCRDHooks"]) == (off, off), one.name
+
+
+class TestBackups:
+    def test_names_are_the_states_own(self):
+        """Buckets' names are unique among all customers, groups' in a tenant, and a bucket may outlive its stack."""
+        recording = recorded()
+        cluster = recording.outputs["cluster"]
+        owner = recording.one(f"{cluster}-backups-bucket").inputs["owner"]
+        names = {one: recording.one(f"{cluster}-backups-{one}").inputs for one in ("bucket", "group", "key")}
+        assert {one["resource_name"] for one in names.values()} == {f"{cluster}-backups-{owner[:8]}"}
+        values = release(recording, "soperator-backup-config").inputs["values"]
+        assert names["bucket"]["resource_name"] in str(values)
 
 
 class TestOutputs:

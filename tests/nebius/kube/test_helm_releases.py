@@ -193,15 +193,21 @@ class TestOptions:
         inputs = {"chart": "operator", "repositoryOpts": {"repo": "mine"}, "skipAwait": True, "waitForJobs": True}
         assert helm_options.arguments(inputs) == ["mine/operator"]
 
-    def test_nulls_are_left_out_unless_they_are_wanted(self):
+    def test_nulls_are_kept_as_they_remove_what_charts_have(self):
         inputs = {"values": {"a": None, "b": {"c": None, "d": 1}, "e": [None]}}
-        assert json.loads(helm_options.values(inputs)) == {"b": {"d": 1}, "e": [None]}
-        assert json.loads(helm_options.values({**inputs, "allowNullValues": True})) == inputs["values"]
+        assert json.loads(helm_options.values(inputs)) == inputs["values"]
 
-    @pytest.mark.parametrize("inputs", [{"replace": True}, {"repositoryOpts": {"password": "p"}}])
+    @pytest.mark.parametrize(
+        "inputs", [{"replace": True}, {"disableCRDHooks": True}, {"repositoryOpts": {"password": "p"}}]
+    )
     def test_what_helms_command_can_not_do_is_refused(self, inputs):
         with pytest.raises(CheckFailed, match=next(iter(inputs))):
             helm_options.checked({"chart": "c", **inputs}, CHARTS)
+
+    def test_no_hooks_is_said_for_installations_and_for_upgrades(self):
+        inputs = {"chart": "c", "disableWebhooks": True, "disableCRDHooks": True, "skipAwait": True}
+        assert helm_options.checked(inputs, CHARTS) == inputs
+        assert helm_options.arguments(inputs) == ["c", "--no-hooks"]
 
     def test_a_release_without_a_name_keeps_the_one_it_got(self, tmp_path):
         cluster = Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path))
