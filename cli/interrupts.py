@@ -71,7 +71,7 @@ def child(command: Sequence[str], *, stderr: int | None = None) -> Generator["su
     process: subprocess.Popen[bytes] | None = None
     try:
         with held():
-            process = subprocess.Popen(command, **({} if stderr is None else {"stderr": stderr}))
+            process = subprocess.Popen(command, stderr=stderr)
         yield process
     except BaseException:
         if process:

@@ -44,8 +44,8 @@ def answer(text: str, command: list[str], pods: dict[str, dict]) -> int:
         sys.stdout.write("yes\n")
     elif "show node" in text:
         sys.stdout.write("".join(rows(pods, nodes)))
-    elif "squeue" in text:
-        mark = re.search(r"%i(\|[0-9a-f]+\|)", text)[1]
+    elif marked := re.search(r"(?s)squeue.*%i(\|[0-9a-f]+\|)", text):
+        mark = marked[1]
         for job in state.get("jobs", []):
             sys.stdout.write(mark.join(job) + mark + "\n")
     elif found := re.search(r"scontrol update NodeName=(\S+) State=(\w+)(?: Reason=(.*))?", text):

@@ -172,7 +172,7 @@ class TestVersions:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                base = f"http://127.0.0.1:{self.server.server_port}"
+                base = f"http://{place}"
                 text, code = "", 404
                 if self.path.startswith("/token"):
                     text, code = json.dumps({"token": "anonymous"}), 200
@@ -189,7 +189,7 @@ class TestVersions:
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            def log_message(self, *_):
+            def log_message(self, format, *args):  # noqa: A002 - the base class's name
                 pass
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
