@@ -18,13 +18,12 @@ from cli.access.shell_line import shell_line
 from cli.access.ssh import UNREACHED
 from cli.cluster.target import Target
 from cluster.platforms.nebius.kubectl_errors import reason
+from cluster.platforms.nebius.names import ROOT_PATH
 
 _START_SECONDS = 10
 """More than other drivers need: kubectl asks the API server for its kinds, and runs the credential command."""
 _FAILED = 1
 """Exit code of kubectl itself; a command's own 1 is followed by a line that says so."""
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""As sshd gives root; the container's environment is not the one of a login."""
 _TERM = re.compile(r"[A-Za-z0-9._+-]+")
 
 
@@ -94,7 +93,7 @@ class _Session:
 def entered(jail: str, line: str, *, terminal: bool) -> list[str]:
     """The words that run root's line in a container as sshd would: in the jail, at home, with root's environment."""
     term = os.environ.get("TERM", "")
-    variables = ["HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/bash", f"PATH={_PATH}"]
+    variables = ["HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/bash", f"PATH={ROOT_PATH}"]
     if terminal and _TERM.fullmatch(term):
         variables.append(f"TERM={term}")
     chroot = ["chroot", jail] if jail.strip("/") else []

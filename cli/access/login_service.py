@@ -8,7 +8,9 @@ from cli.access.kube_api import KubeApi, Kubernetes
 from cli.cluster.target import Target
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cluster.platforms.nebius.login_address import HOST_KEY, NODES, address, missing, service_name
+from cluster.platforms.nebius.events import selector
+from cluster.platforms.nebius.login_address import HOST_KEY, NODES, address, missing
+from cluster.platforms.nebius.names import login_service
 
 
 def over_ssh(target: Target, seconds: float) -> Target:
@@ -18,7 +20,7 @@ def over_ssh(target: Target, seconds: float) -> Target:
     """
     kubernetes = Kubernetes.of(target.row.get("kubernetes"))
     namespace = str(target.row.get("namespace") or kubernetes.namespace)
-    name, inside = service_name(namespace), ("--namespace", namespace)
+    name, inside = login_service(namespace), ("--namespace", namespace)
     with unwound(), ExitStack() as stack:
         api = KubeApi(stack, kubernetes)
         service = api.ask("get", "service", name, *inside, "--output=json", seconds=seconds)
@@ -32,8 +34,8 @@ def over_ssh(target: Target, seconds: float) -> Target:
         )
         where = address(found, nodes)
         if where is None:
-            about = f"involvedObject.kind=Service,involvedObject.name={name}"
-            events = api.ask("get", "events", *inside, f"--field-selector={about}", "--output=json", seconds=seconds)
+            about = selector("Service", name)
+            events = api.ask("get", "events", *inside, about, "--output=json", seconds=seconds)
             raise CliError(
                 f"{missing(found, events.items)} Without it: ./hpc ssh STACK {target.name} goes in by kubectl exec."
             )

@@ -13,8 +13,9 @@ from cli.cluster.cluster import Cluster, from_outputs
 from cli.interrupts import unwound
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.observation import Observation
+from cluster.platforms.nebius.kubectl_errors import NO_KIND
+from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS
 from cluster.platforms.nebius.observe import read, slurm
-from cluster.platforms.nebius.observe.logs import SYSTEM
 from cluster.platforms.nebius.observe.objects import Pod, View
 
 SECONDS = 20.0
@@ -22,13 +23,6 @@ SECONDS = 20.0
 LOGS = 6
 """Containers that crash whose last lines are read."""
 LINES = 60
-_NO_KIND = "the server doesn't have a resource type"
-"""kubectl's error where the cluster has no such kind: its Soperator is of another generation."""
-SLURM_CLUSTERS, NODE_SETS, ACTIVE_CHECKS = (
-    "slurmclusters.slurm.nebius.ai",
-    "nodesets.slurm.nebius.ai",
-    "activechecks.slurm.nebius.ai",
-)
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "SlurmCluster": ("get", SLURM_CLUSTERS, "--output=json"),
     "NodeSets": ("get", NODE_SETS, "--output=json"),
@@ -81,7 +75,7 @@ def replaces(outputs: Mapping[str, Any]) -> bool:
     """Whether the operator may replace nodes; no if the cluster does not answer."""
     with unwound(), ExitStack() as stack_of_files:
         api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")))
-        words = ("get", "deployments.apps", f"--namespace={SYSTEM}", "--output=json")
+        words = ("get", "deployments.apps", f"--namespace={OPERATOR_NAMESPACE}", "--output=json")
         return read.may_replace(api.ask(*words, seconds=SECONDS).items)
 
 
@@ -95,7 +89,7 @@ def _view(api: KubeApi, found: Mapping[str, Answer]) -> View:
     clusters = found["SlurmCluster"].items
     cluster = next((one for one in clusters if one["metadata"]["name"] == namespace), clusters[0] if clusters else None)
     mine = [one for one in objects.get("CronJob", ()) if one["metadata"]["namespace"] == namespace]
-    unread = {name: answer.why for name, answer in found.items() if answer.code and _NO_KIND not in answer.err}
+    unread = {name: answer.why for name, answer in found.items() if answer.code and NO_KIND not in answer.err}
     return View(
         namespace=namespace,
         phase=str(((cluster or {}).get("status") or {}).get("phase") or ""),

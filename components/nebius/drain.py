@@ -5,7 +5,6 @@ cluster is destroyed.
 """
 
 import secrets
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +15,11 @@ from cluster.observe.nodes import NODES, Node, jobs_asked, parse_jobs, parse_nod
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN
+from components.nebius.waits.poll import Poll
 
 LEAVES, REMADE = "hpc: leaves the cluster", "hpc: its machine is made anew"
 """Reasons of drained nodes, as on machines (scripts/node/slurm/node_states.py)."""
 OURS = (LEAVES, REMADE)
-REPEAT_SECONDS = 60
 _SHOWN = 5
 
 
@@ -86,7 +85,7 @@ def drain(kubectl: Kubectl, reasons: Mapping[str, str], *, seconds: float, pace:
 
     Raises DrainError after `seconds`: the nodes stay drained then, and the next `up` continues to wait.
     """
-    end, again, told = time.monotonic() + seconds, 0.0, ""
+    poll = Poll(seconds, pace)
     while True:
         try:
             if not _run(kubectl, reasons):
@@ -100,13 +99,9 @@ def drain(kubectl: Kubectl, reasons: Mapping[str, str], *, seconds: float, pace:
             busy, text = dict.fromkeys(reasons), f"Slurm does not answer: {error}"
         if not busy:
             return
-        now = time.monotonic()
-        if now > end:
+        if poll.left < 0:
             raise DrainError(_timeout(reasons, text, seconds))
-        if text != told or now > again:
-            told, again = text, now + REPEAT_SECONDS
-            report(f"waiting for jobs on {_some(sorted(busy))}, {end - now:.0f} s at most: {text[:400]}")
-        time.sleep(min(pace, max(end - now, 0.01)))
+        poll.pause(text, f"waiting for jobs on {_some(sorted(busy))}, {poll.left:.0f} s at most: {text[:400]}")
 
 
 def resume(kubectl: Kubectl, nodes: Iterable[Node]) -> None:

@@ -4,19 +4,19 @@ The charts, which remove the partition, are installed after it. Nothing is waite
 destroyed.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
+from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.nebius.drain import DrainError
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN
+from components.nebius.waits.poll import Poll
 
-CONTROLLER = "controller-0"
 _SHOWN = 10
 
 
@@ -66,7 +66,7 @@ def empty(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float
 
     Raises DrainError after `seconds`: the partitions take no jobs then, and the next `up` continues to wait.
     """
-    end, closed, told = time.monotonic() + seconds, False, ""
+    poll, closed = Poll(seconds, pace), False
     while True:
         try:
             if not _runs(kubectl):
@@ -81,19 +81,15 @@ def empty(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float
             jobs, text = ["unknown"], f"Slurm does not answer: {error}"
         if not jobs:
             return
-        now = time.monotonic()
-        if now > end:
+        if poll.left < 0:
             raise DrainError(_timeout(names, text, seconds))
-        if text != told:
-            told = text
-            report(f"waiting for jobs in {', '.join(names)}, {end - now:.0f} s at most: {text[:400]}")
-        time.sleep(min(pace, max(end - now, 0.01)))
+        poll.pause(text, f"waiting for jobs in {', '.join(names)}, {poll.left:.0f} s at most: {text[:400]}")
 
 
 def _runs(kubectl: Kubectl) -> bool:
     """Whether slurmctld's pod runs: without, there is no job, and perhaps no Slurm to ask."""
     return any(
-        pod["metadata"]["name"] == CONTROLLER and pod["status"].get("phase") == "Running"
+        pod["metadata"]["name"] == CONTROLLER_POD and pod["status"].get("phase") == "Running"
         for pod in kubectl.items("pods")
     )
 

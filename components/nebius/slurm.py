@@ -19,8 +19,6 @@ from components.nebius.waits.resource import Wait
 
 CLUSTER, NODESETS = "slurm-cluster", "nodesets"
 """Names of releases."""
-NODESETS_FROM = 3
-"""Generation of Soperator whose workers are NodeSets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,7 @@ class Slurm(pulumi.ComponentResource):
             self._charts.install(release, [one for word in release.after for one in self._after(word)])
         last = self._wait("available")
         wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
-        if settings.generation >= NODESETS_FROM:
+        if settings.has_nodesets:
             last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
         nodes = {one.name: _gpus(one) for one in machines(config) if "node" in one.roles}
         # Stand-ins of a rehearsal have no GPUs that could be counted.

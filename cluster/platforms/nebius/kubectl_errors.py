@@ -10,6 +10,9 @@ one; `nebius profile create` makes a profile. Source: README and .envrc of nebiu
 soperator/installations/example."""
 INSTALL: Mapping[str, str] = {"nebius": "https://docs.nebius.com/cli/install"}
 
+NO_KIND = "the server doesn't have a resource type"
+"""What kubectl prints where the cluster has no such kind, for example one of another generation of Soperator."""
+
 # Texts of client-go (plugin/pkg/client/auth/exec, rest) and of kubectl (pkg/cmd/util/helpers.go), v1.30 to v1.36.
 _NOT_FOUND = re.compile(r"exec: executable (?P<program>\S+) not found|exec: \"(?P<other>[^\"]+)\": .*not found")
 _FAILED = re.compile(r"exec: executable (?P<program>\S+) failed with exit code (?P<code>\d+)")

@@ -3,20 +3,16 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-NODE_PORT = 30022
-"""Of a Service of type NodePort whose port is not said (sshdServiceNodePort of helm-slurm-cluster)."""
+from cluster.platforms.nebius.events import last_lines
+from cluster.platforms.nebius.names import LOGIN_NODE_PORT, NODESET_LABEL
+
 SSH_PORT = 22
-NODES = ("--selector=slurm.nebius.ai/nodeset=login", "--output=json")
+NODES = (f"--selector={NODESET_LABEL}=login", "--output=json")
 """Kubernetes nodes of login pods (modules/slurm/templates of nebius-solutions-library)."""
 HOST_KEY = "cat /etc/ssh/sshd_keys/ssh_host_ed25519_key.pub 2>/dev/null || cat /etc/ssh/ssh_host_ed25519_key.pub"
 """Prints the public host key of a login pod: a Secret that all of them mount (VolumeMountPathSSHDKeys, internal/consts/
 volume.go of soperator), or the machine's own in a rehearsal."""
 _EVENTS = 3
-
-
-def service_name(cluster: str) -> str:
-    """The Service of the login pods (internal/naming/naming.go of soperator)."""
-    return f"{cluster}-login-svc"
 
 
 def address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int] | None:
@@ -27,7 +23,7 @@ def address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> t
                 return str(found), SSH_PORT
         return None
     ports = [one.get("nodePort") for one in service["spec"].get("ports") or ()]
-    port = next((one for one in ports if one), NODE_PORT)
+    port = next((one for one in ports if one), LOGIN_NODE_PORT)
     for node in nodes:
         for one in node.get("status", {}).get("addresses") or ():
             if one.get("type") == "ExternalIP" and one.get("address"):
@@ -38,8 +34,7 @@ def address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> t
 def missing(service: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
     """Why there is no address, with the last events of the Service."""
     name = service["metadata"]["name"]
-    last = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))[-_EVENTS:]
-    told = "; ".join(f"{one.get('reason', '')}: {one.get('message', '')}".strip() for one in last)
+    last = "; ".join(last_lines(events, _EVENTS))
     if service["spec"].get("type") == "LoadBalancer":
         why = (
             f"service {name} has no address yet: its load balancer is being created, or the project allows no public "
@@ -47,4 +42,4 @@ def missing(service: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> 
         )
     else:
         why = f"service {name} is of type NodePort, and no Kubernetes node of login pods has an ExternalIP."
-    return f"{why} Its last events: {told}." if told else why
+    return f"{why} Its last events: {last}." if last else why

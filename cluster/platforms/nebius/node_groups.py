@@ -12,15 +12,11 @@ from cluster.catalog.nebius.presets import PLATFORMS, preset_of
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.section import Nebius, Workers
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
 """Mount tags of file systems: what nodes know them by (virtiofs)."""
-NODESET_LABEL = "slurm.nebius.ai/nodeset"
-"""Label and taint of a group's nodes: system, controller, login, accounting or worker."""
-NAME_LABEL = "slurm.nebius.ai/nodeset-name"
-"""Label of a nodeset's nodes: its name."""
-GPU_TAINT = "nvidia.com/gpu"
 WORKER_PODS = 32
 """Most pods of a worker node: one worker and the DaemonSets."""
 REPAIRED_BY_OPERATOR = (
@@ -183,7 +179,7 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 disk_gib=sizing.node_disk(config, section),
                 tags=tags,
                 labels=_labels("worker", name, gpus),
-                taints={GPU_TAINT: str(gpus)} if gpus else {},
+                taints={GPU: str(gpus)} if gpus else {},
                 gpus=gpus,
                 in_gpu_cluster=extra.infiniband is not None,
                 drivers_preset=settings.gpu.drivers_preset if gpus and settings.gpu.driver == "preinstalled" else "",
@@ -220,9 +216,9 @@ def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
 def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:
     return {
         NODESET_LABEL: role,
-        **({NAME_LABEL: nodeset} if nodeset else {}),
-        "slurm.nebius.ai/workload": "gpu" if gpus else "cpu",
-        "slurm.nebius.ai/jail": "true",
+        **({NODESET_NAME_LABEL: nodeset} if nodeset else {}),
+        f"{GROUP}/workload": "gpu" if gpus else "cpu",
+        JAIL_LABEL: "true",
         **({"nebius.com/gpu": "true"} if gpus else {}),
     }
 

@@ -14,12 +14,11 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
+from cluster.platforms.nebius.names import OPERATOR_NAMESPACE
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.nebius.api.errors import NebiusError
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 
-OPERATOR_NAMESPACE = "soperator-system"
-"""Where Soperator itself runs."""
 REACH_SECONDS = 60
 OPERATOR_SECONDS = 120
 BALANCER_SECONDS = 300

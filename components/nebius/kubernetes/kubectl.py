@@ -7,12 +7,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cluster.platforms.nebius.events import last_lines, selector
 from cluster.platforms.nebius.kubeconfig import kubeconfig
+from cluster.platforms.nebius.kubectl_errors import NO_KIND
 
 REQUEST_SECONDS = 30
 """Seconds for one request to the API server."""
 _TAIL = 12
 """Lines of kubectl's output that an error has."""
+_EVENTS = 5
+"""How many events of an object are shown."""
 _UNREACHABLE = (
     "Unable to connect to the server", "connection refused", "i/o timeout", "TLS handshake timeout", "no such host",
     "no route to host", "EOF", "connection reset", "context deadline exceeded", "the server is currently unable",
@@ -26,7 +30,7 @@ class KubectlError(RuntimeError):
     @property
     def not_found(self) -> bool:
         """Whether there is no such object, or no such kind of object."""
-        return any(text in str(self) for text in ("(NotFound)", "the server doesn't have a resource type", "not found"))
+        return any(text in str(self) for text in ("(NotFound)", NO_KIND, "not found"))
 
     @property
     def forbidden(self) -> bool:
@@ -128,10 +132,6 @@ class Kubectl:
     def events(self, kind: str, name: str, *arguments: str) -> list[str]:
         """The last events of an object, oldest first: reason and message."""
         try:
-            found = self.items(
-                "events", f"--field-selector=involvedObject.kind={kind},involvedObject.name={name}", *arguments
-            )
+            return last_lines(self.items("events", selector(kind, name), *arguments), _EVENTS)
         except KubectlError:
             return []
-        found.sort(key=lambda one: one.get("lastTimestamp") or one.get("eventTime") or "")
-        return [f"{one.get('reason', '')}: {' '.join(str(one.get('message', '')).split())}" for one in found[-5:]]

@@ -3,12 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, ROOT_PATH
 from components.nebius.kubernetes.kubectl import Kubectl
-
-JAIL = "/mnt/jail"
-"""Where login and worker pods mount the jail (Soperator: internal/consts, VolumeMountPathJail)."""
-
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +13,7 @@ class Pod:
 
     name: str
     container: str
-    jail: str = JAIL
+    jail: str = JAIL_PATH
     """Folder that is the root of what runs there; empty for the container's own."""
 
     def run(self, kubectl: Kubectl, *command: str, stdin: str | None = None, seconds: float = 60) -> str:
@@ -27,7 +23,7 @@ class Pod:
     def rooted(self, command: Sequence[str]) -> list[str]:
         """The command, in the jail, with the environment that root has there and not the container's."""
         jail = ["chroot", self.jail] if self.jail else []
-        return [*jail, "env", "-i", "HOME=/root", f"PATH={_PATH}", *command]
+        return [*jail, "env", "-i", "HOME=/root", f"PATH={ROOT_PATH}", *command]
 
     def target(self, roles: Sequence[str], namespace: str) -> Mapping[str, object]:
         """Its row of the output `targets`."""
@@ -41,7 +37,7 @@ class Pod:
         }
 
 
-LOGIN = Pod(name="login-0", container="sshd")
+LOGIN = Pod(name=LOGIN_POD, container="sshd")
 """Where accounts are made and Slurm is asked: it has Slurm's commands, and the jail."""
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from components.dynamic import DynamicResource, changed, given, report, without_
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN
 from components.nebius.people import payload
+from components.nebius.waits.poll import Poll
 
 SECONDS = 600
 """For a login pod to answer, and the program to end."""
@@ -79,21 +79,17 @@ def _converge(props: Mapping[str, Any]) -> None:
 
 def _run(kubectl: Kubectl, text: str, pace: float) -> str:
     """The program's output. A pod that is not there, or a connection that ended, is tried again."""
-    end = time.monotonic() + SECONDS
-    told = ""
+    poll = Poll(SECONDS, pace)
     while True:
         try:
             return LOGIN.run(kubectl, *payload.COMMAND, stdin=text, seconds=RUN_SECONDS)
         except KubectlError as error:
-            if time.monotonic() > end:
+            if poll.left < 0:
                 raise PeopleError(
                     f"users and accounts: no answer of pod {LOGIN.name} within {SECONDS} s: {error}\n"
                     f"to do: kubectl describe pod {LOGIN.name} --namespace={kubectl.namespace}; then run `up` again"
                 ) from None
-            if str(error) != told:
-                told = str(error)
-                report(f"waiting for pod {LOGIN.name}: {told}")
-        time.sleep(pace)
+            poll.pause(str(error), f"waiting for pod {LOGIN.name}: {error}")
 
 
 def _whole(value: Any) -> Any:  # noqa: ANN401 - any JSON value

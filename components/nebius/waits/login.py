@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.platforms.nebius.login_address import NODES, address, missing, service_name
+from cluster.platforms.nebius.events import selector
+from cluster.platforms.nebius.login_address import NODES, address, missing
+from cluster.platforms.nebius.names import login_service
 from components.nebius.kubernetes.kubectl import Kubectl
 from components.nebius.waits.poll import Look, wait_for
 
 
 def wait(kubectl: Kubectl, spec: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
     """Wait for the Service and its address: facts `address` and `port`. Raises WaitError with its last events."""
-    name = service_name(spec["cluster"])
+    name = login_service(spec["cluster"])
     return wait_for(
         f"the address of Service {name}",
         lambda: _look(kubectl, name),
@@ -30,5 +32,4 @@ def _look(kubectl: Kubectl, name: str) -> Look:
     found = address(service, () if balanced else kubectl.items("nodes", NODES[0]))
     if found:
         return Look(done=True, facts={"address": found[0], "port": found[1]})
-    selector = f"--field-selector=involvedObject.kind=Service,involvedObject.name={name}"
-    return Look(text=missing(service, kubectl.items("events", selector)))
+    return Look(text=missing(service, kubectl.items("events", selector("Service", name))))

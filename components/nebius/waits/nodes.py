@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
 from components.nebius.kubernetes.kubectl import Kubectl
 from components.nebius.waits.poll import Look, wait_for
 
-GROUP_LABEL = "nebius.com/node-group-id"
-"""The label that mk8s gives to every node."""
-GPU = "nvidia.com/gpu"
 _SHOWN = 5
 
 
@@ -35,7 +33,7 @@ def look(groups: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]
 
 
 def _missing(group: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    own = [node for node in nodes if node["metadata"].get("labels", {}).get(GROUP_LABEL) == group["id"]]
+    own = [node for node in nodes if node["metadata"].get("labels", {}).get(NODE_GROUP_LABEL) == group["id"]]
     ready = [node for node in own if _ready(node) is None]
     texts: list[str] = []
     if len(ready) < group["count"]:

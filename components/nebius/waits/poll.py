@@ -13,6 +13,27 @@ REPEAT_SECONDS = 60
 _CREDENTIAL = ("getting credentials", "exec plugin", "You must be logged in", "(Unauthorized)")
 
 
+class Poll:
+    """Deadline, pace and progress of one wait."""
+
+    def __init__(self, seconds: float, pace: float) -> None:
+        self._end, self._pace = time.monotonic() + seconds, pace
+        self._shown, self._again = "", 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, negative after it."""
+        return self._end - time.monotonic()
+
+    def pause(self, state: str, line: str) -> None:
+        """Sleep until the next attempt. Reports `line` first, if `state` has changed or was reported a minute ago."""
+        now = time.monotonic()
+        if state != self._shown or now > self._again:
+            self._shown, self._again = state, now + REPEAT_SECONDS
+            report(line)
+        time.sleep(min(self._pace, max(self._end - now, 0.01)))
+
+
 class WaitError(RuntimeError):
     """What was waited for did not come; the text says what, which object shows why, and what to do."""
 
@@ -46,7 +67,7 @@ def wait_for(
     Raises WaitError after `seconds`, which the stack file has as `limit`: with what was missing, `explain()`, and
     what to do.
     """
-    end, again, told = time.monotonic() + seconds, 0.0, ""
+    poll = Poll(seconds, pace)
     while True:
         try:
             found = look()
@@ -55,16 +76,12 @@ def wait_for(
             found = Look(text=str(error))
         if found.done:
             return found.facts
-        now = time.monotonic()
-        if found.failed or now > end:
+        if found.failed or poll.left < 0:
             reason = (
                 "failed" if found.failed else f"did not come within {seconds:.0f} s" + (f" ({limit})" if limit else "")
             )
             raise WaitError("\n".join(filter(None, [f"{what} {reason}: {found.text}", explain(), f"to do: {todo}"])))
-        if found.text != told or now > again:
-            told, again = found.text, now + REPEAT_SECONDS
-            report(f"waiting for {what}: {found.text}")
-        time.sleep(min(pace, max(end - now, 0.01)))
+        poll.pause(found.text, f"waiting for {what}: {found.text}")
 
 
 def _refuse_hopeless(what: str, error: KubectlError) -> None:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cluster.observe.nodes import NODES, Node, parse_nodes
+from cluster.platforms.nebius.names import SENTINELS
 from components.dynamic import report
 from components.nebius.drain import resume
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
@@ -13,8 +14,6 @@ from components.nebius.kubernetes.pods import LOGIN, pod_of
 from components.nebius.waits.poll import Look, wait_for
 from scripts.node.slurm.scontrol import rows
 
-SENTINELS = ("/etc/soperator-jail-populated", "/.populated")
-"""Files that a populated jail has: of Soperator from 3.0.3 on, and before."""
 _SHOWN = 8
 _PARALLEL = 16
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")

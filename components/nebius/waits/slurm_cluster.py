@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cluster.platforms.nebius.names import AVAILABLE, CONTROLLER_POD, NODE_SETS, SLURM_CLUSTERS, populate_job
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.waits.poll import Look, wait_for
 
-SLURM_CLUSTER = "slurmclusters.slurm.nebius.ai"
-NODESETS = "nodesets.slurm.nebius.ai"
-AVAILABLE = "Available"
 LIMIT = "nebius.timeouts.available"
 _LOG_LINES = 15
 _SHOWN = 8
@@ -16,7 +14,7 @@ _SHOWN = 8
 
 def wait_populated(kubectl: Kubectl, spec: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
     """Wait until the Job that populates the jail is complete. Raises WaitError with the end of its log."""
-    job = f"{spec['cluster']}-populate-jail"
+    job = populate_job(spec["cluster"])
     return wait_for(
         f"Job {job}",
         lambda: _populated(kubectl, spec["cluster"], job),
@@ -74,7 +72,7 @@ def wait_nodesets(kubectl: Kubectl, spec: Mapping[str, Any], limits: Mapping[str
     wanted = {name: int(count) for name, count in spec["replicas"].items()}
     return wait_for(
         f"{len(wanted)} NodeSets",
-        lambda: nodesets(wanted, kubectl.items(NODESETS)),
+        lambda: nodesets(wanted, kubectl.items(NODE_SETS)),
         seconds=limits["seconds"],
         pace=limits["pace"],
         limit=LIMIT,
@@ -102,7 +100,7 @@ def nodesets(wanted: Mapping[str, int], found: Sequence[Mapping[str, Any]]) -> L
 
 def _cluster(kubectl: Kubectl, name: str) -> dict[str, Any] | None:
     try:
-        return kubectl.object(SLURM_CLUSTER, name)
+        return kubectl.object(SLURM_CLUSTERS, name)
     except KubectlError as error:
         if error.not_found:
             return None
@@ -125,8 +123,8 @@ def _conditions(cluster: Mapping[str, Any]) -> list[str]:
 def _explained(kubectl: Kubectl, name: str) -> str:
     lines = _pods(kubectl)
     text = _indented(lines)
-    if any(line.startswith("controller-0") for line in lines):
-        text += "\n" + _log(kubectl, "pod/controller-0", "--container=slurmctld")
+    if any(line.startswith(CONTROLLER_POD) for line in lines):
+        text += "\n" + _log(kubectl, f"pod/{CONTROLLER_POD}", "--container=slurmctld")
     return text + _indented(kubectl.events("SlurmCluster", name))
 
 

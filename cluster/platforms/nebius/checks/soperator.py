@@ -6,12 +6,11 @@ from cluster.catalog.nebius import soperator
 from cluster.catalog.nebius.soperator import parse
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level, Location, listing
+from cluster.platforms.nebius.names import WORKER
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import has_gpus
 
 _AT: Location = ("nebius", "soperator", "version")
-WORKER = "worker"
-"""Before 3.0 the workers are a part of the SlurmCluster, whose pods have this name."""
 _TAKEN_NODESETS = ("accounting", "system")
 """Names of other node groups, besides those that no cluster's nodesets have (controller, login)."""
 CHECKS_PARTITION = "hidden"
@@ -51,7 +50,7 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             todo="remove it, or write another nebius.soperator.version",
         )
     yield from _names(config)
-    if settings.generation < 3:
+    if not settings.has_nodesets:
         yield from _one_nodeset(config, settings)
         yield from _only_newer(config, settings)
     else:

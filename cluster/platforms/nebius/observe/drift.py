@@ -10,7 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.observe.drift.difference import NOTHING, Difference
 from cluster.observe.health import ClusterObservation
 from cluster.platforms.nebius.backups import backs_up
-from cluster.platforms.nebius.node_groups import NAME_LABEL, NODESET_LABEL
+from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.observe.helm import Installed
 from cluster.platforms.nebius.observe.objects import View
 from cluster.platforms.nebius.releases import Facts, Release, releases
@@ -19,8 +19,6 @@ from cluster.roster import node_names
 from cluster.slurm.accounting import desired
 
 Object = Mapping[str, Any]
-GROUP = "slurm.nebius.ai/"
-"""API group of Soperator's kinds."""
 UNKNOWN = "(known to the cloud only)"
 """Stands in wanted values for what only the cloud knows, such as ids."""
 COMPARED = ("data", "spec")
@@ -108,7 +106,7 @@ def _objects(live: Live) -> Iterator[Difference]:
                 id="object-missing", where=where, what=shown, stack="applied by its chart", there=NOTHING, mends="up"
             )
             continue
-        if not str(wanted.get("apiVersion", "")).startswith(GROUP) and name[0] != "ConfigMap":
+        if not str(wanted.get("apiVersion", "")).startswith(f"{GROUP}/") and name[0] != "ConfigMap":
             # The API server and controllers fill in and rewrite what these have.
             continue
         for part in COMPARED:
@@ -189,7 +187,7 @@ def _hosts(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     wanted = {("nodeset", name): section.count for name, section in config.nodesets.items()}
     wanted |= {("role", "controller"): 1, ("role", "login"): config.login.count}
     for (kind, name), count in wanted.items():
-        key_ = NAME_LABEL if kind == "nodeset" else NODESET_LABEL
+        key_ = NODESET_NAME_LABEL if kind == "nodeset" else NODESET_LABEL
         there = sum(row.get(key_) == name for row in labels)
         if there != count:
             yield Difference(

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.platforms.nebius.names import GROUP, OPERATOR_NAMESPACE
+
 Object = Mapping[str, Any]
-SYSTEM = "soperator-system"
-"""The operator's namespace (releases of helm-soperator and helm-soperatorchecks)."""
-_PLACEHOLDER = ("slurm.nebius.ai/controller-type", "placeholder")
+_PLACEHOLDER = (f"{GROUP}/controller-type", "placeholder")
 """Pods that only keep the controller's image on other Kubernetes nodes (internal/consts/label.go)."""
 
 
@@ -64,7 +64,7 @@ class Source:
 
 def of_kind(log: Log, pods: Iterable[Object], namespace: str) -> list[Source]:
     """The containers that write a log."""
-    wanted = SYSTEM if log.system else namespace
+    wanted = OPERATOR_NAMESPACE if log.system else namespace
     found = [
         Source(namespace=wanted, pod=pod["metadata"]["name"], container=name)
         for pod in pods

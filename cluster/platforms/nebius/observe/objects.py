@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-AVAILABLE = "Available"
+from cluster.platforms.nebius.names import AVAILABLE
 
 
 @dataclass(frozen=True, kw_only=True)

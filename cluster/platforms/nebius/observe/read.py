@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from cluster.platforms.nebius.events import last_lines
+from cluster.platforms.nebius.names import NODESET_LABEL, WORKER
 from cluster.platforms.nebius.observe.objects import Check, Condition, NodeSet, Pod
 
 Object = Mapping[str, Any]
@@ -16,7 +18,6 @@ WORKERS = ("worker", "nodeset")
 """Values of the label app.kubernetes.io/component of worker pods (internal/consts/component.go): before NodeSets, with
 them."""
 _COMPONENT = "app.kubernetes.io/component"
-_NODESET = "slurm.nebius.ai/nodeset"
 _SETTLED = ("Complete", "Failed")
 HOST_PROBLEMS = (
     "HardwareIssuesSuspected",
@@ -70,7 +71,7 @@ def _pod(item: Object, events: Sequence[Object]) -> Pod:
         why=_why(known, stopped, status),
         container=stopped["name"] if stopped else "",
         restarts=sum(int(row.get("restartCount") or 0) for row in containers),
-        nodeset=labels.get(_NODESET, ""),
+        nodeset=labels.get(NODESET_LABEL, ""),
         component=labels.get(_COMPONENT, ""),
         node=(item.get("spec") or {}).get("nodeName", ""),
         since=(ready.since if ready else None) or moment(meta.get("creationTimestamp")),
@@ -106,8 +107,7 @@ def last_events(events: Sequence[Object], namespace: str, kind: str, name: str, 
         and about.get("kind") == kind
         and about.get("namespace", namespace) == namespace
     ]
-    mine.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
-    return tuple(f"{one.get('reason', '')}: {one.get('message', '')}".strip() for one in mine[-count:])
+    return tuple(last_lines(mine, count))
 
 
 def nodesets(cluster: Object | None, items: Iterable[Object], there: Iterable[Pod]) -> tuple[NodeSet, ...]:
@@ -125,7 +125,7 @@ def nodesets(cluster: Object | None, items: Iterable[Object], there: Iterable[Po
     if found or not worker.get("size"):
         return found
     ready = sum(pod.ready and pod.component in WORKERS for pod in there)
-    return (NodeSet(name="worker", wanted=int(worker["size"]), ready=ready),)
+    return (NodeSet(name=WORKER, wanted=int(worker["size"]), ready=ready),)
 
 
 def checks(items: Iterable[Object], cronjobs: Iterable[Object], jobs: Sequence[Object]) -> tuple[Check, ...]:

@@ -12,9 +12,6 @@ from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 from cluster.platforms.nebius.releases.version import Number
 
-SYSTEM = "soperator-system"
-"""Namespace of Soperator itself."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:

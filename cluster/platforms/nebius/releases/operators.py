@@ -3,7 +3,8 @@
 from typing import Any
 
 from cluster.catalog.nebius.reserve import GIB, Resources
-from cluster.platforms.nebius.releases.charts import SYSTEM, other, own
+from cluster.platforms.nebius.names import OPERATOR_NAMESPACE
+from cluster.platforms.nebius.releases.charts import other, own
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 from cluster.platforms.nebius.releases.values import images
@@ -69,7 +70,7 @@ def mariadb(inputs: Inputs, *needs: str) -> Release:
 
 def crds(inputs: Inputs) -> Release:
     """Soperator's custom resources. Helm never updates those inside a chart with other things, so they have one."""
-    return own(inputs, "soperator-crds", namespace=SYSTEM, values={})
+    return own(inputs, "soperator-crds", namespace=OPERATOR_NAMESPACE, values={})
 
 
 def soperator(inputs: Inputs, *needs: str) -> Release:
@@ -82,7 +83,7 @@ def soperator(inputs: Inputs, *needs: str) -> Release:
         manager["resources"] = requests(tier(inputs).operator)
     if "cert-manager" in needs:
         values["certManager"] = {"enabled": True}
-    return own(inputs, "soperator", namespace=SYSTEM, values=values, needs=needs)
+    return own(inputs, "soperator", namespace=OPERATOR_NAMESPACE, values=values, needs=needs)
 
 
 def soperatorchecks(inputs: Inputs) -> Release:
@@ -94,7 +95,7 @@ def soperatorchecks(inputs: Inputs) -> Release:
     if inputs.number >= (1, 23):
         manager["enableNodeReplacement"] = inputs.settings.health.replace_nodes
     values = {"checks": {"manager": manager}}
-    return own(inputs, "soperatorchecks", namespace=SYSTEM, values=values, needs=("soperator",))
+    return own(inputs, "soperatorchecks", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",))
 
 
 def nodeconfigurator(inputs: Inputs) -> Release:
@@ -108,7 +109,7 @@ def nodeconfigurator(inputs: Inputs) -> Release:
         **images.program(inputs, "rebooter"),
     }
     values = {"rebooter": rebooter}
-    return own(inputs, "nodeconfigurator", namespace=SYSTEM, values=values, needs=("soperator",))
+    return own(inputs, "nodeconfigurator", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",))
 
 
 def _text(value: bool) -> str:  # noqa: FBT001 - a value, not a switch

@@ -29,7 +29,7 @@ def slurm_cluster(inputs: Inputs, more: Mapping[str, Any], *, needs: tuple[str, 
 
 def common(inputs: Inputs) -> dict[str, Any]:
     """What all generations have."""
-    workers = inputs.generation < 3
+    workers = not inputs.settings.has_nodesets
     nodes: dict[str, Any] = {
         "accounting": accounting(inputs),
         "controller": services.controller(inputs),

@@ -5,17 +5,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.platforms.nebius.names import (
+    AVAILABLE,
+    CONTROLLER_POD,
+    GROUP,
+    OPERATOR_NAMESPACE,
+    login_service,
+    populate_job,
+)
 from components.nebius.rehearsal.operator import pods, slurm_pods
 from components.nebius.rehearsal.operator.behaviour import Behaviour
 from components.nebius.rehearsal.operator.kube import Kube, Object
 from components.nebius.rehearsal.operator.machines import Machines, State
 from components.nebius.rehearsal.operator.wanted import Wanted, wanted
 
-OPERATOR = "soperator-system"
-"""Namespace of the chart with the operator's Deployment."""
-API, SETS_API = "slurm.nebius.ai/v1", "slurm.nebius.ai/v1alpha1"
-PENDING, RECONCILING, UNAVAILABLE, AVAILABLE = "Pending", "Reconciling", "Not available", "Available"
-"""Phases of a SlurmCluster."""
+API, SETS_API = f"{GROUP}/v1", f"{GROUP}/v1alpha1"
+PENDING, RECONCILING, UNAVAILABLE = "Pending", "Reconciling", "Not available"
+"""Phases of a SlurmCluster, besides AVAILABLE."""
 _CONDITIONS = {True: ("CommonAvailable", "ControllersAvailable", "LoginAvailable", "SConfigControllerAvailable",
                       "NodeSetRefsResolved"),
                False: ("CommonAvailable", "ControllersAvailable", "LoginAvailable", "WorkersAvailable")}  # fmt: skip
@@ -94,7 +100,7 @@ class _Turn:
 
     def _unpopulated(self) -> str:
         """Why the jail is not populated, if it is not."""
-        name, namespace = f"{self.wanted.name}-populate-jail", self.wanted.name
+        name, namespace = populate_job(self.wanted.name), self.wanted.name
         self.memory.populating = (name,)
         job = self.kube.get("batch/v1", "Job", name, namespace)
         if job is None:
@@ -117,7 +123,7 @@ class _Turn:
             if not pod["spec"].get("nodeName"):
                 continue
             address = state.addresses.get(slurm_pods.machine_of(name))
-            if self.behaviour.unavailable and name == slurm_pods.CONTROLLER:
+            if self.behaviour.unavailable and name == CONTROLLER_POD:
                 self.kube.set_status(pod, pods.waiting(pod, "CrashLoopBackOff", self.behaviour.unavailable))
             elif address and not self._early():
                 self.kube.set_status(pod, pods.running(pod, address))
@@ -133,7 +139,7 @@ class _Turn:
         return not self.memory.waited(self.wanted.name, "up", self.behaviour.phase_seconds)
 
     def _service(self, state: State, ready: Mapping[str, Object]) -> None:
-        name = f"{self.wanted.name}-login-svc"
+        name = login_service(self.wanted.name)
         service = self.kube.get("v1", "Service", name, self.wanted.name)
         asked = _service(name, self.wanted)
         if service is None or _described(service) != _described(asked):
@@ -177,13 +183,13 @@ class _Turn:
         logins = sum(name.startswith(f"{slurm_pods.LOGIN}-") for name in ready)
         ok = {
             "CommonAvailable": phase != PENDING,
-            "ControllersAvailable": slurm_pods.CONTROLLER in ready and phase != UNAVAILABLE,
+            "ControllersAvailable": CONTROLLER_POD in ready and phase != UNAVAILABLE,
             "LoginAvailable": logins == self.wanted.login and logins > 0,
             "WorkersAvailable": all(
                 f"{one.name}-{index}" in ready for one in self.wanted.workers for index in range(one.count)
             ),
             "AccountingAvailable": slurm_pods.ACCOUNTING in ready,
-            "SConfigControllerAvailable": slurm_pods.CONTROLLER in ready,
+            "SConfigControllerAvailable": CONTROLLER_POD in ready,
             "NodeSetRefsResolved": True,
         }
         kinds = [*_CONDITIONS[self.wanted.has_nodesets], *(["AccountingAvailable"] if self.wanted.accounting else [])]
@@ -263,7 +269,7 @@ def _checks(kube: Kube, namespace: str, behaviour: Behaviour) -> None:
 
 def _is_stopped(kube: Kube) -> bool:
     """Whether the operator's Deployment was scaled to nothing, as before a cluster is destroyed."""
-    found = kube.list("apps/v1", "Deployment", OPERATOR)
+    found = kube.list("apps/v1", "Deployment", OPERATOR_NAMESPACE)
     return bool(found) and not any(one["spec"].get("replicas", 1) for one in found)
 
 
@@ -273,8 +279,8 @@ def _leave(kube: Kube, machines: Machines) -> None:
         kube.delete(pod)
         namespace = pod["metadata"]["namespace"]
         for api, kind, name in (
-            ("v1", "Service", f"{namespace}-login-svc"),
-            ("batch/v1", "Job", f"{namespace}-populate-jail"),
+            ("v1", "Service", login_service(namespace)),
+            ("batch/v1", "Job", populate_job(namespace)),
         ):
             there = kube.get(api, kind, name, namespace)
             if there:

@@ -12,16 +12,15 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, SENTINELS
 from components.local.host.process import Process
 
-FIRST = "login-0"
 _LOGIN = "login-"
 PACE_SECONDS = 0.05
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 """Files of /etc."""
-JAIL = "mnt/jail"
-SENTINEL = "etc/soperator-jail-populated"
-"""Soperator's own mark of a jail that has been populated (3.0.3 and newer)."""
+JAIL = JAIL_PATH.lstrip("/")
+SENTINEL = SENTINELS[0].lstrip("/")
 KEYS = "root/.ssh/authorized_keys"
 _PORT = "etc/ssh/sshd_config.d/30-node-port.conf"
 
@@ -60,7 +59,7 @@ class Accounts:
 
     def _compare(self) -> None:
         running, keys, port = self._wanted
-        with suppress(OSError), _root(running.get(FIRST)) as first:
+        with suppress(OSError), _root(running.get(LOGIN_POD)) as first:
             version = _version(first) if first else None
             for name, process in running.items():
                 known = (process, version, keys, port)
@@ -77,7 +76,7 @@ class Accounts:
 
     def _give(self, name: str, root: Path, first: Path | None) -> None:
         _dress(root)
-        if first and name != FIRST:
+        if first and name != LOGIN_POD:
             _copy(first, root)
         if name.startswith(_LOGIN):
             _add_keys(root, self._wanted[1])

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from cluster.platforms.nebius.names import GROUP
+
 Object = dict[str, Any]
 
 _SECONDS = 20
@@ -25,8 +27,8 @@ _PLURALS = {
     },
     "apps/v1": {"Deployment": "deployments"},
     "batch/v1": {"Job": "jobs", "CronJob": "cronjobs"},
-    "slurm.nebius.ai/v1": {"SlurmCluster": "slurmclusters"},
-    "slurm.nebius.ai/v1alpha1": {"NodeSet": "nodesets", "ActiveCheck": "activechecks"},
+    f"{GROUP}/v1": {"SlurmCluster": "slurmclusters"},
+    f"{GROUP}/v1alpha1": {"NodeSet": "nodesets", "ActiveCheck": "activechecks"},
 }  # fmt: skip
 """What the stand-ins deal with: the name of each kind in URLs."""
 

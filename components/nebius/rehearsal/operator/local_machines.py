@@ -18,6 +18,7 @@ from cluster.findings import ROOT, ConfigError
 from cluster.load.parse import parse
 from cluster.platforms.local.address_plan import plan
 from cluster.platforms.local.rehearsal import candidates
+from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.local.host.errors import HostError
 from components.local.host.locks import write_atomically
 from components.local.host.networks.network import taken_by
@@ -25,7 +26,7 @@ from components.local.host.paths import StackPaths, host_root
 from components.local.host.process import Process
 from components.nebius.rehearsal.operator import jail, stack_file
 from components.nebius.rehearsal.operator.machines import State
-from components.nebius.rehearsal.operator.slurm_pods import ACCOUNTING, CONTROLLER, machine_of
+from components.nebius.rehearsal.operator.slurm_pods import ACCOUNTING, LOGIN, machine_of
 from components.nebius.rehearsal.operator.wanted import Wanted
 
 STACK = "machines"
@@ -63,8 +64,8 @@ class LocalMachines:
 
     def ensure(self, wanted: Wanted, pods: Mapping[str, str]) -> State:
         """Have these machines: see Machines."""
-        if CONTROLLER not in pods or not wanted.workers:
-            return State(busy=f"waiting for {'NodeSets' if CONTROLLER in pods else 'a node for the controller'}")
+        if CONTROLLER_POD not in pods or not wanted.workers:
+            return State(busy=f"waiting for {'NodeSets' if CONTROLLER_POD in pods else 'a node for the controller'}")
         try:
             section, lost = stack_file.section(wanted, pods, cidr=self._cidr(wanted.name))
         except (ConfigError, HostError) as error:
@@ -207,8 +208,8 @@ class LocalMachines:
 
 
 def _container(pod: str) -> str:
-    if pod == CONTROLLER:
+    if pod == CONTROLLER_POD:
         return "slurmctld"
     if pod == ACCOUNTING:
         return "slurmdbd"
-    return "sshd" if pod.startswith("login-") else "slurmd"
+    return "sshd" if pod.startswith(f"{LOGIN}-") else "slurmd"

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
 from components.nebius.rehearsal.operator.cloud import NodeGroup
 from components.nebius.rehearsal.operator.kube import Kube, Object
 
-GROUP = "nebius.com/node-group-id"
-"""The label that mk8s gives to every node."""
 MACHINE_TYPE = "rehearsal/machine-type"
 """Annotation: platform and preset, of which a label may not have the slash."""
-GPU = "nvidia.com/gpu"
 _VERSION = "v1.31.0"
 
 
@@ -18,7 +16,12 @@ def objects(group: NodeGroup) -> Iterator[Object]:
     """The nodes of a group."""
     for index in range(group.count):
         name = f"{group.name}-{group.id.rpartition('-')[2][-6:]}-{index}"
-        labels = {**group.labels, GROUP: group.id, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+        labels = {
+            **group.labels,
+            NODE_GROUP_LABEL: group.id,
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux",
+        }
         yield {
             "apiVersion": "v1",
             "kind": "Node",

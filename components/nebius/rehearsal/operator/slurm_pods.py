@@ -2,26 +2,26 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from cluster.platforms.nebius.names import CONTROLLER_POD, GPU, NODESET_LABEL, NODESET_NAME_LABEL
 from components.nebius.rehearsal.operator import pods
 from components.nebius.rehearsal.operator.kube import Kube, Object
-from components.nebius.rehearsal.operator.nodes import GPU, MACHINE_TYPE
+from components.nebius.rehearsal.operator.nodes import MACHINE_TYPE
 from components.nebius.rehearsal.operator.wanted import Wanted
 
 # Names of containers and pods: soperator, internal/consts.
-CONTROLLER, LOGIN, ACCOUNTING = "controller-0", "login", "accounting-0"
+LOGIN, ACCOUNTING = "login", "accounting-0"
 CONTAINERS = {
     "controller": ("slurmctld", "munge"),
     "login": ("sshd", "munge"),
     "accounting": ("slurmdbd", "munge"),
     "worker": ("slurmd", "munge"),
 }
-_NODESET, _NODESET_NAME = "slurm.nebius.ai/nodeset", "slurm.nebius.ai/nodeset-name"
 
 
 def rows(wanted: Wanted) -> Iterator[tuple[str, str, str]]:
     """Name, role and nodeset of each pod."""
     if not wanted.stopped:
-        yield CONTROLLER, "controller", ""
+        yield CONTROLLER_POD, "controller", ""
         if wanted.accounting:
             yield ACCOUNTING, "accounting", ""
         for index in range(wanted.login):
@@ -33,7 +33,7 @@ def rows(wanted: Wanted) -> Iterator[tuple[str, str, str]]:
 
 def machine_of(pod: str) -> str:
     """The machine that a pod stands for: slurmdbd runs on the controller."""
-    return CONTROLLER if pod == ACCOUNTING else pod
+    return CONTROLLER_POD if pod == ACCOUNTING else pod
 
 
 def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
@@ -44,7 +44,7 @@ def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
         pods.SLURM: wanted.name,
         "app.kubernetes.io/instance": wanted.name,
         "app.kubernetes.io/component": role,
-        **({_NODESET_NAME: nodeset} if nodeset else {}),
+        **({NODESET_NAME_LABEL: nodeset} if nodeset else {}),
     }
     return {
         "apiVersion": "v1",
@@ -100,10 +100,10 @@ def _node(nodes: Sequence[Object], role: str, nodeset: str, pod: Object, taken: 
         if free:
             return str(name)
         if role == "worker":
-            own = labels.get(_NODESET_NAME)
-            fits = own == nodeset if own else labels.get(_NODESET, "").startswith("worker")
+            own = labels.get(NODESET_NAME_LABEL)
+            fits = own == nodeset if own else labels.get(NODESET_LABEL, "").startswith("worker")
         else:
-            fits = labels.get(_NODESET) == role
+            fits = labels.get(NODESET_LABEL) == role
         allocatable = node.get("status", {}).get("allocatable", {})
         if fits and name not in taken and int(allocatable.get(GPU, 0)) >= int(limits.get(GPU, 0)):
             return str(name)

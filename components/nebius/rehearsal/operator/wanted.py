@@ -4,12 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, LOGIN_NODE_PORT, WORKER
 from components.nebius.rehearsal.operator.kube import Object
-
-PARENT = "slurm.nebius.ai/parental-cluster-ref"
-"""Annotation of a NodeSet: its SlurmCluster."""
-WORKER = "worker"
-"""The one nodeset of generations whose workers are in the SlurmCluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +40,7 @@ class Wanted:
     """Lines for slurm.conf."""
     root_keys: tuple[str, ...]
     service_type: str = "LoadBalancer"
-    node_port: int = 30022
+    node_port: int = LOGIN_NODE_PORT
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the login Service."""
     stopped: bool = False
@@ -72,7 +68,7 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
         custom=spec.get("customSlurmConfig") or "",
         root_keys=tuple(login.get("sshRootPublicKeys") or ()),
         service_type=login.get("sshdServiceType", "LoadBalancer"),
-        node_port=int(login.get("sshdServiceNodePort", 30022)),
+        node_port=int(login.get("sshdServiceNodePort", LOGIN_NODE_PORT)),
         annotations=login.get("sshdServiceAnnotations") or {},
         stopped=str(spec.get("maintenance", "none")).startswith("downscale"),
         mounts=tuple(
@@ -86,7 +82,7 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
 
 
 def _parent(nodeset: Object) -> str | None:
-    return nodeset["spec"].get("clusterName") or nodeset["metadata"].get("annotations", {}).get(PARENT)
+    return nodeset["spec"].get("clusterName") or nodeset["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION)
 
 
 def _worker(section: Mapping[str, Any], spec: Mapping[str, Any]) -> Workers:

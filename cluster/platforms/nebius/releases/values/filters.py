@@ -3,13 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from cluster.platforms.nebius.node_groups import GPU_TAINT, NODESET_LABEL
+from cluster.platforms.nebius.names import GPU, NODESET_LABEL
 
-JAIL_LABEL = "slurm.nebius.ai/jail"
-"""Label of nodes that have the jail."""
 SERVICES = ("system", "accounting", "controller", "login")
 """Roles of node groups without Slurm nodes; system is the one without a taint."""
-GPU = {"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"}
+ON_GPUS = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 """Tolerates the taint of nodes with GPUs."""
 ANY_ROLE = {"key": NODESET_LABEL, "operator": "Exists", "effect": "NoSchedule"}
 """Tolerates the taint of every service's nodes."""
@@ -43,4 +41,4 @@ def k8s_node_filters(*, worker: bool, gpus: bool) -> list[dict[str, Any]]:
 def _of(role: str, *, gpus: bool) -> list[dict[str, Any]]:
     if role == "system":
         return []
-    return [tolerated(role), *([GPU] if role == "worker" and gpus else [])]
+    return [tolerated(role), *([ON_GPUS] if role == "worker" and gpus else [])]

@@ -4,7 +4,8 @@ from typing import Any
 
 from cluster.catalog.parameters import NODE
 from cluster.platforms.nebius import sizing
-from cluster.platforms.nebius.node_groups import JAIL, NAME_LABEL
+from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, NODESET_NAME_LABEL
+from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.values import filters, images, volumes
 from cluster.platforms.nebius.releases.values.workers import shared_memory
@@ -12,8 +13,6 @@ from cluster.platforms.nebius.section import Workers
 from cluster.roster import nodeset_gpu, sizes
 from cluster.slurm.text import assignments, overridden
 
-CLUSTER_ANNOTATION = "slurm.nebius.ai/parental-cluster-ref"
-"""Names the SlurmCluster of a NodeSet."""
 PRIORITY = "soperator-worker-high-priority"
 """PriorityClass of workers, which the chart creates."""
 SUPERVISORD = "custom-supervisord-config"
@@ -54,11 +53,11 @@ def _nodeset(inputs: Inputs, name: str) -> dict[str, Any]:
         "configMapRefSupervisord": SUPERVISORD,
         "enableHostUserNamespace": True,
         "priorityClass": PRIORITY,
-        "nodeSelector": {NAME_LABEL: name},
+        "nodeSelector": {NODESET_NAME_LABEL: name},
         "customInitContainers": _initial(inputs, name),
     }
     if size.gpus:
-        values["tolerations"] = [filters.GPU]
+        values["tolerations"] = [filters.ON_GPUS]
     return values
 
 

@@ -4,12 +4,11 @@ from typing import Any
 
 from cluster.catalog.nebius.reserve import MUNGE
 from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.names import LOGIN_NODE_PORT
 from cluster.platforms.nebius.node_groups import JAIL, SPOOL
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.values import tiers, volumes
 
-NODE_PORT = 30022
-"""Port of the login nodes, with a login Service of the type NodePort."""
 _ALLOCATION = "nebius.com/load-balancer-allocation-id"
 _INTERNAL = {"nebius.com/load-balancer-type": "internal"}
 _REST_COUNT = 2
@@ -44,7 +43,7 @@ def login(inputs: Inputs) -> dict[str, Any]:
         "volumes": {"jail": {"volumeSourceName": JAIL}, "jailSubMounts": volumes.submounts(inputs)},
     }
     if service.service == "NodePort":
-        values["sshdServiceNodePort"] = NODE_PORT
+        values["sshdServiceNodePort"] = LOGIN_NODE_PORT
     else:
         allocation = {} if inputs.facts.allocation is None else {_ALLOCATION: inputs.facts.allocation}
         values["sshdServiceAnnotations"] = {**allocation, **(_INTERNAL if service.exposure == "internal" else {})}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from cluster.platforms.nebius.names import JAIL_LABEL
 from cluster.platforms.nebius.node_groups import ACCOUNTING, JAIL, SPOOL, submount_tag
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.values import filters, images
@@ -32,8 +33,8 @@ def storage(inputs: Inputs) -> dict[str, Any]:
         },
         "storage": {
             "jail": {
-                "matchExpressions": [{"key": filters.JAIL_LABEL, "operator": "In", "values": ["true"]}],
-                "tolerations": [filters.ANY_ROLE, *([filters.GPU] if inputs.gpus else [])],
+                "matchExpressions": [{"key": JAIL_LABEL, "operator": "In", "values": ["true"]}],
+                "tolerations": [filters.ANY_ROLE, *([filters.ON_GPUS] if inputs.gpus else [])],
             },
             "controllerSpool": _on("controller"),
             "accounting": _on("accounting"),

@@ -1,0 +1,48 @@
+"""Names that Soperator gives in Kubernetes: kinds, labels, pods, services, paths.
+
+Source, where no other is given: internal/consts and internal/naming of nebius/soperator, 1.15.3 and 4.1.7.
+"""
+
+GROUP = "slurm.nebius.ai"
+"""API group of Soperator's kinds, and prefix of its labels."""
+SLURM_CLUSTERS, NODE_SETS, ACTIVE_CHECKS = f"slurmclusters.{GROUP}", f"nodesets.{GROUP}", f"activechecks.{GROUP}"
+"""Kinds as kubectl takes them."""
+AVAILABLE = "Available"
+"""Phase of a SlurmCluster that works."""
+OPERATOR_NAMESPACE = "soperator-system"
+"""Where Soperator itself runs (releases of helm-soperator and helm-soperatorchecks)."""
+
+NODESET_LABEL = f"{GROUP}/nodeset"
+"""Label and taint of a node group's nodes: system, controller, login, accounting or worker."""
+NODESET_NAME_LABEL = f"{GROUP}/nodeset-name"
+"""Label of a nodeset's Kubernetes nodes: its name."""
+JAIL_LABEL = f"{GROUP}/jail"
+"""Label of Kubernetes nodes that have the jail."""
+CLUSTER_ANNOTATION = f"{GROUP}/parental-cluster-ref"
+"""Annotation of a NodeSet: its SlurmCluster."""
+NODE_GROUP_LABEL = "nebius.com/node-group-id"
+"""Label that managed Kubernetes gives to every node: the id of its node group."""
+GPU = "nvidia.com/gpu"
+"""Resource of Kubernetes nodes with GPUs, and their taint (NVIDIA's device plugin)."""
+
+CONTROLLER_POD, LOGIN_POD = "controller-0", "login-0"
+WORKER = "worker"
+"""The one nodeset of Soperator before 3.0, whose workers are in the SlurmCluster."""
+JAIL_PATH = "/mnt/jail"
+"""Where login and worker pods mount the jail."""
+ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH of root there, as sshd gives it; the container's environment is not that of a log-in."""
+SENTINELS = ("/etc/soperator-jail-populated", "/.populated")
+"""Files that a populated jail has: of Soperator from 3.0.3 on, and before."""
+LOGIN_NODE_PORT = 30022
+"""Port of the login Service where it is of type NodePort (sshdServiceNodePort of helm-slurm-cluster)."""
+
+
+def login_service(cluster: str) -> str:
+    """The Service of the login pods."""
+    return f"{cluster}-login-svc"
+
+
+def populate_job(cluster: str) -> str:
+    """The Job that populates the jail."""
+    return f"{cluster}-populate-jail"
