@@ -11,7 +11,7 @@ from typing import Any
 
 from cli.errors import CliError
 from cluster.platforms.nebius.kubeconfig import kubeconfig
-from cluster.platforms.nebius.kubectl_errors import reason
+from cluster.platforms.nebius.kubectl_errors import INSTALL_KUBECTL, reason
 from engine.private import PrivateFolder
 
 _FAILED = 1
@@ -81,8 +81,7 @@ class KubeApi:
         program = shutil.which("kubectl")
         if not program:
             raise CliError(
-                "there is no kubectl on PATH, which reaches the pods of a cluster. Install it "
-                "(https://kubernetes.io/docs/tasks/tools/, on Debian: apt-get install kubernetes-client)."
+                f"there is no kubectl on PATH, which reaches the pods of a cluster. Install it ({INSTALL_KUBECTL})."
             )
         folder = PrivateFolder("hpc-kube")
         stack.callback(folder.remove)

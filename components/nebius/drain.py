@@ -24,7 +24,7 @@ _SHOWN = 5
 
 
 class DrainError(RuntimeError):
-    """Jobs did not end in time; the text says which, and every way on."""
+    """Jobs did not end in time; the text lists them, and what can be done."""
 
 
 class DrainProvider(ResourceProvider):

@@ -7,7 +7,7 @@ from typing import Any
 def last_lines(events: Iterable[Mapping[str, Any]], count: int) -> list[str]:
     """Reason and message of the last `count` events, the newest last."""
     ordered = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
-    return [f"{one.get('reason', '')}: {' '.join(str(one.get('message', '')).split())}" for one in ordered[-count:]]
+    return [" ".join(f"{one.get('reason', '')}: {one.get('message', '')}".split()) for one in ordered[-count:]]
 
 
 def selector(kind: str, name: str) -> str:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 EXEC_API = "client.authentication.k8s.io/v1"
-"""What `nebius mk8s v1 cluster get-token --format json` prints an ExecCredential of; v1 since Kubernetes 1.22."""
+"""API version of the ExecCredential that `nebius mk8s v1 cluster get-token --format json` prints."""
 
 
 def kubeconfig(

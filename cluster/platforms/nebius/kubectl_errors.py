@@ -1,4 +1,4 @@
-"""Why kubectl did not reach a cluster, in words, from what it printed on standard error."""
+"""Why kubectl did not reach a cluster, from what it printed on standard error."""
 
 import re
 import shlex
@@ -8,6 +8,8 @@ LOGIN: Mapping[str, str] = {"nebius": "nebius iam whoami"}
 """The command that logs in, by the program of a credential command. It opens a browser where the profile is a federated
 one; `nebius profile create` makes a profile. Source: README and .envrc of nebius/nebius-solutions-library,
 soperator/installations/example."""
+INSTALL_KUBECTL = "https://kubernetes.io/docs/tasks/tools/, on Debian: apt-get install kubernetes-client"
+"""Where kubectl comes from."""
 INSTALL: Mapping[str, str] = {"nebius": "https://docs.nebius.com/cli/install"}
 
 NO_KIND = "the server doesn't have a resource type"
@@ -25,7 +27,7 @@ _HELP = re.compile(
     "It looks like you are trying to use a client-go credential plugin|To learn more about this feature"
     "|See https?://|E[0-9]{4} |W[0-9]{4} |I[0-9]{4} |command terminated with exit code"
 )
-"""How lines begin that say nothing of the reason."""
+"""Beginnings of lines that do not give the reason."""
 
 
 def reason(stderr: str, command: Sequence[str]) -> str:
@@ -36,8 +38,8 @@ def reason(stderr: str, command: Sequence[str]) -> str:
         return f"{program} is not on PATH, which gives kubectl its credential.{where}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     if failed := _FAILED.search(stderr):
-        said = [line for line in lines if not _HELP.match(line) and not _FAILED.search(line)]
-        why = f": {said[-1]}" if said else ""
+        reasons = [line for line in lines if not _HELP.match(line) and not _FAILED.search(line)]
+        why = f": {reasons[-1]}" if reasons else ""
         ended = f"`{shlex.join(command)}` failed with exit code {failed['code']}{why}"
         return f"the credential command {ended}{_log_in(program)}"
     if _REFUSED.search(stderr):
@@ -46,8 +48,8 @@ def reason(stderr: str, command: Sequence[str]) -> str:
         return f"there is no pod {pod['pod']}"
     if container := _NO_CONTAINER.search(stderr):
         return f"its container {container['container']} does not run"
-    told = [line for line in lines if not _HELP.match(line)]
-    return (told or lines or ["kubectl gave no reason"])[-1]
+    reasons = [line for line in lines if not _HELP.match(line)]
+    return (reasons or lines or ["kubectl gave no reason"])[-1]
 
 
 def _log_in(program: str) -> str:

@@ -235,7 +235,7 @@ def _way(capacity: Capacity | None) -> str | None:
 
 
 def _policy(capacity: Capacity | None) -> Literal["AUTO", "FORBID", "STRICT"]:
-    """`on_demand` says it; without `capacity` nodes come from a capacity block where the project has one."""
+    """`on_demand` sets it; without `capacity` nodes come from a capacity block where the project has one."""
     way = _way(capacity)
     return "FORBID" if way == "on_demand" else "STRICT" if way == "reservation" else "AUTO"
 

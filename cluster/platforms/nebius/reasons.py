@@ -31,7 +31,7 @@ class Reason:
     beginning: str
     """Of the reason, without quotes."""
     what: str
-    """What it says, in words: goes on from "is drained"."""
+    """Its meaning, as a clause."""
     actor: Actor
     todo: str
     """What the actor does."""

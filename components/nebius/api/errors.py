@@ -1,4 +1,4 @@
-"""The one exception of calls to Nebius, and the API's errors in words."""
+"""The one exception of calls to Nebius, and the API's errors as messages."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

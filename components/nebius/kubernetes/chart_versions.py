@@ -9,7 +9,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvide
 
 from cluster.platforms.nebius.releases.release import Release
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
-from components.nebius.kubernetes.versions import MissingChartError, check
+from components.nebius.kubernetes.chart_lookup import MissingChartError, check_exists
 
 
 class ChartVersionsProvider(ResourceProvider):
@@ -52,7 +52,7 @@ class ChartVersions(DynamicResource, module="nebius", name="ChartVersions"):
 def _check(charts: Sequence[dict[str, Any]]) -> None:
     def look(row: dict[str, Any]) -> tuple[str, str]:
         try:
-            return check(row["repo"], row["chart"], row["version"]), ""
+            return check_exists(row["repo"], row["chart"], row["version"]), ""
         except MissingChartError as error:
             return "", str(error)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.platforms.nebius.events import last_lines, selector
 from cluster.platforms.nebius.kubeconfig import kubeconfig
-from cluster.platforms.nebius.kubectl_errors import NO_KIND
+from cluster.platforms.nebius.kubectl_errors import INSTALL_KUBECTL, NO_KIND
 
 REQUEST_SECONDS = 30
 """Seconds for one request to the API server."""
@@ -88,7 +88,7 @@ class Kubectl:
             )  # fmt: skip
         except FileNotFoundError:
             raise KubectlError(
-                "kubectl is not installed: install it (https://kubernetes.io/docs/tasks/tools/), then run `up` again"
+                f"kubectl is not installed: install it ({INSTALL_KUBECTL}), then run `up` again"
             ) from None
         except subprocess.TimeoutExpired:
             raise KubectlError(f"`{shown}` did not end within {seconds:.0f} s") from None

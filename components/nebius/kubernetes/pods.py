@@ -38,7 +38,7 @@ class Pod:
 
 
 LOGIN = Pod(name=LOGIN_POD, container="sshd")
-"""Where accounts are made and Slurm is asked: it has Slurm's commands, and the jail."""
+"""Where accounts are created and Slurm's commands run: it has them, and the jail."""
 
 
 def pod_of(name: str, roles: Sequence[str]) -> Pod:

@@ -1,4 +1,4 @@
-"""Users, groups, accounts and QOS as a resource: made in the jail of a running cluster."""
+"""Users, groups, accounts and QOS as a resource: created in the jail of a running cluster."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ AGAIN = ("access", "people", "program", "after")
 
 
 class PeopleError(RuntimeError):
-    """Users could not be made; the text says which, why and what to do."""
+    """Users could not be created; the text has which, why and what to do."""
 
 
 class PeopleProvider(ResourceProvider):

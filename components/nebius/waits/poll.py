@@ -35,7 +35,7 @@ class Poll:
 
 
 class WaitError(RuntimeError):
-    """What was waited for did not come; the text says what, which object shows why, and what to do."""
+    """A wait has failed; the text has what was missing, the objects that show why, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ CASES = {**bad_files.CASES, **bad_nodes.CASES}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_refused_in_words_and_told_once(case: str) -> None:
+def test_it_is_refused_once_with_what_to_do(case: str) -> None:
     changes, where, given, allowed, todo = CASES[case]
     found = findings(**changes)
     assert [*found] == [where], {place: str(one) for place, one in found.items()}

@@ -38,7 +38,7 @@ def test_a_version_with_faults_that_are_not_fatal() -> None:
     assert "node-undrained" in what
 
 
-def test_a_version_that_nobody_knows() -> None:
+def test_an_unknown_version() -> None:
     assert (
         "without charts of that version" in told(nebius={"soperator": {"version": "4.9.0"}})["nebius-soperator-unknown"]
     )

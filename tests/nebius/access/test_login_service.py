@@ -142,12 +142,12 @@ class TestSsh:
         ended = hpc("ssh", "nebius", "worker-0", "-k", str(tmp_path / "key"))
         assert ended.err == "error: worker-0 is reached by kubectl, not by ssh, so no key lets anybody in there.\n"
 
-    def test_a_named_login_pod_is_entered_with_kubectl(self, hpc: Hpc, kubectl: Made) -> None:
+    def test_a_named_login_pod_is_reached_with_kubectl(self, hpc: Hpc, kubectl: Made) -> None:
         asked = kubectl("exit 0")
         assert hpc("ssh", "nebius", "login-1").code == 0
         assert [call[:2] for call in calls(asked)] == [["exec", "login-1"]]
 
-    def test_without_an_address_it_says_why_and_what_works(self, hpc: Hpc, kubectl: Made) -> None:
+    def test_without_an_address_it_prints_the_reason_and_what_works(self, hpc: Hpc, kubectl: Made) -> None:
         kubectl(answers(service(balancer={}), events=[{"reason": "Denied", "message": "no public addresses"}]))
         ended = hpc("ssh", "nebius")
         assert ended.code == 1

@@ -198,7 +198,7 @@ class TestSlurm:
 
 
 class TestUnseen:
-    def test_what_can_not_be_compared_is_said(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
+    def test_what_can_not_be_compared_is_listed(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
         up["config"] = config_text(CONFIG)
         world = same()
         world.ping = "Slurmctld(primary) at controller-0 is DOWN"
@@ -251,7 +251,7 @@ def test_what_says_the_same_is_alike(wanted: Any, found: Any) -> None:
         ({"cpu": "1"}, {"cpu": "1Gi"}, ["cpu"]),
     ],
 )  # fmt: skip
-def test_what_differs_is_told_by_its_path(wanted: Any, found: Any, paths: list[str]) -> None:
+def test_differences_have_their_path(wanted: Any, found: Any, paths: list[str]) -> None:
     assert [path for path, _, _ in both_ways(wanted, found)] == paths
 
 

@@ -67,8 +67,7 @@ class TestOperator:
         world.clusters = [slurm_cluster("Not available", condition("CommonAvailable"), bad)]
         one = found(hpc, kubectl, world)["cluster-unavailable controller-0"]
         assert one["what"] == (
-            "the operator says that the cluster is Not available: LoginAvailable is False (NotAvailable: Login is not "
-            "available yet)"
+            "the SlurmCluster is Not available: LoginAvailable is False (NotAvailable: Login is not available yet)"
         )
         assert one["since"] is not None
 
@@ -140,7 +139,7 @@ class TestPods:
         one = found(hpc, kubectl, world)["pod-not-ready worker-2"]
         assert "Pending): Unschedulable: 0/5 nodes are available" in one["what"]
 
-    def test_pods_of_jobs_that_ended_well_are_nothing_to_say(self, hpc: Hpc, kubectl: Made) -> None:
+    def test_pods_of_completed_jobs_are_no_finding(self, hpc: Hpc, kubectl: Made) -> None:
         assert found(hpc, kubectl, World()) == {}
 
     @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def pod(name: str, container: str, phase: str, **status: Any) -> dict[str, Any]:
     }
 
 
-def test_kinds_that_are_not_there_are_told_from_errors(api: KubeApi) -> None:
+def test_missing_kinds_are_distinguished_from_errors(api: KubeApi) -> None:
     answer = api.ask("get", "slurmclusters.example.nebius.ai", "--output=json")
     assert answer.code
     assert "the server doesn't have a resource type" in answer.err
@@ -91,7 +91,7 @@ def test_questions_about_kubernetes_own_kinds_are_answered(api: KubeApi, name: s
     assert isinstance(answer.items, list)
 
 
-def test_a_credential_that_is_refused_is_said_so(outputs: dict[str, Any]) -> None:
+def test_a_refused_credential_is_reported(outputs: dict[str, Any]) -> None:
     wrong = json.dumps(
         {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "expired"}}
     )

@@ -7,20 +7,7 @@ import pytest
 
 from components.nebius.api import client
 from components.nebius.rehearsal.api.server import NebiusServer
-from engine.state import crypter
 from tests.nebius.api.project import Project
-
-
-@pytest.fixture(autouse=True)
-def _fast_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million rounds of key derivation are for attackers, not for tests."""
-    monkeypatch.setattr(crypter, "ROUNDS", 10)
-
-
-@pytest.fixture(autouse=True)
-def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NEBIUS_IAM_TOKEN", "NEBIUS_CREDENTIALS_FILE", "NEBIUS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -29,13 +29,13 @@ def calls(api: NebiusServer, *verbs: str) -> list[str]:
 
 
 class TestLife:
-    def test_a_preview_calls_nobody(self, api: NebiusServer, project: Project) -> None:
+    def test_a_preview_makes_no_call(self, api: NebiusServer, project: Project) -> None:
         project.write(cluster_rows())
         planned = project.run("preview")
         assert set(planned) == {row["name"] for row in cluster_rows()}
         assert not api.calls
 
-    def test_up_creates_all_and_another_up_calls_nobody(self, api: NebiusServer, project: Project) -> None:
+    def test_up_creates_all_and_another_up_makes_no_call(self, api: NebiusServer, project: Project) -> None:
         project.up(cluster_rows())
         assert len(owned(api)) == len(cluster_rows())
         assert all(len(ids) == 1 for ids in owned(api).values())

@@ -18,12 +18,12 @@ from components.nebius.rehearsal.api.__main__ import KubernetesApi
 from components.nebius.rehearsal.api.server import NebiusServer
 from components.nebius.rehearsal.operator import Behaviour, Kube, Operator
 from components.nebius.rehearsal.operator.cloud import Cloud
+from components.nebius.rehearsal.rehearse import CHARTS
 from engine import Workspace, events
 from engine.kubernetes import KubernetesTools
 from engine.state import crypter
 
 ROOT = Path(__file__).parents[3]
-CHARTS = ROOT / "scripts" / "rehearsal" / "charts"
 PROJECT, TENANT = "project-e00test", "tenant-e00test"
 KUBECTL = "/usr/bin/kubectl"
 _FORKS = multiprocessing.get_context("forkserver")

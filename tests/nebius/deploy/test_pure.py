@@ -9,7 +9,7 @@ import pytest
 from cluster.observe.nodes import parse_nodes
 from cluster.platforms.nebius.releases.release import Release
 from components.nebius.drain import LEAVES, REMADE, leaving
-from components.nebius.kubernetes import versions
+from components.nebius.kubernetes import chart_lookup
 from components.nebius.kubernetes.charts import in_order
 from components.nebius.kubernetes.kubectl import KubectlError
 from components.nebius.waits import nodes, scheduler, slurm_cluster
@@ -195,32 +195,36 @@ class TestVersions:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_port}"
-        real = versions._open
-        monkeypatch.setattr(versions, "_open", lambda url, headers: real(url.replace("https://", "http://"), headers))
+        real = chart_lookup._open
+        monkeypatch.setattr(
+            chart_lookup, "_open", lambda url, headers: real(url.replace("https://", "http://"), headers)
+        )
         yield place
         server.shutdown()
         server.server_close()
 
     def test_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
-        assert versions.check(repo, "helm-soperator", "4.1.7") == ""
-        with pytest.raises(versions.MissingChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"):
-            versions.check(repo, "helm-soperator", "4.9.9")
+        assert chart_lookup.check_exists(repo, "helm-soperator", "4.1.7") == ""
+        with pytest.raises(
+            chart_lookup.MissingChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"
+        ):
+            chart_lookup.check_exists(repo, "helm-soperator", "4.9.9")
 
     def test_in_a_repository(self, registry):
         repo = f"http://{registry}/charts"
-        assert versions.check(repo, "k8up", "4.8.6") == ""
-        with pytest.raises(versions.MissingChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
-            versions.check(repo, "k8up", "4.9.0")
-        with pytest.raises(versions.MissingChartError, match="none that it lists"):
-            versions.check(repo, "absent", "1.0.0")
+        assert chart_lookup.check_exists(repo, "k8up", "4.8.6") == ""
+        with pytest.raises(chart_lookup.MissingChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
+            chart_lookup.check_exists(repo, "k8up", "4.9.0")
+        with pytest.raises(chart_lookup.MissingChartError, match="none that it lists"):
+            chart_lookup.check_exists(repo, "absent", "1.0.0")
 
     def test_a_registry_that_does_not_answer_proves_nothing(self):
-        assert "does not answer" in versions.check("oci://127.0.0.1:1/soperator", "helm-soperator", "4.1.7")
+        assert "does not answer" in chart_lookup.check_exists("oci://127.0.0.1:1/soperator", "helm-soperator", "4.1.7")
 
     def test_in_a_folder(self, tmp_path):
         (tmp_path / "k8up").mkdir()
         (tmp_path / "k8up" / "Chart.yaml").touch()
-        assert versions.check(str(tmp_path), "k8up", "4.8.7") == ""
-        with pytest.raises(versions.MissingChartError, match="there is no chart in the folder"):
-            versions.check(str(tmp_path), "absent", "1")
+        assert chart_lookup.check_exists(str(tmp_path), "k8up", "4.8.7") == ""
+        with pytest.raises(chart_lookup.MissingChartError, match="there is no chart in the folder"):
+            chart_lookup.check_exists(str(tmp_path), "absent", "1")

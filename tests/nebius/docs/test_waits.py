@@ -41,7 +41,7 @@ class TestPermissions:
         waited(api.wait, cluster)
         assert len(cluster.ran) == 5 + len(api.NEEDED)
 
-    def test_one_that_never_may_is_told_so(self) -> None:
+    def test_a_permission_that_never_comes_is_reported(self) -> None:
         text = failed(api.wait, self.review(lambda: False))
         assert "may not create customresourcedefinitions yet" in text
         assert "may edit the project" in text

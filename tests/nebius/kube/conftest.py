@@ -2,15 +2,8 @@
 
 import pytest
 
-from engine.state import crypter
 from tests.nebius.kube.cluster import kube  # noqa: F401 - a fixture
 from tests.nebius.kube.project import Project
-
-
-@pytest.fixture(autouse=True)
-def _fast_keys(monkeypatch):
-    """A million rounds of key derivation are for attackers, not for tests."""
-    monkeypatch.setattr(crypter, "ROUNDS", 10)
 
 
 @pytest.fixture

@@ -6,20 +6,12 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from components.nebius.rehearsal import binaries
 from components.nebius.rehearsal.apiserver import ApiServer
 from components.nebius.rehearsal.operator import CONTROLLERS, Behaviour, Kube, Operator
-
-CHARTS = Path(__file__).parents[3] / "scripts" / "rehearsal" / "charts"
-
-
-@pytest.fixture(scope="session")
-def programs():
-    return binaries.ensure()
+from components.nebius.rehearsal.rehearse import CHARTS
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +36,7 @@ def helm(server, programs):
         done = subprocess.run(
             [
                 str(programs.helm), f"--kubeconfig={server.kubeconfig}", "upgrade", "--install", release,
-                str(Path(CHARTS, generation, chart)), f"--namespace={namespace}", "--create-namespace", "--wait",
+                str(CHARTS / generation / chart), f"--namespace={namespace}", "--create-namespace", "--wait",
                 "--wait-for-jobs", f"--timeout={seconds}s", "--values=-",
             ],
             input=json.dumps(values), text=True, capture_output=True, check=False,

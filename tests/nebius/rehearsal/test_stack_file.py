@@ -89,7 +89,7 @@ def test_lines_of_a_generation_without_nodesets():
     assert (list(config.partitions), config.nodesets["worker"].count) == (["day"], 2)
 
 
-def test_what_local_machines_can_not_have_is_left_out_and_told():
+def test_what_local_machines_can_not_have_is_left_out_and_reported():
     config, lost = local(cluster(customSlurmConfig="Nonsense=1\nDebugFlags=Gres"), [nodeset()], "worker-0")
     assert len(lost) == 1
     assert "Nonsense" in lost[0]

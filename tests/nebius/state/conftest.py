@@ -15,7 +15,6 @@ from tests.nebius.state.buckets import BUCKET
 _FOREIGN = (
     *google_credentials._VARIABLES,
     "STORAGE_EMULATOR_HOST",
-    *("NEBIUS_IAM_TOKEN", "NEBIUS_CREDENTIALS_FILE", "NEBIUS_PROFILE"),
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"),
 )
 

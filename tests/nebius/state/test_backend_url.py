@@ -45,7 +45,7 @@ def test_versions_that_may_not_write_are_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "v3", "three.four", "pulumi: not found"])
-def test_what_is_no_version(text: str) -> None:
+def test_text_that_is_no_version(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid literal"):
         s3_url.parse_version(text)
 

@@ -104,7 +104,7 @@ class TestGoogle:
         assert ended.code == 0
         assert "no Google credentials here. To do: gcloud auth application-default login" in ended.err
 
-    def test_two_buckets_of_one_project_have_to_be_told_apart(self, hpc: Hpc, google: FakeStorage) -> None:
+    def test_two_buckets_of_one_project_need_a_choice(self, hpc: Hpc, google: FakeStorage) -> None:
         for name in ("state-1", "state-2"):
             assert hpc("backend", "init", "gcs", "--stack", "small", "--bucket", name).code == 0
         ended = hpc("env", "small")

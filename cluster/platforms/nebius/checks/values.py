@@ -6,9 +6,9 @@ from typing import Any
 from cluster.catalog.nebius import soperator
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, listing, nearest, show, suggest
+from cluster.platforms.nebius.releases.configured import configured_releases
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.keys import allowed, unknown
-from cluster.platforms.nebius.releases.made import made
 from cluster.platforms.nebius.releases.overrides import OWNED
 from cluster.platforms.nebius.releases.release import Facts, Release
 from cluster.platforms.nebius.section import Nebius
@@ -22,7 +22,7 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:
-        every = {one.name: one for one in made(Inputs(config=config, settings=settings, facts=facts))}
+        every = {one.name: one for one in configured_releases(Inputs(config=config, settings=settings, facts=facts))}
     except (KeyError, StopIteration):
         return  # for a machine type that there is not, which has a finding of its own
     for name, values in settings.values.items():

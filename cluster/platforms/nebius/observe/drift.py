@@ -132,11 +132,11 @@ def changed(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any,
 
 def both_ways(wanted: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
     """As `changed`, and what `found` has besides."""
-    told = {path: (path, one, other) for path, one, other in changed(wanted, found)}
+    by_path = {path: (path, one, other) for path, one, other in changed(wanted, found)}
     more = {path: (path, other, one) for path, one, other in changed(found, wanted)}
     # Of a path and what is below it, the longer one says more.
-    yield from told.values()
-    yield from (row for path, row in more.items() if not any(path.startswith(known) for known in told))
+    yield from by_path.values()
+    yield from (row for path, row in more.items() if not any(path.startswith(known) for known in by_path))
 
 
 def _alike(wanted: object, found: object) -> bool:

@@ -36,7 +36,7 @@ def _unread(seen: ClusterObservation, view: View) -> Iterator[Finding]:
             where=(seen.controller.name,),
             what=f"{what} can't be read over Kubernetes' API: {why}",
             todo=f"./hpc status {seen.stack}",
-            note="Nothing is said here of what could not be read.",
+            note="Findings about what could not be read are missing here.",
         )
 
 
@@ -61,11 +61,11 @@ def _cluster(seen: ClusterObservation, view: View) -> Iterator[Finding]:
     if view.available or "SlurmCluster" in view.unread:
         return
     bad = [one for one in view.conditions if one.status == "False"]
-    told = "; ".join(f"{one.type} is {one.status} ({one.reason}: {one.message})" for one in bad)
+    failed = "; ".join(f"{one.type} is {one.status} ({one.reason}: {one.message})" for one in bad)
     yield Finding(
         id="cluster-unavailable",
         where=(seen.controller.name,),
-        what=f"the operator says that the cluster is {view.phase or 'not there'}" + (f": {told}" if told else ""),
+        what=f"the SlurmCluster is {view.phase or 'not there'}" + (f": {failed}" if failed else ""),
         todo=f"./hpc logs {seen.stack} operator",
         since=min((one.since for one in bad if one.since), default=None),
     )

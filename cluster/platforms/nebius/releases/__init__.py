@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from cluster.config.cluster import ClusterConfig
+from cluster.platforms.nebius.releases.configured import configured_releases
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.keys import check_values
-from cluster.platforms.nebius.releases.made import made
 from cluster.platforms.nebius.releases.overrides import merged
 from cluster.platforms.nebius.releases.release import Facts, Release
 from cluster.platforms.nebius.section import Nebius
@@ -23,7 +23,10 @@ def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
     if settings is None:
         raise ValueError("the configuration has no section `nebius`")
     inputs = Inputs(config=config, settings=settings, facts=facts)
-    every = tuple(replace(one, values=merged(one.values, settings.values.get(one.name, {}))) for one in made(inputs))
+    every = tuple(
+        replace(one, values=merged(one.values, settings.values.get(one.name, {})))
+        for one in configured_releases(inputs)
+    )
     for one in every:
         check_values(one)
     return every

@@ -1,6 +1,6 @@
 """Backups of the jail into a bucket, by k8up."""
 
-from cluster.platforms.nebius.releases.charts import other, own
+from cluster.platforms.nebius.releases.charts import other_release, soperator_release
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 
@@ -27,8 +27,8 @@ def backups(inputs: Inputs) -> tuple[Release, ...]:
     }
     return (
         # Only the jail's claim has the annotation: submounts are data sets.
-        other(inputs, "k8up", values={"k8up": {"skipWithoutAnnotation": True}}, needs=("cert-manager",)),
-        own(
+        other_release(inputs, "k8up", values={"k8up": {"skipWithoutAnnotation": True}}, needs=("cert-manager",)),
+        soperator_release(
             inputs,
             "soperator-backup-config",
             values=values,

@@ -57,7 +57,14 @@ OTHERS: Mapping[str, Chart] = {
 """By name."""
 
 
-def own(inputs: Inputs, name: str, *, namespace: str = "", values: Mapping[str, Any], **more: Any) -> Release:  # noqa: ANN401 - fields of Release
+def soperator_release(
+    inputs: Inputs,
+    name: str,
+    *,
+    namespace: str = "",
+    values: Mapping[str, Any],
+    **more: Any,  # noqa: ANN401 - fields of Release
+) -> Release:
     """A release of a chart of Soperator's, in the cluster's namespace unless another one is given."""
     return Release(
         name=name,
@@ -70,7 +77,7 @@ def own(inputs: Inputs, name: str, *, namespace: str = "", values: Mapping[str, 
     )
 
 
-def other(inputs: Inputs, name: str, *, values: Mapping[str, Any], **more: Any) -> Release:  # noqa: ANN401 - fields of Release
+def other_release(inputs: Inputs, name: str, *, values: Mapping[str, Any], **more: Any) -> Release:  # noqa: ANN401 - fields of Release
     """A release of another chart.
 
     With Soperator's charts from a folder, these are in the folder too: what it runs on may reach no other place.

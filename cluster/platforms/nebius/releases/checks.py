@@ -3,7 +3,7 @@
 from typing import Any
 
 from cluster.catalog.nebius.reserve import GIB, Resources
-from cluster.platforms.nebius.releases.charts import own
+from cluster.platforms.nebius.releases.charts import soperator_release
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 from cluster.platforms.nebius.releases.values import images
@@ -48,7 +48,7 @@ def dcgm_exporter(inputs: Inputs) -> Release:
         "validateToolkit": inputs.settings.gpu.driver == "operator",
         "daemonSet": {"nvidiaDcgmExporter": {"resources": requests(_DCGM)}},
     }
-    return own(
+    return soperator_release(
         inputs, "soperator-dcgm-exporter", values=values, needs=("prometheus-operator-crds",), after=("nodes", "gpu")
     )
 
@@ -68,7 +68,7 @@ def active_checks(inputs: Inputs, *needs: str) -> Release:
         values["sshCheck"] = {"numOfLoginNodes": inputs.config.login.count}
     if inputs.number >= (4, 1, 2) and (counts := {inputs.gpus_of(name) for name in inputs.nodesets} - {0}):
         values["slurmJob"] = {"gpusPerNode": str(min(counts))}
-    return own(
+    return soperator_release(
         inputs, "soperator-activechecks", values=values, needs=needs, after=("available",), hooks=False, timeout=1800
     )
 

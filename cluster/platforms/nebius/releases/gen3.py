@@ -4,7 +4,7 @@ Source: helm/soperator-fluxcd at the tags (dependsOn of its templates), without 
 """
 
 from cluster.platforms.nebius.releases import gen2, slurm_cluster
-from cluster.platforms.nebius.releases.charts import own
+from cluster.platforms.nebius.releases.charts import soperator_release
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 from cluster.platforms.nebius.releases.values import partitions
@@ -17,11 +17,11 @@ def releases(inputs: Inputs) -> tuple[Release, ...]:
     needs = ("soperator", "mariadb-operator", "slurm-cluster-storage", "soperator-custom-configmaps")
     return (
         *gen2.base(inputs),
-        own(inputs, "storageclasses", namespace="storage-system", values={}),
+        soperator_release(inputs, "storageclasses", namespace="storage-system", values={}),
         slurm_cluster.storage(inputs, "soperator", "storageclasses"),
-        own(inputs, "soperator-custom-configmaps", values=_configmaps(inputs)),
+        soperator_release(inputs, "soperator-custom-configmaps", values=_configmaps(inputs)),
         slurm_cluster.slurm_cluster(inputs, more, needs=needs),
-        own(
+        soperator_release(
             inputs,
             "nodesets",
             values=nodesets(inputs),

@@ -1,4 +1,4 @@
-"""What releases are made from."""
+"""Inputs of the adapters: configuration, and facts that only the cloud has."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _OCI = "oci://"
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """A cluster, and what the cloud knows of it."""
+    """A cluster's configuration, and the cloud's facts about it."""
 
     config: ClusterConfig
     settings: Nebius

@@ -4,7 +4,7 @@ from typing import Any
 
 from cluster.catalog.nebius.reserve import GIB, Resources
 from cluster.platforms.nebius.names import OPERATOR_NAMESPACE
-from cluster.platforms.nebius.releases.charts import other, own
+from cluster.platforms.nebius.releases.charts import other_release, soperator_release
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 from cluster.platforms.nebius.releases.values import images
@@ -23,7 +23,7 @@ _KRUISE_TAG = "v1.8.3"
 def prometheus_crds(inputs: Inputs) -> Release:
     """What charts describe their metrics with: some can't be installed without. Nothing reads them here; a Prometheus
     of your own does."""
-    return other(inputs, "prometheus-operator-crds", values={})
+    return other_release(inputs, "prometheus-operator-crds", values={})
 
 
 def cert_manager(inputs: Inputs) -> Release:
@@ -35,7 +35,7 @@ def cert_manager(inputs: Inputs) -> Release:
         "global": {"leaderElection": {"namespace": "cert-manager-system"}},
         "prometheus": {"enabled": True, "servicemonitor": {"enabled": False}},
     }
-    return other(inputs, "cert-manager", values=values, needs=("prometheus-operator-crds",))
+    return other_release(inputs, "cert-manager", values=values, needs=("prometheus-operator-crds",))
 
 
 def kruise(inputs: Inputs, *needs: str) -> Release:
@@ -53,28 +53,28 @@ def kruise(inputs: Inputs, *needs: str) -> Release:
         },
         "helmHooks": {"image": {"repository": f"{inputs.registry}/kruise-helm-hook", "tag": "v0.1.0"}},
     }
-    return other(inputs, "kruise", values=values, needs=needs)
+    return other_release(inputs, "kruise", values=values, needs=needs)
 
 
 def mariadb_crds(inputs: Inputs) -> Release:
     """MariaDB's custom resources: Soperator looks for them when it starts."""
-    return other(inputs, "mariadb-operator-crds", values={})
+    return other_release(inputs, "mariadb-operator-crds", values={})
 
 
 def mariadb(inputs: Inputs, *needs: str) -> Release:
     """The operator of the accounting database."""
     certificates: dict[str, Any] = {"webhook": {"enabled": True, "cert": {"certManager": {"enabled": True}}}}
     values = certificates if "cert-manager" in needs else {}
-    return other(inputs, "mariadb-operator", values=values, needs=needs)
+    return other_release(inputs, "mariadb-operator", values=values, needs=needs)
 
 
 def crds(inputs: Inputs) -> Release:
     """Soperator's custom resources. Helm never updates those inside a chart with other things, so they have one."""
-    return own(inputs, "soperator-crds", namespace=OPERATOR_NAMESPACE, values={})
+    return soperator_release(inputs, "soperator-crds", namespace=OPERATOR_NAMESPACE, values={})
 
 
 def soperator(inputs: Inputs, *needs: str) -> Release:
-    """Soperator itself. It must be told that MariaDB's custom resources are there, or accounting never comes up."""
+    """Soperator itself. Its values must name MariaDB's custom resources, or accounting never comes up."""
     crds = {"isMariadbCrdInstalled": "true", "isPrometheusCrdInstalled": _text("prometheus-operator-crds" in needs)}
     manager: dict[str, Any] = {"env": crds, **images.program(inputs, "slurm-operator")}
     values: dict[str, Any] = {"fullnameOverride": "soperator", "controllerManager": {"manager": manager}}
@@ -83,7 +83,7 @@ def soperator(inputs: Inputs, *needs: str) -> Release:
         manager["resources"] = requests(tier(inputs).operator)
     if "cert-manager" in needs:
         values["certManager"] = {"enabled": True}
-    return own(inputs, "soperator", namespace=OPERATOR_NAMESPACE, values=values, needs=needs)
+    return soperator_release(inputs, "soperator", namespace=OPERATOR_NAMESPACE, values=values, needs=needs)
 
 
 def soperatorchecks(inputs: Inputs) -> Release:
@@ -95,7 +95,9 @@ def soperatorchecks(inputs: Inputs) -> Release:
     if inputs.number >= (1, 23):
         manager["enableNodeReplacement"] = inputs.settings.health.replace_nodes
     values = {"checks": {"manager": manager}}
-    return own(inputs, "soperatorchecks", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",))
+    return soperator_release(
+        inputs, "soperatorchecks", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",)
+    )
 
 
 def nodeconfigurator(inputs: Inputs) -> Release:
@@ -109,7 +111,9 @@ def nodeconfigurator(inputs: Inputs) -> Release:
         **images.program(inputs, "rebooter"),
     }
     values = {"rebooter": rebooter}
-    return own(inputs, "nodeconfigurator", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",))
+    return soperator_release(
+        inputs, "nodeconfigurator", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",)
+    )
 
 
 def _text(value: bool) -> str:  # noqa: FBT001 - a value, not a switch

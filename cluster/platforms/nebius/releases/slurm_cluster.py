@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.platforms.nebius.releases.charts import own
+from cluster.platforms.nebius.releases.charts import soperator_release
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 from cluster.platforms.nebius.releases.values import filters, images, services, volumes
@@ -17,14 +17,16 @@ _AVAILABLE = 3600
 
 def storage(inputs: Inputs, *needs: str) -> Release:
     """Volumes, once there are nodes that can mount them."""
-    return own(inputs, "slurm-cluster-storage", values=volumes.storage(inputs), needs=needs, after=("nodes",))
+    return soperator_release(
+        inputs, "slurm-cluster-storage", values=volumes.storage(inputs), needs=needs, after=("nodes",)
+    )
 
 
 def slurm_cluster(inputs: Inputs, more: Mapping[str, Any], *, needs: tuple[str, ...]) -> Release:
     """The SlurmCluster, once GPUs can be had: slurmd registers those that it finds when it starts."""
     after = ("nodes", "gpu") if inputs.gpus else ("nodes",)
     values = {**common(inputs), **more}
-    return own(inputs, "slurm-cluster", values=values, needs=needs, after=after, timeout=_AVAILABLE)
+    return soperator_release(inputs, "slurm-cluster", values=values, needs=needs, after=after, timeout=_AVAILABLE)
 
 
 def common(inputs: Inputs) -> dict[str, Any]:

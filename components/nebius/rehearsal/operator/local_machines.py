@@ -70,7 +70,7 @@ class LocalMachines:
             section, lost = stack_file.section(wanted, pods, cidr=self._cidr(wanted.name))
         except (ConfigError, HostError) as error:
             return State(problem=f"no local stack can stand for it: {error}")
-        self._tell_lost(lost)
+        self._report_lost(lost)
         text = json.dumps({"config": {ROOT: section}}, indent=1)
         self._collect(text)
         applied = self._section(self._applied)
@@ -199,7 +199,7 @@ class LocalMachines:
             raise HostError("no private network is free on this machine")
         return found
 
-    def _tell_lost(self, lost: list[str]) -> None:
+    def _report_lost(self, lost: list[str]) -> None:
         text = "; ".join(lost)
         if text != self._said:
             self._said = text

@@ -47,20 +47,20 @@ class Operator:
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Work until `stopped`; an API server that does not answer is asked again."""
-        said = ""
+        reported = ""
         while not stopped():
             try:
                 self.turn()
-                said = ""
+                reported = ""
             except KubeError as error:
-                said = self._tell(said, str(error))
-            except Exception:  # noqa: BLE001 - what can't be done in this turn may be in the next, and is told
-                said = self._tell(said, traceback.format_exc())
+                reported = self._report_once(reported, str(error))
+            except Exception:  # noqa: BLE001 - what can't be done in this turn may be in the next, and is reported
+                reported = self._report_once(reported, traceback.format_exc())
             time.sleep(PACE_SECONDS)
 
-    def _tell(self, said: str, text: str) -> str:
+    def _report_once(self, reported: str, text: str) -> str:
         """Report a problem once."""
-        if text != said:
+        if text != reported:
             self._report(text)
         return text
 

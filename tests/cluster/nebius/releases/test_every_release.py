@@ -54,7 +54,7 @@ class TestOrder:
             assert every["soperator"].values["kruise"] == {"installOperator": False}
 
     # Known problem: accounting without MariaDB's custom resources never comes up.
-    def test_soperator_starts_after_mariadbs_resources_and_is_told_of_them(self, every):
+    def test_soperator_starts_after_mariadbs_resources_which_its_values_name(self, every):
         soperator = every["soperator"]
         assert {"mariadb-operator", "mariadb-operator-crds"} & set(soperator.needs)
         assert soperator.values["controllerManager"]["manager"]["env"]["isMariadbCrdInstalled"] == "true"

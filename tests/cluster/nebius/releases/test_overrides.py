@@ -94,7 +94,7 @@ class TestRefused:
         found = refused({"slurm-cluster": {"populateJail": {"overwrite": True}}})
         assert "deletes everything in the jail" in found["slurm-cluster.populateJail.overwrite"].todo
 
-    def test_it_is_told_beside_errors_elsewhere(self):
+    def test_it_is_reported_beside_errors_elsewhere(self):
         with pytest.raises(ConfigError) as raised:
             config(described(nebius={"system": {"machine_type": "cpu-x/1"}, "values": {"kruise": {"x": 1}}}))
         found = {one.where.removeprefix("hpc:cluster.nebius.") for one in raised.value.findings}

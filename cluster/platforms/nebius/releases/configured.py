@@ -8,6 +8,6 @@ from cluster.platforms.nebius.releases.release import Release
 _GENERATIONS = {1: gen1.releases, 2: gen2.releases, 3: gen3.releases}
 
 
-def made(inputs: Inputs) -> tuple[Release, ...]:
+def configured_releases(inputs: Inputs) -> tuple[Release, ...]:
     """The releases of a cluster, each after those that it needs."""
     return (*_GENERATIONS[inputs.generation](inputs), *backups(inputs))

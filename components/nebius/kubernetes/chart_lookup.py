@@ -27,7 +27,7 @@ class MissingChartError(RuntimeError):
     """A registry answered that there is no such chart or version; the text says which there are."""
 
 
-def check(repo: str, chart: str, version: str) -> str:
+def check_exists(repo: str, chart: str, version: str) -> str:
     """Nothing, or why it is not known whether the version can be had.
 
     Raises MissingChartError if it can't.

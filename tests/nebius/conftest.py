@@ -1,0 +1,24 @@
+"""What tests of Nebius have in common: no credentials of the developer's, and the programs behind Kubernetes."""
+
+import pytest
+
+from components.nebius.rehearsal import binaries
+from engine.state import crypter
+
+
+@pytest.fixture(autouse=True)
+def _fast_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million rounds of key derivation are for attackers, not for tests."""
+    monkeypatch.setattr(crypter, "ROUNDS", 10)
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NEBIUS_IAM_TOKEN", "NEBIUS_CREDENTIALS_FILE", "NEBIUS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def programs() -> binaries.Paths:
+    """etcd, Kubernetes' API server, kubectl and Helm; built first where PATH has none."""
+    return binaries.ensure()
