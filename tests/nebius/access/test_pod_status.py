@@ -74,7 +74,7 @@ class TestOperator:
     def test_no_slurm_cluster(self, hpc: Hpc, kubectl: Made) -> None:
         world = World()
         world.clusters = []
-        assert "the cluster is not there" in found(hpc, kubectl, world)["cluster-unavailable controller-0"]["what"]
+        assert "the SlurmCluster is not there" in found(hpc, kubectl, world)["cluster-unavailable controller-0"]["what"]
 
     def test_a_node_set_that_is_not_full(self, hpc: Hpc, kubectl: Made) -> None:
         world = World()

@@ -18,7 +18,7 @@ from components.nebius.waits.poll import Look, WaitError, wait_for
 
 def kube_node(name, group="g", ready=True, gpus=0):
     return {
-        "metadata": {"name": name, "labels": {nodes.GROUP_LABEL: group}},
+        "metadata": {"name": name, "labels": {nodes.NODE_GROUP_LABEL: group}},
         "status": {
             "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletNotReady"}],
             "allocatable": {nodes.GPU: str(gpus)} if gpus else {},

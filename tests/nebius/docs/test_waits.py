@@ -81,7 +81,7 @@ class TestTheLoginAddress:
 class TestGpus:
     def node(self, name: str, gpus: int) -> dict[str, Any]:
         ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"nvidia.com/gpu": str(gpus)}}
-        return row(name, metadata={"labels": {nodes.GROUP_LABEL: "mk8snodegroup-1"}}, status=ready)
+        return row(name, metadata={"labels": {nodes.NODE_GROUP_LABEL: "mk8snodegroup-1"}}, status=ready)
 
     def test_slurm_is_not_waited_for_before_nodes_advertise_their_gpus(self) -> None:
         cluster = Cluster()
