@@ -30,7 +30,6 @@ class Pod:
     container: str = ""
     """The first container that does not run, or is not ready."""
     restarts: int = 0
-    nodeset: str = ""
     component: str = ""
     node: str = ""
     """Name of its Kubernetes node."""

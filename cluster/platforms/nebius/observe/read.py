@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from cluster.platforms.nebius.events import last_lines
-from cluster.platforms.nebius.names import NODESET_LABEL, WORKER
+from cluster.platforms.nebius.names import WORKER
 from cluster.platforms.nebius.observe.objects import Check, Condition, NodeSet, Pod
 
 Object = Mapping[str, Any]
@@ -71,7 +71,6 @@ def _pod(item: Object, events: Sequence[Object]) -> Pod:
         why=_why(known, stopped, status),
         container=stopped["name"] if stopped else "",
         restarts=sum(int(row.get("restartCount") or 0) for row in containers),
-        nodeset=labels.get(NODESET_LABEL, ""),
         component=labels.get(_COMPONENT, ""),
         node=(item.get("spec") or {}).get("nodeName", ""),
         since=(ready.since if ready else None) or moment(meta.get("creationTimestamp")),

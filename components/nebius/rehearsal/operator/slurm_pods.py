@@ -44,7 +44,7 @@ def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
         pods.SLURM: wanted.name,
         "app.kubernetes.io/instance": wanted.name,
         "app.kubernetes.io/component": role,
-        **({NODESET_NAME_LABEL: nodeset} if nodeset else {}),
+        **({NODESET_LABEL: nodeset} if nodeset else {}),
     }
     return {
         "apiVersion": "v1",
