@@ -4,8 +4,8 @@ from typing import Annotated
 
 from typer import Exit, Option
 
-from cli import options
-from cli.stack import project, stackfile
+from cli import console, options
+from cli.stack import project, rehearsals, stackfile
 from cli.stack.run_options import Kind, RunOptions, run_options
 
 
@@ -47,7 +47,12 @@ def destroy(
 
         left.remove(stackfile.read(project.ROOT, stack, chosen.config_file), yes=chosen.yes, json=chosen.json)
         return
-    _run("destroy", stack, chosen)
+    try:
+        _run("destroy", stack, chosen)
+    finally:
+        if (rehearsals.own_folder(stack) / "module").exists():
+            of = rehearsals.of(rehearsals.file(stack))
+            console.note(f"What stands in for the cloud still runs. To end it: ./hpc rehearse {of} --destroy")
 
 
 @run_options("unprotect", "confirm", "target_dependents", "exclude_dependents", "replace", "refresh", "diff")

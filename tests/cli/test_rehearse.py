@@ -241,6 +241,16 @@ def test_a_stack_that_has_resources_is_not_forgotten(hpc: Hpc, root: Path) -> No
     assert rehearsals.of(rehearsals.file("mega-rehearsal")) == "mega"
 
 
+def test_destroy_says_what_still_runs_of_a_rehearsal_with_a_cloud_of_its_own(hpc: Hpc) -> None:
+    hpc("rehearse", "mega")
+    assert "still runs" not in hpc("destroy", "mega-rehearsal").err
+    own = rehearsals.own_folder("mega-rehearsal")
+    own.mkdir()
+    (own / "module").write_text("json")
+    ended = hpc("destroy", "mega-rehearsal")
+    assert ended.err.endswith("What stands in for the cloud still runs. To end it: ./hpc rehearse mega --destroy\n")
+
+
 def test_no_cloud_is_loaded(root: Path, mega: Path) -> None:
     program = (
         "import sys, yaml; from cluster.load.parse import parse;"
