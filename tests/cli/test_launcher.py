@@ -136,6 +136,12 @@ class TestEnvironment:
         assert checkout.hpc("up").returncode == 3
 
 
+def _children() -> float:
+    """CPU seconds of the processes that have ended: what something costs, however busy the machine is."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 class TestStart:
     def test_arguments_and_exit_code_pass_through(self, checkout: Checkout) -> None:
         ended = checkout.hpc("run", "dev", "--", "echo", "a  b", "", "*", "c\nd")
@@ -153,9 +159,9 @@ class TestStart:
         checkout.hpc("up")
         took = []
         for _ in range(5):
-            began = time.monotonic()
+            began = _children()
             checkout.hpc("up")
-            took.append(time.monotonic() - began)
+            took.append(_children() - began)
         assert min(took) < 0.05
 
     def test_without_a_python_and_without_root_it_says_what_to_install(self, checkout: Checkout) -> None:

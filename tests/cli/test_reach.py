@@ -173,8 +173,8 @@ class TestStreams:
     def test_termination_ends_what_is_just_being_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
         started: list[subprocess.Popen[bytes]] = []
 
-        def start(command: list[str]) -> "subprocess.Popen[bytes]":
-            started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
+        def start(command: list[str], *, stderr: int | None) -> "subprocess.Popen[bytes]":
+            started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=stderr))
             signal.raise_signal(signal.SIGTERM)  # nobody but us has seen it yet
             return started[0]
 

@@ -77,7 +77,9 @@ class Project:
         return [e.message for e in self.events if isinstance(e, events.StepFailed)]
 
     def state(self):
-        """Types and ids of what the state holds, and its pending operations."""
+        """Types and ids of what the state holds, and its pending operations; nothing before a run has written any."""
+        if not self.stack().file.exists():
+            return {}, []
         row = self.stack().export_state()["deployment"]
         held = {r["urn"].split("::")[-1]: r.get("id") for r in row.get("resources", []) if r["custom"]}
         pending = [(p["type"], p["resource"]["urn"].split("::")[-1]) for p in row.get("pending_operations", [])]
