@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import Resource, ResourceProvider
+from pulumi.dynamic import ReadResult, Resource, ResourceProvider, UpdateResult
 
 PROVIDER_KEY = "__provider"  # the property that pulumi.dynamic adds
 
@@ -43,6 +43,21 @@ def without_traceback(kind: type[Exception]) -> Iterator[None]:
         if hasattr(sys.modules["__main__"], "DynamicResourceProviderServicer"):
             sys.tracebacklimit = 0
         raise kind(str(error)) from None
+
+
+class ActionProvider(ResourceProvider):
+    """For resources that act and create nothing that could be read: the state keeps their inputs."""
+
+    LEAVES_NOTHING = True
+    """A creation that was interrupted has nothing to be removed."""
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Record the inputs."""
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """What the state has."""
+        return ReadResult(id_, given(props))
 
 
 class DynamicResource(Resource):

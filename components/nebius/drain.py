@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
 from cluster.observe.nodes import NODES, Node, jobs_asked, parse_jobs, parse_nodes
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN
 from components.nebius.waits.poll import Poll
@@ -27,11 +27,8 @@ class DrainError(RuntimeError):
     """Jobs did not end in time; the text lists them, and what can be done."""
 
 
-class DrainProvider(ResourceProvider):
+class DrainProvider(ActionProvider):
     """Drains nodes that are about to leave or to be recreated."""
-
-    LEAVES_NOTHING = True
-    """A creation that was interrupted has nothing to be removed."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done: there are no nodes yet."""
@@ -48,9 +45,6 @@ class DrainProvider(ResourceProvider):
             with without_traceback(DrainError), Kubectl(_olds["access"]) as kubectl:
                 drain(kubectl, reasons, seconds=_news["seconds"], pace=_news["pace"])
         return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Nothing is to be done: the whole cluster goes, with its jobs."""

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
 from cluster.platforms.nebius.names import CONTROLLER_POD
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.drain import DrainError
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN
@@ -20,11 +20,8 @@ from components.nebius.waits.poll import Poll
 _SHOWN = 10
 
 
-class PartitionsProvider(ResourceProvider):
+class PartitionsProvider(ActionProvider):
     """Closes partitions that are about to be removed, and waits until no job is in them."""
-
-    LEAVES_NOTHING = True
-    """A creation that was interrupted has nothing to be removed."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done: there are no jobs yet."""
@@ -41,9 +38,6 @@ class PartitionsProvider(ResourceProvider):
             with without_traceback(DrainError), Kubectl(_olds["access"]) as kubectl:
                 empty(kubectl, gone, seconds=_news["seconds"], pace=_news["pace"])
         return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Nothing is to be done: the whole cluster goes, with its jobs."""

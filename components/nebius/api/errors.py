@@ -45,7 +45,7 @@ def of_status(doing: str, status: Any) -> NebiusError:  # noqa: ANN401
         reasons = [f"{code}: {message}" if message else code, *reasons]
     elif message and all(message not in reason for reason in reasons):
         reasons.append(f"{code}: {message}")
-    todos = [_TODO[name] for name, _ in details if name in _TODO] or [_TODO_OF_CODE.get(code, "")]
+    todos = [_ADVICE[name] for name, _ in details if name in _ADVICE] or [_ADVICE_OF_CODE.get(code, "")]
     if request := getattr(status, "request_id", ""):
         reasons.append(f"request id {request}, for Nebius's support")
     error = nebius_error(doing, reasons, todos[0])
@@ -95,7 +95,7 @@ _LINES: Mapping[str, Callable[[Any], Iterable[str]]] = {
     "internal_error": lambda it: [f"internal error of Nebius (request {it.request_id}, trace {it.trace_id})"],
 }
 
-_TODO: Mapping[str, str] = {
+_ADVICE: Mapping[str, str] = {
     "bad_request": "correct the named field in the stack file",
     "bad_resource_state": "wait until its operation has ended, then run it again",
     "resource_not_found": "correct the id in the stack file; if it is the stack's own, run `./hpc refresh STACK`",
@@ -118,16 +118,16 @@ _TODO: Mapping[str, str] = {
     ),
     "internal_error": "run it again; if it stays, report the request id to Nebius's support",
 }
-_TODO_OF_CODE: Mapping[str, str] = {
+_ADVICE_OF_CODE: Mapping[str, str] = {
     "UNAUTHENTICATED": (
         "the credential was not accepted or has expired: log in again, or use a service account's credentials file, "
         "which does not expire (NEBIUS_CREDENTIALS_FILE)"
     ),
-    "PERMISSION_DENIED": _TODO["permission_denied"],
-    NOT_FOUND: _TODO["resource_not_found"],
-    "ALREADY_EXISTS": _TODO["resource_already_exists"],
+    "PERMISSION_DENIED": _ADVICE["permission_denied"],
+    NOT_FOUND: _ADVICE["resource_not_found"],
+    "ALREADY_EXISTS": _ADVICE["resource_already_exists"],
     "UNAVAILABLE": "Nebius's API can't be reached: check the network and run it again",
     "DEADLINE_EXCEEDED": "Nebius did not answer in time: run it again",
     "RESOURCE_EXHAUSTED": "run it again in a minute",
-    "INTERNAL": _TODO["internal_error"],
+    "INTERNAL": _ADVICE["internal_error"],
 }

@@ -45,15 +45,20 @@ def service(kind: Kind, endpoint: str) -> Any:  # noqa: ANN401
     return message_class(kind, f"{kind.name}ServiceClient")(client.sdk(endpoint))
 
 
-def get(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: ANN401
-    """The object's message, or None if there is none."""
-    request = message_class(kind, f"Get{kind.name}Request")(id=id_)
+def _unless_gone(doing: str, method: Any, request: Any) -> Any | None:  # noqa: ANN401
+    """The answer to a call; None if there is no such object."""
     try:
-        return client.call(f"read {title(kind, id_)}", service(kind, endpoint).get, request)
+        return client.call(doing, method, request)
     except NebiusError as error:
         if error.code == NOT_FOUND:
             return None
         raise
+
+
+def get(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: ANN401
+    """The object's message, or None if there is none."""
+    request = message_class(kind, f"Get{kind.name}Request")(id=id_)
+    return _unless_gone(f"read {title(kind, id_)}", service(kind, endpoint).get, request)
 
 
 def list_all(kind: Kind, parent_id: str, endpoint: str) -> Iterator[Any]:
@@ -113,12 +118,7 @@ def start_update(kind: Kind, metadata: Any, spec: Any, endpoint: str) -> Any:  #
 def start_delete(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: ANN401
     """Start the deletion; None if there is nothing to delete."""
     request = message_class(kind, f"Delete{kind.name}Request")(id=id_)
-    try:
-        return client.call(f"delete {title(kind, id_)}", service(kind, endpoint).delete, request)
-    except NebiusError as error:
-        if error.code == NOT_FOUND:
-            return None
-        raise
+    return _unless_gone(f"delete {title(kind, id_)}", service(kind, endpoint).delete, request)
 
 
 def start_undelete(kind: Kind, id_: str, endpoint: str) -> Any:  # noqa: ANN401

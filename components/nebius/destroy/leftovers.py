@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult
 
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.api.errors import NebiusError
 from components.nebius.api.kinds import KINDS, Kind
 
@@ -20,8 +20,11 @@ NAMESPACE_LABEL = "kubernetes.io/created-for/pvc/namespace"
 """The label that the CSI driver gives to a disk: the namespace of its claim."""
 
 
-class LeftoversProvider(ResourceProvider):
+class LeftoversProvider(ActionProvider):
     """Creates nothing: what it removes is created by other resources, and by Kubernetes."""
+
+    LEAVES_NOTHING = False
+    """Its deletion is what it is for, also after a creation that was interrupted."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done."""
@@ -30,12 +33,6 @@ class LeftoversProvider(ResourceProvider):
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """What is kept may change in place."""
         return DiffResult(changes=bool(changed(_olds, _news, ("namespaces", "keep", "existing", "endpoint"))))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what is left, and report what stays."""

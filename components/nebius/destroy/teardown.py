@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult
 
-from cluster.platforms.nebius.names import OPERATOR_NAMESPACE
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from cluster.platforms.nebius.names import ACTIVE_CHECKS, OPERATOR_NAMESPACE
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.api.errors import NebiusError
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 
@@ -27,13 +27,15 @@ VOLUME_SECONDS = 120
 REHEARSAL_SECONDS = 20
 """In place of each of these limits, where stand-ins do what is waited for."""
 CSI_DRIVER = "compute.csi.nebius.com"
-CHECKS = "activechecks.slurm.nebius.ai"
 STAGES = ("charts", "volumes")
 """`charts` is deleted before the charts are, `volumes` after them and before the nodes."""
 
 
-class TeardownProvider(ResourceProvider):
+class TeardownProvider(ActionProvider):
     """Creates nothing: what it ends is ordered by Kubernetes."""
+
+    LEAVES_NOTHING = False
+    """Its deletion is what it is for, also after a creation that was interrupted."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done."""
@@ -42,12 +44,6 @@ class TeardownProvider(ResourceProvider):
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """What has to be known to end it may change."""
         return DiffResult(changes=bool(changed(_olds, _news, ("access", "cluster_id", "endpoint"))))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """End it, as far as the API server answers; nothing where the cluster is gone."""
@@ -125,10 +121,10 @@ class Ending:
     def _free_checks(self) -> None:
         """Remove Soperator's finalizer (from 1.22 on): it would hold them, and the removal of their chart, for ever, as
         what removes it has been stopped."""
-        for one in self.kubectl.items(CHECKS):
+        for one in self.kubectl.items(ACTIVE_CHECKS):
             if one["metadata"].get("finalizers"):
                 freed = json.dumps({"metadata": {"finalizers": None}})
-                self.kubectl.run("patch", CHECKS, one["metadata"]["name"], "--type=merge", f"--patch={freed}")
+                self.kubectl.run("patch", ACTIVE_CHECKS, one["metadata"]["name"], "--type=merge", f"--patch={freed}")
 
     def _replicas(self, where: str) -> int:
         return sum(one.get("status", {}).get("replicas") or 0 for one in self.kubectl.items("deployments", where))

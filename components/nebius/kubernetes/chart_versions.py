@@ -5,18 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
 from cluster.platforms.nebius.releases.release import Release
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.kubernetes.chart_lookup import MissingChartError, check_exists
 
 
-class ChartVersionsProvider(ResourceProvider):
+class ChartVersionsProvider(ActionProvider):
     """Asks registries and repositories, and changes nothing."""
-
-    LEAVES_NOTHING = True
-    """A creation that was interrupted has nothing to be removed."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Check all. Fails with every chart that can't be had."""
@@ -32,9 +29,6 @@ class ChartVersionsProvider(ResourceProvider):
         known = [dict(one) for one in _olds.get("charts", ())]
         _check([one for one in _news["charts"] if dict(one) not in known])
         return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Nothing is to be done."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN
 from components.nebius.people import payload
@@ -25,11 +25,8 @@ class PeopleError(RuntimeError):
     """Users could not be created; the text has which, why and what to do."""
 
 
-class PeopleProvider(ResourceProvider):
+class PeopleProvider(ActionProvider):
     """Runs a program in a login pod that changes what differs."""
-
-    LEAVES_NOTHING = True
-    """A creation that was interrupted has nothing to be removed."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make them. An interrupted run is completed by the next."""
@@ -44,9 +41,6 @@ class PeopleProvider(ResourceProvider):
         """Change what differs; those that are no longer named are removed."""
         _converge(_news)
         return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Nothing is to be done: they are in the jail, which is deleted with the cluster, or kept as it is."""

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, changed, given, without_traceback
 from components.nebius.kubernetes.kubectl import Kubectl
 from components.nebius.waits import api, login, nodes, scheduler, slurm_cluster
 from components.nebius.waits.poll import WaitError
@@ -25,11 +25,8 @@ AGAIN = ("kind", "access", "spec", "after")
 """Inputs whose change is waited for again. The others are limits."""
 
 
-class WaitProvider(ResourceProvider):
+class WaitProvider(ActionProvider):
     """Waits, and changes nothing but nodes that have left Slurm."""
-
-    LEAVES_NOTHING = True
-    """A creation that was interrupted has nothing to be removed."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Wait. An interrupted one waits again."""
@@ -42,9 +39,6 @@ class WaitProvider(ResourceProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Wait again."""
         return UpdateResult(_waited(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Nothing is to be done."""
