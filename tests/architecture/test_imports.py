@@ -23,9 +23,12 @@ PLACES = {
 }
 """Packages that only one platform needs, and the folder of `components`, or folders, that may import them."""
 
+PLOTTERS = {"matplotlib", "plotext"}
+"""They take half a second to import: one file may, inside the functions that plot."""
+
 # Top-level packages that each of ours may import, besides the standard library and itself.
 ALLOWED = {
-    "cluster": {"scripts", "pydantic", "pydantic_core", "typing_extensions", "yaml"},
+    "cluster": {"scripts", "pydantic", "pydantic_core", "typing_extensions", "yaml", *PLOTTERS},
     "components": {"cluster", "scripts", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls", *PLACES},
     "engine": {"cryptography", "dill", "google", "grpc", "pulumi", "yaml"},  # dill, google and grpc are the SDK's own
     "bench": {"cluster", "components", "engine", "pulumi", "pulumi_command", "yaml"},
@@ -77,18 +80,37 @@ def test_packages_of_one_platform_are_imported_only_there() -> None:
     assert not strangers
 
 
+def test_plotters_are_imported_by_the_plots_only() -> None:
+    users = {file for file in (ROOT / "cluster").rglob("*.py") for _, name in imports(file) if name in PLOTTERS}
+    assert users == {ROOT / "cluster/report/plot.py"}
+
+
+def test_reports_know_no_cluster() -> None:
+    modules = {
+        (str(file.relative_to(ROOT)), node.module)
+        for file in (ROOT / "cluster/report").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cluster")
+    }
+    allowed = ("cluster.catalog", "cluster.report", "cluster.findings", "cluster.printable")
+    assert modules
+    assert not {(file, module) for file, module in modules if not f"{module}".startswith(allowed)}
+
+
 @pytest.mark.parametrize(
     "doing",
     [
         "import cli.app",
+        "import cluster.report.plot",
         "from tests.harness import deploy; deploy('dev', preview=True)",
         "import components.gcp.bake.resource, components.gcp.flex.node, components.dynamic",
         "import components.nebius.resource, components.nebius.api.kinds",
     ],
 )
-def test_packages_of_one_cloud_are_loaded_only_when_used(doing: str) -> None:
-    clouds = "{'pulumi_gcp', 'pulumi_kubernetes', 'google.cloud', 'google.auth', 'requests', 'nebius'}"
-    program = f"{doing}; import sys; print(*{clouds} & {{*sys.modules}})"
+def test_heavy_packages_are_loaded_only_when_used(doing: str) -> None:
+    clouds = "'pulumi_gcp', 'pulumi_kubernetes', 'google.cloud', 'google.auth', 'requests', 'nebius'"
+    heavy = f"{{{clouds}, 'matplotlib', 'plotext'}}"
+    program = f"{doing}; import sys; print(*{heavy} & {{*sys.modules}})"
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""
 

@@ -1,0 +1,194 @@
+"""Curves as a picture (PNG, by matplotlib) and as text for a terminal (by plotext)."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.printable import one_line
+
+SIZE = (1080, 600)
+"""Width and height of a PNG in pixels."""
+
+_DPI = 120
+_ESCAPE = re.compile("\x1b\\[[0-9;]*m")
+# Blue, vermilion, green, purple, sky blue, orange: the palette of Okabe and Ito, which people with a colour vision
+# deficiency can tell apart (https://jfly.uni-koeln.de/color/). Curves differ by marker too.
+_COLOURS = ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
+_GREY = (90, 90, 90)
+_PNG_MARKERS = "osD^v*"
+_TEXT_MARKERS = ("braille", "x", "+", "o", "*", "#")
+_REFERENCE_MARKER = "·"
+_MOST = 1e30
+"""No measurement is larger, and larger numbers overflow in the arithmetic of the plotters."""
+_NARROWEST, _HEIGHT = 40, 20
+_CHARACTERS = 120
+"""Room for texts below a PNG's x axis."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named line."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    """x and y. Left out: values that are not finite or above 1e30, and x <= 0 on a logarithmic x axis."""
+    reference: bool = False
+    """What the other curves are compared with: dashed in a PNG, dotted in a terminal."""
+
+
+def save_png(
+    curves: Sequence[Curve],
+    path: Path | str,
+    *,
+    title: str = "",
+    x_label: str = "",
+    y_label: str = "",
+    x_log: bool = False,
+    x_ticks: Mapping[float, str] | None = None,
+    y_from_zero: bool = True,
+) -> None:
+    """Write `curves` to `path` as a PNG of `SIZE`.
+
+    `x_ticks`: texts for positions of the x axis, such as {8388608: "8 MiB"}; without them they are numbers.
+    Raises OSError where the file can't be written, ValueError where no curve has a point.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = _drawable(curves, x_log=x_log)
+    with mpl.rc_context({"text.parse_math": False, "font.size": 10}):  # a $ in a file's name is no formula
+        figure = Figure(figsize=(SIZE[0] / _DPI, SIZE[1] / _DPI), dpi=_DPI, layout="constrained")
+        axes = FigureCanvasAgg(figure).figure.add_subplot()
+        measured = 0
+        for number, line in enumerate(lines):
+            look: dict[str, object] = {"color": _hex(_GREY), "linestyle": (0, (5, 3)), "linewidth": 1.8}
+            if not line.reference:
+                style = {"marker": _PNG_MARKERS[measured % len(_PNG_MARKERS)], "markersize": 5, "linewidth": 2.2}
+                look = {"color": _hex(_COLOURS[measured % len(_COLOURS)]), **style}
+                measured += 1
+            axes.plot(*zip(*line.points, strict=True), label=str(number), **look)
+        if x_log:
+            axes.set_xscale("log", base=2)
+        xs = [x for line in lines for x, _ in line.points]
+        if ticks := _that_fit(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
+            axes.set_xticks(list(ticks), [one_line(text) for text in ticks.values()])
+            axes.minorticks_off()
+        if y_from_zero:
+            axes.set_ylim(bottom=0)
+        axes.grid(visible=True, color="#dddddd", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(one_line(title), loc="left", fontweight="bold")
+        axes.set_xlabel(one_line(x_label))
+        axes.set_ylabel(one_line(y_label))
+        if len(lines) > 1:  # the legend leaves out names that begin with an underscore, so they are set afterwards
+            legend = figure.legend(loc="outside lower center", ncols=min(3, len(lines)), frameon=False)
+            for text, line in zip(legend.get_texts(), lines, strict=True):
+                text.set_text(one_line(line.name))
+        figure.savefig(path, format="png")
+
+
+def print_plot(
+    curves: Sequence[Curve],
+    *,
+    title: str = "",
+    x_label: str = "",
+    y_label: str = "",
+    x_log: bool = False,
+    x_ticks: Mapping[float, str] | None = None,
+    y_from_zero: bool = True,
+    width: int = 80,
+    height: int = _HEIGHT,
+    colour: bool = False,
+) -> str:
+    """`curves` as lines of text, `width` characters wide, in which curves differ by character and, if asked, by colour.
+
+    Raises ValueError where no curve has a point.
+    """
+    import plotext
+
+    lines = sorted(_drawable(curves, x_log=x_log), key=lambda one: not one.reference)  # what was measured on top
+    width = max(width, _NARROWEST)
+    xs = [x for line in lines for x, _ in line.points]
+    ys = [y for line in lines for _, y in line.points]
+    values = _round_values(min(0.0, *ys) if y_from_zero else min(ys), max(ys))
+    texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else _round_values(min(xs), max(xs)))}
+    texts = _that_fit(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
+    # plotext gets places between 0 and 1: its kernel ends the process where a line leaves the limits by far.
+    x_of, y_of = _scale(min(xs), max(xs), log=x_log), _scale(values[0], values[-1])
+    figure = plotext.figure
+    figure.clear()
+    plotext.terminal.limit(False, False)  # noqa: FBT003 - plotext's own signature
+    references = sum(line.reference for line in lines)
+    colours = [_GREY] * references + [_COLOURS[number % len(_COLOURS)] for number in range(len(lines) - references)]
+    plotext.add_theme("report", sequence=colours)
+    figure.theme("report" if colour else "colorless")
+    figure.plot_size(width, height)
+    figure.legend(False)  # noqa: FBT003 - it would hide points; the names stand above the plot instead
+    keys: list[str] = []
+    for number, line in enumerate(lines):
+        mark = _REFERENCE_MARKER if line.reference else _TEXT_MARKERS[(number - references) % len(_TEXT_MARKERS)]
+        places = [x_of(x) for x, _ in line.points], [y_of(y) for _, y in line.points]
+        figure.draw(figure.signal(*places, marker=mark).lines(True))  # noqa: FBT003 - as above
+        key = f"{'⠒⠒' if mark == 'braille' else mark * 2} {one_line(line.name)}"
+        red, green, blue = colours[number]
+        keys.append(f"\x1b[38;2;{red};{green};{blue}m{key}\x1b[0m" if colour else key)
+    figure.ruler("x", "lower").lim(0, 1).ticks([x_of(x) for x in texts], [one_line(t) for t in texts.values()])
+    figure.ruler("y", "left").lim(0, 1).ticks([y_of(y) for y in values], [f"{y:g}" for y in values])
+    drawn = str(figure.build())
+    figure.clear()
+    drawn = drawn if colour else _ESCAPE.sub("", drawn)
+    keys = [*keys[references:], *keys[:references]] if len(lines) > 1 else []
+    fits = sum(len(_ESCAPE.sub("", key)) + 3 for key in keys) <= width + 3
+    head = [one_line(title), ("   " if fits else "\n").join(keys), one_line(y_label)]
+    foot = one_line(x_label).center(width).rstrip()
+    rows = [row.rstrip() for row in drawn.splitlines()]
+    return "\n".join([*(text for text in head if text), *(row for row in rows if row), *([foot] if foot else [])])
+
+
+def _drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
+    """The curves that have something to draw, in order of x."""
+    every = [
+        Curve(one.name, sorted(point for point in one.points if _can_be_drawn(point, x_log=x_log)), one.reference)
+        for one in curves
+    ]
+    if not (found := [one for one in every if one.points]):
+        raise ValueError("no curve has a point to draw")
+    return found
+
+
+def _can_be_drawn(point: tuple[float, float], *, x_log: bool) -> bool:
+    return all(abs(value) <= _MOST for value in point) and (point[0] > 0 or not x_log)
+
+
+def _scale(low: float, high: float, *, log: bool = False) -> Callable[[float], float]:
+    """A function that maps `low` to 0 and `high` to 1; the middle where there is one value only."""
+    at: Callable[[float], float] = math.log2 if log else float
+    length = at(high) - at(low)
+    return lambda value: min(1.0, max(0.0, (at(value) - at(low)) / length)) if length > 0 else 0.5
+
+
+def _that_fit(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
+    """Every n-th tick of those between `low` and `high`, so that their texts do not touch, and the last one."""
+    inside = {x: text for x, text in sorted(ticks.items()) if low <= x <= high}
+    if not inside:
+        return {}
+    room = max(1, (width - 8) // (max(map(len, inside.values())) + 2))
+    every = -(-len(inside) // room)
+    return dict(list(inside.items())[::-every][::-1])
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """About five round numbers, from `low` or a little below to `high` or a little above."""
+    length = max(high - low, abs(high) * 1e-6, 1e-9)
+    unit = 10.0 ** math.floor(math.log10(length / 4))
+    step = next(unit * one for one in (1, 2, 2.5, 5, 10) if unit * one >= length / 5)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [step * number for number in range(first, max(last, first + 1) + 1)]
+
+
+def _hex(colour: tuple[int, int, int]) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)

@@ -1,0 +1,87 @@
+"""Plots: a PNG that can be opened, and text that fits a terminal."""
+
+import re
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.report.plot import SIZE, Curve, print_plot, save_png
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "report" / "plot.txt"
+RISING = Curve("today", [(2.0**n, 10.0 * n) for n in range(1, 12)])
+REFERENCE = Curve("reference", [(2.0**n, 12.0 * n) for n in range(1, 12)], reference=True)
+TICKS = {2.0**n: f"{2**n} B" for n in range(1, 12)}
+
+
+def test_a_png_is_drawn_in_time_and_has_the_size(tmp_path):
+    path = tmp_path / "plot.png"
+    started = time.process_time()
+    save_png([RISING, REFERENCE], path, title="a $b$ c", x_log=True, x_ticks=TICKS)
+    assert time.process_time() - started < 2
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack(">II", data[16:24]) == SIZE
+
+
+@pytest.mark.parametrize("title", ["$x", "\\frac{", "_private", "a\x1b[2Jb\nc", "日本語"])
+def test_any_name_can_be_drawn(tmp_path, title):
+    curves = [Curve(title, RISING.points), REFERENCE]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *_, **__: None)  # the font of the PNG lacks some scripts
+        save_png(curves, tmp_path / "plot.png", title=title, x_label=title, y_label=title)
+    text = print_plot(curves, title=title, x_label=title, y_label=title)
+    assert "\x1b" not in text
+
+
+def test_the_terminal_plot(update_golden):
+    text = print_plot(
+        [RISING, REFERENCE],
+        title="Title",
+        x_label="size",
+        y_label="GB/s",
+        x_log=True,
+        x_ticks=TICKS,
+        width=64,
+        height=14,
+    )
+    if update_golden:
+        GOLDEN.write_text(text + "\n", "utf-8")
+    assert text + "\n" == GOLDEN.read_text("utf-8")
+
+
+def test_colour_changes_nothing_but_colour():
+    plain = print_plot([RISING, REFERENCE], width=70)
+    coloured = print_plot([RISING, REFERENCE], width=70, colour=True)
+    assert coloured != plain
+    without = [row.rstrip() for row in re.sub("\x1b\\[[0-9;]*m", "", coloured).splitlines()]
+    assert without == plain.splitlines()
+
+
+@given(
+    width=st.integers(1, 200),
+    points=st.lists(st.tuples(st.floats(), st.floats()), max_size=20),
+    x_log=st.booleans(),
+    y_from_zero=st.booleans(),
+)
+def test_no_row_is_wider_than_the_terminal(width, points, x_log, y_from_zero):
+    curve = Curve("any", points)
+    drawable = [p for p in points if all(abs(v) <= 1e30 for v in p) and (p[0] > 0 or not x_log)]
+    if not drawable:
+        with pytest.raises(ValueError, match="no curve has a point"):
+            print_plot([curve], width=width, x_log=x_log, y_from_zero=y_from_zero)
+        return
+    text = print_plot([curve], width=width, x_log=x_log, y_from_zero=y_from_zero)
+    assert max(map(len, text.splitlines())) <= max(width, 40)
+
+
+def test_ticks_that_do_not_fit_are_left_out(tmp_path):
+    many = Curve("many", [(2.0**n, n) for n in range(60)])
+    ticks = {2.0**n: f"{n} bytes" for n in range(60)}
+    text = print_plot([many], x_log=True, x_ticks=ticks, width=60)
+    row = next(row for row in text.splitlines() if "bytes" in row)
+    assert 3 <= row.count("bytes") == len(re.findall(r"(?<=  )[0-9]+ bytes", row))
+    save_png([many], tmp_path / "plot.png", x_log=True, x_ticks=ticks)
