@@ -15,6 +15,8 @@ CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "status"))
 """Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
+THIRD = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("examples",))
+"""Those of a third: what users do, most of it on the cluster `lab`."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work."""
 SLOW = (
@@ -116,7 +118,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
     """Pytest, with the user's arguments last so that they win.
 
     A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines more than they work: they
-    run in two processes beside all other tests, and PODS in one, unless the arguments choose some.
+    run in three processes beside all other tests, and PODS in one, unless the arguments choose some.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
     pytest = [sys.executable, "-m", "pytest", f"--color={'yes' if colour else 'no'}"]
@@ -128,8 +130,11 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
         return [Check(name="tests", command=[*pytest, *arguments], env=_ENV)]
     listed = [*pytest, "--durations=20"]
     return [
-        Check(name="clusters", command=[*listed, CLUSTERS, *(f"--ignore={file}" for file in SECOND)], env=_ENV),
+        Check(
+            name="clusters", command=[*listed, CLUSTERS, *(f"--ignore={file}" for file in (*SECOND, *THIRD))], env=_ENV
+        ),
         Check(name="more clusters", command=[*listed, *SECOND], env=_ENV),
+        Check(name="jobs", command=[*listed, *THIRD], env=_ENV),
         Check(name="pods", command=[*listed, PODS], env=_ENV),
         Check(name="tests", command=[*listed, f"--ignore={CLUSTERS}", f"--ignore={PODS}"], env=_ENV),
     ]

@@ -13,6 +13,7 @@ from cluster.config.types import (
     Flag,
     ImageName,
     MachineTypeName,
+    PackageName,
     Positive,
     RecipeVersion,
     ScriptName,
@@ -66,6 +67,10 @@ class Image(Section):
     """On gcp: steps of one's own, run as root after all others of the bake, or of the first boot."""
     builder: Builder = Field(default_factory=Builder)
     """On gcp: the machine that the image is made on."""
+    packages: tuple[PackageName, ...] = Field(default=(), max_length=200, examples=[["python3-mpi4py"]])
+    """Packages of the distribution that every machine has beyond the usual ones, by name. On local they are part of the
+    base image; on gcp a step of the bake or of the first boot installs them, before those of `provision`. Changing
+    them recreates the machines."""
     presents_as: SystemName | None = None
     """On local only: the system that the machines say they are (os-release, lsb_release), so that scripts which ask
     for it are rehearsed. Changing it recreates the machines."""

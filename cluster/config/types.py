@@ -52,6 +52,9 @@ NodeCount = Annotated[
 PartitionName = Annotated[str, AfterValidator(names.partition_name), _schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
 AccountName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
 QosName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
+PackageName = Annotated[
+    str, AfterValidator(names.package_name), _schema(pattern="^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$", maxLength=100)
+]
 UserName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
 GroupName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
 RegularId = Annotated[

@@ -82,11 +82,15 @@ class LocalPlatform(pulumi.ComponentResource):
         self._state = pulumi.Output.from_input(args.admin_key).apply(state_id)
         try:
             self._root, self._images = str(host_root()), str(images_root())
-            self._digest = recipe(config.image.base).digest
+            self._digest = recipe(config.image.base, config.image.packages).digest
         except HostError as error:
             raise pulumi.RunError(str(error)) from None
         child = pulumi.ResourceOptions(parent=self)
-        image = Image(f"{name}-image", base=config.image.base, images=self._images, digest=self._digest, opts=child)
+        image = Image(
+            f"{name}-image",
+            base=config.image.base, images=self._images, digest=self._digest,
+            packages=config.image.packages, opts=child,
+        )  # fmt: skip
         network = Network(
             f"{name}-network",
             root=self._root, stack=config.name, owner=f"{pulumi.get_project()}/{pulumi.get_stack()}",

@@ -1,5 +1,6 @@
 """The base image of a stack's machines, made on this host."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ class ImageProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make the image, unless it is there."""
         require_host()
-        image.ensure_image(props["base"], Path(props["images"]), report)
+        _ensure(props)
         return CreateResult(props["digest"], given(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
@@ -27,7 +28,7 @@ class ImageProvider(ResourceProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Recreate the image where it was pruned."""
         require_host()
-        image.ensure_image(_news["base"], Path(_news["images"]), report)
+        _ensure(_news)
         return UpdateResult(given(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
@@ -38,10 +39,25 @@ class ImageProvider(ResourceProvider):
         """Keep it: images are a cache that stacks share (components.local.host.images.cache prunes it)."""
 
 
+def _ensure(props: dict[str, Any]) -> None:
+    """Make the image, unless it is there."""
+    image.ensure_image(props["base"], Path(props["images"]), report, props.get("packages", ()))
+
+
 class Image(DynamicResource, module="local", name="Image"):
     """A base image on this host."""
 
     def __init__(
-        self, name: str, *, base: str, images: str, digest: str, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        *,
+        base: str,
+        images: str,
+        digest: str,
+        packages: Sequence[str] = (),
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__(ImageProvider(), name, {"base": base, "images": images, "digest": digest}, opts)
+        props = {"base": base, "images": images, "digest": digest}
+        # Only where there are some: another input would be a change of every stack that is up.
+        props |= {"packages": list(packages)} if packages else {}
+        super().__init__(ImageProvider(), name, props, opts)

@@ -114,21 +114,24 @@ class TestCommand:
 
 
 def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    first, second, pods, rest = (check.command for check in catalog.tests([], fast=False))
+    first, second, third, pods, rest = (check.command for check in catalog.tests([], fast=False))
     files = {str(path.relative_to(ROOT)) for path in (ROOT / catalog.CLUSTERS).glob("test_*.py")}
     assert catalog.CLUSTERS in first
     ignored = {word.removeprefix("--ignore=") for word in first if word.startswith("--ignore=")}
-    assert ignored == set(second) & files == set(catalog.SECOND)
+    assert set(second) & files == set(catalog.SECOND)
+    assert set(third) & files == set(catalog.THIRD)
+    assert ignored == {*catalog.SECOND, *catalog.THIRD}
+    assert not set(catalog.SECOND) & set(catalog.THIRD)
     assert files - ignored
     assert pods[-1] == catalog.PODS
     assert rest[-2:] == [f"--ignore={catalog.CLUSTERS}", f"--ignore={catalog.PODS}"]
-    assert all("--durations=20" in command for command in (first, second, pods, rest))
+    assert all("--durations=20" in command for command in (first, second, third, pods, rest))
     (chosen,) = catalog.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]
 
 
 def test_files_that_share_clusters_are_in_one_process() -> None:
-    """The fixture `pair` makes its clusters once for each."""
+    """The fixtures `pair` and `lab` make their clusters once for each."""
     using = {
         file for file in (ROOT / catalog.CLUSTERS).glob("test_*.py") if "pair" in re.findall(r"\w+", file.read_text())
     }
@@ -138,7 +141,10 @@ def test_files_that_share_clusters_are_in_one_process() -> None:
         if re.search(r"\b(many|one): Cluster", file.read_text())
     }
     assert len(using) > 1
-    assert not using & {ROOT / file for file in catalog.SECOND}
+    assert not using & {ROOT / file for file in (*catalog.SECOND, *catalog.THIRD)}
+    on_lab = {file for file in (ROOT / catalog.CLUSTERS).glob("test_*.py") if "lab: Cluster" in file.read_text()}
+    assert on_lab
+    assert on_lab <= {ROOT / file for file in catalog.THIRD}
 
 
 def test_a_fast_run_leaves_out_tests_that_are_there() -> None:

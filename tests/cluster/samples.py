@@ -96,6 +96,7 @@ SAMPLES: list[Sample] = [
     ("storage.shared", at(storage={"shared": ["/home", "/opt/apps", "/var/mail", "/data"]}), Effect.NOTHING),
     ("storage.shared", at(storage={"shared": ["/opt/apps", "/home", "/var/mail"]}), Effect.NOTHING),
     ("storage.read_only", at(storage={"shared": [*SHARED, "/data"], "read_only": ["/data"]}), Effect.NOTHING),
+    ("image.packages", at("image", packages=["podman"]), Effect.REPLACE),
     ("image.presents_as", at("image", presents_as="ubuntu-2204"), Effect.REPLACE),
     ("controller.machine_type", at(controller={"machine_type": "local-2c"}), Effect.NOTHING),
     ("controller.machine_type", at(controller={"machine_type": "local-2c-2gpu"}), Effect.REPLACE),

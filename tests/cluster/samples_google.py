@@ -113,6 +113,7 @@ SAMPLES: list[Sample] = [
     ("image.recipe", lambda c: [at(image={"name": "a"})(c), at("image", recipe="2026-11")(c)], _NOTHING),
     ("image.snapshot", at("image", snapshot="20261115T000000Z"), _REPLACE),
     ("image.name", at(image={"name": "a3mega-0123456789ab"}), _REPLACE),
+    ("image.packages", at("image", packages=["podman"]), _REPLACE),
     ("image.provision.*", gone("image", "provision", "ours"), _REPLACE),
     ("image.provision.*.text", provision(text=SHEBANG), _REPLACE),
     ("image.provision.*.file", provision(file="README.md"), _REPLACE),

@@ -87,8 +87,9 @@ class TestOrder:
     def test_every_step_is_part_of_some_machine(self):
         t4 = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
         noble = {"image": {"base": "ubuntu-2404"}, "nodesets": t4, "partitions": {"main": {"nodesets": ["gpu"]}}}
+        jq = {"packages": ["jq"]}
         bucket = {"lustre": MANAGED, "buckets": [{"name": "my-data", "mount": "/gcs"}]}
-        used = {*names(a3mega()), *names(a3mega(storage=bucket)), *names(unchecked(**noble))}
+        used = {*names(a3mega()), *names(a3mega(storage=bucket, image=jq)), *names(unchecked(**noble))}
         booting = {"91-boot"}  # on the machine that tries the finished image
         assert used | booting == {path.stem for path in STEPS}
         assert "91-boot" in trial_script(a3mega())

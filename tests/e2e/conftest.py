@@ -11,6 +11,9 @@ from components.local.host import stacks
 from tests.e2e.cluster import Cluster
 from tests.places import own_root
 
+LAB_PACKAGES = ["openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "uidmap"]
+"""Of the cluster `lab`: MPI, PyTorch and containers."""
+
 
 @pytest.fixture(scope="session")
 def e2e_root() -> Iterator[Path]:
@@ -70,6 +73,26 @@ def pair(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[tuple[C
     yield many, one
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda cluster: cluster.hpc("destroy", check=False), (many, one)))
+
+
+@pytest.fixture(scope="session")
+def lab(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[Cluster]:
+    """A cluster for users' jobs: eight CPU nodes, one with two stand-in GPUs, and what jobs of all kinds need."""
+    public = alices_key.with_suffix(".pub").read_text().strip()
+    cluster = clusters(
+        "lab",
+        image={"packages": LAB_PACKAGES},
+        nodesets={"cpu": {"count": 8}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}},
+        partitions={"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"]}},
+        users=[
+            {"name": "alice", "uid": 2001, "account": "research", "keys": [public]},
+            {"name": "bob", "uid": 2002, "account": "teaching"},
+        ],
+        accounting={"accounts": [{"name": "research"}, {"name": "teaching"}]},
+    )
+    cluster.hpc("up")
+    yield cluster
+    cluster.hpc("destroy", check=False)
 
 
 @pytest.fixture

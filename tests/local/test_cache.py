@@ -27,6 +27,25 @@ def images(tmp_path: Path) -> Path:
     return folder
 
 
+def test_an_image_with_packages_of_a_stack_is_listed_with_them_and_stays(images: Path) -> None:
+    """A stack that asks for the same packages would use it."""
+    digest = recipe("debian-13", ["podman"]).digest
+    (images / digest / "root").mkdir(parents=True)
+    (images / digest / "image.json").write_text(json.dumps({"base": "debian-13", "own": ["podman"], "made": 9}))
+    listed = cache.cached_images(images.parent, images)
+    assert {image.digest: image.packages for image in listed} == {
+        digest: ("podman",),
+        CURRENT: (),
+        "used": (),
+        "old": (),
+    }
+    assert [image.digest for image in listed if image.current] == [digest, CURRENT]
+    said: list[str] = []
+    assert cache.prune(images.parent, images, said.append) == ["old"]
+    assert cache.prune(images.parent, images, said.append, current=True) == [digest, CURRENT]
+    assert f"removing base image {digest} (debian-13 podman)" in said
+
+
 def test_the_cache_is_listed_newest_first(images: Path) -> None:
     listed = cache.cached_images(images.parent, images)
     assert [(image.digest, image.current, image.users) for image in listed] == [

@@ -151,6 +151,15 @@ class TestDigest:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == DIGEST
 
+    def test_packages_of_a_stack_count_but_not_their_order(self) -> None:
+        plain, two = recipe("debian-13"), recipe("debian-13", ["podman", "crun"])
+        assert two.digest != plain.digest
+        assert two == recipe("debian-13", ["crun", "podman", "crun"])
+        assert set(two.packages) == {*plain.packages, "podman", "crun"}
+
+    def test_those_that_every_image_has_change_nothing(self) -> None:
+        assert recipe("debian-13", ["munge", "python3"]) == recipe("debian-13")
+
     def test_every_ingredient_counts(self) -> None:
         base = recipe("debian-12")
         others = {

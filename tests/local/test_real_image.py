@@ -68,6 +68,18 @@ def test_a_disk_that_fills_up_is_named_and_left_as_it_was(small_disk: Path, monk
     assert [path.name for path in small_disk.iterdir()] == [".build.lock"]
 
 
+def test_packages_that_debian_does_not_have_are_named(real_root: Path) -> None:
+    images = real_root / "no-such"
+    images.mkdir()
+    with pytest.raises(HostError) as caught:
+        image.ensure_image("debian-13", images, lambda _: None, ["podmann", "crun", "no-such-one"])
+    assert str(caught.value) == (
+        "base image: image.packages: debian-13 has no package no-such-one, podmann; nothing of it was kept: "
+        "correct the name (packages.debian.org finds it), or remove it"
+    )
+    assert [path.name for path in images.iterdir()] == [".build.lock"]
+
+
 def test_images_in_use_are_not_pruned(real_root: Path, real_images: Path, digest: str) -> None:
     """Where a stack's record says so, or a running machine of any other root."""
     record = real_root / "stacks/tp/machines/m0/machine.json"

@@ -49,6 +49,12 @@ slurm_name = matching(
     "write it in lower case: Slurm's database would change it",
 )
 """An account or a QOS: Slurm's database keeps both in lower case."""
+package_name = matching(
+    "[a-z0-9][a-z0-9+.-]{0,98}[a-z0-9+.]",
+    "2 to 100 of a-z, 0-9, +, - and ., a letter or digit first and no - last, e.g. python3-mpi4py",
+    "write one package in each place of the list, without version: `apt-cache search WORD` finds its name",
+)
+"""A package of Debian or Ubuntu (Debian policy 5.6.1). Not with - at its end, where apt-get reads "remove"."""
 feature = matching(
     "[A-Za-z0-9_][-A-Za-z0-9_.=:]*",
     "letters, digits, _, -, . and =, e.g. h100",

@@ -59,7 +59,7 @@ PLATFORM = Platform(
         ClusterConfig: frozenset({"customize"}),
         Network: frozenset({"gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "buckets"}),
-        Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "builder"}),
+        Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),
         Controller: frozenset({"disk", "state_disk", "capacity"}),
         Login: frozenset({"disk", "capacity", "public", *ON_MACHINES[Login]}),
         Nodeset: frozenset({"disk", "capacity", *ON_MACHINES[Nodeset]}),

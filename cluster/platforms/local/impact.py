@@ -117,6 +117,7 @@ def _shared(edit: Edit) -> Impact:
 
 IMPACTS: Mapping[str, Impact | Rule] = {
     "image.base": release(lambda _: _recreate_all(ALL)),
+    "image.packages": _recreate_all(f"the machines' base image gets other packages: {ALL}"),
     "image.presents_as": _recreate_all(f"{ALL} as the other system"),
     "slurm.version": release(lambda _: _recreate_all(WITH_IMAGE)),
     "controller.machine_type": _controller,

@@ -26,7 +26,7 @@ PLATFORM = Platform(
     limit=Limit(machines=BRIDGE_PORTS, of="a bridge of Linux"),
     fields={
         ClusterConfig: frozenset({"host_names"}),
-        Image: frozenset({"presents_as"}),
+        Image: frozenset({"packages", "presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
         Login: ON_MACHINES[Login],
         Nodeset: frozenset({"addresses", *ON_MACHINES[Nodeset]}),

@@ -128,6 +128,13 @@ IMAGES = {
         "is used as it is",
         "remove it",
     ),
+    "packages of one's own for an image that is there": (
+        image(name="a3mega-0123456789ab", packages=["podman"]),
+        "image.packages",
+        "[podman]",
+        "is used as it is",
+        "remove it",
+    ),
     "a bake of what needs none": (
         image(base="ubuntu-2404", bake=True),
         "image.bake",

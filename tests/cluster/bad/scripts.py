@@ -206,6 +206,27 @@ CASES = {
         "writes the exports",
         "for the one that goes with the image's driver",
     ),
+    "a package with its version": (
+        {"image": {"packages": ["podman", "podman=5.4.2"]}},
+        "image.packages[1]",
+        "podman=5.4.2",
+        "2 to 100 of a-z, 0-9",
+        "without version",
+    ),
+    "a package that apt-get would remove": (
+        {"image": {"packages": ["podman-"]}},
+        "image.packages[0]",
+        "podman-",
+        "no - last",
+        "apt-cache search",
+    ),
+    "two packages in one": (
+        {"image": {"packages": ["podman,skopeo"]}},
+        "image.packages[0]",
+        "podman,skopeo",
+        "2 to 100 of a-z, 0-9",
+        "one package in each place",
+    ),
     "a system that nothing is known of": (
         {"image": {"presents_as": "ubuntu-2604"}},
         "image.presents_as",

@@ -15,7 +15,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         return
     image = config.image
     if image.name:
-        for key in ("bake", "snapshot", "provision", "builder"):
+        for key in ("bake", "snapshot", "provision", "packages", "builder"):
             value = given(image, key)
             if value is None or (key == "bake" and value is False):
                 continue

@@ -27,6 +27,11 @@ def local_ssds(config: ClusterConfig) -> bool:
     return any(nodeset_type(config, section).family.local_ssds for section in config.nodesets.values())
 
 
+def packages(config: ClusterConfig) -> list[str]:
+    """Packages that the stack asks for, `image.packages`: their order does not count."""
+    return sorted(set(config.image.packages))
+
+
 def parts(config: ClusterConfig) -> dict[str, str]:
     """What only some stacks want in their image, by the stack's part that wants it; empty where none does."""
     return {
@@ -49,6 +54,7 @@ def content(config: ClusterConfig, snapshot: str, own: list[Step]) -> dict[str, 
         "size_gb": str(config.image.builder.size_gb),
         "lustre": lustre_client(config),
         "slurm": config.slurm_version,
+        "packages": " ".join(packages(config)),
         **parts(config),
         **{step.name: hashlib.sha256(step.text.encode()).hexdigest()[:16] for step in own},
     }

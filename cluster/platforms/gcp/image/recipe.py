@@ -11,7 +11,7 @@ from cluster.findings import ConfigError, Finding
 from cluster.platforms.gcp.fabric import tcpxo
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.image.content import content as content_of
-from cluster.platforms.gcp.image.content import gpu_types, local_ssds, open_driver
+from cluster.platforms.gcp.image.content import gpu_types, local_ssds, open_driver, packages
 from cluster.platforms.gcp.image.program import Step, check_size, own_steps, program, step
 from cluster.platforms.gcp.image.source import bakes
 
@@ -76,6 +76,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "52-limits": True,
         "54-network": tcpxo(config),
         "56-hostname": row.enroot is not None,
+        "60-packages": bool(config.image.packages),
         "70-own": True,
         "80-gcloud": True,
         "90-smoke": True,
@@ -108,6 +109,7 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
             found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
     found |= {"TCPXO": "1"} if tcpxo(config) else {}
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
+    found |= {"IMAGE_PACKAGES": " ".join(packages(config))}
     sources: dict[str, Source | Download | None] = {
         "GVE": row.gve,
         "SLURM": row.slurm.get(config.slurm_version),

@@ -99,6 +99,10 @@ def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bo
             if real_prolog
             else f"rxdm: {STAND_IN} stands for the prolog, whose containers need GPUs and a way out"
         )
+    if config.image.packages:
+        lines.append(
+            f"packages {', '.join(config.image.packages)}: not installed; {BASE} may have others by these names"
+        )
     lines += [
         f"script {name}: does nothing; a rehearsal has no way out to {url}"
         for name, url in {script.name: script.url for script in _scripts(config) if script.url}.items()

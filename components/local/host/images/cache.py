@@ -16,6 +16,8 @@ from components.local.host.locks import locked
 class CachedImage:
     digest: str
     base: str
+    packages: tuple[str, ...]
+    """The stack's own, `image.packages`."""
     made: int
     """When, in seconds since 1970."""
     current: bool
@@ -25,13 +27,19 @@ class CachedImage:
 
 
 def cached_images(root: Path, images: Path) -> list[CachedImage]:
-    wanted = {recipe(base).digest for base in SUITES}
     found: list[CachedImage] = []
     for path in images.glob("*/image.json"):
         meta, digest = json.loads(path.read_text()), path.parent.name
-        users, current = _users(root, images, digest), digest in wanted
+        base, packages = meta["base"], tuple(meta.get("own", ()))
         found.append(
-            CachedImage(digest=digest, base=meta["base"], made=int(meta["made"]), current=current, users=users)
+            CachedImage(
+                digest=digest,
+                base=base,
+                packages=packages,
+                made=int(meta["made"]),
+                current=base in SUITES and recipe(base, packages).digest == digest,
+                users=_users(root, images, digest),
+            )
         )
     return sorted(found, key=lambda image: -image.made)
 
@@ -52,7 +60,7 @@ def prune(root: Path, images: Path, report: Callable[[str], None], *, current: b
         for image in cached_images(root, images):
             if image.users or (image.current and not current):
                 continue
-            report(f"removing base image {image.digest} ({image.base})")
+            report(f"removing base image {image.digest} ({' '.join((image.base, *image.packages))})")
             # Renamed first, so that a killed removal leaves no partial image.
             gone = (images / image.digest).rename(images / f".build-{image.digest}-removed")
             shutil.rmtree(gone)

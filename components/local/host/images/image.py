@@ -6,11 +6,12 @@ only a folder `.build-*`, which the next build removes. An image is there as a w
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from components.local.host.errors import HostError
@@ -35,9 +36,12 @@ def has_image(images: Path, digest: str) -> bool:
     return (images / digest / "image.json").exists()
 
 
-def ensure_image(base: str, images: Path, report: Report) -> Path:
-    """Make the image for `image.base` if it is not there, and return its root; raises HostError where it can't."""
-    wanted = recipe(base)
+def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str] = ()) -> Path:
+    """Make the image for `image.base` and `image.packages` if it is not there, and return its root.
+
+    Raises HostError where it can't.
+    """
+    wanted = recipe(base, packages)
     if has_image(images, wanted.digest):
         return image_root(images, wanted.digest)
     lock = images / ".build.lock"
@@ -67,8 +71,9 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
         # Temporary files are removed with the rest when the tools are killed.
         scratch = work / "tmp"
         scratch.mkdir(mode=0o700)
-        _run(_command(wanted, work), lambda line: report(f"base image {wanted.base}: {line}"), images, scratch)
+        _run(wanted, _command(wanted, work), report, images, scratch)
         meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
+        meta |= {"own": wanted.own} if wanted.own else {}
         write_atomically(work / "image.json", json.dumps(meta, indent=1))
         for spent in (work / "stage", scratch):
             shutil.rmtree(spent, ignore_errors=True)
@@ -97,7 +102,7 @@ def _command(wanted: Recipe, work: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _run(command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
+def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
     """Run the build, pass on its steps (mmdebstrap's lines that begin with `I: `), and explain its failure."""
     output: list[str] = []
     env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8", "TMPDIR": str(scratch)}
@@ -109,7 +114,7 @@ def _run(command: Sequence[str], report: Report, images: Path, scratch: Path) ->
         for line in build.stdout or ():
             output.append(line.rstrip())
             if line.startswith("I: ") and line.rstrip().endswith("..."):
-                report(line[3:].strip())
+                report(f"base image {wanted.base}: {line[3:].strip()}")
     if build.returncode == 0:
         return
     if any("No space left on device" in line for line in output):
@@ -118,9 +123,21 @@ def _run(command: Sequence[str], report: Report, images: Path, scratch: Path) ->
             f"base image: the disk of {images} became full while it was made ({free // 10**6} MB free now, "
             f"{DISK_NEEDED // 10**6} MB needed); nothing of it was kept: free some space and run again"
         )
+    if missing := _missing_packages(output):
+        raise HostError(
+            f"base image: image.packages: {wanted.base} has no package {', '.join(missing)}; nothing of it was kept: "
+            "correct the name (packages.debian.org finds it), or remove it"
+        )
     tail = "\n".join(f"  {line}" for line in output[-15:])
     msg = f"base image: mmdebstrap failed (status {build.returncode}); nothing of it was kept. Its output:\n{tail}"
     raise HostError(msg)
+
+
+def _missing_packages(output: Sequence[str]) -> list[str]:
+    """Packages that apt-get found in none of its sources, or only mentioned by others, as its errors name them."""
+    patterns = ("E: Unable to locate package (.+)", "E: Package '(.+)' has no installation candidate")
+    found = [match[1] for line in output for pattern in patterns if (match := re.fullmatch(pattern, line.strip()))]
+    return list(dict.fromkeys(found))
 
 
 def _check_space(images: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,8 @@ class Recipe:
     suite: str
     packages: tuple[str, ...]
     trim: Path = TRIM
+    own: tuple[str, ...] = ()
+    """Those of `packages` that the stack file asks for (`image.packages`), beyond what every image has."""
 
     @property
     def digest(self) -> str:
@@ -61,9 +64,14 @@ class Recipe:
         return content.hexdigest()[:16]
 
 
-def recipe(base: str) -> Recipe:
-    """The recipe for `image.base`; HostError if there is none."""
+def recipe(base: str, packages: Iterable[str] = ()) -> Recipe:
+    """The recipe for `image.base` and `image.packages`; HostError if there is none.
+
+    The order of `packages` does not count, nor does one that every image has: that would be the same image.
+    """
     if base not in SUITES:
         msg = f"image.base: {base!r} can't be made on this machine; allowed here: {', '.join(sorted(SUITES))}"
         raise HostError(msg)
-    return Recipe(base, SUITES[base], (*PACKAGES, *MORE.get(base, ())), TRIMS.get(base, TRIM))
+    usual = (*PACKAGES, *MORE.get(base, ()))
+    own = tuple(sorted(set(packages) - set(usual)))
+    return Recipe(base, SUITES[base], (*usual, *own), TRIMS.get(base, TRIM), own)
