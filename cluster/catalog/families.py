@@ -44,6 +44,10 @@ class Family:
     """Bytes: MTU of the networks of these NICs."""
     other_nics: int = 1
     """NICs for everything else."""
+    nic: str = ""
+    """Name of the first of those in images of the family; empty where it depends on the image."""
+    gpu_nic_names: tuple[str, ...] = ()
+    """Names of the fabric's NICs in images of the family."""
     local_ssds: int = 0
     """Local NVMe disks of 375 GiB that come with each machine."""
     gpus: tuple[str, ...] = ()
@@ -92,6 +96,11 @@ _ROWS = (
         fabric=Fabric.TCPXO,
         gpu_nics=8,
         gpu_mtu=8896,  # the largest that Google Cloud has; TCPXO needs 8244 at least (Cluster Toolkit's blueprints)
+        # Both: cluster-toolkit, examples/machine-learning/a3-megagpu-8g/nccl-tests/run-nccl-tests.sh.
+        nic="enp0s12",
+        gpu_nic_names=(
+            "enp6s0", "enp7s0", "enp13s0", "enp14s0", "enp134s0", "enp135s0", "enp141s0", "enp142s0",
+        ),
         local_ssds=16,
         zones=zones.A3_MEGA,
         disks=_A3_DISKS,
@@ -130,6 +139,7 @@ _ROWS = (
     *(
         Family(
             name=one.name, platform="nebius", fabric=Fabric.INFINIBAND if one.gpu else Fabric.NONE,
+            nic="eth0",  # of a pod: nebius-solutions-library, soperator/test/mlperf-gpt3, start.sh
             architecture=one.architecture, source=SOURCE)
         for one in PLATFORMS.values()
     ),

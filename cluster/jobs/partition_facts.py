@@ -1,0 +1,62 @@
+"""What a job must know of a partition to ask for its nodes: their names, sizes, GPUs and fabric."""
+
+from dataclasses import dataclass
+
+from cluster.catalog import Gpu, MachineType
+from cluster.catalog.families import Fabric
+from cluster.config.cluster import ClusterConfig
+from cluster.roster import node_names, nodeset_gpu, nodeset_type, sizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFacts:
+    """The nodes of one machine type, with the same GPUs, in a partition."""
+
+    name: str
+    """The partition's."""
+    default: bool
+    exclusive: bool
+    """A job gets whole nodes, whatever it asks for."""
+    nodes: tuple[str, ...]
+    """Host names, which are NodeNames, in order."""
+    machine_type: MachineType
+    fabric: Fabric
+    gpu: Gpu | None
+    """GPUs of each node, its own or attached."""
+    cpus: int
+    """Logical processors of each node, as slurm.conf has them."""
+    memory_mib: int
+    """MiB of each node that jobs can have."""
+    qos: str | None
+    """The partition's QOS."""
+    max_time: str
+    """Longest run time, as slurm.conf has it: 24:00:00, INFINITE."""
+
+
+def partition_facts(config: ClusterConfig) -> tuple[PartitionFacts, ...]:
+    """One row for each partition and kind of node in it; the default partition's first, then in the file's order."""
+    found: list[PartitionFacts] = []
+    for name, partition in config.partitions.items():
+        kinds: dict[tuple[str, Gpu | None], list[str]] = {}
+        for one in partition.nodesets:
+            section = config.nodesets[one]
+            kinds.setdefault((nodeset_type(config, section).name, nodeset_gpu(config, section)), []).append(one)
+        for (_, gpu), nodesets in kinds.items():
+            sections = [config.nodesets[one] for one in nodesets]
+            kind, every = nodeset_type(config, sections[0]), [sizes(config, section) for section in sections]
+            found.append(
+                PartitionFacts(
+                    name=name,
+                    default=partition.default,
+                    exclusive=partition.exclusive,
+                    nodes=tuple(node for one in nodesets for node in node_names(config, one)),
+                    machine_type=kind,
+                    fabric=kind.family.fabric,
+                    gpu=gpu,
+                    cpus=min(size.cpus for size in every),
+                    memory_mib=min(size.memory - size.reserved for size in every),
+                    qos=partition.qos,
+                    max_time=partition.max_time,
+                )
+            )
+    return tuple(sorted(found, key=lambda row: not row.default))

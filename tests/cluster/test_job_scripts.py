@@ -1,0 +1,81 @@
+"""Job scripts, and what they must know of partitions."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.catalog import Gpu
+from cluster.catalog.families import FAMILIES, Fabric
+from cluster.jobs import script
+from cluster.jobs.partition_facts import partition_facts
+from cluster.jobs.script import JobScript, source, words
+from tests.cluster.stacks import EVERY, ROOT, config
+
+
+class TestPartitionFacts:
+    def test_of_a3_mega(self):
+        gpus, debug = partition_facts(config("a3mega"))
+        assert (gpus.name, gpus.default, gpus.exclusive, gpus.fabric) == ("a3mega", True, True, Fabric.TCPXO)
+        assert gpus.nodes == ("a3mega-a3mega-0", "a3mega-a3mega-1")
+        assert gpus.gpu == Gpu(type="h100", count=8)
+        assert (gpus.cpus, gpus.machine_type.name) == (208, "a3-megagpu-8g")
+        assert (debug.name, debug.gpu, debug.fabric) == ("debug", None, Fabric.NONE)
+
+    def test_attached_gpus_are_the_nodes(self):
+        assert [row.gpu for row in partition_facts(config("classic"))] == [None, Gpu(type="t4", count=2)]
+
+    @pytest.mark.parametrize("stack", EVERY)
+    def test_the_default_partition_is_first_and_no_partition_is_left_out(self, stack: str):
+        cluster = config(stack)
+        rows = partition_facts(cluster)
+        assert [row.default for row in rows] == sorted((row.default for row in rows), reverse=True)
+        assert {row.name for row in rows} == set(cluster.partitions)
+        assert all(row.nodes and row.cpus > 0 and row.memory_mib > 0 for row in rows)
+
+
+class TestScripts:
+    def test_options_stand_before_the_first_command(self):
+        one = JobScript(
+            name="a.sh", title="Says\nhello.", options={"nodes": 2, "exclusive": True, "hold": False, "comment": "a b"},
+            body="\nhostname\n",
+        )  # fmt: skip
+        assert one.text() == (
+            "#!/bin/bash\n# Says hello.\n#SBATCH --nodes=2\n#SBATCH --exclusive\n"
+            '#SBATCH "--comment=a b"\n\nset -euo pipefail\n\nhostname\n'
+        )
+
+    @pytest.mark.parametrize("options", [{"a b": 1}, {"N": 1}, {"comment": "a\n#SBATCH --uid=0"}, {"comment": 'a "b"'}])
+    def test_an_option_is_one_word_of_one_line(self, options: dict[str, str]):
+        with pytest.raises(ValueError, match=r"option|value"):
+            JobScript(name="a.sh", title="A", options=options, body="").text()
+
+    def test_options_as_words(self):
+        assert words({"nodes": 2, "exclusive": True, "hold": False}) == ["--nodes=2", "--exclusive"]
+
+    def test_a_body_says_which_shell_it_is_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(script, "BODIES", tmp_path)
+        (tmp_path / "a.sh").write_text("# shellcheck shell=bash\necho\n")
+        (tmp_path / "b.sh").write_text("echo\n")
+        assert source("a.sh") == "echo\n"
+        with pytest.raises(ValueError, match=r"b\.sh: the first line"):
+            source("b.sh")
+
+
+def test_bodies_are_clean_for_shellcheck():
+    checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
+    files = sorted(map(str, (ROOT / "scripts" / "jobs").rglob("*.sh")))
+    done = subprocess.run([checker, *files], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert files
+
+
+def test_a_family_with_named_nics_names_all_of_them():
+    named = [family for family in FAMILIES.values() if family.gpu_nic_names]
+    assert [family.name for family in named if len(set(family.gpu_nic_names)) != family.gpu_nics] == []
+    # The prolog's stand-in has them as the real prolog does.
+    text = (ROOT / "scripts" / "rehearsal" / "rxdm.sh").read_text()
+    mega = FAMILIES["a3-megagpu"]
+    assert f"NCCL_FASTRAK_IFNAME={','.join(mega.gpu_nic_names)}\n" in text
+    assert f"NCCL_FASTRAK_CTRL_DEV={mega.nic}\n" in text
