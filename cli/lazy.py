@@ -55,7 +55,7 @@ class LazyGroup(TyperGroup):
 @functools.cache
 def _docstrings(module: str) -> dict[str, str | None]:
     """The docstring of each function of a module in cli/commands."""
-    tree = ast.parse((_FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((_FOLDER / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
     return {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 

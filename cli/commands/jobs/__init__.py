@@ -1,0 +1,1 @@
+"""Commands that run jobs on a cluster, and report what they measured."""

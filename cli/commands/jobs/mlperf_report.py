@@ -1,0 +1,111 @@
+"""mlperf report."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from typer import Argument, Exit, Option
+
+from cli import console, options
+from cli.errors import CliError
+from cluster.report.mlperf.compare import UnknownSetup
+from cluster.report.mlperf.read import NoLog
+from cluster.report.mlperf.report import Report, make
+
+Setup = Annotated[
+    str,
+    Option(
+        "-g",
+        "--target",
+        metavar="SETUP",
+        help="Compare with this set-up: 1xH100, 2xH100, 8xH100. Default: the one that the log shows.",
+        show_default=False,
+    ),
+]
+Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.", show_default=False)]
+Plot = Annotated[bool, Option("--plot", help="Print a plot too.")]
+
+
+def report(
+    log: Annotated[str, Argument(metavar="FILE", help="The log; `-` is standard input.", show_default=False)],
+    *,
+    target: Setup = "",
+    png: Png = None,
+    plot: Plot = False,
+    json: options.Json = False,
+) -> None:
+    """Show the time of training steps in a log of MLPerf, and compare it with the published time.
+
+    The log is the output of a job of Stable Diffusion or GPT-3, with other lines between. Each run in it is reported.
+    The exit code is 1 if the last one is slower than the target, or has no training steps.
+    """
+    with _opened(log) as file:
+        found = of_log(file, log, target)
+    show(found, log, png=png, plot=plot, json=json)
+
+
+def of_log(file: BinaryIO, name: str, target: str) -> Report:
+    """Report an open log. Raises CliError: it is none, or there is no such target."""
+    try:
+        return make(file, target)
+    except NoLog as error:
+        raise CliError(f"{name} {error}.") from None
+    except UnknownSetup as error:
+        raise CliError(f"-g: {error}.") from None
+
+
+def show(found: Report, name: str, *, png: Path | None, plot: bool, json: bool) -> None:
+    """Print a report; ends the command with exit code 1 if the last run is too slow or has no training steps."""
+    if json:
+        console.json({"file": name, **found.document()})
+    else:
+        console.lines(found.lines())
+        for note in found.notes():
+            console.note(f"note: {note}.")
+    if png or (plot and not json):
+        _plot(found, name, png, printed=plot and not json)
+    if found.result in ("fail", "empty"):
+        raise Exit(1)
+
+
+def _plot(found: Report, name: str, png: Path | None, *, printed: bool) -> None:
+    from cluster.report.plot import print_plot, save_png
+
+    curves, x_label, y_label = found.curves()
+    if not curves:
+        console.note("There is nothing to plot: no run has training steps.")
+        return
+    title = f"{found.log.runs[-1].title}: {Path(name).name}"
+    if printed:
+        width = min(120, shutil.get_terminal_size((80, 24)).columns)
+        drawn = print_plot(curves, title=title, x_label=x_label, y_label=y_label, y_from_zero=False, width=width)
+        console.lines(["", *drawn.splitlines()])
+    if png:
+        try:
+            save_png(curves, png, title=title, x_label=x_label, y_label=y_label)
+        except OSError as error:
+            raise CliError(f"can't write {png}: {error.strerror or error}.") from None
+        console.note(f"Wrote {png}")
+
+
+@contextmanager
+def _opened(log: str) -> Iterator[BinaryIO]:
+    if log == "-":
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.seek(0)
+            yield copy
+        return
+    path = Path(log)
+    if path.exists() and not path.is_file():
+        raise CliError(f"{log} is {'a folder' if path.is_dir() else 'no regular file'}: name the log's file.")
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise CliError(f"can't read {log}: {error.strerror}.") from None
+    with file:
+        yield file
