@@ -19,7 +19,7 @@ from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.config.types import ClusterName, Flag, GroupName, NodesetName, PartitionName, RegularId
-from cluster.config.users import User
+from cluster.config.users import FormerUser, User
 
 S = TypeVar("S", bound=Section)
 
@@ -66,6 +66,11 @@ class ClusterConfig(Section):
     """Groups that users share, with their number, e.g. {ml: 3001}."""
     users: Annotated[tuple[User, ...], Members("people.user")] = Field(default=(), max_length=10_000)
     """People who use the cluster."""
+    former_users: Annotated[
+        tuple[FormerUser, ...], NoEffect("only keeps uids from being given to somebody else")
+    ] = Field(default=(), max_length=10_000)
+    """People who used it, whose files are still there: nobody else can have their uids. `./hpc user remove` adds
+    them."""
     accounting: Accounting = Field(default_factory=Accounting)
     """Who is charged, and within which limits."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)

@@ -7,7 +7,7 @@ from pydantic import Field
 from cluster.config.accounting import IN_DATABASE
 from cluster.config.impact import ByRule, NoEffect, Refuse
 from cluster.config.section import Section
-from cluster.config.types import AccountName, GroupName, Program, PublicKey, QosName, RegularId, UserName
+from cluster.config.types import AccountName, Flag, GroupName, Program, PublicKey, QosName, RegularId, UserName
 
 ON_MACHINES = NoEffect("every machine follows within seconds, without a daemon's restart")
 
@@ -38,8 +38,24 @@ class User(Section):
     """Further accounts that the user may charge with --account."""
     qos: Annotated[tuple[QosName, ...], IN_DATABASE] = ()
     """QOS that the user may ask for with --qos; the first one is the default. Default: normal."""
+    sudo: Annotated[Flag | None, ON_MACHINES] = None
+    """Whether the user becomes root by `sudo`, without a password, on every machine and in jobs. Such a user can act as
+    anybody in the cluster. Default: true on nebius, as with its createuser; false elsewhere."""
+    containers: Annotated[Flag | None, ON_MACHINES] = None
+    """Whether the user may run containers that need a right: on nebius by the group docker; elsewhere rootless ones by
+    subordinate uids (/etc/subuid), for podman and `apptainer --fakeroot`. enroot needs neither. Default: true on
+    nebius; elsewhere what the operating system gives."""
 
     @property
     def primary_gid(self) -> int:
         """Number of the primary group."""
         return self.uid if self.gid is None else self.gid
+
+
+class FormerUser(Section):
+    """Somebody whose account was removed."""
+
+    name: UserName = Field(examples=["carol"])
+    """Login name."""
+    uid: RegularId = Field(examples=[2003])
+    """User number, which only this person can have again."""

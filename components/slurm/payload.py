@@ -8,16 +8,19 @@ from typing import Any, cast
 
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
+from cluster.config.users import User as Person
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
 from components.slurm import setup
-from scripts.node.interface import Configure, Exports, Group, Mount, NodeBoot, Probe, StateDisk, User
+from scripts.node.interface import Configure, Exports, Group, Mount, NodeBoot, Probe, Rights, StateDisk, User
 
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 
 
 def users(config: ClusterConfig) -> list[User]:
+    """Users as machines take them. A right that the stack file does not mention is no key: payloads of clusters that
+    are up stay as they are."""
     return [
         {
             "name": user.name,
@@ -26,9 +29,19 @@ def users(config: ClusterConfig) -> list[User]:
             "groups": sorted(user.groups),
             "shell": user.shell,
             "keys": list(user.keys),
+            **_rights(user),
         }
         for user in config.users
     ]
+
+
+def _rights(user: Person) -> Rights:
+    rights: Rights = {}
+    if user.sudo is not None:
+        rights["sudo"] = user.sudo
+    if user.containers is not None:
+        rights["containers"] = user.containers
+    return rights
 
 
 def groups(config: ClusterConfig) -> list[Group]:

@@ -41,7 +41,14 @@ class Group(TypedDict):
     gid: int
 
 
-class User(TypedDict):
+class Rights(TypedDict, total=False):
+    """What a user may do beside others."""
+
+    sudo: bool  # without a password
+    containers: bool  # a range of subordinate uids; left alone where it is not said
+
+
+class User(Rights):
     """A Unix user; `groups` are supplementary groups, `keys` lines of authorized_keys."""
 
     name: str

@@ -39,6 +39,11 @@ def _user(one: MachineObservation, user: Mapping[str, Any], found: Mapping[str, 
         if said != there:
             # Files belong to a number: it is not changed behind anybody's back.
             yield _of(one, "user-changed", f"user {name}: {key}", said, there, hand=key == "uid")
+    for key, default in (("sudo", False), ("containers", None)):
+        # A machine of an earlier version reports neither, one without sudo not this.
+        right = user.get(key, default)
+        if right is not None and key in found and found[key] != right:
+            yield _of(one, "user-changed", f"user {name}: {key}", *(str(yes).lower() for yes in (right, found[key])))
 
 
 def keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:

@@ -7,13 +7,15 @@ import hashlib
 import pwd
 from typing import Any
 
-from system import authorized_keys, homes, text_block, users
+from system import authorized_keys, homes, subordinate_ids, sudoers, text_block, users
 from system.host import read_json
 
 
 def observe() -> dict[str, Any]:
-    """Every ordinary user and group here, and which of them the set-up made: users {uid, gid, groups, shell, home}."""
+    """Every ordinary user and group here, and which of them the set-up made: users {uid, gid, groups, shell, home,
+    sudo, containers}. `sudo` is left out on a machine that does not have it."""
     groups = grp.getgrall()
+    roots, ranges = sudoers.named(), subordinate_ids.names()
     managed = read_json(users.MANAGED, {})
     return {
         "managed": managed,
@@ -24,6 +26,8 @@ def observe() -> dict[str, Any]:
                 "groups": sorted(g.gr_name for g in groups if one.pw_name in g.gr_mem),
                 "shell": one.pw_shell,
                 "home": one.pw_dir,
+                **({} if roots is None else {"sudo": one.pw_name in roots}),
+                "containers": bool(ranges & {one.pw_name, str(one.pw_uid)}),
             }
             for one in pwd.getpwall()
             if one.pw_name in managed.get("users", ()) or 1000 <= one.pw_uid < 60000

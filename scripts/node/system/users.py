@@ -12,7 +12,7 @@ import pwd
 from pathlib import Path
 
 from interface import Group, User
-from system import homes
+from system import homes, subordinate_ids, sudoers
 from system.host import SetupError, log, read_json, run, write
 
 MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
@@ -25,7 +25,9 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
     Raises SetupError when a name or number is taken by something that is not ours.
     """
     managed = _managed()
-    changed = [_group(group) for group in groups]
+    # First of all: somebody who loses the right loses it also where a later step fails.
+    changed = [sudoers.converge(users)]
+    changed += [_group(group) for group in groups]
     changed += [_user(user) for user in users]
     gone = managed["users"] - {u["name"] for u in users}
     changed += [
@@ -35,6 +37,7 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
     ]
     gone = managed["groups"] - {g["name"] for g in groups}
     changed += [_remove(["groupdel", name], f"removed group {name}") for name in sorted(gone) if _has_group(name)]
+    changed.append(subordinate_ids.converge(users))
     if with_homes:
         changed += [homes.converge(user["name"], user["uid"], user["gid"], user["keys"]) for user in users]
     _remember({u["name"] for u in users}, {g["name"] for g in groups})
