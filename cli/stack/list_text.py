@@ -35,8 +35,7 @@ def without_item(text: str, path: Sequence[str], number: int) -> str:
 
 def line_of_item(text: str, path: Sequence[str], number: int) -> int:
     """The line where an item of the list at `path` begins, counted from 1."""
-    node = _find(text, path).node
-    return node.value[number].start_mark.line + 1 if isinstance(node, yaml.SequenceNode) else 1
+    return _find(text, path)._items[number].start_mark.line + 1  # noqa: SLF001 - of this module
 
 
 @dataclass(frozen=True)
@@ -52,15 +51,11 @@ class _List:
     def appended(self, item: Item) -> str:
         if self.node is None:
             return self._as_new_key(item)
-        if not isinstance(self.node, yaml.SequenceNode):
-            raise _refused(self.name, "it is not written as a list")
-        return self._in_brackets(item) if self.node.flow_style else self._with_dash(item)
+        return self._in_brackets(item) if self._sequence.flow_style else self._with_dash(item)
 
     def removed(self, number: int) -> Iterator[str]:
         """Texts without the item, the best first."""
-        if not isinstance(self.node, yaml.SequenceNode):
-            raise _refused(self.name, "it is not written as a list")
-        if self.node.flow_style:
+        if self._sequence.flow_style:
             yield self._out_of_brackets(number)
         else:
             yield from self._without_dash(number)
@@ -90,9 +85,8 @@ class _List:
         if len(self._items) > 1:
             yield self._replaced(item)
             return
-        assert self.key is not None
-        start = self.key.start_mark.index
-        colon = self.text.index(":", self.key.end_mark.index) + 1
+        start = self._name.start_mark.index
+        colon = self.text.index(":", self._name.end_mark.index) + 1
         above = self.text[self._line(max(0, self._line(start) - 1)) : self._line(start)]
         about = above.strip().startswith("#") or "#" in self.text[colon:dash]
         if not about and not self.text[self._line(start) : start].strip():
@@ -118,9 +112,9 @@ class _List:
         new, items = _flow(item), self._items
         if not items:
             start = self._bracket + 1
-            if start == self._close and self.key and self._column(start) + len(new) + 1 > _LONGEST:
+            if start == self._close and self._column(start) + len(new) + 1 > _LONGEST:
                 # On a line of its own: the next ones will follow it there.
-                column = self.key.start_mark.column
+                column = self._name.start_mark.column
                 line = f"{self._newline}{' ' * (column + 2)}{new},{self._newline}{' ' * column}"
                 return self._replaced((start, start, line))
             return self._replaced((start, start, new))
@@ -163,20 +157,17 @@ class _List:
         if comma is not None:
             return self._replaced(removed)
         before = self._comma_after(self._end(items[number - 1]), start)
-        assert before is not None
-        return self._replaced(removed, (before, before + 1, ""))
+        return self._replaced(removed, *([(before, before + 1, "")] if before is not None else []))
 
     @property
     def _bracket(self) -> int:
         """Where the list's opening bracket is: an anchor may be before it."""
-        assert self.node is not None
-        first = self.node.start_mark.index
+        first = self._sequence.start_mark.index
         return next(at for kind, at in self._tokens if kind is yaml.FlowSequenceStartToken and at >= first)
 
     @property
     def _close(self) -> int:
-        assert self.node is not None
-        return self.node.end_mark.index - 1
+        return self._sequence.end_mark.index - 1
 
     def _comma_after(self, start: int, end: int) -> int | None:
         return next((at for kind, at in self._tokens if kind is yaml.FlowEntryToken and start <= at < end), None)
@@ -188,16 +179,26 @@ class _List:
     # Places in the text
 
     @property
+    def _sequence(self) -> yaml.SequenceNode:
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise _refused(self.name, "it is not written as a list")
+        return self.node
+
+    @property
+    def _name(self) -> yaml.Node:
+        if self.key is None:
+            raise _refused(self.name, "it is not there")
+        return self.key
+
+    @property
     def _items(self) -> list[yaml.Node]:
-        assert isinstance(self.node, yaml.SequenceNode)
-        assert self.key is not None
-        before = self.key.end_mark.index
-        for item in self.node.value:
+        before = self._name.end_mark.index
+        for item in self._sequence.value:
             # What an alias stands for is before it, in another place.
             if item.start_mark.index < before:
                 raise _refused(self.name, "it has an alias (*)")
             before = item.start_mark.index
-        return self.node.value
+        return self._sequence.value
 
     @property
     def _tokens(self) -> list[tuple[type[yaml.Token], int]]:

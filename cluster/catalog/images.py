@@ -15,6 +15,8 @@ class Image:
     """Whether it has pam_slurm_adopt."""
     rests: bool = False
     """Whether it has slurmrestd, and Slurm's plugin for JSON Web Tokens."""
+    sudo: bool = False
+    """Whether it has sudo without a package of `image.packages`."""
 
 
 # fmt: off
@@ -23,12 +25,14 @@ _ROWS = (
     Image(
         name="debian-13", slurm_versions=("24.11",), adopts=True, rests=True,
         source="packages.debian.org/trixie/slurm-wlm: 24.11.5"),
-    Image(name="ubuntu-2404", slurm_versions=("23.11",), source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
-        name="ubuntu-2204", slurm_versions=("25.05", "24.11"), adopts=True, rests=True,
+        name="ubuntu-2404", slurm_versions=("23.11",), sudo=True,
+        source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
+    Image(
+        name="ubuntu-2204", slurm_versions=("25.05", "24.11"), adopts=True, rests=True, sudo=True,
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
     Image(
-        name="soperator", slurm_versions=("25.11", "25.05", "24.11", "24.05", "26.05"), rests=True,
+        name="soperator", slurm_versions=("25.11", "25.05", "24.11", "24.05", "26.05"), rests=True, sudo=True,
         source="github.com/nebius/soperator, Makefile: the version of Soperator decides (catalog/nebius/soperator.py)"),
 )
 # fmt: on

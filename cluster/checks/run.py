@@ -20,4 +20,8 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 def find_warnings(config: ClusterConfig) -> list[Finding]:
     """What a configuration without errors should be known for, before it costs: shown by every preview and `up`."""
-    return [*scripts.find_warnings(config), *registry.get(config.platform).warnings(config)]
+    return [
+        *scripts.find_warnings(config),
+        *users.find_warnings(config),
+        *registry.get(config.platform).warnings(config),
+    ]

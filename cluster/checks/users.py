@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from cluster import people
+from cluster.catalog import IMAGES
 from cluster.catalog.programs import LOGIN_SHELLS
 from cluster.checks.names import unknown
 from cluster.checks.scripts import programs_may_differ
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
 from cluster.config.users import User
-from cluster.findings import Finding, listing, suggest
+from cluster.findings import Finding, Level, listing, suggest
 from cluster.platforms import registry
 
 
@@ -42,6 +43,58 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         yield from unknown((*at, "groups"), user.groups, config.groups, "a group", "groups")
         yield from _accounting(config, position, user, known, qos)
     yield from _gids(config)
+    yield from _former(config)
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """What `sudo` of a user does not do, and what it undoes."""
+    missing = not (IMAGES[config.image.base].sudo or programs_may_differ(config) or "sudo" in config.image.packages)
+    for position, user in enumerate(config.users):
+        at = ("users", position, "sudo")
+        if user.sudo and missing:
+            yield Finding(
+                id="user-sudo-missing",
+                level=Level.WARNING,
+                at=at,
+                what=f"machines of {config.image.base} do not have sudo: {user.name} can't use it",
+                todo="write `image: {packages: [sudo]}`, which recreates the machines, or remove `sudo`",
+            )
+        elif user.sudo and config.slurm.pam_slurm_adopt:
+            yield Finding(
+                id="user-sudo-adopt",
+                level=Level.WARNING,
+                at=at,
+                what=f"{user.name} becomes root on nodes, and root is not held to the limits of its jobs, which "
+                "slurm.pam_slurm_adopt is for",
+                todo="remove `sudo` unless the user administers the cluster",
+            )
+
+
+def _former(config: ClusterConfig) -> Iterator[Finding]:
+    """Files of somebody who left belong to the number: a new user with it would own them."""
+    owners = {former.uid: former.name for former in config.former_users}
+    numbers = {former.name: former.uid for former in config.former_users}
+    for position, user in enumerate(config.users):
+        owner, own = owners.get(user.uid, user.name), numbers.get(user.name, user.uid)
+        if owner != user.name:
+            yield Finding(
+                id="user-uid-former",
+                at=("users", position, "uid"),
+                given=str(user.uid),
+                allowed=f"a number that no former user had; {user.uid} was {owner}'s, whose files are still there",
+                todo=f"write {own}"
+                if own != user.uid
+                else "choose another number, e.g. " + str(max([*owners, *(one.uid for one in config.users)]) + 1),
+            )
+        elif own != user.uid:
+            yield Finding(
+                id="user-uid-before",
+                at=("users", position, "uid"),
+                given=str(user.uid),
+                allowed=f"{own}, the number that {user.name} had before, to whom the files in /home belong",
+                todo=f"write {own}; or, for somebody else of that name, remove {user.name} from `former_users` once "
+                "the files are gone",
+            )
 
 
 def _groups(config: ClusterConfig) -> Iterator[Finding]:

@@ -66,9 +66,9 @@ class ClusterConfig(Section):
     """Groups that users share, with their number, e.g. {ml: 3001}."""
     users: Annotated[tuple[User, ...], Members("people.user")] = Field(default=(), max_length=10_000)
     """People who use the cluster."""
-    former_users: Annotated[
-        tuple[FormerUser, ...], NoEffect("only keeps uids from being given to somebody else")
-    ] = Field(default=(), max_length=10_000)
+    former_users: Annotated[tuple[FormerUser, ...], NoEffect("only keeps uids from being given to somebody else")] = (
+        Field(default=(), max_length=10_000)
+    )
     """People who used it, whose files are still there: nobody else can have their uids. `./hpc user remove` adds
     them."""
     accounting: Accounting = Field(default_factory=Accounting)

@@ -2,6 +2,10 @@
 
     python3 people.py FOLDER   < JSON   make them as the JSON says
 
+They have what Soperator's createuser gives: the groups sudo and docker, and a key pair for logins between pods
+(github.com/nebius/soperator, ansible/roles/soperator-scripts/files/soperator-createuser; images/jail/scripts/
+createuser.sh of 1.15 has sudo alone, which is all that its jail has).
+
 FOLDER has the modules of scripts/node. All login and worker pods share the jail, so what is made once is everywhere at
 once. The last line of its output is JSON: {"error": TEXT}, or {} when all is as it should be.
 """
@@ -10,7 +14,11 @@ from __future__ import annotations
 
 import grp
 import json
+import pwd
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +27,17 @@ sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).pare
 from accounting import accounts
 from interface import User
 from jobs import drain
-from system import users
-from system.host import SetupError, describe_os_error, log
+from system import homes, users
+from system.host import SetupError, describe_os_error, log, read_json, write
 
 MANAGED = Path("/etc/hpc/jail")
 """What this program made, so that only that is ever removed. Not where scripts/node has it for its own machine."""
-OF_THE_GUIDE = ("sudo", "docker")
-"""Groups that Soperator's createuser adds everybody to, where the jail has them."""
+GROUPS = {"sudo": "sudo", "containers": "docker"}
+"""The group of each right of a user, where the jail has it. Without a word in the stack file a user has both, as with
+createuser. Its sudoers lets the group sudo become root without a password."""
+KEY_PAIRS = MANAGED / "key-pairs.json"
+"""Users who are being made, and get a key pair once they have a home."""
+KEY_PAIR_SECONDS = 30
 
 
 def converge(payload: dict[str, Any]) -> None:
@@ -34,17 +46,56 @@ def converge(payload: dict[str, Any]) -> None:
     accounts.MANAGED = MANAGED / "accounting.json"
     # Nodes have users as soon as the jail has.
     accounts.join.wait_for_config_version = _at_once
-    there = [name for name in OF_THE_GUIDE if _exists(name)]
-    wanted = [_in_groups(user, there) for user in payload["users"]]
+    wanted = [_with_groups(user) for user in payload["users"]]
     drain.refuse_busy(users.leaving(wanted))
+    # Only who is made here: what others have in their home is their own.
+    new = {*read_json(KEY_PAIRS, []), *(user["name"] for user in wanted if not _has_user(user["name"]))}
+    if new:
+        write(KEY_PAIRS, json.dumps(sorted(new)) + "\n", quiet=True)
     # Accounts after users: a job of somebody whom nodes do not know would drain them.
     if users.converge(wanted, payload["groups"], with_homes=True):
         log("users and groups are changed on all nodes")
+    if new:
+        make_key_pairs(user for user in wanted if user["name"] in new)
+        KEY_PAIRS.unlink()
     accounts.converge(payload["accounting"])
 
 
-def _in_groups(user: User, more: list[str]) -> User:
-    return {**user, "groups": sorted({*user["groups"], *more})}
+def make_key_pairs(new: Iterable[User]) -> None:
+    """Each of these users gets a key pair, made by a process that is nobody but the user."""
+    program = Path(__file__).with_name("key_pair.py").read_text()
+    for user in new:
+        name, home = user["name"], str(homes.HOMES / user["name"])
+        command = [homes.PYTHON, "-I", "-S", "-c", program, f"{name}@soperator-internal"]
+        with tempfile.TemporaryFile() as out:
+            try:
+                code = subprocess.run(
+                    command, user=user["uid"], group=user["gid"], extra_groups=[], cwd="/", timeout=KEY_PAIR_SECONDS,
+                    env={"HOME": home, "PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=out, check=False,
+                ).returncode  # fmt: skip
+            except (subprocess.TimeoutExpired, OSError) as error:
+                log(f"{name}: no key pair for logins between pods: {error}")
+                continue
+            out.seek(0)
+            if code:
+                log(f"{name}: no key pair for logins between pods: {out.read(400).decode(errors='replace').strip()}")
+
+
+def _with_groups(user: User) -> User:
+    """The user in the groups of its rights: in the jail these are not files of their own, as on machines."""
+    rights: dict[str, Any] = {**user}
+    more = [group for right, group in GROUPS.items() if rights.pop(right, True) and _exists(group)]
+    rights["groups"] = sorted({*user["groups"], *more})
+    return rights  # type: ignore[return-value] - the same keys, but for the rights
+
+
+def _has_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _at_once(*, seconds: float) -> None:

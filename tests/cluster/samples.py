@@ -32,6 +32,7 @@ LAB: Cluster = {
         {"name": "alice", "uid": 2001, "groups": ["ml"], "account": "research"},
         {"name": "bob", "uid": 2002, "account": "research"},
     ],
+    "former_users": [{"name": "carol", "uid": 2003}],
     "accounting": {
         "accounts": [{"name": "research"}, {"name": "teaching"}],
         "qos": [{"name": "urgent", "priority": 100}, {"name": "idle"}],
@@ -152,6 +153,10 @@ SAMPLES: list[Sample] = [
     ("users.*.account", at("users", "bob", account="teaching"), Effect.NOTHING),
     ("users.*.accounts", at("users", "bob", accounts=["teaching"]), Effect.NOTHING),
     ("users.*.qos", at("users", "bob", qos=["urgent"]), Effect.NOTHING),
+    ("users.*.sudo", at("users", "bob", sudo=True), Effect.NOTHING),
+    ("users.*.containers", at("users", "bob", containers=False), Effect.NOTHING),
+    ("former_users.*", lambda c: c["former_users"].append({"name": "dave", "uid": 2007}), Effect.NOTHING),
+    ("former_users.*.uid", at("former_users", "carol", uid=2008), Effect.NOTHING),
     ("accounting.accounts.*", lambda c: c["accounting"]["accounts"].append({"name": "lab"}), Effect.NOTHING),
     ("accounting.accounts.*", gone("accounting", "accounts", "teaching"), Effect.NOTHING),
     *(

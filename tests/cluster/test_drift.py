@@ -184,6 +184,26 @@ class TestPeople:
         found = only(stack(seen), seen)
         assert (found.what, found.where, found.mends) == (f"user alice: {key}", ("hc-controller", "hc-cpu-0"), mends)
 
+    @pytest.mark.parametrize(
+        ("right", "there", "told"),
+        [
+            ({"sudo": True}, {"sudo": False}, ("sudo", "true", "false")),
+            ({}, {"sudo": True}, ("sudo", "false", "true")),
+            ({"containers": False}, {"containers": True}, ("containers", "false", "true")),
+        ],
+    )
+    def test_a_right_that_was_changed(self, right: dict[str, bool], there: dict[str, bool], told: tuple[str, ...]):
+        seen = healthy()
+        facts(seen, "cpu-0")["unix"]["users"]["alice"].update(there)
+        found = only(stack(seen, users=[{**USERS[0], **right}, USERS[1]]), seen)
+        assert (found.what, found.stack, found.there) == (f"user alice: {told[0]}", *told[1:])
+        assert found.where == ("hc-cpu-0",)
+
+    def test_a_machine_without_sudo_and_a_range_that_nobody_asked_for_are_no_differences(self):
+        seen = healthy()
+        facts(seen, "cpu-0")["unix"]["users"]["alice"]["containers"] = True
+        assert differences(stack(seen, users=[{**USERS[0], "sudo": True}, USERS[1]]), seen) == []
+
     def test_one_who_was_removed_and_one_who_should_be_gone(self):
         seen = healthy()
         del facts(seen, "cpu-1")["unix"]["users"]["bob"]

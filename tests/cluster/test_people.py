@@ -1,7 +1,12 @@
 """Accounts, limits and Unix groups follow from the file, whatever it leaves unsaid."""
 
+import pytest
+
+from cluster.checks.run import find_warnings
+from cluster.findings import ConfigError
 from cluster.people import unix_groups
 from cluster.slurm.accounting import desired
+from components.slurm import payload
 from tests.cluster.stacks import cluster
 
 ALICE = {"name": "alice", "uid": 2001}
@@ -74,3 +79,44 @@ def test_shared_groups_have_members_and_can_be_a_primary_group():
         ("lab", 3002, ()),
         ("alice", 2001, ()),
     ]
+
+
+class TestFormerUsers:
+    """Files of somebody who left belong to the number."""
+
+    def test_nobody_else_gets_their_number(self):
+        with pytest.raises(ConfigError) as error:
+            cluster(users=[{"name": "dave", "uid": 2003}], former_users=[CAROL])
+        (found,) = error.value.findings
+        assert (found.id, found.where) == ("user-uid-former", "hpc:cluster.users[0].uid")
+        assert "2003 was carol's" in found.allowed
+        assert "2004" in found.todo
+
+    def test_they_come_back_with_their_number_only(self):
+        assert cluster(users=[CAROL], former_users=[CAROL]).users[0].uid == 2003
+        with pytest.raises(ConfigError) as error:
+            cluster(users=[{"name": "carol", "uid": 2009}], former_users=[CAROL])
+        (found,) = error.value.findings
+        assert (found.id, found.todo.split(";")[0]) == ("user-uid-before", "write 2003")
+
+
+class TestRights:
+    def test_machines_are_given_those_that_the_file_mentions(self):
+        given = payload.users(cluster(users=[ALICE, {**BOB, "sudo": True, "containers": False}]))
+        assert not {"sudo", "containers"} & set(given[0]), "payloads of clusters that are up stay as they are"
+        assert (given[1].get("sudo"), given[1].get("containers")) == (True, False)
+
+    def test_sudo_where_there_is_none_is_a_warning(self):
+        users = [{**ALICE, "sudo": True}, {**BOB, "sudo": False}]
+        (found,) = find_warnings(cluster(users=users))
+        assert (found.id, found.where) == ("user-sudo-missing", "hpc:cluster.users[0].sudo")
+        assert find_warnings(cluster(users=users, image={"base": "debian-13", "packages": ["sudo"]})) == []
+
+    def test_sudo_beside_pam_slurm_adopt_is_a_warning(self):
+        image = {"base": "debian-13", "packages": ["sudo"]}
+        slurm = {"pam_slurm_adopt": True, "prolog_flags": ["Contain"]}
+        (found,) = find_warnings(cluster(users=[{**ALICE, "sudo": True}], image=image, slurm=slurm))
+        assert found.id == "user-sudo-adopt"
+
+
+CAROL = {"name": "carol", "uid": 2003}

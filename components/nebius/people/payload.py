@@ -10,7 +10,8 @@ from cluster.config import ClusterConfig
 from cluster.platforms.nebius.accounts import desired_here
 from components.slurm import payload, setup
 
-PROGRAM = Path(__file__).parents[3] / "scripts" / "jail" / "people.py"
+_FOLDER = Path(__file__).parents[3] / "scripts" / "jail"
+_PROGRAMS = ("people.py", "key_pair.py")
 _NEEDED = ("interface.py", "accounting/", "jobs/", "slurm/", "system/")
 """Modules of the set-up that it imports."""
 # Takes {"files": {path: text}, "payload": ...} from standard input; nothing of it stays in the jail.
@@ -35,7 +36,7 @@ COMMAND = ("python3", "-c", _START)
 def files() -> Mapping[str, str]:
     """The program and what it imports, by path."""
     modules = {name: text for name, text in setup.files().items() if name.startswith(_NEEDED) and name.endswith(".py")}
-    return {**modules, "people.py": PROGRAM.read_text()}
+    return {**modules, **{name: (_FOLDER / name).read_text() for name in _PROGRAMS}}
 
 
 def people(config: ClusterConfig) -> dict[str, Any]:

@@ -48,4 +48,6 @@ def _ranges(file: Path) -> list[tuple[str, int, int]]:
         rows = [line.split(":") for line in file.read_text().splitlines()]
     except FileNotFoundError:
         return []
-    return [(row[0], int(row[1]), int(row[2])) for row in rows if len(row) == 3 and row[1].isdigit() and row[2].isdigit()]
+    return [
+        (row[0], int(row[1]), int(row[2])) for row in rows if len(row) == 3 and row[1].isdigit() and row[2].isdigit()
+    ]

@@ -1,7 +1,9 @@
-"""The program that makes users in the jail, over modules that record what they are asked to do."""
+"""The program that makes users in the jail: over modules that record what they are asked, and for real on a copy."""
 
 import grp
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +20,7 @@ def note(name, *values, **more):
     with pathlib.Path({path!r}).open("a") as file:
         file.write(json.dumps([name, *values, more]) + "\\n")
 """
-MODULES = {
-    "accounting/accounts.py": """
+ACCOUNTS = """
 import types
 from note import note
 MANAGED = None
@@ -27,24 +28,27 @@ join = types.SimpleNamespace(wait_for_config_version=None)
 def converge(desired):
     join.wait_for_config_version(seconds=60)
     note("accounts", desired, str(MANAGED))
-""",
+"""
+MODULES = {
+    "accounting/accounts.py": ACCOUNTS,
     "jobs/drain.py": """
 from note import note
 from system.host import SetupError
 def refuse_busy(users):
     note("busy", sorted(users))
-    if "busy" in users:
-        raise SetupError("busy leaves the cluster and has jobs")
+    if "sync" in users:
+        raise SetupError("sync leaves the cluster and has jobs")
 """,
     "system/users.py": """
 from note import note
 MANAGED = None
 def leaving(users):
-    return {"busy", "carol"} - {user["name"] for user in users}
+    return {"sync", "daemon"} - {user["name"] for user in users}
 def converge(users, groups, with_homes):
     note("users", users, groups, str(MANAGED), with_homes)
     return True
 """,
+    "system/homes.py": "",
     "interface.py": "User = dict\n",
     "system/host.py": (ROOT / "scripts/node/system/host.py").read_text(),
 }
@@ -74,13 +78,15 @@ def run(tmp_path):
 
 
 def test_users_come_before_accounts_and_have_the_groups_of_createuser(run):
-    user = {"name": "busy", "groups": ["ml"]}
-    answer, calls = run(users=[user, {"name": "carol", "groups": []}])
+    # Users of this machine, so that nobody is new.
+    plain, none = {"name": "sync", "groups": ["ml"]}, {"name": "bin", "groups": [], "sudo": False, "containers": False}
+    answer, calls = run(users=[plain, none])
     assert answer == {}
     assert [name for name, *_ in calls] == ["busy", "users", "accounts"]
     there = [name for name in ("sudo", "docker") if name in {one.gr_name for one in grp.getgrall()}]
     (_, users, _, managed, with_homes, _) = calls[1]
-    assert users[0]["groups"] == sorted({"ml", *there})
+    assert users[0] == {"name": "sync", "groups": sorted({"ml", *there})}
+    assert users[1] == {"name": "bin", "groups": []}, "and no right that a machine would act on"
     assert managed == "/etc/hpc/jail/users.json", "not where a rehearsal's machine keeps its own"
     assert with_homes
     assert calls[2][2] == "/etc/hpc/jail/accounting.json"
@@ -88,18 +94,124 @@ def test_users_come_before_accounts_and_have_the_groups_of_createuser(run):
 
 def test_somebody_with_jobs_is_not_removed(run):
     answer, calls = run()
-    assert answer == {"error": "busy leaves the cluster and has jobs"}
+    assert answer == {"error": "sync leaves the cluster and has jobs"}
     assert [name for name, *_ in calls] == ["busy"]
 
 
 def test_what_is_sent_is_all_that_it_imports(tmp_path):
     """In a folder with nothing else, every module is imported."""
-    for name, text in payload.files().items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    _lay_out(tmp_path)
     code = (
         f"import sys; sys.argv = ['people.py', {str(tmp_path)!r}]; sys.path.insert(0, {str(tmp_path)!r}); import people"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True, cwd=tmp_path)
     assert not any(Path(name).name.startswith("test_") for name in payload.files())
+
+
+def _lay_out(folder: Path) -> None:
+    for name, text in payload.files().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+# The files of users and homes are copies, which this mount namespace alone sees.
+PRIVATE = """
+set -e
+mount --bind "$1/etc" /etc
+mount --bind "$1/home" /home
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts and makes users, as root")
+class TestForReal:
+    """useradd, usermod and ssh-keygen, on a copy of /etc and an empty /home."""
+
+    @pytest.fixture
+    def jail(self, tmp_path):
+        folder, etc = tmp_path / "program", tmp_path / "etc"
+        _lay_out(folder)
+        (folder / "accounting" / "accounts.py").write_text(ACCOUNTS)
+        (folder / "note.py").write_text(RECORD.format(path=str(tmp_path / "record")))
+        etc.mkdir()
+        for name in ("passwd", "shadow", "group", "gshadow", "login.defs", "nsswitch.conf", "subuid", "subgid"):
+            if Path("/etc", name).exists():
+                shutil.copy2(f"/etc/{name}", etc / name)
+        shutil.copytree("/etc/pam.d", etc / "pam.d")
+        (etc / "skel").mkdir()
+        lines = [line for line in (etc / "group").read_text().splitlines() if line.split(":")[0] not in RIGHTS]
+        (etc / "group").write_text("\n".join([*lines, "sudo:x:27:", "docker:x:999:"]) + "\n")
+        (tmp_path / "home").mkdir()
+
+        def program(*users):
+            asked = {
+                "users": list(users), "accounting": {"users": []},
+                "groups": [{"name": user["name"], "gid": user["gid"]} for user in users],
+            }  # fmt: skip
+            done = subprocess.run(
+                ["unshare", "--mount", "--propagation", "private", "sh", "-c", PRIVATE, "sh", str(tmp_path),
+                 sys.executable, str(folder / "people.py"), str(folder)],
+                input=json.dumps(asked), capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout.splitlines()[-1]) == {}, done.stdout
+            members = {row[0]: row[3] for row in (line.split(":") for line in (etc / "group").read_text().splitlines())}
+            return done.stdout, {name: members[name] for name in RIGHTS}
+
+        return program
+
+    def test_a_new_user_has_what_createuser_gives(self, jail, tmp_path):
+        _, members = jail(CAROL)
+        assert members == {"sudo": "carol", "docker": "carol"}
+        ssh = tmp_path / "home/carol/.ssh"
+        public = (ssh / "id_ecdsa.pub").read_text().strip()
+        assert public.startswith("ecdsa-sha2-nistp256 ")
+        assert public.endswith(" carol@soperator-internal")
+        keys = (ssh / "authorized_keys").read_text()
+        assert KEY in keys.splitlines()
+        assert public in keys.splitlines()
+        made = {path.name: (path.stat().st_uid, path.stat().st_mode & 0o777) for path in ssh.iterdir()}
+        assert made["id_ecdsa"] == made["authorized_keys"] == (CAROL["uid"], 0o600)
+        jail(CAROL)
+        assert (ssh / "authorized_keys").read_text() == keys, "a second run changes nothing"
+
+    def test_rights_come_and_go(self, jail):
+        _, members = jail({**CAROL, "sudo": False})
+        assert members == {"sudo": "", "docker": "carol"}
+        _, members = jail({**CAROL, "containers": False})
+        assert members == {"sudo": "carol", "docker": ""}
+        _, members = jail()
+        assert members == {"sudo": "", "docker": ""}
+
+    def test_who_was_there_before_gets_no_key_pair(self, jail, tmp_path):
+        jail(CAROL)
+        shutil.rmtree(tmp_path / "home/carol/.ssh")
+        jail(CAROL)
+        assert [path.name for path in (tmp_path / "home/carol/.ssh").iterdir()] == ["authorized_keys"]
+
+    def test_a_run_that_was_killed_is_completed(self, jail, tmp_path):
+        jail({**CAROL, "keys": []})
+        for name in ("id_ecdsa", "id_ecdsa.pub", "authorized_keys"):
+            (tmp_path / "home/carol/.ssh" / name).unlink()
+        (tmp_path / "etc/hpc/jail/key-pairs.json").write_text('["carol"]\n')
+        jail({**CAROL, "keys": []})
+        assert (tmp_path / "home/carol/.ssh/id_ecdsa").exists()
+        assert not (tmp_path / "etc/hpc/jail/key-pairs.json").exists()
+
+    def test_what_a_user_put_in_the_way_is_said(self, jail, tmp_path):
+        jail(CAROL)
+        shutil.rmtree(tmp_path / "home/carol/.ssh")
+        (tmp_path / "home/carol/.ssh").symlink_to("/root")
+        (tmp_path / "etc/hpc/jail/key-pairs.json").write_text('["carol"]\n')
+        printed, _ = jail(CAROL)
+        assert "carol: no key pair for logins between pods" in printed
+        assert (
+            not Path("/root/.ssh/id_ecdsa").exists() or "soperator" not in Path("/root/.ssh/id_ecdsa.pub").read_text()
+        )
+
+
+RIGHTS = ("sudo", "docker")
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl carol@laptop"
+CAROL = {"name": "carol", "uid": 52003, "gid": 52003, "groups": [], "shell": "/bin/sh", "keys": [KEY]}

@@ -1,0 +1,40 @@
+"""A key pair with which a user of the jail logs in from one pod to another, as Soperator's createuser makes it.
+
+Runs as that user (people.py starts it), who can be led nowhere that was not open to them. HOME has the user's home.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def make(home: Path, comment: str) -> None:
+    """Make ~/.ssh/id_ecdsa, and let it log in. What is there already stays.
+
+    Raises OSError, and subprocess.CalledProcessError with ssh-keygen's own text.
+    """
+    folder = home / ".ssh"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    private, public, keys = folder / "id_ecdsa", folder / "id_ecdsa.pub", folder / "authorized_keys"
+    if not private.exists():
+        command = ["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-C", comment, "-f", str(private)]
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    line = public.read_text().strip()
+    known = keys.read_text() if keys.exists() else ""
+    if line not in known.splitlines():
+        with keys.open("a") as file:
+            file.write(("" if known.endswith("\n") or not known else "\n") + line + "\n")
+        keys.chmod(0o600)
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    try:
+        make(Path(os.environ["HOME"]), sys.argv[1])
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.stderr)
+    except OSError as error:
+        sys.exit(str(error))
