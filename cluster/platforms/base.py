@@ -20,7 +20,7 @@ ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
     Login: frozenset({"on"}),
     Nodeset: frozenset({"on", "scripts"}),
     Partition: frozenset({"scripts"}),
-    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua"}),
+    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health"}),
 }
 """Fields of platforms whose machines run this program's node set-up: where an operator runs Slurm, it decides these."""
 

@@ -11,7 +11,7 @@ from cluster.people import preempts
 from cluster.platforms import registry
 from cluster.roster import controller_name, has_gpus, nodeset_gpu
 from cluster.slurm import paths
-from cluster.slurm.daemons import identity, logs, places, scripts, timers
+from cluster.slurm.daemons import health, identity, logs, places, scripts, timers
 from cluster.slurm.nodes import node_lines, partition_lines
 from cluster.slurm.text import FIELD, Group, document, groups, header, overridden, section
 
@@ -56,6 +56,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _submission(config),
         _launching(),
         scripts(config),
+        health(config),
         timers(config),
         _accounting(config),
     ]

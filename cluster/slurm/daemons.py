@@ -80,6 +80,21 @@ def scripts(config: ClusterConfig) -> Group:
     )
 
 
+def health(config: ClusterConfig) -> Group:
+    """What slurmd runs on each node every now and then; nothing in a cluster without health checks."""
+    wanted = config.slurm.health
+    return Group(
+        title="Health checks",
+        why="The program drains a node that fails a check, and always ends with exit code 0: a slurmd that starts "
+        "waits for that. ANY: nodes with jobs too. CYCLE: not on all nodes at the same moment.",
+        settings={
+            "HealthCheckProgram": paths.HEALTH if wanted else None,
+            "HealthCheckInterval": wanted.interval_seconds if wanted else None,
+            "HealthCheckNodeState": "ANY,CYCLE" if wanted else None,
+        },
+    )
+
+
 BOOT_SECONDS = 600
 """ResumeTimeout: from `scontrol reboot` until the node has registered. Slurm's default, 60 s, is less than a virtual
 machine with eight GPUs takes; slurm-gcp has 300 for machines of all kinds (scripts/conf.py)."""

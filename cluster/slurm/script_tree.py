@@ -1,7 +1,7 @@
 """Which scripts slurmd runs on which nodes: the tree on the shared file system, as the configuration has it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,21 @@ from typing import Any
 from cluster.checks.scripts import interpreter, places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.scripts import Rxdm, Script
-from cluster.config.validators.scripts import RXDM, is_script
+from cluster.config.validators.scripts import HEALTH, RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
 from cluster.platforms import registry
+from cluster.slurm import paths
 
 LARGEST = 1024 * 1024
 """Bytes of a script that travels to the controller with the stack's other facts."""
 
 _KINDS = ("prolog", "epilog")
+_HEALTH = f"""\
+#!/bin/sh
+# The quick health checks of this node; without the program, on a node that is still being set up, nothing is checked.
+[ -x {paths.HEALTH} ] || exit 0
+exec {paths.HEALTH} "${{SLURM_SCRIPT_CONTEXT%%_*}}"
+"""
 Source = Mapping[str, Any]
 """Where a script comes from, as scripts/node/jobs/script_sources.py takes it: lines, or url and sha256."""
 
@@ -40,7 +47,17 @@ class Tree:
 
 def has_scripts(config: ClusterConfig) -> bool:
     """Whether anything runs before or after jobs; without it slurm.conf names no prolog and no epilog."""
-    return config.slurm.rxdm is not None or any(places(config))
+    return config.slurm.rxdm is not None or any(_all(config))
+
+
+def _all(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
+    """Every script of the stack, and the health check before and after jobs."""
+    yield from places(config)
+    wanted = config.slurm.health
+    kinds = [kind for kind in _KINDS if wanted and getattr(wanted, kind)]
+    if kinds:
+        # Not validated: no script of a stack file may have this name.
+        yield ("slurm", "health"), Script.model_construct(name=HEALTH, on=tuple(kinds), text=_HEALTH)
 
 
 def tree(config: ClusterConfig, folder: Path) -> Tree:
@@ -49,7 +66,7 @@ def tree(config: ClusterConfig, folder: Path) -> Tree:
     Raises ConfigError with every file that is missing or is no script.
     """
     findings: list[Finding] = []
-    scripts = {script.name: _source(config, script, at, folder, findings) for at, script in places(config)}
+    scripts = {script.name: _source(config, script, at, folder, findings) for at, script in _all(config)}
     rxdm = _rxdm(config, config.slurm.rxdm, folder, findings) if config.slurm.rxdm else None
     if findings:
         raise ConfigError(findings)
@@ -59,7 +76,7 @@ def tree(config: ClusterConfig, folder: Path) -> Tree:
 def links(config: ClusterConfig) -> dict[str, str]:
     """Path in the tree to what it links to, seen from there, for every place of every script."""
     found: dict[str, str] = {}
-    for at, script in places(config):
+    for at, script in _all(config):
         for kind in script.on:
             found[f"{_scope(at)}{kind}_slurmd.d/{script.name}.{kind}_slurmd"] = f"../scripts/{script.name}"
     for partition in config.slurm.rxdm.partitions if config.slurm.rxdm else ():

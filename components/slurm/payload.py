@@ -12,6 +12,7 @@ from cluster.config.users import User as Person
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
+from cluster.slurm.health import health
 from components.slurm import setup
 from scripts.node.interface import Configure, Exports, Group, Mount, NodeBoot, Probe, Rights, StateDisk, User
 
@@ -81,6 +82,8 @@ def configure(
             payload["adopt"] = True
         if config.slurm.slurmrestd:
             payload["slurmrestd"] = True
+        if checked := health(config):
+            payload["health"] = checked
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
         if state:
             payload["state"] = cast("StateDisk", dict(state))

@@ -12,6 +12,7 @@
     python3 FOLDER backup      < JSON   controller: the accounting database on standard output, as `restore` takes it
     python3 FOLDER restore     < JSON   controller: put an uploaded backup in the place of the accounting database
     python3 FOLDER host-keys            controller: SSH host keys that machines reported, as JSON
+    python3 FOLDER health-results       controller: the last health check of every node, as JSON
     python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
@@ -29,6 +30,8 @@ from typing import IO, Any
 
 import collect
 from accounting import accounts, backup, mariadb, restore
+from health import installed
+from health import record as health_record
 from jobs import drain, probe, prologs, rxdm
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (
@@ -79,6 +82,7 @@ def configure(payload: dict[str, Any]) -> None:
         if not controls:
             login.configure()
     if "node" in roles:
+        installed.keep(config.get("health"))
         slurmd.start(payload["conf_server"], config["slurmd"], at_boot=True)
     cluster_state.report("configured", config["digest"])
 
@@ -105,7 +109,9 @@ def control(payload: dict[str, Any]) -> None:
         slurmrestd.start()
     else:
         slurmrestd.undo()
-    config = {name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt") if name in payload}
+    config = {
+        name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt", "health") if name in payload
+    }
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
     cluster_state.publish({**config, "slurmd": config_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
@@ -125,6 +131,7 @@ def boot() -> None:
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
         slurmctld.disable()
+        installed.keep(config.get("health"))
         slurmd.start(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
         # Reported in the cluster state if that is reachable; the journal has it in any case.
@@ -201,6 +208,12 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "no-prologs": lambda _: prologs.remove(),
     "no-rxdm": lambda _: rxdm.undo(),
 }
+# They print, change nothing and take no lock.
+READS: dict[str, Callable[[], None]] = {
+    "look": collect.show,
+    "host-keys": lambda: print(json.dumps(cluster_state.host_keys())),
+    "health-results": lambda: print(json.dumps(health_record.results())),
+}
 UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm"}
 
 
@@ -219,18 +232,15 @@ def take(lock: IO[str], phase: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
-    if len(arguments) != 1 or arguments[0] not in {*PHASES, "boot", "look", "host-keys"}:
+    if len(arguments) != 1 or arguments[0] not in {*PHASES, *READS, "boot"}:
         sys.stderr.write(str(__doc__))
         return 2
     if os.geteuid() != 0:
         sys.stderr.write("the set-up changes the machine: run it as root\n")
         return 1
     phase = arguments[0]
-    if phase == "look":
-        collect.show()
-        return 0
-    if phase == "host-keys":
-        print(json.dumps(cluster_state.host_keys()))
+    if phase in READS:
+        READS[phase]()
         return 0
     try:
         alone(phase)

@@ -12,6 +12,9 @@ _FILE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 RXDM = "rxdm"
 """Name of the script that `slurm.rxdm` stages; no other script can have it."""
 
+HEALTH = "00-hpc-health"
+"""Name of the script that `slurm.health` stages; no other script can have it."""
+
 
 def script_name(value: str) -> str:
     """A name of a script: a file name, and its place in the order in which scripts run."""
@@ -22,6 +25,8 @@ def script_name(value: str) -> str:
         )
     if value == RXDM:
         raise Refused(f"any name but {RXDM}, e.g. 10-gpu-check", f"use `slurm.{RXDM}`, or rename the script")
+    if value == HEALTH:
+        raise Refused(f"any name but {HEALTH}, e.g. 10-gpu-check", "use `slurm.health`, or rename the script")
     return value
 
 

@@ -1,0 +1,55 @@
+"""What nodes are told of their health checks, with the config version: what each kind of node must have, and limits."""
+
+from cluster.catalog.families import Fabric
+from cluster.catalog.health import MIN_BUSBW, NICS
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Nodeset
+from cluster.roster import node_names, nodeset_gpu, nodeset_type
+from scripts.node.health.node_key import key
+from scripts.node.interface import Health, HealthNodes
+
+
+def health(config: ClusterConfig) -> Health | None:
+    """The settings, as scripts/node/health takes them; None for a cluster without health checks."""
+    wanted = config.slurm.health
+    if wanted is None:
+        return None
+    found: Health = {
+        "drain": wanted.drain,
+        "resume_after": wanted.resume_after,
+        "skip": list(wanted.skip),
+        "seconds": wanted.timeout_seconds,
+        "epilog": wanted.epilog,
+        "limits": {
+            "disk_free_percent": wanted.disk_free_percent,
+            "clock_seconds": wanted.clock_seconds,
+            "ecc_errors": wanted.ecc_errors,
+            "nvlink_errors": wanted.nvlink_errors,
+            "nic_mbps": wanted.nic_mbps or 0,
+        },
+        "nodes": {
+            key(names[0]): _nodes(config, section)
+            for name, section in config.nodesets.items()
+            if (names := node_names(config, name))
+        },
+    }
+    if wanted.nccl:
+        found["nccl"] = {"hours": wanted.nccl.every_hours, "minutes": wanted.nccl.minutes}
+    if wanted.network:
+        network = wanted.network
+        found["network"] = {"hours": network.every_hours, "seconds": network.seconds, "mbps": network.min_mbps or 0}
+    return found
+
+
+def _nodes(config: ClusterConfig, section: Nodeset) -> HealthNodes:
+    kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
+    wanted = config.slurm.health
+    given = wanted.nccl.min_busbw_gbps if wanted and wanted.nccl else None
+    return {
+        "gpus": gpu.count if gpu else 0,
+        "nics": list(NICS.get(kind.family.name, ())),
+        "nic_count": kind.family.gpu_nics + kind.family.other_nics,
+        "apertures": kind.family.fabric is Fabric.TCPXO,
+        "local_ssds": kind.family.local_ssds,
+        "busbw_gbps": given or MIN_BUSBW.get(kind.name, 0),
+    }

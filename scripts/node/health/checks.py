@@ -1,0 +1,102 @@
+"""All checks of a node: quick ones, which ask nobody, and those that may hang, each with a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from health import clock, devices, nics, nvidia, storage
+from health.outcome import Outcome, failed, in_container, once, skipped
+from system import disk_usage
+from system.mounts import mounted
+from system.side_by_side import side_by_side
+
+Outcomes = dict[str, Outcome]
+
+
+def quick(settings: dict[str, Any]) -> Outcomes:
+    """Checks that take milliseconds and wait for nobody: before each job, and as the first part of every run."""
+    mine, limits = settings["mine"], settings["limits"]
+    found: dict[str, Callable[[], Outcome]] = {
+        "gpu-count": lambda: devices.gpu_count(mine["gpus"]),
+        "aperture": lambda: (
+            skipped("no aperture devices in a container")
+            if mine["apertures"] and in_container()
+            else devices.aperture(wanted=mine["apertures"])
+        ),
+        "nic": lambda: nics.nic(mine["nics"], mine["nic_count"], limits["nic_mbps"]),
+        "mount": storage.mounts,
+        "local-ssd": lambda: storage.local_ssd(mine["local_ssds"]),
+    }
+    return {kind: _bounded(check) for kind, check in found.items() if kind not in settings["skip"]}
+
+
+def all_checks(settings: dict[str, Any]) -> Outcomes:
+    """Every check, by kind."""
+    found, limits, seconds = quick(settings), settings["limits"], settings["seconds"]
+    if "disk" not in settings["skip"]:
+        found["disk"] = _bounded(lambda: storage.disk(limits["disk_free_percent"]))
+    parts: dict[str, Callable[[], Any]] = {}
+    if "mount" not in settings["skip"]:
+        parts |= {
+            f"mount {path}": (lambda path=path: storage.answers(path)) for path in disk_usage.mounts() if mounted(path)
+        }
+    if "clock" not in settings["skip"]:
+        parts["clock"] = lambda: clock.clock(limits["clock_seconds"])
+    if settings["mine"]["gpus"]:
+        parts["gpus"] = lambda: _gpus(settings)
+    answers = side_by_side({name: once(name, check) for name, check in parts.items()}, seconds=seconds)
+    wrong = [
+        _said(one) or f"{path}: {one['error']}" for path, one in answers.get("mount", {}).items() if not _well(one)
+    ]
+    if wrong and found["mount"]["state"] != "failed":
+        found["mount"] = failed(", ".join(wrong))
+    if "clock" in answers:
+        # A controller that does not answer is no fault of this node.
+        found["clock"] = answers["clock"] if "state" in answers["clock"] else skipped(answers["clock"]["error"])
+    if "gpus" in answers:
+        found |= _driver(answers["gpus"], seconds)
+    return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
+
+
+def after_job(settings: dict[str, Any], job: str) -> Outcomes:
+    """Checks of GPUs after a job: what it has left there, and errors that it may have met."""
+    if not settings["mine"]["gpus"] or nvidia.absent():
+        return {}
+    parts = {"gpus": once("gpus", lambda: _gpus(settings)), "gpu-processes": lambda: nvidia.leftovers(job)}
+    answers = side_by_side(parts, seconds=settings["seconds"])
+    found = _driver(answers["gpus"], settings["seconds"])
+    if "state" in answers["gpu-processes"]:
+        found["gpu-processes"] = answers["gpu-processes"]
+    return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
+
+
+def _gpus(settings: dict[str, Any]) -> Outcomes:
+    limits = settings["limits"]
+    return nvidia.gpus(settings["mine"]["gpus"], ecc_errors=limits["ecc_errors"], nvlink_errors=limits["nvlink_errors"])
+
+
+def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:
+    """Outcomes of the driver, or its silence as one."""
+    if "error" not in answer:
+        return answer
+    late = str(answer["error"]).startswith("no answer")
+    return {
+        "gpu-driver": failed(f"nvidia-smi did not answer in {seconds} s" if late else f"nvidia-smi: {answer['error']}")
+    }
+
+
+def _well(one: dict[str, str]) -> bool:
+    return one.get("state") == "ok"
+
+
+def _said(one: dict[str, str]) -> str:
+    return one.get("text", "")
+
+
+def _bounded(check: Callable[[], Outcome]) -> Outcome:
+    """What a quick check found; a file that can't be read fails it."""
+    try:
+        return check()
+    except OSError as error:
+        return failed(f"{error.filename or 'a file'}: {error.strerror}")

@@ -1,0 +1,69 @@
+"""What a check found: ok, failed with figures, or skipped with the reason."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypedDict
+
+from system.host import SetupError
+
+RUN = Path("/run/hpc/health")  # root's; locks of checks that have not ended
+CONTAINER = Path("/run/systemd/container")  # systemd's container interface: what kind of container, if it is one
+
+
+class Outcome(TypedDict):
+    """`state` is ok, failed or skipped; `text` has the figures, or why it was skipped."""
+
+    state: str
+    text: str
+
+
+def ok(text: str = "") -> Outcome:
+    return {"state": "ok", "text": text}
+
+
+def failed(text: str) -> Outcome:
+    return {"state": "failed", "text": text}
+
+
+def skipped(text: str) -> Outcome:
+    return {"state": "skipped", "text": text}
+
+
+def in_container() -> bool:
+    """Whether this machine is a container, as machines of a rehearsal are: it has no hardware of its own."""
+    return CONTAINER.exists()
+
+
+def once(name: str, check: Callable[[], Any]) -> Callable[[], Any]:
+    """The check, unless an earlier run of it still hangs: a process that waits for a dead device or file server can't
+    be killed, and one more at every interval would fill the machine."""
+
+    def run() -> Any:  # noqa: ANN401 - what the check returns
+        RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(RUN / f"{name.replace('/', '_')}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SetupError("an earlier check still waits for its answer") from None
+        os.set_inheritable(lock, True)  # noqa: FBT003 - of the standard library; programs that hang hold it too
+        return check()
+
+    return run
+
+
+def ask(*command: str) -> tuple[int, str]:
+    """Exit code and output of a program, errors included; whoever calls bounds the time. It holds the lock of `once`
+    for as long as it lives."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, close_fds=False,
+            check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise SetupError(f"{command[0]} can't be run: {error.strerror}") from None
+    return done.returncode, done.stdout.decode(errors="replace")

@@ -1,0 +1,118 @@
+"""The health check of this node, as /usr/local/sbin/hpc-health runs it:
+
+    hpc-health            all checks: HealthCheckProgram of slurm.conf. Always ends with exit code 0, because a slurmd
+                          that starts runs it until it does.
+    hpc-health prolog     the quick checks, before a job: exit code 1 keeps the job away from this node
+    hpc-health epilog     what a job has left on GPUs
+    hpc-health now        all checks, and their result as JSON on standard output
+
+A node that fails a check is drained with a reason of kinds.py. Nothing here ends a job, or sets a node down.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from health import checks, record, settings, slurm_node, verdict
+from health.kinds import parts
+from health.outcome import RUN
+from system.host import SetupError, printable
+
+KEPT_SECONDS = 60
+"""A run that waits longer for another one gives up."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the checks of one occasion; the exit code."""
+    mode = arguments[0] if arguments else "periodic"
+    if len(arguments) > 1 or mode not in ("periodic", "now", "prolog", "epilog"):
+        sys.stderr.write(str(__doc__))
+        return 2
+    if os.geteuid() != 0:
+        sys.stderr.write("hpc-health reads devices and drains nodes: run it as root\n")
+        return 1
+    wanted = settings.read()
+    if wanted is None:
+        sys.stdout.write("null\n" if mode == "now" else "")
+        return 0
+    try:
+        return _run(mode, wanted)
+    except (SetupError, OSError) as error:
+        # Never the reason why a node does not start, or a job does not.
+        sys.stderr.write(printable(f"hpc-health: {error}\n"))
+        return 0
+
+
+def _run(mode: str, wanted: dict[str, Any]) -> int:
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Path(RUN / "run").open("w") as lock:
+        if mode == "periodic":
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return 0
+        began = time.time()
+        if mode == "prolog":
+            found = checks.quick(wanted)
+        elif mode == "epilog":
+            found = checks.after_job(wanted, os.environ.get("SLURM_JOB_ID", ""))
+        else:
+            found = checks.all_checks(wanted)
+        bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
+        for kind, text in bad.items():
+            sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
+        # Quick checks before a job that pass leave no trace: they cost no write and no lock.
+        if (bad or mode in ("periodic", "now")) and (mode == "periodic" or _take(lock)):
+            kept = _settle(name, mode, wanted, found, began=began)
+            if mode == "now":
+                sys.stdout.write(json.dumps(kept) + "\n")
+    return 1 if mode == "prolog" and bad and wanted["drain"] else 0
+
+
+def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes, *, began: float) -> dict[str, Any]:
+    """Do what follows from the checks, and record it."""
+    bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
+    before = record.last()
+    whole = mode in ("periodic", "now")
+    kept: dict[str, Any] = {
+        "node": name, "time": began, "seconds": round(time.time() - began, 3), "occasion": mode,
+        "checks": found if whole else {**before.get("checks", {}), **found},
+        "passes": 0 if bad else before.get("passes", 0) + 1,
+        "held": bool(before.get("held", True)),
+    }  # fmt: skip
+    # slurmctld is not asked at every interval of every node: only where something failed, or a node may be held.
+    if wanted["drain"] and (bad or kept["held"]):
+        try:
+            seen = slurm_node.look(name)
+            todo = verdict.action(
+                seen.states, seen.reason, bad, passes=kept["passes"], resume_after=wanted["resume_after"]
+            )
+            if todo.name != "none":
+                slurm_node.apply(name, todo.name, todo.reason)
+                kept["done"] = todo.name
+            ours = bool(parts(seen.reason)) and "DRAIN" in seen.states
+            kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
+        except SetupError as error:
+            kept["why"] = printable(str(error))
+    record.keep(kept)
+    return kept
+
+
+def _take(lock: Any) -> bool:  # noqa: ANN401 - an open file
+    end = time.monotonic() + KEPT_SECONDS
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False

@@ -1,0 +1,48 @@
+"""The last result of this node's checks: on its own disk, and in the cluster state, where `./hpc health` reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from system import cluster_state
+from system.host import read_json, write
+from system.side_by_side import side_by_side
+
+LAST = Path("/var/lib/hpc/health.json")
+RESULTS = cluster_state.FOLDER / "health"  # one file a node, and `measured` below it
+SECONDS = 5
+
+
+def last() -> dict[str, Any]:
+    """The last result; empty where there is none."""
+    found = read_json(LAST, {})
+    return found if isinstance(found, dict) else {}
+
+
+def keep(record: dict[str, Any]) -> None:
+    """Store a result. One that can't be published is published by the next run: the shared file system may be what is
+    broken."""
+    text = json.dumps(record) + "\n"
+    LAST.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    write(LAST, text, quiet=True)
+    side_by_side({"publish": lambda: _publish(record["node"], text)}, seconds=SECONDS)
+
+
+def _publish(name: str, text: str) -> bool:
+    # Where /opt/apps is not mounted there is no such folder, and none is made on the disk below.
+    if cluster_state.FOLDER.is_dir():
+        RESULTS.mkdir(mode=0o755, exist_ok=True)
+        return write(RESULTS / f"{name}.json", text, quiet=True)
+    return False
+
+
+def results() -> dict[str, Any]:
+    """Every node's last result and last measurements, by name, for phase `health-results`."""
+    found: dict[str, Any] = {}
+    for path in sorted(RESULTS.glob("*.json")) if RESULTS.is_dir() else ():
+        found[path.stem] = read_json(path, {})
+    for path in sorted((RESULTS / "measured").glob("*.json")) if RESULTS.is_dir() else ():
+        found.setdefault(path.stem, {})["measured"] = read_json(path, {})
+    return found
