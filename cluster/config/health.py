@@ -20,8 +20,8 @@ Check = Literal[
 Share = Annotated[int, Field(strict=True, ge=0, le=90)]
 
 
-class NcclCheck(Section):
-    """The periodic NCCL test of idle nodes with GPUs. It needs what `./hpc nccl build` puts on the cluster."""
+class NcclTest(Section):
+    """The periodic NCCL test of idle nodes with GPUs. It needs nccl-tests on the cluster."""
 
     every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 24
     """How often each node is measured, in hours."""
@@ -32,7 +32,7 @@ class NcclCheck(Section):
     """Time limit of one test, and how long its job may wait for the idle node, in minutes."""
 
 
-class NetworkCheck(Section):
+class NetworkTest(Section):
     """The periodic measurement of TCP throughput between pairs of idle nodes, by a program of its own."""
 
     every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 24
@@ -43,7 +43,7 @@ class NetworkCheck(Section):
     """How long data is sent, in seconds, in each direction."""
 
 
-class Health(Section):
+class HealthChecks(Section):
     """Health checks of nodes: every `interval_seconds`, before and after jobs, and measurements on idle nodes. A node
     that fails one is drained with a reason that begins with `hpc-health:`; its jobs run on."""
 
@@ -72,7 +72,7 @@ class Health(Section):
     """Most recovery errors of one NVLink since its driver was loaded."""
     nic_mbps: Annotated[Positive | None, Field(le=10_000_000), NODES] = None
     """Least speed of each NIC in megabits per second, where its driver reports one. Default: not checked."""
-    nccl: Annotated[NcclCheck | None, MEASURES] = None
+    nccl: Annotated[NcclTest | None, MEASURES] = None
     """The periodic NCCL test. Default: none."""
-    network: Annotated[NetworkCheck | None, MEASURES] = None
+    network: Annotated[NetworkTest | None, MEASURES] = None
     """The periodic measurement of TCP throughput between nodes. Default: none."""

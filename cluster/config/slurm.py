@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cluster.catalog.parameters import PROLOG_FLAGS
-from cluster.config.health import CHECKS, Health
+from cluster.config.health import CHECKS, HealthChecks
 from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
 from cluster.config.metadata import Slurm
 from cluster.config.scripts import SCRIPTS, Rxdm, Script
@@ -107,7 +107,7 @@ class SlurmSettings(Section):
     """Scripts that run on every node of every job, before those of its partition and of the node's nodeset."""
     rxdm: Annotated[Rxdm | None, SCRIPTS] = None
     """The prolog of A3 Mega nodes, which starts the receive data path manager (GPUDirect-TCPXO)."""
-    health: Annotated[Health | None, CHECKS] = None
+    health: Annotated[HealthChecks | None, CHECKS] = None
     """Health checks of nodes. Default: none; `{}` has them with their defaults."""
     extra: Annotated[Settings, ByRule("machines.extra")] = Field(default_factory=dict)
     """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

@@ -5,8 +5,7 @@ from cluster.catalog.health import MIN_BUSBW, NICS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
-from scripts.node.health.node_key import key
-from scripts.node.interface import Health, HealthNodes
+from scripts.node.health.shared import Health, HealthNodes, key
 
 
 def health(config: ClusterConfig) -> Health | None:

@@ -83,7 +83,7 @@ def configure(
         if config.slurm.slurmrestd:
             payload["slurmrestd"] = True
         if checked := health(config):
-            payload["health"] = checked
+            payload["health"] = dict(checked)
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
         if state:
             payload["state"] = cast("StateDisk", dict(state))

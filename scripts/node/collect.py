@@ -19,10 +19,10 @@ from typing import Any
 
 from accounting import mariadb, sacctmgr
 from jobs import prologs
+from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
 from system import cluster_state, disk_usage, installation, munge, protected_files, units, user_facts
 from system.host import SetupError, read_json, run
-from system.side_by_side import Part, side_by_side
 
 SECONDS = 4.0  # for all parts together: they are read side by side
 CONNECT_SECONDS = 2

@@ -66,40 +66,12 @@ class NodeBoot(TypedDict):
     mounts: list[Mount]
 
 
-class HealthNodes(TypedDict):
-    """What each node of a nodeset must have; `nics` are names, `nic_count` is for types whose names are not known."""
-
-    gpus: int
-    nics: list[str]
-    nic_count: int
-    apertures: bool
-    local_ssds: int
-    busbw_gbps: int  # 0: none
-
-
-class _Measurements(TypedDict, total=False):
-    nccl: dict[str, int]  # hours, minutes
-    network: dict[str, int]  # hours, seconds, mbps (0: none)
-
-
-class Health(_Measurements):
-    """Settings of health checks; `nodes` by what health.settings.key makes of a node's name."""
-
-    drain: bool
-    resume_after: int
-    skip: list[str]
-    seconds: int
-    epilog: bool
-    limits: dict[str, int]  # disk_free_percent, clock_seconds, ecc_errors, nvlink_errors, nic_mbps (0: none)
-    nodes: dict[str, HealthNodes]
-
-
 class _Controller(TypedDict, total=False):
     drain_seconds: int
     qos: list[str]  # that slurm.conf names
     adopt: bool
     slurmrestd: bool
-    health: Health
+    health: dict[str, Any]  # health/shared.py
     files: dict[str, list[str]]  # Slurm's, as lines
     state: StateDisk
     exports: Exports
@@ -182,7 +154,7 @@ class Probe(_RxdmProbe):
 
 class _Config(TypedDict, total=False):
     adopt: bool
-    health: Health
+    health: dict[str, Any]  # health/shared.py
     munge: str  # fingerprint of the key that the controller runs with
 
 

@@ -21,11 +21,18 @@ from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm import render
 from tests.cluster import samples_google as google
+from tests.cluster import samples_health as health
 from tests.cluster.samples import LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone
+from tests.cluster.samples_health import CHECKED
 
 ALL = [
     (base, *sample)
-    for base, samples in ((LAB, SAMPLES), (google.CLOUD, google.SAMPLES), (google.MANAGED, google.MANAGED_SAMPLES))
+    for base, samples in (
+        (LAB, SAMPLES),
+        (CHECKED, health.SAMPLES),
+        (google.CLOUD, google.SAMPLES),
+        (google.MANAGED, google.MANAGED_SAMPLES),
+    )
     for sample in samples
 ]
 """Each with the cluster that it changes."""
@@ -110,7 +117,7 @@ def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[
     need = config_changes.need(
         *(render(one, plan(one).of if one.platform == "local" else None) for one in (before, after))
     )
-    if "scripts" in pattern:
+    if "scripts" in pattern or pattern.endswith((".prolog", ".epilog")):
         # Only the first or the last script of a place changes slurm.conf, which names the one that runs them all.
         assert Effect(need.value).harm <= told.harm
     elif told.harm <= Effect.RESTART.harm:

@@ -7,9 +7,9 @@ from typing import Any
 
 from health import clock, devices, nics, nvidia, storage
 from health.outcome import Outcome, failed, in_container, once, skipped
+from side_by_side import side_by_side
 from system import disk_usage
 from system.mounts import mounted
-from system.side_by_side import side_by_side
 
 Outcomes = dict[str, Outcome]
 

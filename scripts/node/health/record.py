@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from side_by_side import side_by_side
 from system import cluster_state
 from system.host import read_json, write
-from system.side_by_side import side_by_side
 
 LAST = Path("/var/lib/hpc/health.json")
 RESULTS = cluster_state.FOLDER / "health"  # one file a node, and `measured` below it
