@@ -1,0 +1,153 @@
+"""check jobs."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any
+
+from typer import Exit, Option
+
+from cli import console, options
+from cli.cluster import quickcheck
+from cli.cluster.cluster import from_outputs
+from cli.cluster.jobs import Jobs
+from cli.cluster.scheduler import Scheduler
+from cli.commands import outputs
+from cli.display.check_report import print_report, report_document
+from cli.display.progress import Progress
+from cli.errors import CliError
+from cluster.config.cluster import ClusterConfig
+from cluster.jobs.checks.plan import NODE, Options, Plan, plan
+from cluster.jobs.checks.result import Event
+from cluster.jobs.checks.results import results
+from cluster.jobs.checks.room import parse_rooms
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.load.parse import parse_output
+from cluster.observe.nodes import NODES
+from cluster.platforms.capability import Capability
+from cluster.slurm.hostlist import expand
+
+IMAGE = "redhat/ubi9-minimal"
+"""What pyxis and enroot start unless told otherwise: the small image of Soperator's own quickcheck
+(nebius-solutions-library, soperator/test/quickcheck/containers.sh)."""
+
+
+class Suite(str, Enum):
+    """What to check."""
+
+    HELLO = "hello"
+    CONTAINER = "container"
+    ALL = "all"
+
+
+def jobs(
+    stack: options.Stack,
+    *,
+    suite: Annotated[
+        Suite, Option(help="hello: nodes, GPUs, home, accounting, mail. container: these, and that containers start.")
+    ] = Suite.ALL,
+    partition: Annotated[
+        list[str] | None, Option("--partition", "-p", metavar="PARTITION", help="Only its nodes; may be given again.")
+    ] = None,
+    nodes: Annotated[
+        str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.", show_default=False)
+    ] = "",
+    user: Annotated[
+        str | None,
+        Option("--as", metavar="USER", help="Whose jobs. Default: the first configured user.", show_default=False),
+    ] = None,
+    wait: Annotated[bool, Option("--wait", help="Wait for busy nodes, --seconds at most, too.")] = False,
+    exclusive: Annotated[bool, Option("--exclusive", help="Each job has its node to itself.")] = False,
+    image: Annotated[
+        str, Option(metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster.",
+                    show_default=False)
+    ] = "",
+    seconds: Annotated[int, Option(min=10, max=3600, metavar="N", help="For one job to start and end.")] = 60,
+    json: options.Json = False,
+) -> None:  # fmt: skip
+    """Check with small jobs that every node works as users need it.
+
+    On each node: it answers with its name; all promised GPUs are there, and a job opens its own only; memory is
+    limited; the home is shared both ways; a container starts; accounting has the job. Then one job over all nodes of
+    each partition, and mail at a job's end.
+
+    Jobs ask for two CPUs and 512 MiB, and start at once or not at all: busy nodes are listed with their jobs, and no
+    job of anybody is disturbed. Ctrl-C cancels all that was submitted. Exit code 0: something passed, nothing failed
+    and no node is out of service; a check that is skipped has not passed, and its reason is printed.
+    """
+    cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), Capability.RUN, Capability.NODES)
+    config = parse_output(values["config"])
+    who = cluster.user(user)
+    on, scheduler = Jobs(cluster, stack, who), Scheduler(cluster, stack)
+    with Progress(quiet=json) as progress:
+        progress.show("reading the nodes' states")
+        facts = _facts(config, partition or [])
+        only = frozenset(node.name for node in scheduler.pick(expand(nodes))) if nodes else None
+        rooms = parse_rooms(scheduler.ask(NODES))
+        suites = frozenset({"hello"} if suite is Suite.HELLO else {"hello", "container"})
+        pyxis = "container" in suites and "--container-image" in on.run("srun --help 2>&1 || true")
+        chosen = Options(
+            run=secrets.token_hex(4), suites=suites, wait=wait, exclusive=exclusive, seconds=seconds, pyxis=pyxis,
+            image=image or (IMAGE if pyxis else ""), mail=who != "root", shared_home=who != "root",
+            most_nodes={name: one.max_nodes for name, one in config.partitions.items() if one.max_nodes},
+            prolog_seconds=_prolog_seconds(config),
+        )  # fmt: skip
+        planned = plan(facts, scheduler.nodes(), rooms, chosen, only=only)
+        events: list[Event] = []
+        mail = None
+        if planned.expected:
+            progress.show("copying the checks to the cluster")
+            quickcheck.put(on)
+            events = quickcheck.run(on, planned, _Watch(planned, progress).on_event)
+            if chosen.mail and _answered(events, next(iter(planned.expected))):
+                progress.show("waiting for mail")
+                mail = quickcheck.mail_result(scheduler, who, chosen.run)
+        elapsed = progress.elapsed
+    report = results(planned, events, mail=mail)
+    if json:
+        console.json(report_document(report, user=who, seconds=elapsed))
+    else:
+        print_report(report, stack=stack, user=who, seconds=elapsed)
+    if not report.passed:
+        raise Exit(1)
+
+
+def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionFacts, ...]:
+    unknown = [name for name in partitions if name not in config.partitions]
+    if unknown:
+        there = ", ".join(config.partitions)
+        raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {there}.")
+    return tuple(row for row in partition_facts(config) if not partitions or row.name in partitions)
+
+
+def _prolog_seconds(config: ClusterConfig) -> Mapping[str, int]:
+    """The prolog of A3 Mega nodes pulls containers for the first job on several nodes."""
+    rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
+    return dict.fromkeys(rxdm, config.slurm.timers.prolog_epilog)
+
+
+def _answered(events: Sequence[Event], node: str) -> bool:
+    return any(
+        event["event"] == "end" and event["key"] == NODE and event["nodes"] == [node] and event["code"] == 0
+        for event in events
+    )
+
+
+class _Watch:
+    """What the live line says."""
+
+    def __init__(self, planned: Plan, progress: Progress) -> None:
+        self._pending = list(planned.expected)
+        self._count, self._progress = len(self._pending), progress
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "note":
+            self._progress.show(str(event["text"]))
+        elif event["event"] == "home":
+            self._progress.show("waiting for accounting, which records in rounds of five seconds")
+        elif event["event"] == "end" and event["key"] == NODE:
+            self._pending = [node for node in self._pending if node not in event["nodes"]]
+            done = self._count - len(self._pending)
+            missing = f", waiting for {', '.join(self._pending[:4])}" if self._pending else ", all nodes together"
+            more = " ..." if len(self._pending) > 4 else ""
+            self._progress.show(f"{done} of {self._count} nodes answered{missing}{more}")

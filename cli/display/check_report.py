@@ -1,0 +1,88 @@
+"""The report of the quickcheck: a table of nodes and checks, then what failed, was skipped or not checked."""
+
+from dataclasses import asdict
+from typing import Any
+
+from cli import console
+from cluster.jobs.checks.plan import NotChecked
+from cluster.jobs.checks.result import FAIL, PASS, SKIP, Result
+from cluster.jobs.checks.results import Report
+from cluster.slurm.hostlist import compress
+
+_LINES = 20
+"""Of a failing node's output."""
+
+
+def print_report(report: Report, *, stack: str, user: str, seconds: float) -> None:
+    """Print the report on standard output."""
+    of_nodes = [one for one in report.results if one.node]
+    checks = list(dict.fromkeys(one.check for one in of_nodes))
+    rows: dict[str, dict[str, Result]] = {}
+    for one in of_nodes:
+        rows.setdefault(one.node, {})[one.check] = one
+    if rows:
+        table = [("NODE", "PARTITION", *(check.upper() for check in checks))]
+        for node, found in rows.items():
+            partition = next(iter(found.values())).partition
+            table.append((node, partition, *(_word(found.get(check)) for check in checks)))
+        console.table(table)
+    for one in report.results:
+        if not one.node:
+            where = f" (partition {one.partition})" if one.partition else ""
+            console.line(f"{one.check}{where}: {_word(one)}{f', {one.text}' if one.text else ''}")
+    for one in report.results:
+        if one.status == FAIL:
+            _print_failure(one, stack)
+    _print_skipped([one for one in of_nodes if one.status == SKIP])
+    _print_not_checked(report.not_checked, stack)
+    console.line()
+    counts = {word: sum(one.status == word for one in report.results) for word in (PASS, FAIL, SKIP)}
+    text = f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped"
+    text += f", {len(report.not_checked)} nodes not checked" if report.not_checked else ""
+    console.line(f"{text}, in {seconds:.1f} s, as {user}", style="bold")
+
+
+def _word(result: Result | None) -> str:
+    return "-" if result is None else "FAIL" if result.status == FAIL else result.status
+
+
+def _print_failure(one: Result, stack: str) -> None:
+    console.line()
+    place = one.node or one.partition or "cluster"
+    console.line(f"{place}: {one.check} failed: {one.text}", style="bold")
+    lines = one.output.splitlines()
+    for text in lines[-_LINES:]:
+        console.line(f"  | {text}")
+    if len(lines) > _LINES:
+        console.line(f"  (the last {_LINES} of {len(lines)} lines)")
+    if one.todo:
+        console.line(f"  to do: {one.todo.replace('STACK', stack)}")
+
+
+def _print_skipped(results: list[Result]) -> None:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for one in results:
+        reasons.setdefault((one.check, one.text), []).append(one.node)
+    for number, ((check, text), nodes) in enumerate(reasons.items()):
+        if number == 0:
+            console.line()
+        console.line(f"skipped: {check} on {compress(nodes)}: {text}")
+
+
+def _print_not_checked(missing: tuple[NotChecked, ...], stack: str) -> None:
+    if missing:
+        console.line()
+    for one in missing:
+        todo = f" To do: {one.todo.replace('STACK', stack)}." if one.todo else ""
+        console.line(f"not checked: {one.node} ({one.partition}): {one.why}.{todo}")
+
+
+def report_document(report: Report, *, user: str, seconds: float) -> dict[str, Any]:
+    """The report for programs."""
+    return {
+        "passed": report.passed,
+        "user": user,
+        "seconds": round(seconds, 2),
+        "results": [asdict(one) for one in report.results],
+        "not_checked": [asdict(one) for one in report.not_checked],
+    }

@@ -1,0 +1,227 @@
+"""Which jobs check a cluster: one small job on each node that has room for it, then one over all nodes of a partition."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from cluster.jobs.checks.room import Room, why_busy, why_unusable
+from cluster.jobs.partition_facts import PartitionFacts
+from cluster.observe.nodes import Node
+from cluster.slurm.hostlist import compress
+
+NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
+"""Keys of jobs: what they check."""
+TASKS = 2
+MEMORY = 512
+"""MiB of a node's job; nvidia-smi alone takes some hundred."""
+LEAST_MEMORY = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Jobs of one kind on nodes of one partition, as the driver on the login machine starts them."""
+
+    key: str
+    partition: str
+    nodes: str
+    """Host list."""
+    each: bool
+    """One job for each node; else one over all of them."""
+    tasks: int
+    """On each node."""
+    options: tuple[str, ...]
+    """Of srun."""
+    program: tuple[str, ...]
+    """A file beside the driver, and its arguments."""
+    seconds: int
+    """How long it may take, with its wait for the nodes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotChecked:
+    """A node without any result."""
+
+    node: str
+    partition: str
+    why: str
+    todo: str = ""
+    unavailable: bool = False
+    """Something must be done about it; not only busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a node's jobs have to show."""
+
+    node: str
+    partition: str
+    tasks: int
+    memory: int
+    """MiB that its job may use."""
+    gpus: int
+    """That the stack file promises."""
+    held_gpus: str = ""
+    """Why its GPUs can't be had now, if they can't."""
+    all_gpus: str = ""
+    """Why not all its GPUs can be had at once, if they can't."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the user asked for."""
+
+    run: str
+    """Unique for each run: names of jobs and files have it."""
+    suites: frozenset[str] = frozenset({"hello"})
+    wait: bool = False
+    exclusive: bool = False
+    seconds: int = 60
+    """For one job to start and end."""
+    image: str = ""
+    pyxis: bool = False
+    mail: bool = False
+    shared_home: bool = True
+    """Whether the user's home is on the shared file system; root's is not."""
+    most_nodes: Mapping[str, int] = field(default_factory=dict)
+    """Of one job, in partitions that have such a limit."""
+    prolog_seconds: Mapping[str, int] = field(default_factory=dict)
+    """Partitions whose prolog takes long for jobs on several nodes, as the one of A3 Mega."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All jobs, what is expected of them, and what is not checked."""
+
+    jobs: tuple[Job, ...]
+    expected: Mapping[str, Expected]
+    """By node."""
+    not_checked: tuple[NotChecked, ...]
+    options: Options
+
+    def spec(self) -> str:
+        """The driver's argument (scripts/jobs/checks/driver.py)."""
+        options = self.options
+        mail = next(iter(self.expected), "") if options.mail else ""
+        return json.dumps(
+            {
+                "run": options.run, "wait": options.wait, "immediate": max(10, options.seconds // 2), "mail": mail,
+                "image": options.image, "pyxis": options.pyxis, "image_seconds": 600, "accounting_seconds": 20,
+                "jobs": [asdict(job) for job in self.jobs],
+            }
+        )  # fmt: skip
+
+
+def plan(
+    facts: Sequence[PartitionFacts],
+    nodes: Mapping[str, Node],
+    rooms: Mapping[str, Room],
+    options: Options,
+    *,
+    only: frozenset[str] | None = None,
+) -> Plan:
+    """Jobs for the nodes of these partitions; `only` names the nodes to check, all if None."""
+    expected: dict[str, Expected] = {}
+    missing: dict[str, NotChecked] = {}
+    together: dict[str, list[str]] = {}
+    for row in facts:
+        for name in row.nodes:
+            if only is not None and name not in only:
+                continue
+            if name not in expected and name not in missing:
+                found = _one(row, name, nodes.get(name), rooms.get(name, Room()), options)
+                if isinstance(found, NotChecked):
+                    missing[name] = found
+                else:
+                    expected[name] = found
+            if name in expected:
+                together.setdefault(row.name, []).append(name)
+    jobs = [*_each(expected, options), *_together(together, expected, options)]
+    return Plan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
+
+
+def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options: Options) -> Expected | NotChecked:
+    if node is None:
+        todo = "run ./hpc up, or add it to slurmctld"
+        return NotChecked(
+            node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True
+        )
+    if why := why_unusable(node):
+        todo = "./hpc status has the reason; ./hpc nodes STACK resume takes it back"
+        return NotChecked(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
+    whole = options.exclusive or row.exclusive
+    busy = why_busy(
+        node, room,
+        cpus=room.cpus if whole else 1, memory=LEAST_MEMORY, gpus=room.gpus if whole else 0,
+    )  # fmt: skip
+    if busy and not options.wait:
+        return NotChecked(node=name, partition=row.name, why=busy, todo="--wait waits for these jobs to end")
+    free = room if not options.wait else Room(
+        cpus=room.cpus, free_cpus=room.cpus, memory=room.memory, free_memory=room.memory, gpus=room.gpus,
+        free_gpus=room.gpus,
+    )  # fmt: skip
+    promised = row.gpu.count if row.gpu else 0
+    return Expected(
+        node=name,
+        partition=row.name,
+        tasks=min(TASKS, max(1, free.free_cpus)),
+        memory=max(LEAST_MEMORY, min(MEMORY, free.free_memory)),
+        gpus=promised,
+        held_gpus=why_busy(node, free, cpus=0, memory=0, gpus=1) if promised else "",
+        all_gpus=why_busy(node, free, cpus=0, memory=0, gpus=promised) if promised else "",
+    )
+
+
+def _each(expected: Mapping[str, Expected], options: Options) -> list[Job]:
+    """One job of each kind for nodes that get the same request."""
+    kinds: dict[Job, list[str]] = {}
+    for one in expected.values():
+        for job in _of_node(one, options):
+            kinds.setdefault(job, []).append(one.node)
+    return [Job(**{**_fields(job), "nodes": compress(nodes)}) for job, nodes in kinds.items()]
+
+
+def _fields(job: Job) -> dict[str, object]:
+    return {name: getattr(job, name) for name in Job.__dataclass_fields__}
+
+
+def _of_node(one: Expected, options: Options) -> list[Job]:
+    exclusive = ("--exclusive",) if options.exclusive else ()
+    memory = f"--mem={one.memory}M"
+    gpu = ("--gres=gpu:1",) if one.gpus and not one.held_gpus else ()
+    common = {"partition": one.partition, "nodes": "", "each": True, "seconds": options.seconds}
+    token = options.run if options.shared_home else ""
+    jobs = [
+        Job(key=NODE, tasks=one.tasks, options=("--mpi=none", memory, *gpu, *exclusive),
+            program=("node.py", "node", token), **common),
+    ]  # fmt: skip
+    if one.gpus and not one.all_gpus:
+        jobs.append(
+            Job(key=GPUS, tasks=1, options=("--mpi=none", memory, f"--gres=gpu:{one.gpus}", *exclusive),
+                program=("node.py", "gpus"), **common)
+        )  # fmt: skip
+    if "container" in options.suites:
+        seconds = max(options.seconds, 300)
+        jobs.append(
+            Job(key=CONTAINER, tasks=1, options=("--mpi=none", memory, *exclusive), program=("container.py",),
+                **{**common, "seconds": seconds})
+        )  # fmt: skip
+    return jobs
+
+
+def _together(partitions: Mapping[str, list[str]], expected: Mapping[str, Expected], options: Options) -> list[Job]:
+    """One job over all nodes of each partition, or several where the partition limits the nodes of a job."""
+    jobs: list[Job] = []
+    for name, every in partitions.items():
+        most = options.most_nodes.get(name, len(every))
+        for start in range(0, len(every), most):
+            nodes = every[start : start + most]
+            if len(nodes) > 1:
+                memory = min(expected[node].memory for node in nodes)
+                exclusive = ("--exclusive",) if options.exclusive else ()
+                job = Job(
+                    key=TOGETHER, partition=name, nodes=compress(nodes), each=False,
+                    tasks=min(expected[node].tasks for node in nodes), options=(f"--mem={memory}M", *exclusive),
+                    program=("node.py", "hello"), seconds=options.seconds + options.prolog_seconds.get(name, 0),
+                )  # fmt: skip
+                jobs.append(job)
+    return jobs

@@ -1,0 +1,232 @@
+"""Runs the checks of a cluster from its login machine, as a user. Standard library only.
+
+    python3 driver.py SPEC      SPEC: JSON, as cluster/jobs/checks/plan.py writes it
+
+Starts srun for each node, side by side, and prints an event, a line of JSON, for each that ends. srun, not sbatch: what
+a job prints comes back by the network, so a node without its file systems can be read too. The programs travel on
+srun's command line for the same reason. Ends, and cancels what it started, when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+AT_ONCE = 64
+"""Nodes that are checked side by side: each costs an srun on the login machine."""
+GRACE = 15
+"""Seconds that srun gets to end by itself after its job was cancelled."""
+LONGEST = 65_536
+_HERE = Path(__file__).parent
+_print_lock = threading.Lock()
+
+
+class Driver:
+    """One run of the checks."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.name = f"hpc-check-{spec['run']}"
+        self.stop = threading.Event()
+        self.running: set[subprocess.Popen[str]] = set()
+        self.lock = threading.Lock()
+        self.good: dict[str, bool] = {}
+        self.folder = Path(pwd.getpwuid(os.getuid()).pw_dir) / f".hpc-check-{spec['run']}"
+
+    def work(self) -> None:
+        """All the jobs: those of single nodes, one after the other on each node; then those on several nodes."""
+        event("begin", job_name=self.name)
+        try:
+            self.folder.mkdir(mode=0o700)
+            (self.folder / "login").write_text(f"{self.spec['run']}\n")
+            self.image = self._image()
+            by_node: dict[str, list[tuple[dict[str, Any], str]]] = {}
+            for job in self.spec["jobs"]:
+                for node in expand(job["nodes"]) if job["each"] else ():
+                    by_node.setdefault(node, []).append((job, node))
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(self._node, by_node.values()))
+                together = [job for job in self.spec["jobs"] if not job["each"]]
+                list(pool.map(self._together, together))
+            if not self.stop.is_set():
+                self._after()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.scancel()
+        event("done")
+
+    def _node(self, jobs: list[tuple[dict[str, Any], str]]) -> None:
+        for job, node in jobs:
+            code = self._run(job, [node])
+            self.good[node] = self.good.get(node, True) and code == 0
+
+    def _together(self, job: dict[str, Any]) -> None:
+        """A job on all nodes that answered alone: one that does not would only fail it for the others."""
+        nodes = [node for node in expand(job["nodes"]) if self.good.get(node)]
+        if len(nodes) > 1:
+            self._run(job, nodes)
+
+    def _run(self, job: dict[str, Any], nodes: list[str]) -> int:
+        """One srun; its exit code, 124 if it took too long."""
+        if self.stop.is_set():
+            return 130
+        line = self._line(job, nodes)
+        if line is None:
+            return 0
+        began, late = time.monotonic(), False
+        with self.lock:
+            process = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                errors="replace", env={**os.environ, "LC_ALL": "C.UTF-8"}, cwd="/",
+            )  # fmt: skip
+            self.running.add(process)
+        try:
+            out, err = process.communicate(timeout=job["seconds"])
+        except subprocess.TimeoutExpired:
+            late = True
+            process.terminate()  # srun cancels its job
+            try:
+                out, err = process.communicate(timeout=GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+        with self.lock:
+            self.running.discard(process)
+        code = 124 if late else process.returncode
+        if not self.stop.is_set():
+            event(
+                "end", key=job["key"], partition=job["partition"], nodes=nodes, code=code, late=late,
+                seconds=round(time.monotonic() - began, 2), out=out[-LONGEST:], err=err[-LONGEST:],
+            )  # fmt: skip
+        return code
+
+    def _line(self, job: dict[str, Any], nodes: list[str]) -> list[str] | None:
+        minutes = -(-job["seconds"] // 60)
+        line = ["srun", f"--job-name={self.name}", f"--comment={job['key']}", "--chdir=/", f"--time={minutes}",
+                f"--partition={job['partition']}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
+                f"--ntasks={len(nodes) * job['tasks']}", "--kill-on-bad-exit=0", *job["options"]]  # fmt: skip
+        if self.spec["mail"] == nodes[0] and job["key"] == "node":
+            line += ["--mail-type=END", f"--mail-user={pwd.getpwuid(os.getuid()).pw_name}"]
+        if not self.spec["wait"]:
+            line.append(f"--immediate={self.spec['immediate']}")
+        if job["key"] == "container":
+            return self._container(line)
+        program, *arguments = job["program"]
+        return [*line, "python3", "-c", (_HERE / program).read_text(), *arguments]
+
+    def _container(self, line: list[str]) -> list[str] | None:
+        """By pyxis where srun has its option, else by what the node has."""
+        if self.spec["pyxis"]:
+            return [*line, f"--container-image={self.image}", "cat", "/etc/os-release"]
+        return [*line, "python3", "-c", (_HERE / "container.py").read_text(), self.spec["run"], self.image]
+
+    def _image(self) -> str:
+        """The image, downloaded once where the login machine can: nodes of a large cluster would exceed a registry's
+        limits."""
+        name = self.spec["image"]
+        if not name or name.startswith("/") or not any(job["key"] == "container" for job in self.spec["jobs"]):
+            return name
+        for program, suffix, words in (("enroot", "sqsh", ["import", "--output"]), ("apptainer", "sif", ["pull"])):
+            if shutil.which(program):
+                place = self.folder / f"image.{suffix}"
+                event("note", text=f"{program}: downloading {name} on the login machine")
+                done = subprocess.run(
+                    [program, *words, str(place), f"docker://{name}"], capture_output=True, text=True, check=False,
+                    stdin=subprocess.DEVNULL, timeout=self.spec["image_seconds"],
+                )  # fmt: skip
+                if done.returncode == 0:
+                    return str(place)
+                event("note", text=f"{program}: {done.stderr.strip()[-500:]}")
+        return name
+
+    def _after(self) -> None:
+        """What came back to this machine: files that nodes wrote into the home, and records of accounting."""
+        files: dict[str, Any] = {}
+        for path in self.folder.glob("node-*"):
+            try:
+                files[path.name[5:]] = {"own": path.stat().st_uid == os.getuid(), "text": path.read_text()[:200]}
+            except OSError as error:
+                files[path.name[5:]] = {"error": str(error)}
+        event("home", files=files)
+        fields = "JobID,User,Account,QOS,State,NodeList"
+        end, text = time.monotonic() + self.spec["accounting_seconds"], ""
+        while time.monotonic() < end and not self.stop.is_set():
+            done = subprocess.run(
+                ["sacct", "--allocations", "--noheader", "--parsable2", f"--name={self.name}",
+                 "--starttime=now-2hours", f"--format={fields}"],
+                capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            text = done.stdout if done.returncode == 0 else ""
+            if done.returncode:
+                event("accounting", text="", error=done.stderr.strip()[-2000:])
+                return
+            rows = [line.split("|") for line in text.splitlines()]
+            ended = {row[5] for row in rows if len(row) == 6 and row[4] not in ("PENDING", "RUNNING")}
+            # slurmctld sends new jobs to slurmdbd in rounds of five seconds.
+            if ended.issuperset(self.good):
+                break
+            time.sleep(0.5)
+        event("accounting", text=text[-LONGEST * 16 :])
+
+    def cancel_all(self) -> None:
+        """End every job of this run."""
+        self.stop.set()
+        self.scancel()
+        with self.lock:
+            for process in self.running:
+                process.terminate()
+
+    def scancel(self) -> None:
+        """End what is left of this run's jobs: an srun that was killed leaves its own."""
+        subprocess.run(
+            ["scancel", f"--name={self.name}"], capture_output=True, check=False, timeout=60, stdin=subprocess.DEVNULL
+        )
+
+
+def expand(nodes: str) -> list[str]:
+    """The names in a host list."""
+    done = subprocess.run(
+        ["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    )
+    return done.stdout.split()
+
+
+def event(kind: str, **more: object) -> None:
+    """Print an event."""
+    with _print_lock:
+        sys.stdout.write(json.dumps({"event": kind, **more}) + "\n")
+        sys.stdout.flush()
+
+
+def main(text: str) -> int:
+    driver = Driver(json.loads(text))
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4096):
+            pass
+        driver.cancel_all()
+        shutil.rmtree(driver.folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        driver.work()
+    except Exception as error:  # noqa: BLE001 - whatever it is, its message must reach the one who called
+        driver.cancel_all()
+        event("failed", text=f"{type(error).__name__}: {error}", line=shlex.join(sys.argv[:1]))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
