@@ -21,6 +21,16 @@ _MAIL_SECONDS = 20
 """For mail to be delivered on the controller: slurmctld starts the mailer when the job has ended."""
 
 
+# The mailbox is the user's own file, so it is read as the user. $1: user, $2: what its subject has.
+_MAIL = """\
+mailer=$(scontrol show config | sed -n 's/^MailProg *= *//p')
+[ -n "$mailer" ] && [ -x "$mailer" ] && [ -d /var/mail ] || { echo none; exit; }
+home=$(getent passwd "$1" | cut -d: -f6)
+[ ! -e "$home/.forward" ] || { echo sent; exit; }
+if runuser -u "$1" -- grep -qs -- "$2" "/var/mail/$1"; then echo came; else echo missing; fi
+"""
+
+
 def put(jobs: Jobs) -> None:
     """Write the programs of the checks to the cluster's shared folder."""
     jobs.put({f"{PLACE}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(_PROGRAMS.glob("*.py"))})
@@ -61,14 +71,7 @@ def run(jobs: Jobs, plan: Plan, on_event: Callable[[Event], None]) -> list[Event
 
 def mail_result(scheduler: Scheduler, user: str, run: str) -> Result:
     """Whether mail about the end of a job of this run is in the user's mailbox on the controller."""
-    # The user's own file is read as the user.
-    look = f"grep -qs 'Name=hpc-check-{run} ' /var/mail/{shlex.quote(user)}"
-    line = (
-        "mailer=$(scontrol show config | sed -n 's/^MailProg *= *//p'); "
-        '[ -n "$mailer" ] && [ -x "$mailer" ] && [ -d /var/mail ] || { echo none; exit 0; }; '
-        f'home=$(getent passwd {shlex.quote(user)} | cut -d: -f6); [ ! -e "$home/.forward" ] || {{ echo sent; exit 0; }}; '
-        f"if runuser -u {shlex.quote(user)} -- {look}; then echo came; else echo missing; fi"
-    )
+    line = shlex.join(["bash", "-c", _MAIL, "mail", user, f"Name=hpc-check-{run} "])
     end = time.monotonic() + _MAIL_SECONDS
     while (found := scheduler.ask(line).strip()) == "missing" and time.monotonic() < end:
         time.sleep(0.5)

@@ -38,7 +38,8 @@ def print_report(report: Report, *, stack: str, user: str, seconds: float) -> No
     console.line()
     counts = {word: sum(one.status == word for one in report.results) for word in (PASS, FAIL, SKIP)}
     text = f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped"
-    text += f", {len(report.not_checked)} nodes not checked" if report.not_checked else ""
+    missing = len(report.not_checked)
+    text += f", {missing} node{'s' if missing > 1 else ''} not checked" if missing else ""
     console.line(f"{text}, in {seconds:.1f} s, as {user}", style="bold")
 
 

@@ -102,8 +102,9 @@ def jobs(
             if chosen.mail and _answered(events, next(iter(planned.expected))):
                 progress.show("waiting for mail")
                 mail = quickcheck.mail_result(scheduler, who, chosen.run)
+        lost = any(event["event"] == "end" and event["code"] for event in events)
+        report = results(planned, events, mail=mail, now=scheduler.nodes() if lost else None)
         elapsed = progress.elapsed
-    report = results(planned, events, mail=mail)
     if json:
         console.json(report_document(report, user=who, seconds=elapsed))
     else:

@@ -65,19 +65,21 @@ Make = Callable[..., Result]
 def _home(plan: Plan, expected: Expected, full: Mapping[str, Any], event: Event | None, result: Make) -> Result:
     if not plan.options.shared_home:
         return result("home", SKIP, "root's home is not shared: name a user with --as")
-    todo = f"./hpc ssh STACK {expected.node} -- findmnt; ./hpc status STACK"
     there = full.get("home") or {}
-    if "error" in there:
-        return result("home", FAIL, str(there["error"]), todo=todo)
     back = (event or {}).get("files", {}).get(expected.node)
-    if back is None:
-        return result("home", FAIL, "what the node wrote is not on the login machine", todo=todo)
-    if "error" in back:
-        return result("home", FAIL, str(back["error"]), todo=todo)
-    if not back.get("own"):
-        return result("home", FAIL, "what the node wrote has another owner on the login machine", todo=todo)
-    if back.get("text", "").split() != [plan.options.run, expected.node]:
-        return result("home", FAIL, "what the node wrote has another content on the login machine", todo=todo)
+    wrong = ""
+    if "error" in there:
+        wrong = str(there["error"])
+    elif back is None:
+        wrong = "what the node wrote is not on the login machine"
+    elif "error" in back:
+        wrong = str(back["error"])
+    elif not back.get("own"):
+        wrong = "what the node wrote has another owner on the login machine"
+    elif str(back.get("text", "")).split() != [plan.options.run, expected.node]:
+        wrong = "what the node wrote has another content on the login machine"
+    if wrong:
+        return result("home", FAIL, wrong, todo=f"./hpc ssh STACK {expected.node} -- findmnt; ./hpc status STACK")
     return result("home", PASS)
 
 
@@ -100,7 +102,9 @@ def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None, resu
     todo = f"./hpc nodes STACK drain {expected.node} --reason 'GPU missing'; then ./hpc status STACK"
     problems = [] if count == expected.gpus else [f"{count} of {expected.gpus} GPUs by {source}"]
     output, skipped = "", expected.all_gpus
-    if whole is not None and not skipped:
+    if whole is None and not skipped:
+        problems.append(f"the job with all {expected.gpus} GPUs did not end")
+    elif whole is not None:
         tasks = tasks_of(whole)
         full = (tasks[0].get("gpus") if tasks else None) or {}
         if not tasks:
@@ -136,24 +140,22 @@ def _confined(expected: Expected, seen: Mapping[str, Any], result: Make) -> Resu
 
 
 def _container(event: Event | None, result: Make) -> Result:
-    todo = "./hpc run STACK with the same command by hand; docs/quickcheck.md"
+    todo = "start one by hand on the node, with ./hpc run STACK -- srun; docs/quickcheck.md has the commands"
     if event is None:
         return result("container", FAIL, "its job did not end", todo=todo)
-    tasks = tasks_of(event)
-    if not tasks:
+    seen = next(iter(tasks_of(event)), None)
+    if seen is None:
         # pyxis: what the container printed comes as it is.
         if event["code"] == 0 and "ID=" in event["out"]:
             return result("container", PASS, "pyxis")
         late = "no end in time" if event.get("late") else f"exit code {event['code']}"
         return result("container", FAIL, f"no container started, {late}", output_of(event), todo)
-    seen = tasks[0]
-    if "runtime" not in seen:
-        return result("container", SKIP, "neither pyxis nor enroot, apptainer or podman is there")
-    if "skip" in seen:
-        return result("container", SKIP, str(seen["skip"]))
+    runtime = seen.get("runtime")
+    if not runtime or "skip" in seen:
+        return result("container", SKIP, str(seen.get("skip") or "no pyxis, enroot, apptainer or podman on the node"))
     if "error" in seen or str(seen.get("wanted")) not in str(seen.get("out")):
-        return result("container", FAIL, f"{seen['runtime']} did not start one", str(seen.get("error", "")), todo)
-    return result("container", PASS, str(seen["runtime"]))
+        return result("container", FAIL, f"{runtime} did not start one", str(seen.get("error", "")), todo)
+    return result("container", PASS, str(runtime))
 
 
 def _accounting(expected: Expected, event: Event | None, result: Make) -> Result:

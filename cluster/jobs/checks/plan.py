@@ -1,4 +1,4 @@
-"""Which jobs check a cluster: one small job on each node that has room for it, then one over all nodes of a partition."""
+"""Which jobs check a cluster: a small one on each node that has room for it, then one over all nodes of a partition."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,8 @@ TASKS = 2
 MEMORY = 512
 """MiB of a node's job; nvidia-smi alone takes some hundred."""
 LEAST_MEMORY = 64
+IMMEDIATE = 15
+"""Seconds for a node that was free to be free: the epilog of its last job may still run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ class Plan:
         mail = next(iter(self.expected), "") if options.mail else ""
         return json.dumps(
             {
-                "run": options.run, "wait": options.wait, "immediate": max(10, options.seconds // 2), "mail": mail,
+                "run": options.run, "wait": options.wait, "immediate": IMMEDIATE, "mail": mail,
                 "image": options.image, "pyxis": options.pyxis, "image_seconds": 600, "accounting_seconds": 20,
                 "jobs": [asdict(job) for job in self.jobs],
             }
@@ -142,9 +144,7 @@ def plan(
 def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options: Options) -> Expected | NotChecked:
     if node is None:
         todo = "run ./hpc up, or add it to slurmctld"
-        return NotChecked(
-            node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True
-        )
+        return NotChecked(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
     if why := why_unusable(node):
         todo = "./hpc status has the reason; ./hpc nodes STACK resume takes it back"
         return NotChecked(node=name, partition=row.name, why=why, todo=todo, unavailable=True)

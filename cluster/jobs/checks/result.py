@@ -48,4 +48,3 @@ def output_of(event: Event | None) -> str:
         return ""
     text = f"{event['err']}\n{event['out']}"
     return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith(MARK))
-

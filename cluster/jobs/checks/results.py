@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cluster.jobs.checks.node_results import node_results
 from cluster.jobs.checks.plan import NODE, TOGETHER, Expected, NotChecked, Plan
 from cluster.jobs.checks.result import FAIL, MARK, PASS, SKIP, Event, Result, output_of, tasks_of
+from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
 
 _BUSY = ("Requested nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
@@ -48,8 +49,13 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
             yield event
 
 
-def results(plan: Plan, events: Iterable[Event], *, mail: Result | None = None) -> Report:
-    """The report of a run. A check that never ended failed; `mail` is its result, which is read elsewhere."""
+def results(
+    plan: Plan, events: Iterable[Event], *, mail: Result | None = None, now: Mapping[str, Node] | None = None
+) -> Report:
+    """The report of a run. A check that never ended failed.
+
+    `mail` is its result, which is read elsewhere; `now` has the jobs of nodes that became busy meanwhile.
+    """
     every = list(events)
     ended = {(one["key"], tuple(one["nodes"])): one for one in every if one["event"] == "end"}
     last = {one["event"]: one for one in every if one["event"] in ("home", "accounting", "failed")}
@@ -57,7 +63,7 @@ def results(plan: Plan, events: Iterable[Event], *, mail: Result | None = None) 
     missing = list(plan.not_checked)
     for node, expected in plan.expected.items():
         hello = ended.get((NODE, (node,)))
-        if lost := _lost(expected, hello, plan):
+        if lost := _lost(expected, hello, (now or {}).get(node)):
             missing.append(lost)
             continue
         found += node_results(plan, expected, lambda key, node=node: ended.get((key, (node,))), last)
@@ -69,13 +75,15 @@ def results(plan: Plan, events: Iterable[Event], *, mail: Result | None = None) 
     return Report(results=tuple(found), not_checked=tuple(missing))
 
 
-def _lost(expected: Expected, event: Event | None, plan: Plan) -> NotChecked | None:
+def _lost(expected: Expected, event: Event | None, now: Node | None) -> NotChecked | None:
     """A node on which no job could begin, because others were faster or the user may not use it."""
     if event is None or event["code"] == 0 or MARK in event["out"]:
         return None
     why = " ".join(str(event["err"]).split())
     if any(text in why for text in _BUSY):
-        text = f"no room on {expected.node} within {plan.options.seconds // 2} s: {why}"
+        jobs = [f"{job.number}{'' if job.running else ' (completing)'}" for job in now.jobs] if now else []
+        busy = f"busy with jobs {', '.join(jobs)}" if jobs else why
+        text = f"no room on {expected.node}: {busy}"
         todo = "run it again, or with --wait"
         return NotChecked(node=expected.node, partition=expected.partition, why=text, todo=todo)
     if any(text in why for text in _REFUSED):
@@ -109,7 +117,5 @@ def _together(partition: str, tasks: int, event: Event | None) -> Result:
         text = f"{len(found)} of {wanted} tasks on {len(nodes)} nodes answered, {late}"
         text += f"; not all of {compress(silent)}" if silent else ""
         todo = "srun over these nodes by hand; nodes must reach each other's slurmd"
-        return Result(
-            check="together", status=FAIL, partition=partition, text=text, output=output_of(event), todo=todo
-        )
+        return Result(check="together", status=FAIL, partition=partition, text=text, output=output_of(event), todo=todo)
     return Result(check="together", status=PASS, partition=partition, text=f"{wanted} tasks on {len(nodes)} nodes")

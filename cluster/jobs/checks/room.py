@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cluster.observe.nodes import Node
 from scripts.node.slurm.scontrol import rows
@@ -50,7 +50,8 @@ def _number(text: str | None) -> int:
 
 def why_unusable(node: Node) -> str:
     """Why a node takes no jobs at all; empty if it does."""
-    if node.fine:
+    # A node whose last job is only cleaned up after is soon free.
+    if replace(node, states=node.states - {"COMPLETING"}).fine:
         return ""
     reason = f": {node.reason}" if node.reason else ""
     return f"{node.word}{reason}"

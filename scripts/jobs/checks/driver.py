@@ -69,6 +69,8 @@ class Driver:
         for job, node in jobs:
             code = self._run(job, [node])
             self.good[node] = self.good.get(node, True) and code == 0
+            if job["key"] == "node" and code:
+                break  # the others would wait for the same
 
     def _together(self, job: dict[str, Any]) -> None:
         """A job on all nodes that answered alone: one that does not would only fail it for the others."""
@@ -173,7 +175,7 @@ class Driver:
             rows = [line.split("|") for line in text.splitlines()]
             ended = {row[5] for row in rows if len(row) == 6 and row[4] not in ("PENDING", "RUNNING")}
             # slurmctld sends new jobs to slurmdbd in rounds of five seconds.
-            if ended.issuperset(self.good):
+            if ended.issuperset(node for node, good in self.good.items() if good):
                 break
             time.sleep(0.5)
         event("accounting", text=text[-LONGEST * 16 :])

@@ -48,7 +48,8 @@ def seen(mode: str, token: str = "") -> dict[str, object]:
 def gpus() -> dict[str, object]:
     """GPUs by the driver, device files, what of them may be opened, and what CUDA and nvidia-smi show."""
     devices = sorted(
-        (name for name in os.listdir("/dev") if re.fullmatch("nvidia[0-9]+", name)), key=lambda name: int(name[6:])
+        (path.name for path in Path("/dev").iterdir() if re.fullmatch("nvidia[0-9]+", path.name)),
+        key=lambda name: int(name[6:]),
     )
     driver = Path("/proc/driver/nvidia/gpus")
     found: dict[str, object] = {
