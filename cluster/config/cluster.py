@@ -7,6 +7,7 @@ from pydantic import Field
 
 from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
+from cluster.config.containers import Containers
 from cluster.config.customize import Customize
 from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
@@ -75,6 +76,8 @@ class ClusterConfig(Section):
     """Who is charged, and within which limits."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)
     """Slurm's own settings; the defaults suit a cluster of any size here."""
+    containers: Containers = Field(default_factory=Containers)
+    """On local and gcp: containers of jobs."""
     customize: Annotated[tuple[Customize, ...], Replace("depends on the provider: see the preview")] = Field(
         default=(), max_length=100
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from cluster.config import ClusterConfig
+from cluster.config.containers import DEFAULT
 from cluster.config.partitions import Partition
 from cluster.config.users import User as Person
 from cluster.people import NORMAL, default_account, unix_groups
@@ -74,6 +75,8 @@ def configure(
         "groups": groups(config),
         "setup": setup.version(),
     }
+    if config.containers.data != DEFAULT:
+        payload["containers"] = config.containers.data
     if "controller" in machine.roles:
         files = slurm_files(config, addresses)
         payload["drain_seconds"] = config.slurm.drain_seconds

@@ -36,6 +36,7 @@ from jobs import drain, probe, prologs, rxdm
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (
     cluster_state,
+    containers,
     installation,
     login,
     mounts,
@@ -66,6 +67,7 @@ def configure(payload: dict[str, Any]) -> None:
     if controls:
         nfs_exports.share(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
+    containers.converge(payload["users"], data=payload.get("containers", ""), login="login" in roles)
     admit(users="login" in roles)
     protected_files.restore_modes()
     munge.start()
@@ -110,7 +112,9 @@ def control(payload: dict[str, Any]) -> None:
     else:
         slurmrestd.undo()
     config = {
-        name: payload[name] for name in ("cluster", "users", "groups", "setup", "adopt", "health") if name in payload
+        name: payload[name]
+        for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health")
+        if name in payload
     }
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
     cluster_state.publish({**config, "slurmd": config_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
@@ -130,6 +134,7 @@ def boot() -> None:
         let_in(jobs=config.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
+        containers.converge(config["users"], data=config.get("containers", ""))
         slurmctld.disable()
         installed.keep(config.get("health"))
         slurmd.start(node["conf_server"], config["slurmd"], at_boot=False)

@@ -77,8 +77,12 @@ class _Controller(TypedDict, total=False):
     exports: Exports
 
 
-class Configure(_Controller):
-    """Phase `configure`; the optional keys are the controller's."""
+class _Containers(_Controller, total=False):
+    containers: str  # where enroot keeps containers, if that is not the default
+
+
+class Configure(_Containers):
+    """Phase `configure`; the optional keys but `containers` are the controller's."""
 
     cluster: str
     roles: list[str]
@@ -154,6 +158,7 @@ class Probe(_RxdmProbe):
 
 class _Config(TypedDict, total=False):
     adopt: bool
+    containers: str
     health: dict[str, Any]  # health/shared.py
     munge: str  # fingerprint of the key that the controller runs with
 

@@ -205,6 +205,7 @@ SAMPLES: list[Sample] = [
     ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),
     ("slurm.extra.*", at("slurm", extra={"priorityweightage": 5}), Effect.RECONFIGURE),
     ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 0}), Effect.RESTART),
+    ("containers.data", at(containers={"data": "home"}), Effect.NOTHING),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
 ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")} | {"gcp"}

@@ -56,7 +56,7 @@ PLATFORM = Platform(
         namespace="gcp", more={"region": "On gcp: the zone's region; it need not be said."}, check=_region
     ),
     fields={
-        ClusterConfig: frozenset({"customize"}),
+        ClusterConfig: frozenset({"containers", "customize"}),
         Network: frozenset({"gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),

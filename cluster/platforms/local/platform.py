@@ -25,7 +25,7 @@ PLATFORM = Platform(
     any_machine_type=True,
     limit=Limit(machines=BRIDGE_PORTS, of="a bridge of Linux"),
     fields={
-        ClusterConfig: frozenset({"host_names"}),
+        ClusterConfig: frozenset({"containers", "host_names"}),
         Image: frozenset({"packages", "presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
         Login: ON_MACHINES[Login],

@@ -1,0 +1,103 @@
+"""Containers of users: where enroot keeps their files, the command `nvcrlogin`, and Docker, which jobs don't get.
+
+Folders are made by systemd-tmpfiles: it follows no links in folders that users can write to.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from interface import User
+from system import mounts
+from system.host import log, run, write
+
+ENROOT = Path("/etc/enroot/enroot.conf.d")  # there where the image has enroot
+SSD = "/mnt/localssd"  # scripts/image/storage/50-localssd.sh
+NVCRLOGIN = Path("/usr/local/bin/nvcrlogin")
+DOCKER, WRAPPER = Path("/usr/bin/docker"), Path("/usr/local/bin/docker")
+TMPFILES, ON_SSD = Path("/etc/tmpfiles.d/hpc-enroot.conf"), Path("/etc/hpc/localssd.tmpfiles")
+MARK = "# Written by the cluster's set-up."
+
+# For each setting the first file counts (config::load in enroot.in), so this comes after 50-localssd.conf of machines
+# with local SSDs. enroot's own default for what it needs while it runs is /run/enroot or what a login left in
+# XDG_RUNTIME_DIR, /run/user/UID: users can't make the first, and nodes do not have the second (NVIDIA/enroot issues 13
+# and 23, NVIDIA/pyxis issues 12 and 138). Importing needs room for an unpacked image, 30 GB and more: /tmp is memory on
+# some systems.
+PATHS = f"""\
+{MARK}
+ENROOT_RUNTIME_PATH /run/enroot/${{UID}}
+ENROOT_TEMP_PATH ${{TMPDIR:-/var/tmp}}
+"""
+# containers.data: home. Before 50-localssd.conf.
+AT_HOME = f"""\
+{MARK}
+ENROOT_DATA_PATH ${{HOME}}/.local/share/enroot
+"""
+# Prologs run as root and keep their docker; so does who has a daemon of their own.
+DOCKER_WRAPPER = f"""\
+#!/bin/bash
+{MARK}
+if [[ $EUID -eq 0 || -n ${{DOCKER_HOST:-}} || -w /run/docker.sock ]]; then
+    exec {DOCKER} "$@"
+fi
+cat >&2 <<'END'
+docker: not for jobs and users of this cluster: its daemon runs containers outside of the job and of its limits.
+Use the image with enroot or apptainer instead:
+    srun --container-image=ubuntu:24.04 COMMAND
+    apptainer exec docker://ubuntu:24.04 COMMAND
+END
+exit 1
+"""
+
+
+def converge(users: list[User], *, data: str = "", login: bool = False) -> bool:
+    """Have all of it as on a machine with these users; True when anything changed.
+
+    `data`: "home" has containers kept in the users' homes, which all machines share. `login`: users log in here.
+    """
+    changed = enroot(users, data) if ENROOT.is_dir() else False
+    if login:
+        changed |= write(
+            NVCRLOGIN, Path(__file__).parents[1].joinpath("commands/nvcrlogin.py").read_bytes(), mode=0o755
+        )
+    return docker() or changed
+
+
+def enroot(users: list[User], data: str) -> bool:
+    """enroot's paths, and a folder of each user's own there before their first container.
+
+    Where users make their own, as users do that the stack does not have, anybody may have made one of that name before.
+    """
+    changed = write(ENROOT / "60-hpc-paths.conf", PATHS)
+    at_home = ENROOT / "05-hpc-data.conf"
+    changed |= write(at_home, AT_HOME) if data == "home" else _remove(at_home)
+    if write(TMPFILES, tmpfiles("/run/enroot", users)):
+        changed = True
+    run("systemd-tmpfiles", "--create", str(TMPFILES))
+    if mounts.mounted(SSD):
+        changed |= write(ON_SSD, tmpfiles(SSD, users))
+        run("systemd-tmpfiles", "--create", str(ON_SSD))
+    return changed
+
+
+def tmpfiles(folder: str, users: list[User]) -> str:
+    """Lines of tmpfiles.d(5) for a folder with one for each user, by their number. A pure function."""
+    lines = [f"d {folder} 1777 root root -"]
+    lines += [f"d {folder}/{user['uid']} 0700 {user['uid']} {user['gid']} -" for user in users]
+    return "\n".join([MARK, *lines]) + "\n"
+
+
+def docker() -> bool:
+    """Have the command `docker` tell users what to use instead, where Docker is installed."""
+    other = WRAPPER.is_symlink() or (WRAPPER.exists() and MARK not in WRAPPER.read_text(errors="replace"))
+    if other:
+        return False
+    return write(WRAPPER, DOCKER_WRAPPER, mode=0o755) if DOCKER.exists() else _remove(WRAPPER)
+
+
+def _remove(path: Path) -> bool:
+    if not path.exists():
+        return False
+    path.unlink()
+    log(f"removed {path}")
+    return True

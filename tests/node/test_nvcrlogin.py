@@ -1,0 +1,246 @@
+"""nvcrlogin stores a key for enroot and apptainer where only its owner can read it, and keeps all other logins."""
+
+import base64
+import contextlib
+import importlib.util
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+PROGRAM = Path(__file__).parents[2] / "scripts" / "node" / "commands" / "nvcrlogin.py"
+KEY = "nvapi-" + "a1_-" * 16
+OTHER_KEY = base64.b64encode(b"k" * 62).decode()  # as keys of the older kind look
+HUB = "machine registry-1.docker.io login me password secret\n"
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+_spec = importlib.util.spec_from_file_location("nvcrlogin", PROGRAM)
+assert _spec
+assert _spec.loader
+nvcrlogin: ModuleType = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(nvcrlogin)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home, in a folder that others can't write to as pytest's own may be."""
+    with tempfile.TemporaryDirectory(prefix="hpc-nvcrlogin-", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def run(home: Path) -> Run:
+    """Run it with this home and a key, or anything else, on standard input."""
+
+    def call(*arguments: str, typed: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-I", str(PROGRAM), *arguments], input=typed, capture_output=True, text=True, check=False, umask=0o002,
+            env={"HOME": str(home), "PATH": "/usr/bin:/bin", **variables},
+        )  # fmt: skip
+
+    return call
+
+
+def enroot(home: Path) -> Path:
+    return home / ".config" / "enroot" / ".credentials"
+
+
+def apptainer(home: Path) -> Path:
+    return home / ".apptainer" / "docker-config.json"
+
+
+def test_a_key_is_stored_once_for_both_and_read_by_its_owner_only(run: Run, home: Path):
+    done = run(typed=f"{KEY}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"key stored in {enroot(home)}\nkey stored in {apptainer(home)}\n"
+    # What enroot's own search for credentials wants: docker::_authenticate in src/docker.sh.
+    assert enroot(home).read_text() == (
+        f"machine nvcr.io login $oauthtoken password {KEY}\nmachine authn.nvidia.com login $oauthtoken password {KEY}\n"
+    )
+    login = json.loads(apptainer(home).read_text())["auths"]["nvcr.io"]["auth"]
+    assert base64.b64decode(login).decode() == f"$oauthtoken:{KEY}"
+    for path in (enroot(home), apptainer(home)):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    written = enroot(home).stat().st_ino
+    assert run(typed=KEY).stdout == "this key is stored already\n"
+    assert enroot(home).stat().st_ino == written
+    assert run("--check").returncode == 0
+
+
+def test_the_key_is_in_no_output_and_no_argument(run: Run):
+    assert KEY not in run(typed=KEY).stdout + run("--check").stdout + run("--remove").stdout
+    wrong = run(KEY)
+    assert wrong.returncode == 2
+    assert KEY not in wrong.stderr
+    assert "history" in wrong.stderr
+    for arguments in (["--key", KEY], [f"--key={KEY}"], ["--check", "--remove"], ["--che"]):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert KEY not in done.stderr
+
+
+def test_a_new_key_replaces_the_old_one_and_other_logins_stay(run: Run, home: Path):
+    enroot(home).parent.mkdir(parents=True, mode=0o700)
+    old = f"# mine\n{HUB}machine nvcr.io\n  login $oauthtoken\n  password old\n\ndefault login x password y\n"
+    enroot(home).write_text(old)
+    apptainer(home).parent.mkdir(mode=0o700)
+    apptainer(home).write_text(json.dumps({"auths": {"ghcr.io": {"auth": "eA=="}}, "credsStore": "pass"}))
+    for key in (OTHER_KEY, KEY):
+        assert run(typed=key).returncode == 0
+    text = enroot(home).read_text()
+    assert text.count("machine nvcr.io ") == text.count(KEY) - 1 == 1
+    assert "old" not in text
+    assert OTHER_KEY not in text
+    assert text.endswith(f"# mine\n{HUB}default login x password y\n")
+    config = json.loads(apptainer(home).read_text())
+    assert sorted(config["auths"]) == ["ghcr.io", "nvcr.io"]
+    assert config["credsStore"] == "pass"
+    assert run("--remove").returncode == 0
+    assert enroot(home).read_text() == f"# mine\n{HUB}default login x password y\n"
+    assert list(json.loads(apptainer(home).read_text())["auths"]) == ["ghcr.io"]
+
+
+def test_removing_the_only_login_leaves_no_file_and_may_be_run_again(run: Run, home: Path):
+    run(typed=KEY)
+    assert run("--remove").returncode == 0
+    assert not enroot(home).exists()
+    assert not apptainer(home).exists()
+    assert run("--remove").stdout == "no key of NGC was stored\n"
+    assert run("--check").returncode == 1
+
+
+def test_removing_from_an_empty_home_makes_nothing(run: Run, home: Path):
+    assert run("--remove").returncode == 0
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "short", KEY + " " + KEY, f"{KEY}\n{KEY}", "$(touch /tmp/x)" + "a" * 40, "ä" * 40, "x" * 3000]
+)
+def test_what_can_be_no_key_is_refused_and_not_shown(run: Run, home: Path, typed: str):
+    done = run(typed=typed)
+    assert done.returncode == 1
+    assert "stored: a key has 32 to 512" in done.stderr
+    assert not typed or typed not in done.stderr
+    assert list(home.iterdir()) == []
+
+
+def test_a_file_that_others_could_read_is_mended_and_said(run: Run, home: Path):
+    run(typed=KEY)
+    enroot(home).chmod(0o644)
+    done = run("--check")
+    assert f"others could read {enroot(home)}" in done.stdout
+    assert stat.S_IMODE(enroot(home).stat().st_mode) == 0o600
+
+
+def test_nothing_is_written_through_links_or_where_others_can_write(run: Run, home: Path, tmp_path: Path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (home / ".config").symlink_to(elsewhere)
+    assert "is a link" in run(typed=KEY).stderr
+    (home / ".config").unlink()
+    enroot(home).parent.mkdir(parents=True, mode=0o700)
+    enroot(home).symlink_to(elsewhere / "credentials")
+    assert "is a link" in run(typed=KEY).stderr
+    enroot(home).unlink()
+    os.mkfifo(enroot(home))
+    assert "is not a file of yours" in run(typed=KEY).stderr
+    enroot(home).unlink()
+    apptainer(home).parent.mkdir()
+    apptainer(home).write_text("no json")
+    done = run(typed=KEY)
+    assert "no JSON of logins" in done.stderr
+    assert not enroot(home).exists(), "checked before the first is written"
+    apptainer(home).unlink()
+    home.chmod(0o770)
+    assert f"chmod go-w {home}" in run(typed=KEY).stderr
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+def test_a_home_of_somebody_else_is_refused(run: Run, home: Path):
+    os.chown(home, 61001, 61001)
+    done = run(typed=KEY)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "belongs to uid 61001" in done.stderr
+
+
+def test_it_writes_where_enroot_looks(run: Run, home: Path):
+    done = run(typed=KEY, ENROOT_CONFIG_PATH=f"{home}/.enroot")
+    assert done.returncode == 0
+    assert (home / ".enroot" / ".credentials").exists()
+    outside = run(typed=KEY, ENROOT_CONFIG_PATH="/srv/enroot")
+    assert (outside.returncode, outside.stdout) == (1, "")
+    assert "not in your home" in outside.stderr
+    assert "leaves your home" in run(typed=KEY, ENROOT_CONFIG_PATH=f"{home}/../enroot").stderr
+
+
+def test_the_first_setting_of_enroot_counts(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(nvcrlogin, "ENROOT", str(tmp_path / "enroot.conf"))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("ENROOT_CONFIG_PATH", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert nvcrlogin.credentials() == enroot(home)
+    folder = tmp_path / "enroot.conf.d"
+    folder.mkdir()
+    (folder / "10-hpc.conf").write_text("ENROOT_CONFIG_PATH ${HOME}/.enroot\n")  # as the image has it
+    (folder / "20-site.conf").write_text("ENROOT_CONFIG_PATH=/site\n")
+    assert nvcrlogin.credentials() == home / ".enroot" / ".credentials"
+    (tmp_path / "enroot.conf").write_text('#ENROOT_CONFIG_PATH /no\n ENROOT_CONFIG_PATH = "$HOME/e/$UID"\n')
+    assert nvcrlogin.credentials() == home / "e" / str(os.getuid()) / ".credentials"
+    (tmp_path / "enroot.conf").write_text("ENROOT_CONFIG_PATH $(mktemp -d)\n")
+    with pytest.raises(nvcrlogin.RefusedError, match="can't be told"):
+        nvcrlogin.credentials()
+
+
+@given(st.text(alphabet="machine nvcr.io\nlogin password #x\t$authn.nvidia.com", max_size=200))
+def test_storing_and_removing_keeps_every_line_of_others(text: str):
+    without = nvcrlogin.netrc(text, None)
+    stored = nvcrlogin.netrc(text, KEY)
+    assert nvcrlogin.netrc_key(stored) == KEY
+    assert nvcrlogin.netrc(stored, KEY) == stored
+    assert nvcrlogin.netrc(stored, None) == without
+    assert nvcrlogin.netrc_key(without) is None
+
+
+@pytest.fixture
+def terminal(home: Path) -> tuple[int, int]:
+    """It asks for a key at a terminal: its process, and our end of the terminal."""
+    child, ours = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [sys.executable, "-I", str(PROGRAM)], {"HOME": str(home)})  # noqa: S606
+    shown = b""
+    while b"(not shown)" not in shown:
+        shown += os.read(ours, 1000)
+    return child, ours
+
+
+def test_it_asks_at_a_terminal_without_showing_the_key(terminal: tuple[int, int], home: Path):
+    child, ours = terminal
+    os.write(ours, f"{KEY}\n".encode())
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux ends a terminal
+        while more := os.read(ours, 1000):
+            shown += more
+    assert os.waitpid(child, 0)[1] == 0
+    assert KEY.encode() not in shown
+    assert KEY in enroot(home).read_text()
+
+
+def test_stopping_it_changes_nothing(terminal: tuple[int, int], home: Path):
+    child, ours = terminal
+    os.write(ours, b"\x03")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    os.close(ours)
+    assert list(home.iterdir()) == []
