@@ -44,8 +44,8 @@ def run(home: Path) -> Run:
 
     def call(*arguments: str, typed: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-I", str(PROGRAM), *arguments], input=typed, capture_output=True, text=True, check=False, umask=0o002,
-            env={"HOME": str(home), "PATH": "/usr/bin:/bin", **variables},
+            [sys.executable, "-I", str(PROGRAM), *arguments], input=typed, capture_output=True, text=True, check=False,
+            umask=0o002, env={"HOME": str(home), "PATH": "/usr/bin:/bin", **variables},
         )  # fmt: skip
 
     return call
@@ -102,12 +102,12 @@ def test_a_new_key_replaces_the_old_one_and_other_logins_stay(run: Run, home: Pa
     assert text.count("machine nvcr.io ") == text.count(KEY) - 1 == 1
     assert "old" not in text
     assert OTHER_KEY not in text
-    assert text.endswith(f"# mine\n{HUB}default login x password y\n")
+    assert text.endswith(f"# mine\n{HUB}\ndefault login x password y\n")
     config = json.loads(apptainer(home).read_text())
     assert sorted(config["auths"]) == ["ghcr.io", "nvcr.io"]
     assert config["credsStore"] == "pass"
     assert run("--remove").returncode == 0
-    assert enroot(home).read_text() == f"# mine\n{HUB}default login x password y\n"
+    assert enroot(home).read_text() == f"# mine\n{HUB}\ndefault login x password y\n"
     assert list(json.loads(apptainer(home).read_text())["auths"]) == ["ghcr.io"]
 
 
