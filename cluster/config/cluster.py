@@ -7,7 +7,6 @@ from pydantic import Field
 
 from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
-from cluster.config.containers import Containers
 from cluster.config.customize import Customize
 from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
@@ -20,7 +19,7 @@ from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.config.types import ClusterName, Flag, GroupName, NodesetName, PartitionName, RegularId
-from cluster.config.users import FormerUser, User
+from cluster.config.users import Containers, FormerUser, User
 
 S = TypeVar("S", bound=Section)
 

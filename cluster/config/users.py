@@ -1,6 +1,6 @@
-"""People: the same login name, uid, groups and keys on every machine."""
+"""People: the same login name, uid, groups and keys on every machine, and the containers of their jobs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from cluster.config.impact import ByRule, NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import AccountName, Flag, GroupName, Program, PublicKey, QosName, RegularId, UserName
 
+ON_NODE = "node"
 ON_MACHINES = NoEffect("every machine follows within seconds, without a daemon's restart")
 
 
@@ -59,3 +60,15 @@ class FormerUser(Section):
     """Login name."""
     uid: RegularId = Field(examples=[2003])
     """User number, which only this person can have again."""
+
+
+class Containers(Section):
+    """Containers that enroot and pyxis run (docs/containers.md)."""
+
+    data: Annotated[
+        Literal["node", "home"],
+        NoEffect("holds for containers that are created from then on; those that exist stay where they are"),
+    ] = ON_NODE
+    """Where enroot unpacks containers: `node` on the node's local SSDs (in the home where a node has none), fast, and
+    a container with a name is found on that node only; `home` in the user's home, so that `srun --container-name=NAME`
+    finds it on every machine, and each start without a name unpacks the image onto the shared file system."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from cluster.config import ClusterConfig
-from cluster.config.containers import DEFAULT
 from cluster.config.partitions import Partition
+from cluster.config.users import ON_NODE
 from cluster.config.users import User as Person
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
@@ -75,7 +75,7 @@ def configure(
         "groups": groups(config),
         "setup": setup.version(),
     }
-    if config.containers.data != DEFAULT:
+    if config.containers.data != ON_NODE:
         payload["containers"] = config.containers.data
     if "controller" in machine.roles:
         files = slurm_files(config, addresses)

@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parents[1] / "node"))
 
 from accounting import accounts
+from containers import settings
 from interface import User
 from jobs import drain
 from system import homes, users
@@ -58,6 +59,7 @@ def converge(payload: dict[str, Any]) -> None:
     if new:
         make_key_pairs(user for user in wanted if user["name"] in new)
         KEY_PAIRS.unlink()
+    settings.install_nvcrlogin()
     accounts.converge(payload["accounting"])
 
 

@@ -30,13 +30,13 @@ from typing import IO, Any
 
 import collect
 from accounting import accounts, backup, mariadb, restore
+from containers import settings as containers
 from health import installed
 from health import record as health_record
 from jobs import drain, probe, prologs, rxdm
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (
     cluster_state,
-    containers,
     installation,
     login,
     mounts,

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from system import containers, mounts
+from containers import settings as containers
+from system import mounts
 
 ROOT = Path(__file__).parents[2]
 ALICE = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}

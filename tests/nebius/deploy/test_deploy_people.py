@@ -49,6 +49,7 @@ def converge(users, groups, with_homes):
     return True
 """,
     "system/homes.py": "",
+    "containers/settings.py": "from note import note\ndef install_nvcrlogin():\n    note('nvcrlogin')\n",
     "interface.py": "User = dict\n",
     "system/host.py": (ROOT / "scripts/node/system/host.py").read_text(),
 }
@@ -82,14 +83,14 @@ def test_users_come_before_accounts_and_have_the_groups_of_createuser(run):
     plain, none = {"name": "sync", "groups": ["ml"]}, {"name": "bin", "groups": [], "sudo": False, "containers": False}
     answer, calls = run(users=[plain, none])
     assert answer == {}
-    assert [name for name, *_ in calls] == ["busy", "users", "accounts"]
+    assert [name for name, *_ in calls] == ["busy", "users", "nvcrlogin", "accounts"]
     there = [name for name in ("sudo", "docker") if name in {one.gr_name for one in grp.getgrall()}]
     (_, users, _, managed, with_homes, _) = calls[1]
     assert users[0] == {"name": "sync", "groups": sorted({"ml", *there})}
     assert users[1] == {"name": "bin", "groups": []}, "and no right that a machine would act on"
     assert managed == "/etc/hpc/jail/users.json", "not where a rehearsal's machine keeps its own"
     assert with_homes
-    assert calls[2][2] == "/etc/hpc/jail/accounting.json"
+    assert calls[3][2] == "/etc/hpc/jail/accounting.json"
 
 
 def test_somebody_with_jobs_is_not_removed(run):
@@ -135,6 +136,8 @@ class TestForReal:
         _lay_out(folder)
         (folder / "accounting" / "accounts.py").write_text(ACCOUNTS)
         (folder / "note.py").write_text(RECORD.format(path=str(tmp_path / "record")))
+        settings = folder / "containers" / "settings.py"
+        settings.write_text(settings.read_text().replace("/usr/local/bin/nvcrlogin", str(tmp_path / "nvcrlogin")))
         etc.mkdir()
         for name in ("passwd", "shadow", "group", "gshadow", "login.defs", "nsswitch.conf", "subuid", "subgid"):
             if Path("/etc", name).exists():
@@ -174,6 +177,7 @@ class TestForReal:
         assert public in keys.splitlines()
         made = {path.name: (path.stat().st_uid, path.stat().st_mode & 0o777) for path in ssh.iterdir()}
         assert made["id_ecdsa"] == made["authorized_keys"] == (CAROL["uid"], 0o600)
+        assert (tmp_path / "nvcrlogin").stat().st_mode & 0o777 == 0o755
         jail(CAROL)
         assert (ssh / "authorized_keys").read_text() == keys, "a second run changes nothing"
 

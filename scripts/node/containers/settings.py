@@ -56,11 +56,13 @@ def converge(users: list[User], *, data: str = "", login: bool = False) -> bool:
     `data`: "home" has containers kept in the users' homes, which all machines share. `login`: users log in here.
     """
     changed = enroot(users, data) if ENROOT.is_dir() else False
-    if login:
-        changed |= write(
-            NVCRLOGIN, Path(__file__).parents[1].joinpath("commands/nvcrlogin.py").read_bytes(), mode=0o755
-        )
+    changed |= login and install_nvcrlogin()
     return docker() or changed
+
+
+def install_nvcrlogin() -> bool:
+    """Have the command where users log in; True when anything changed."""
+    return write(NVCRLOGIN, Path(__file__).with_name("nvcrlogin.py").read_bytes(), mode=0o755)
 
 
 def enroot(users: list[User], data: str) -> bool:
