@@ -1,6 +1,9 @@
 """Operating systems that machines can run, and the Slurm that comes with each."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Containers = Literal["pyxis", "apptainer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +16,10 @@ class Image:
     source: str
     adopts: bool = False
     """Whether it has pam_slurm_adopt."""
+    containers: tuple[Containers, ...] = ()
+    """What runs containers in jobs, the first by default; empty: nothing that this program installs."""
+    nccl_tests: bool = False
+    """Whether nccl-tests is installed: NAME_perf, and NAME_perf_mpi with MPI."""
     rests: bool = False
     """Whether it has slurmrestd, and Slurm's plugin for JSON Web Tokens."""
     sudo: bool = False
@@ -26,13 +33,16 @@ _ROWS = (
         name="debian-13", slurm_versions=("24.11",), adopts=True, rests=True,
         source="packages.debian.org/trixie/slurm-wlm: 24.11.5"),
     Image(
-        name="ubuntu-2404", slurm_versions=("23.11",), sudo=True,
+        name="ubuntu-2404", slurm_versions=("23.11",), sudo=True, containers=("apptainer",),
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
         name="ubuntu-2204", slurm_versions=("25.05", "24.11"), adopts=True, rests=True, sudo=True,
+        containers=("pyxis", "apptainer"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
     Image(
         name="soperator", slurm_versions=("25.11", "25.05", "24.11", "24.05", "26.05"), rests=True, sudo=True,
+        # ansible/run.yml: the role nccl-tests; nebius-solutions-library, soperator/test/quickcheck: both names.
+        containers=("pyxis",), nccl_tests=True,
         source="github.com/nebius/soperator, Makefile: the version of Soperator decides (catalog/nebius/soperator.py)"),
 )
 # fmt: on

@@ -12,6 +12,7 @@ MARK = "# shellcheck shell=bash\n"
 
 Option = str | int | bool
 """The value of an option of sbatch; True for one that takes none, False for one that is left out."""
+_DIRECTIVES = re.compile(r"\A(# shellcheck .*\n)+")
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:/=@%+\[\]*-]+")
 
@@ -51,11 +52,12 @@ def words(options: Mapping[str, Option]) -> list[str]:
 
 
 def source(path: str) -> str:
-    """A body from scripts/jobs, without its first line. Raises ValueError: the first line is not MARK."""
+    """A body from scripts/jobs, without the comments for shellcheck that it begins with. Raises ValueError: the first
+    line is not MARK."""
     text = (BODIES / path).read_text(encoding="utf-8")
     if not text.startswith(MARK):
         raise ValueError(f"scripts/jobs/{path}: the first line must be {MARK.strip()!r}")
-    return text.removeprefix(MARK)
+    return _DIRECTIVES.sub("", text)
 
 
 def _quoted(word: str) -> str:

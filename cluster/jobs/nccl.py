@@ -1,0 +1,194 @@
+"""The NCCL test as job scripts: one that builds it, one that runs it, for the machines of a partition.
+
+Sources: cluster-toolkit, examples/machine-learning/a3-megagpu-8g/nccl-tests (containers, pmi2, sizes, iterations);
+nebius-solutions-library, soperator/test/quickcheck/nccl_{single,multi}_node.sh (installed programs, pmix, and the
+variables that force the fabric); github.com/NVIDIA/nccl-tests, README.md (arguments).
+"""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cluster.catalog import IMAGES
+from cluster.catalog.families import Fabric
+from cluster.catalog.nccl_tests import IMAGE, NCCL_TESTS
+from cluster.config.cluster import ClusterConfig
+from cluster.config.validators.settings import minutes
+from cluster.jobs.partition_facts import PartitionFacts
+from cluster.jobs.place import ENV
+from cluster.jobs.script import JobScript, Option, source
+from cluster.slurm.paths import SPOOL
+
+FOLDER = "nccl"
+"""Below the user's home: image, programs and logs."""
+LOGS = f"{FOLDER}/logs"
+"""Logs by job: JOB.log of a run, JOB-warm-up.log, JOB-build.log."""
+BUILD_NAME = "hpc-nccl-build"
+RUN_NAME = "hpc-nccl"
+BUILD_MINUTES, RUN_MINUTES = 60, 30
+"""Longest run times that the jobs ask for; a build takes 15 minutes, a run of all sizes on A3 Mega 3."""
+Over = Literal["nvlink", "fabric"]
+Way = Literal["pyxis", "apptainer", "installed"]
+_ENDINGS: Mapping[Way, str] = {"pyxis": "sqsh", "apptainer": "sif"}
+_MPI: Mapping[Way, str] = {"pyxis": "pmi2", "apptainer": "pmix", "installed": "pmix"}
+_FORCED = "export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring\n"
+"""What NVLink and shared memory would carry goes through the NICs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclRun:
+    """What to measure, and where."""
+
+    partition: PartitionFacts
+    nodes: int
+    nodelist: str = ""
+    """Host list of the nodes to use; empty: any."""
+    collective: str = "all_gather"
+    smallest: str | None = None
+    """Smallest message as nccl-tests takes it: 8M. Default: 512M on InfiniBand, else 8M, as the references have it."""
+    largest: str = "8G"
+    iterations: int | None = None
+    """Timed iterations for each size. Default: 200 on the references of A3 Mega, else nccl-tests' own."""
+    check: bool = False
+    """Whether results are checked."""
+    over: Over | None = None
+    """On one node: `fabric` forces what NVLink would carry through the NICs. Default: NCCL decides."""
+    binaries: str = ""
+    """Folder with programs of nccl-tests on the nodes, used instead of the built or installed ones."""
+
+
+def way(config: ClusterConfig, binaries: str = "") -> Way:
+    """How the programs are run: installed ones as they are, others in the container they were built in. An image of
+    which nothing is known is taken for one with pyxis, as it stands for production's in a rehearsal."""
+    image = IMAGES[config.image.base]
+    if binaries or image.nccl_tests:
+        return "installed"
+    return image.containers[0] if image.containers else "pyxis"
+
+
+def tests_folder() -> str:
+    """Where the build leaves nccl-tests, below the user's home; the programs are in `build` there."""
+    return f"{FOLDER}/nccl-tests-{NCCL_TESTS.version}-{IMAGE.tag}"
+
+
+def image_file(kind: Way) -> str:
+    """Where the build leaves the image, below the user's home."""
+    return f"{FOLDER}/{IMAGE.file_name}.{_ENDINGS[kind]}"
+
+
+def build_script(config: ClusterConfig, partition: PartitionFacts) -> JobScript:
+    """The job that imports the image and builds nccl-tests. Raises ValueError where they are installed."""
+    kind = way(config)
+    if kind == "installed":
+        raise ValueError(f"nccl-tests is installed on images {config.image.base}")
+    options = {
+        "job-name": BUILD_NAME,
+        "output": f"{LOGS}/%j-build.log",
+        "dependency": "singleton",
+        **_gpus(partition, 1),
+        "time": _limit(partition, BUILD_MINUTES),
+    }
+    values = {
+        **_container(kind),
+        "from": IMAGE.enroot if kind == "pyxis" else IMAGE.docker,
+        "tests": f"$HOME/{tests_folder()}",
+        "url": NCCL_TESTS.url,
+        "commit": NCCL_TESTS.commit,
+        "programs": len(NCCL_TESTS.collectives),
+    }
+    body = _assigned(values) + _bodies(kind, "build")
+    title = f"Imports {IMAGE.name}:{IMAGE.tag} and builds nccl-tests {NCCL_TESTS.version} in it."
+    return JobScript(name="nccl-build.sh", title=title, options=options, body=body)
+
+
+def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
+    """The job that measures one collective."""
+    kind, gpu = way(config, run.binaries), run.partition.gpu
+    if gpu is None:
+        raise ValueError(f"partition {run.partition.name} has no GPUs")
+    # One process has all GPUs of a node: installed programs on one node need no MPI then, and a node may have fewer CPUs
+    # than GPUs.
+    without_mpi = kind == "installed" and run.nodes == 1
+    single = without_mpi or run.partition.cpus < gpu.count
+    tasks = 1 if single else gpu.count
+    suffix = "_mpi" if kind == "installed" and not without_mpi and not run.binaries else ""
+    folder = f"{run.binaries}/" if run.binaries else "" if kind == "installed" else f"$HOME/{tests_folder()}/build/"
+    common = f"-f 2 -g {gpu.count if single else 1}".split()
+    infiniband = run.partition.fabric is Fabric.INFINIBAND
+    smallest = run.smallest or ("512M" if infiniband else "8M")
+    iterations = run.iterations or (200 if run.partition.fabric is Fabric.TCPXO else None)
+    sizes = ["-b", smallest, "-e", run.largest, *common]
+    timed = ["-w", "5", "-n", str(iterations)] if iterations else []
+    options = {
+        "job-name": RUN_NAME,
+        "output": f"{LOGS}/%j.log",
+        **_gpus(run.partition, run.nodes),
+        "nodelist": run.nodelist or False,
+        "ntasks-per-node": tasks,
+        "time": _limit(run.partition, RUN_MINUTES),
+    }
+    context = {
+        "cluster": config.name,
+        "machine_type": run.partition.machine_type.name,
+        "fabric": run.partition.fabric.value,
+        "collective": run.collective,
+        "nodes": run.nodes,
+        "gpus_per_node": gpu.count,
+        "over": run.over,
+    }
+    values = {
+        **(_container(kind) if kind != "installed" else {}),
+        "gpus": gpu.count,
+        "program": f"{folder}{run.collective}_perf{suffix}",
+        "context": json.dumps(context),
+        "warm_up": f"$HOME/{LOGS}/$SLURM_JOB_ID-warm-up.log",
+        "options": [f"--mpi={'none' if without_mpi else _MPI[kind]}", f"--ntasks-per-node={tasks}", "--cpu-bind=none"],
+        "first": ["-b", smallest, "-e", smallest, *common, "-w", "2", "-n", "5", "-c", "0"],
+        "arguments": [*sizes, *timed, "-c", "1" if run.check else "0"],
+    }
+    forced = _FORCED if run.over == "fabric" else ""
+    title = f"Measures {run.collective} of NCCL on {run.nodes} {run.partition.machine_type.name}."
+    body = _assigned(values) + forced + _bodies(kind, "run")
+    return JobScript(name=f"nccl-{run.collective}.sh", title=title, options=options, body=body)
+
+
+def _gpus(partition: PartitionFacts, nodes: int) -> dict[str, Option]:
+    """Whole nodes with all of their GPUs."""
+    gpu = partition.gpu
+    if gpu is None:
+        raise ValueError(f"partition {partition.name} has no GPUs")
+    return {
+        "partition": partition.name,
+        "nodes": nodes,
+        "gpus-per-node": f"{gpu.type}:{gpu.count}",
+        "exclusive": True,
+        "mem": "0",
+    }
+
+
+def _limit(partition: PartitionFacts, wanted: int) -> int:
+    """Minutes: what is wanted, or what the partition allows."""
+    return max(1, int(min(wanted, minutes(partition.max_time))))
+
+
+def _container(kind: Way) -> dict[str, object]:
+    """What the bodies pyxis.sh and apptainer.sh need to run a container."""
+    found: dict[str, object] = {"folder": f"$HOME/{FOLDER}", "image": f"$HOME/{image_file(kind)}"}
+    return found | ({"spool": SPOOL} if kind == "apptainer" else {})
+
+
+def _assigned(values: Mapping[str, object]) -> str:
+    """Variables of bash; a value that begins with $HOME is in double quotes, so that it is expanded."""
+    return "".join(f"{name}={_value(value)}\n" for name, value in values.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return f"({shlex.join(map(str, value))})"
+    return f'"{value}"' if str(value).startswith("$HOME/") else shlex.quote(str(value))
+
+
+def _bodies(*names: str) -> str:
+    return "\n".join([f"\n. {ENV}\n", *(source(f"nccl/{name}.sh") for name in names)])

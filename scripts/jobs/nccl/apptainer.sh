@@ -1,0 +1,13 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154,SC2034 # variables are the whole script's
+# Containers by apptainer. $image is the image's file, $from where it comes from; $folder is mounted, and slurmd's folder
+# $spool, which has the sockets of PMIx.
+import_image() {
+    apptainer pull --force --name "$image.part" "$from"
+}
+
+# What srun needs before a command, so that it runs in the container with the job's environment.
+contained=(
+    apptainer exec --nv --bind "$HPC_CONTAINER_MOUNTS,$folder,$spool" "$image"
+    bash -c '. /opt/apps/hpc/env.sh && exec "$@"' bash
+)

@@ -1,0 +1,25 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # variables are the whole script's
+# Runs one program of nccl-tests: $program with $arguments, after a short run with $first that leaves everything warm.
+# $options are srun's, $gpus is how many GPUs each node must have, $context describes the run for the report.
+
+# Lines that begin so are the progress that `./hpc nccl` shows.
+say() { echo "==> $*"; }
+
+echo "# hpc nccl $context"
+say "nodes: $SLURM_JOB_NODELIST"
+# shellcheck disable=SC2016 # expanded on each node
+srun --ntasks-per-node=1 --cpu-bind=none bash -c '
+    found=$(compgen -G "/dev/nvidia[0-9]*" | wc -l)
+    (($1 == found)) || { echo "$SLURMD_NODENAME: $found GPUs, and the partition has $1 on each node" >&2; exit 1; }
+' bash "$gpus"
+
+# Containers are unpacked, libraries read and connections made outside the measurement.
+say "warm-up"
+if ! srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${first[@]}" >"$warm_up" 2>&1; then
+    echo "the warm-up failed; the end of $warm_up on this cluster:" >&2
+    tail -n 40 "$warm_up" >&2
+    exit 1
+fi
+say "test: ${program##*/} ${arguments[*]}"
+srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${arguments[@]}"
