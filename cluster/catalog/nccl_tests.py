@@ -54,6 +54,7 @@ NCCL_TESTS = NcclTests(
         "all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter", "scatter",
         "sendrecv", "hypercube",
     ),
-    source="github.com/NVIDIA/nccl-tests, tag v2.13.11 of 2024-10-24, src/Makefile (BIN_FILES_LIST). The version of the "
-    "reference measurements of A3 Mega; from 2.16.8 on the warm-up covers more sizes, which changes small messages.",
+    # The version of the reference measurements of A3 Mega. From 2.16.8 on the warm-up covers more sizes, which changes
+    # what small messages measure.
+    source="github.com/NVIDIA/nccl-tests, tag v2.13.11 of 2024-10-24, src/Makefile (BIN_FILES_LIST)",
 )  # fmt: skip

@@ -5,7 +5,6 @@ nebius-solutions-library, soperator/test/quickcheck/nccl_{single,multi}_node.sh 
 variables that force the fabric); github.com/NVIDIA/nccl-tests, README.md (arguments).
 """
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,7 +97,7 @@ def build_script(config: ClusterConfig, partition: PartitionFacts) -> JobScript:
         "commit": NCCL_TESTS.commit,
         "programs": len(NCCL_TESTS.collectives),
     }
-    body = _assigned(values) + _bodies(kind, "build")
+    body = _assigned(values) + _bodies(kind, f"import-{kind}", "build")
     title = f"Imports {IMAGE.name}:{IMAGE.tag} and builds nccl-tests {NCCL_TESTS.version} in it."
     return JobScript(name="nccl-build.sh", title=title, options=options, body=body)
 
@@ -108,8 +107,7 @@ def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
     kind, gpu = way(config, run.binaries), run.partition.gpu
     if gpu is None:
         raise ValueError(f"partition {run.partition.name} has no GPUs")
-    # One process has all GPUs of a node: installed programs on one node need no MPI then, and a node may have fewer CPUs
-    # than GPUs.
+    # One process has all GPUs of a node: installed programs need no MPI then, and a node may have fewer CPUs than GPUs.
     without_mpi = kind == "installed" and run.nodes == 1
     single = without_mpi or run.partition.cpus < gpu.count
     tasks = 1 if single else gpu.count
@@ -132,17 +130,15 @@ def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
     context = {
         "cluster": config.name,
         "machine_type": run.partition.machine_type.name,
-        "fabric": run.partition.fabric.value,
-        "collective": run.collective,
         "nodes": run.nodes,
-        "gpus_per_node": gpu.count,
-        "over": run.over,
+        "collective": run.collective,
+        **({"over": run.over} if run.over else {}),
     }
     values = {
         **(_container(kind) if kind != "installed" else {}),
         "gpus": gpu.count,
         "program": f"{folder}{run.collective}_perf{suffix}",
-        "context": json.dumps(context),
+        "context": " ".join(f"{key}={value}" for key, value in context.items()),
         "warm_up": f"$HOME/{LOGS}/$SLURM_JOB_ID-warm-up.log",
         "options": [f"--mpi={'none' if without_mpi else _MPI[kind]}", f"--ntasks-per-node={tasks}", "--cpu-bind=none"],
         "first": ["-b", smallest, "-e", smallest, *common, "-w", "2", "-n", "5", "-c", "0"],

@@ -1,11 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154,SC2034 # variables are the whole script's
-# Containers by apptainer. $image is the image's file, $from where it comes from; $folder is mounted, and slurmd's folder
-# $spool, which has the sockets of PMIx.
-import_image() {
-    apptainer pull --force --name "$image.part" "$from"
-}
-
+# Containers by apptainer: $image is the image's file; $folder is mounted, and slurmd's $spool, which has PMIx's sockets.
+#
 # What srun needs before a command, so that it runs in the container with the job's environment.
 contained=(
     apptainer exec --nv --bind "$HPC_CONTAINER_MOUNTS,$folder,$spool" "$image"

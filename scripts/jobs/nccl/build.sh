@@ -21,7 +21,7 @@ say "nccl-tests: building $commit in the container (about 4 minutes)"
 rm -rf "$tests.part"
 mkdir "$tests.part"
 # shellcheck disable=SC2016 # expanded in the container
-srun --ntasks=1 --nodes=1 "${contained[@]}" bash -euo pipefail -c '
+srun --ntasks=1 --nodes=1 --cpu-bind=none "${contained[@]}" bash -euo pipefail -c '
     cd "$1"
     git init --quiet .
     git fetch --quiet --depth 1 "$2" "$3"

@@ -6,7 +6,7 @@
 # Lines that begin so are the progress that `./hpc nccl` shows.
 say() { echo "==> $*"; }
 
-echo "# hpc nccl $context"
+echo "# hpc: $context nodelist=$SLURM_JOB_NODELIST job=$SLURM_JOB_ID date=$(date -u +%FT%TZ)"
 say "nodes: $SLURM_JOB_NODELIST"
 # shellcheck disable=SC2016 # expanded on each node
 srun --ntasks-per-node=1 --cpu-bind=none bash -c '

@@ -1,0 +1,134 @@
+"""nccl run."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from cli import console, options
+from cli.cluster.job_progress import Progress
+from cli.commands.jobs import nccl_options as common
+from cli.commands.jobs.nccl_build import is_built
+from cli.commands.jobs.nccl_request import Request
+from cli.errors import CliError
+from cluster.catalog.nccl_tests import NCCL_TESTS
+from cluster.jobs.nccl import LOGS, NcclRun, run_script, way
+
+_SHOWN = "^==> |^ +[0-9]+ +[0-9]+ +[a-z]"
+"""Progress of the script, and rows of nccl-tests: size, count, type, redop, root, time, algbw, busbw ..."""
+_BUSBW = 7
+"""Column of such a row: the bus bandwidth in GB/s, out of place."""
+
+
+class Over(str, Enum):
+    """What carries the data on one node."""
+
+    NVLINK = "nvlink"
+    FABRIC = "fabric"
+
+
+def run(
+    stack: options.Stack,
+    *,
+    partition: common.PartitionName = None,
+    nodes: Annotated[
+        int | None, Option(min=1, max=10_000, metavar="N", help="Default: 2, where there are 2.", show_default=False)
+    ] = None,
+    nodelist: Annotated[
+        str, Option(metavar="NODES", help="Use these, such as a3mega-[0-1].", show_default=False)
+    ] = "",
+    collective: Annotated[
+        str, Option(metavar="NAME", help=f"One of {', '.join(NCCL_TESTS.collectives)}.")
+    ] = "all_gather",
+    smallest: Annotated[
+        str | None, Option("--min", metavar="SIZE", help="Smallest message. Default: 512M on InfiniBand, else 8M.",
+                           show_default=False),
+    ] = None,
+    largest: Annotated[str, Option("--max", metavar="SIZE", help="Largest message.")] = "8G",
+    iters: Annotated[
+        int | None, Option(min=1, max=1_000_000, metavar="N", show_default=False,
+                           help="Timed iterations for each size. Default: 200 with TCPXO, else nccl-tests' own."),
+    ] = None,
+    check: Annotated[bool, Option("--check", help="Check the results too: wrong ones are counted.")] = False,
+    over: Annotated[
+        Over | None, Option(help="On one node with InfiniBand: over NVLink, or over the NICs by force. Default: NCCL "
+                            "decides.", show_default=False),
+    ] = None,
+    binaries: Annotated[
+        str, Option(metavar="FOLDER", help="Programs of nccl-tests on the cluster, used without a container.",
+                    show_default=False)
+    ] = "",
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE", show_default=False,
+                            help="Where to save the log. Default: nccl-STACK-COLLECTIVE-JOB.log, here."),
+    ] = None,
+    user: common.As = None,
+    dry_run: common.DryRun = False,
+) -> None:  # fmt: skip
+    """Measure the bandwidth between GPUs, as a job on whole nodes, and report it.
+
+    The job sets the environment that its nodes' network needs, runs a warm-up and then the test. Its log is saved here.
+    Ctrl-C cancels the job.
+
+    On nodes with GPUDirect-TCPXO: all_gather from 8 MiB to 8 GiB with 200 iterations, in the container of `nccl build`.
+    On Nebius: the programs of the nodes' image, from 512 MiB on.
+    """
+    request = Request(
+        nodes=nodes, nodelist=nodelist, collective=collective, smallest=smallest, largest=largest, iters=iters,
+        check=check, over=over.value if over else None, binaries=binaries,
+    )  # fmt: skip
+    if dry_run:
+        config, facts = common.planned(stack, partition)
+        console.lines(run_script(config, request.checked(config, facts)).text().splitlines())
+        return
+    chosen = common.chosen(stack, partition, user, stand_ins=bool(binaries))
+    wanted = request.checked(chosen.config, chosen.partition)
+    if output and output.exists():
+        raise CliError(f"{output}: is there already, and is not overwritten. Give another name, or move it away.")
+    if way(chosen.config, wanted.binaries) != "installed" and not is_built(chosen):
+        raise CliError(f"{chosen.jobs.user} has no NCCL test yet. Build it with: {_build(stack, chosen.jobs.user)}")
+    chosen.prepare()
+    _measure(chosen, wanted, output)
+
+
+def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> None:
+    jobs = chosen.jobs
+    number = jobs.submit(run_script(chosen.config, wanted).text())
+    console.note(
+        f"Job {number} of {jobs.user}: {wanted.collective} on {wanted.nodes} {wanted.partition.machine_type.name}, "
+        f"partition {wanted.partition.name}"
+    )
+    state = Progress(jobs, number, f"{LOGS}/{number}.log", _SHOWN, _progress).wait()
+    text = jobs.run(f"head -c 20000000 {LOGS}/{number}.log 2>/dev/null || true", seconds=300)
+    file = output or Path(f"nccl-{jobs.stack}-{wanted.collective}-{number}.log")
+    if text:
+        _save(file, text)
+    if not state.completed:
+        end = "\n".join(text.splitlines()[-40:])
+        raise CliError(
+            f"job {number} ended as {state.state} (exit code {state.exit_code}) on {state.nodes or 'no node'}"
+            + (f". Its log is {file}, which ends so:\n{end}" if text else ", without a log.")
+        )
+    console.line(f"Saved {file}")
+
+
+def _save(file: Path, text: str) -> None:
+    try:
+        with file.open("x", encoding="utf-8", newline="") as out:
+            out.write(text)
+    except OSError as error:
+        raise CliError(f"{file}: can't be written: {error.strerror}.") from None
+
+
+def _progress(line: str) -> str:
+    """A line of the log as progress: sizes in MiB, bandwidth in GB/s."""
+    if line.startswith("==> "):
+        return line.removeprefix("==> ")
+    cells = line.split()
+    size = int(cells[0]) / (1 << 20)
+    return f"{size:10,.6g} MiB  {cells[_BUSBW]:>8} GB/s" if len(cells) > _BUSBW else ""
+
+
+def _build(stack: str, user: str) -> str:
+    return f"./hpc nccl build {stack} --as {user}"

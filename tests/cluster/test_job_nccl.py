@@ -1,0 +1,197 @@
+"""The scripts of the NCCL test: on disk for a review, clean for shellcheck, and run by a real bash with stand-ins."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.jobs.environment import environment
+from cluster.jobs.nccl import NcclRun, build_script, run_script
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.jobs.place import ENV
+from cluster.jobs.script import JobScript
+from tests.cluster.stacks import ROOT, config
+
+GOLDEN = ROOT / "tests" / "golden" / "jobs"
+
+
+def gpus(stack: str) -> PartitionFacts:
+    return next(row for row in partition_facts(config(stack)) if row.gpu)
+
+
+SCRIPTS: dict[str, JobScript] = {
+    "a3mega-build": build_script(config("a3mega"), gpus("a3mega")),
+    "a3mega-run": run_script(config("a3mega"), NcclRun(partition=gpus("a3mega"), nodes=2)),
+    "classic-build": build_script(config("classic"), gpus("classic")),
+    "classic-run": run_script(config("classic"), NcclRun(partition=gpus("classic"), nodes=2, check=True)),
+    "nebius-run": run_script(config("nebius"), NcclRun(partition=gpus("nebius"), nodes=2, collective="all_reduce")),
+    "nebius-run-over-fabric": run_script(
+        config("nebius"), NcclRun(partition=gpus("nebius"), nodes=1, collective="all_reduce", over="fabric")
+    ),
+    "dev-run-binaries": run_script(
+        config("dev"), NcclRun(partition=gpus("dev"), nodes=1, binaries="/opt/nccl-tests", nodelist="dev-gpu-0")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_are_what_was_reviewed(name: str, update_golden: bool):
+    file = GOLDEN / f"{name}.sh"
+    if update_golden:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(SCRIPTS[name].text())
+    assert file.read_text() == SCRIPTS[name].text()
+
+
+def test_no_golden_script_outlives_its_test():
+    assert {path.stem for path in GOLDEN.iterdir()} == {*SCRIPTS, "a3mega-env"}
+
+
+def test_the_environment_of_a3_mega_is_what_was_reviewed(update_golden: bool):
+    file = GOLDEN / "a3mega-env.sh"
+    if update_golden:
+        file.write_text(environment(config("a3mega")))
+    assert file.read_text() == environment(config("a3mega"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_are_clean_for_shellcheck(name: str, tmp_path: Path):
+    checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
+    (tmp_path / "job.sh").write_text(SCRIPTS[name].text().replace(ENV, "env.sh"))
+    (tmp_path / "env.sh").write_text(environment(config(name.partition("-")[0])))
+    done = subprocess.run([checker, "-x", "job.sh"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+
+
+def test_nothing_is_built_where_it_is_installed():
+    with pytest.raises(ValueError, match="nccl-tests is installed"):
+        build_script(config("nebius"), gpus("nebius"))
+
+
+class Node:
+    """A node in a folder: srun runs its command here, once; programs are stand-ins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, folder / "bin"
+        (folder / "home/nccl/logs").mkdir(parents=True)
+        (folder / "env.sh").write_text("HPC_CONTAINER_MOUNTS=/a:/a HPC_CONTAINER_ENV=A\n")
+        self.tool(
+            "srun",
+            f"echo \"srun ${{*//$'\\n'/ }}\" >>{folder}/calls\n"
+            'while [[ ${1:-} == --* ]]; do shift; done\nexport SLURMD_NODENAME=n-0\nexec "$@"',
+        )
+
+    def tool(self, name: str, body: str) -> None:
+        self.bin.mkdir(exist_ok=True)
+        (self.bin / name).write_text(f"#!/bin/bash\n{body}\n")
+        (self.bin / name).chmod(0o755)
+
+    def run(self, name: str) -> "subprocess.CompletedProcess[str]":
+        text = SCRIPTS[name].text().replace(ENV, f"{self.folder}/env.sh").replace("/dev/nvidia", f"{self.folder}/gpu")
+        environ = {
+            "PATH": f"{self.bin}:/usr/bin:/bin", "HOME": f"{self.folder}/home", "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "n-[0-1]", "TMPDIR": str(self.folder),
+        }  # fmt: skip
+        return subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=False)
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.folder / "calls").read_text().replace(str(self.folder), "").splitlines()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+class TestRun:
+    def gpus(self, node: Node, count: int) -> None:
+        for number in range(count):
+            (node.folder / f"gpu{number}").touch()
+
+    def test_a_warm_up_comes_first_and_does_not_stand_in_the_log(self, node: Node):
+        self.gpus(node, 8)
+        node.tool("all_reduce_perf_mpi", 'echo "measured $*"')
+        done = node.run("nebius-run")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        header = "# hpc: cluster=slurm machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce "
+        assert lines[0].startswith(f"{header}nodelist=n-[0-1] job=7 date=20")
+        assert lines[1:] == [
+            "==> nodes: n-[0-1]",
+            "==> warm-up",
+            "==> test: all_reduce_perf_mpi -b 512M -e 8G -f 2 -g 1 -c 0",
+            "measured -b 512M -e 8G -f 2 -g 1 -c 0",
+        ]
+        warm_up = node.folder / "home/nccl/logs/7-warm-up.log"
+        assert warm_up.read_text() == "measured -b 512M -e 512M -f 2 -g 1 -w 2 -n 5 -c 0\n"
+        assert [call.split()[1:4] for call in node.calls[1:]] == [
+            ["--mpi=pmix", "--ntasks-per-node=8", "--cpu-bind=none"]
+        ] * 2
+
+    def test_a_node_without_all_of_its_gpus_ends_it(self, node: Node):
+        self.gpus(node, 7)
+        done = node.run("nebius-run")
+        assert done.returncode == 1
+        assert done.stderr == "n-0: 7 GPUs, and the partition has 8 on each node\n"
+        assert "warm-up" not in done.stdout
+
+    def test_a_warm_up_that_fails_is_shown(self, node: Node):
+        self.gpus(node, 8)
+        node.tool("all_reduce_perf_mpi", "echo 'NCCL failure'; exit 3")
+        done = node.run("nebius-run")
+        assert done.returncode == 1
+        assert "NCCL failure" in done.stderr
+        assert "==> test" not in done.stdout
+
+    def test_the_programs_of_the_build_run_in_its_container(self, node: Node):
+        self.gpus(node, 8)
+        program = node.folder / "home/nccl/nccl-tests-2.13.11-24.04-py3/build/all_gather_perf"
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/bash\necho measured\n")
+        program.chmod(0o755)
+        done = node.run("a3mega-run")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("\nmeasured\n")
+        container = "--container-image=/home/nccl/nvidia+pytorch+24.04-py3.sqsh"
+        mounts = "--container-mounts=/a:/a,/home/nccl:/home/nccl --container-env=A bash -c"
+        assert f"--mpi=pmi2 --ntasks-per-node=8 --cpu-bind=none {container} {mounts}" in node.calls[-1]
+
+
+class TestBuild:
+    PROGRAMS = "for name in {0..9}; do mkdir -p build; touch build/${name}_perf; done"
+
+    @pytest.fixture(autouse=True)
+    def tools(self, node: Node):
+        node.tool("enroot", f'echo "enroot $*" >>{node.folder}/calls; [[ -w $XDG_RUNTIME_DIR ]]; echo image >"$3"')
+        node.tool("git", f'echo "git $*" >>{node.folder}/calls; [[ $1 != rev-parse ]] || cat {node.folder}/commit')
+        node.tool("make", self.PROGRAMS)
+        (node.folder / "commit").write_text("8dfeab9eb9bdfdf13503e71e1f33e7f8a208b540\n")
+
+    def test_an_image_is_imported_once(self, node: Node):
+        for _ in range(2):
+            done = node.run("a3mega-build")
+            assert done.returncode == 0, done.stderr
+        imports = [call for call in node.calls if call.startswith("enroot")]
+        file = "/home/nccl/nvidia+pytorch+24.04-py3.sqsh"
+        assert imports == [f"enroot import --output {file}.part docker://nvcr.io#nvidia/pytorch:24.04-py3"]
+        assert sorted(path.name for path in (node.folder / "home/nccl").iterdir()) == [
+            "logs",
+            "nccl-tests-2.13.11-24.04-py3",
+            "nvidia+pytorch+24.04-py3.sqsh",
+        ]
+        assert not list(node.folder.glob("tmp.*")), "enroot's runtime files"
+        assert done.stdout.splitlines()[-1].startswith("==> nccl-tests: 10 programs in ")
+
+    def test_another_commit_is_not_built(self, node: Node):
+        (node.folder / "commit").write_text("0000\n")
+        assert node.run("a3mega-build").returncode == 1
+        assert not (node.folder / "home/nccl/nccl-tests-2.13.11-24.04-py3").exists()
+
+    def test_a_build_that_lacks_programs_is_none(self, node: Node):
+        node.tool("make", "mkdir -p build; touch build/all_reduce_perf")
+        done = node.run("a3mega-build")
+        assert done.returncode == 1
+        assert "the build ended with 1 programs, not 10: all_reduce_perf" in done.stderr
+        assert not (node.folder / "home/nccl/nccl-tests-2.13.11-24.04-py3").exists()

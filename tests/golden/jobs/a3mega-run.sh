@@ -1,0 +1,60 @@
+#!/bin/bash
+# Measures all_gather of NCCL on 2 a3-megagpu-8g.
+#SBATCH --job-name=hpc-nccl
+#SBATCH --output=nccl/logs/%j.log
+#SBATCH --partition=a3mega
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=h100:8
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --ntasks-per-node=8
+#SBATCH --time=30
+
+set -euo pipefail
+
+folder="$HOME/nccl"
+image="$HOME/nccl/nvidia+pytorch+24.04-py3.sqsh"
+gpus=8
+program="$HOME/nccl/nccl-tests-2.13.11-24.04-py3/build/all_gather_perf"
+context='cluster=a3mega machine_type=a3-megagpu-8g nodes=2 collective=all_gather'
+warm_up="$HOME/nccl/logs/$SLURM_JOB_ID-warm-up.log"
+options=(--mpi=pmi2 --ntasks-per-node=8 --cpu-bind=none)
+first=(-b 8M -e 8M -f 2 -g 1 -w 2 -n 5 -c 0)
+arguments=(-b 8M -e 8G -f 2 -g 1 -w 5 -n 200 -c 0)
+
+. /opt/apps/hpc/env.sh
+
+# Containers by enroot and pyxis: $image is the image's file, $folder is mounted.
+#
+# What srun needs before a command, so that it runs in the container with the job's environment. env.sh is read inside
+# again: there, LD_LIBRARY_PATH is the image's own, which the plugin's libraries come before.
+contained=(
+    --container-image="$image"
+    --container-mounts="$HPC_CONTAINER_MOUNTS,$folder:$folder"
+    --container-env="$HPC_CONTAINER_ENV"
+    bash -c '. /opt/apps/hpc/env.sh && exec "$@"' bash
+)
+
+# Runs one program of nccl-tests: $program with $arguments, after a short run with $first that leaves everything warm.
+# $options are srun's, $gpus is how many GPUs each node must have, $context describes the run for the report.
+
+# Lines that begin so are the progress that `./hpc nccl` shows.
+say() { echo "==> $*"; }
+
+echo "# hpc: $context nodelist=$SLURM_JOB_NODELIST job=$SLURM_JOB_ID date=$(date -u +%FT%TZ)"
+say "nodes: $SLURM_JOB_NODELIST"
+# shellcheck disable=SC2016 # expanded on each node
+srun --ntasks-per-node=1 --cpu-bind=none bash -c '
+    found=$(compgen -G "/dev/nvidia[0-9]*" | wc -l)
+    (($1 == found)) || { echo "$SLURMD_NODENAME: $found GPUs, and the partition has $1 on each node" >&2; exit 1; }
+' bash "$gpus"
+
+# Containers are unpacked, libraries read and connections made outside the measurement.
+say "warm-up"
+if ! srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${first[@]}" >"$warm_up" 2>&1; then
+    echo "the warm-up failed; the end of $warm_up on this cluster:" >&2
+    tail -n 40 "$warm_up" >&2
+    exit 1
+fi
+say "test: ${program##*/} ${arguments[*]}"
+srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${arguments[@]}"
