@@ -51,6 +51,10 @@ class Observer(Protocol):
         """Print logs; the exit code."""
         ...
 
+    def health(self, stack: str, outputs: Mapping[str, Any]) -> Report:
+        """Results of the operator's health checks, and drained nodes with who must act."""
+        ...
+
     advice: Mapping[str, str]
     """How a difference is put right, with STACK for the stack, by its `mends`."""
 

@@ -11,7 +11,7 @@ from cli.soperator.ask import Seen, ask, replaces
 from cluster.observe.drift.difference import Difference
 from cluster.observe.health import Finding
 from cluster.observe.nodes import Node
-from cluster.platforms.nebius.observe.findings import actions, findings
+from cluster.platforms.nebius.observe.findings import actions, findings, health_findings
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,19 @@ class SoperatorReport:
         screen.show(self.seen, self.findings)
 
 
+@dataclass(frozen=True)
+class HealthReport(SoperatorReport):
+    """What Soperator's checks of nodes found."""
+
+    def document(self) -> dict[str, Any]:
+        """It as JSON."""
+        return screen.health_document(self.seen, self.findings)
+
+    def show(self) -> None:
+        """Print it for people."""
+        screen.show_health(self.seen, self.findings)
+
+
 class Soperator:
     """Reads clusters over Kubernetes' API, and slurmctld in its pod."""
 
@@ -43,6 +56,12 @@ class Soperator:
         """What is seen of the cluster, and what is wrong with it."""
         seen = ask(stack, outputs)
         return SoperatorReport(seen, findings(seen.cluster, seen.view, now=time.time()))
+
+    @staticmethod
+    def health(stack: str, outputs: Mapping[str, Any]) -> HealthReport:
+        """What Soperator's checks found."""
+        seen = ask(stack, outputs)
+        return HealthReport(seen, health_findings(seen.cluster, seen.view, now=time.time()))
 
     @staticmethod
     def logs(stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:

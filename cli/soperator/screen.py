@@ -27,6 +27,28 @@ def show(seen: Seen, found: list[Finding]) -> None:
         console.table(table)
 
 
+def show_health(seen: Seen, found: list[Finding]) -> None:
+    """Print drained nodes, and the last results of checks."""
+    now = time.time()
+    screen.show_findings(seen.cluster, found, now)
+    for table in filter(None, (tables.nodes(seen.cluster), drained(seen, now), checks(seen.view, now))):
+        console.line()
+        console.table(table)
+
+
+def health_document(seen: Seen, found: list[Finding]) -> dict[str, Any]:
+    """Drained nodes and results of checks as JSON."""
+    status = document(seen, found)
+    kubernetes = status["kubernetes"]
+    return {
+        "stack": status["stack"],
+        "ok": status["ok"],
+        "findings": status["findings"],
+        "drained": kubernetes["drained"],
+        "checks": kubernetes["checks"],
+    }
+
+
 def document(seen: Seen, found: list[Finding]) -> dict[str, Any]:
     """The status as JSON."""
     machines = {

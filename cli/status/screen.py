@@ -32,7 +32,7 @@ def show_findings(seen: ClusterObservation, found: list[Finding], now: float) ->
     console.line(sentence(seen, found), style="bold red" if found else "bold green")
     for one in found:
         console.line()
-        _finding(one, now)
+        show_finding(one, now)
 
 
 def sentence(seen: ClusterObservation, found: list[Finding]) -> str:
@@ -41,7 +41,8 @@ def sentence(seen: ClusterObservation, found: list[Finding]) -> str:
     return f"{seen.stack}: {verdict}: {tables.states(seen)}, {tables.jobs(seen)}."
 
 
-def _finding(one: Finding, now: float) -> None:
+def show_finding(one: Finding, now: float) -> None:
+    """Print one finding, with its command."""
     since = f", for {words.ago(now - one.since)}" if one.since else ""
     console.line(f"{compress(one.where)}: {one.id}{since}", style="bold")
     for text in paragraph(f"{one.what}."):

@@ -29,6 +29,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _names(config)
     yield from _interpreters(config)
     yield from _rxdm(config)
+    yield from _health(config)
     if config.slurm.rxdm is None and not any(places(config)):
         return
     for key in config.slurm.extra:
@@ -100,6 +101,21 @@ def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | Non
         if missing.endswith("\r")
         else "write it for one of these",
     )
+
+
+def _health(config: ClusterConfig) -> Iterator[Finding]:
+    """Parameters that health checks set."""
+    wanted = config.slurm.health
+    for key in config.slurm.extra if wanted else ():
+        name = CONF.canonical(key) or key
+        if name.startswith("HealthCheck") or (name in ("Prolog", "Epilog") and (wanted.prolog or wanted.epilog)):
+            yield Finding(
+                id="health-parameter",
+                at=("slurm", "extra", key),
+                given=show(config.slurm.extra[key]),
+                allowed=f"{key} only in a stack without `slurm.health`, which sets it",
+                todo="remove it, or remove `slurm.health`",
+            )
 
 
 def _rxdm(config: ClusterConfig) -> Iterator[Finding]:

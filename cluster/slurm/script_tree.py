@@ -91,7 +91,7 @@ def expected(config: ClusterConfig) -> dict[str, str]:
         return {}
     found = {"slurm_mux": "", "etc/slurm_mux.conf": "", "slurm_prolog": "-> slurm_mux", "slurm_epilog": "-> slurm_mux"}
     found |= {path: f"-> {target}" for path, target in links(config).items()}
-    for _, script in places(config):
+    for _, script in _all(config):
         # What stands in a file beside the project may have changed since it was staged: that is for `up` to see.
         text = "" if script.text is None else hashlib.sha256(script.text.encode()).hexdigest()
         found[f"scripts/{script.name}"] = script.sha256 or text

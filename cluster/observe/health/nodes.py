@@ -1,12 +1,14 @@
 """Nodes that take no jobs: down, cut off, or drained. Jobs that start only when somebody releases them."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cluster.observe.health import munge
 from cluster.observe.health.finding import Finding
 from cluster.observe.health.journal import last_words
 from cluster.observe.health.machines import failure, joining
+from cluster.observe.health.node_health import drained as health_finding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
@@ -113,6 +115,9 @@ def drained(seen: ClusterObservation) -> Iterator[Finding]:
     for name, row in (seen.slurm("nodes") or {}).items():
         said = Node.of(name, row)
         if not said.drained:
+            continue
+        if found := health_finding(seen.stack, name, said.reason):
+            yield replace(found, since=said.since_utc)
             continue
         what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
         resume = todo = f"./hpc nodes {seen.stack} resume {name}"

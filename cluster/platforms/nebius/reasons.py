@@ -8,20 +8,12 @@ images/worker/scripts/gpu_healthcheck.sh of 1.15.3, images/worker/gpubench/main.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+
+from cluster.observe.actor import Actor
 
 OPERATOR_SECONDS = 2 * 3600
 """For the operator program and Kubernetes' auto repair: a node is replaced within an hour. Longer than that something
 holds it up."""
-
-
-class Actor(str, Enum):
-    """Who has to act before a node can take jobs again."""
-
-    USER = "user"
-    OPERATOR = "operator program"
-    SUPPORT = "Nebius support"
-    ADMIN = "administrator"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Kinds of results of health checks: a failed one is in the reason of the node that it drains, before its figures.
 
-The stack's side reads this too (cluster/observe/node_health.py says who must act). Kinds are kept from version to
+The stack's side reads this too: cluster/observe/health/node_health.py says who must act. Kinds stay from version to
 version: programs and people search reasons for them.
 """
 

@@ -172,7 +172,7 @@ class TestNodes:
                 "user",
                 "Remove what the reason names",
             ),
-            ("[node_problem] gpu_health_check: ib [hc_program]", "Nebius support", "The operator program should have"),
+            ("[node_problem] gpu_health_check: ib [hc_program]", "cloud support", "The operator program should have"),
             ("replacing a cable", "administrator", "Resume it once the reason is gone."),
         ],
     )

@@ -29,6 +29,11 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Findin
     return together(found)
 
 
+def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[Finding]:
+    """What Soperator's health checks found: nodes that are drained, checks whose last run failed."""
+    return together([*_unread(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
+
+
 def _unread(seen: ClusterObservation, view: View) -> Iterator[Finding]:
     for what, why in view.unread.items():
         yield Finding(

@@ -1,0 +1,158 @@
+"""health."""
+
+import json as jsons
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from cli import console, options
+from cli.access import remote
+from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
+from cli.cluster.scheduler import Scheduler
+from cli.commands import outputs
+from cli.errors import CliError
+from cli.observers import observer_of
+from cli.status import words
+from cli.status.ask import EACH
+from cli.status.screen import show_finding
+from cluster.load.parse import parse_output
+from cluster.observe.health import Finding
+from cluster.observe.health.node_health import NOW, PHASE, NodeHealth, findings, results
+from cluster.observe.nodes import Node
+from cluster.platforms.capability import Capability
+from cluster.slurm.hostlist import compress
+
+_SECONDS = 90
+"""For all checks of one node: slurmd gives them 60 (HealthCheckProgram in slurm.conf's manual)."""
+
+
+def health(
+    stack: options.Stack,
+    names: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[NODES...]", help="Names or ranges, with or without the cluster's; default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    run: Annotated[bool, Option("--run", help="Run all checks now; measure idle nodes.")] = False,
+    json: options.Json = False,
+) -> None:  # fmt: skip
+    """Show the last health check of every node: what failed, with figures, who must act, and how.
+
+    Nodes are checked by slurmd if the stack file has `slurm: {health: {}}`, and drained if a check fails; running jobs
+    go on. --run runs the checks of the given nodes now, beside their jobs, and measures those that are idle. Exit code
+    0 when all is well, 1 when there is something to look at.
+
+    Of a cluster of pods: drained nodes with who must act, and the last results of Soperator's checks.
+
+    JSON: {stack, ok, nodes [{node, state, reason, result, age, checks {kind: {state, text}}, measured, failing}],
+    findings [{id, where, what, todo, note, since}]}; age in seconds. Kinds of checks are kept from version to version.
+    """
+    values = outputs.read(stack, show_secrets=True)
+    require_capabilities(stack, values, Capability.NODES)
+    if observer := observer_of(values):
+        if run or names:
+            raise CliError(f"stack {stack}: Soperator runs its checks by itself. To do: leave out NODES and --run.")
+        report = observer.health(stack, values)
+        if json:
+            console.json(report.document())
+        else:
+            report.show()
+        raise Exit(1 if report.findings else 0)
+    checked = parse_output(values["config"]).slurm.health if "config" in values else None
+    if checked is None:
+        raise CliError(
+            f"stack {stack} has no health checks. To do: write `slurm: {{health: {{}}}}` into its stack file, and run: "
+            f"./hpc up {stack}"
+        )
+    cluster = from_outputs(stack, values, Capability.NODES)
+    scheduler = Scheduler(cluster, stack)
+    picked = scheduler.pick(names) if names else list(scheduler.nodes().values())
+    if run:
+        _run(cluster, picked)
+        fresh = scheduler.nodes()
+        picked = [fresh[node.name] for node in picked if node.name in fresh]
+    found = _read(cluster, picked, checked.interval_seconds)
+    wrong = findings(stack, found)
+    if json:
+        console.json(_document(stack, found, wrong))
+    else:
+        _show(stack, found, wrong)
+    raise Exit(1 if wrong else 0)
+
+
+def _read(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list[NodeHealth]:
+    """The stored results of these nodes. Raises CliError: the controller does not answer, or has no set-up."""
+    line = f"date +%s.%N; python3 /usr/local/lib/hpc/node {PHASE}"
+    done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=_SECONDS)
+    clock, _, text = done.out.partition("\n")
+    try:
+        stored = jsons.loads(text) if not done.code else None
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict):
+        why = (done.err.strip().splitlines() or ["no answer"])[-1]
+        raise CliError(f"the controller gave no results of health checks: {why}")
+    by_name = {node.name: node for node in nodes}
+    return results(by_name, by_name, stored, now=float(clock or time.time()), interval=interval)
+
+
+def _run(cluster: Cluster, nodes: Sequence[Node]) -> None:
+    """Run all checks of these nodes; those that can't be reached are named, and shown with their last result."""
+    targets = [cluster.targets[node.name] for node in nodes if node.name in cluster.targets]
+    console.note(f"running the checks of {words.counted(len(targets), 'node')} ...")
+    answers = remote.gather(targets, cluster.admin_key, NOW, seconds=max(_SECONDS, EACH * len(targets)))
+    if silent := {name: done for name, done in answers.items() if done.code}:
+        why = (next(iter(silent.values())).err.strip().splitlines() or ["no answer"])[-1]
+        console.note(f"not checked: {compress(silent)}: {why}")
+
+
+def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[Finding]) -> None:
+    """Print the table, then what is wrong, with what to do."""
+    table = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
+    for one in found:
+        failing = "; ".join(f"{kind}: {text}" for kind, text in one.failing.items())
+        checked = f"{words.ago(one.age)} ago" if one.age is not None else "-"
+        table.append(
+            (one.name, one.node.word if one.node else "-", one.word, checked, words.cut(failing or _summary(one), 100))
+        )
+    bad = sum(1 for one in found if one.word != "ok" or one.reason)
+    sentence = f"{stack}: {words.counted(len(found), 'node')}, " + (
+        "all is well." if not wrong else f"{bad} to look at."
+    )
+    console.line(sentence, style="bold red" if wrong else "bold green")
+    console.line()
+    console.table(table)
+    now = time.time()
+    for finding in wrong:
+        console.line()
+        show_finding(finding, now)
+
+
+def _summary(one: NodeHealth) -> str:
+    """What was checked, of a node without failures."""
+    every: Mapping[str, Mapping[str, Any]] = {**one.checks, **one.measured}
+    passed = [kind for kind, outcome in every.items() if outcome["state"] == "ok"]
+    skipped = sum(1 for outcome in every.values() if outcome["state"] == "skipped")
+    figures = [f"{kind}: {outcome['text']}" for kind, outcome in one.measured.items()]
+    return "; ".join([f"{len(passed)} ok, {skipped} skipped", *figures]) if every else "-"
+
+
+def _document(stack: str, found: Sequence[NodeHealth], wrong: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "stack": stack,
+        "ok": not wrong,
+        "nodes": [
+            {
+                "node": one.name, "state": one.node.word if one.node else None, "reason": one.reason or None,
+                "result": one.word, "age": None if one.age is None else round(one.age, 1),
+                "checks": one.checks, "measured": one.measured, "failing": one.failing,
+            }
+            for one in found
+        ],
+        "findings": [vars(one) for one in wrong],
+    }  # fmt: skip

@@ -1,0 +1,150 @@
+"""Last results of health checks, as `./hpc health` and `./hpc status` read them."""
+
+import pytest
+
+from cluster.config.health import HealthChecks, NcclTest
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
+from cluster.observe.actor import Actor
+from cluster.observe.health.node_health import ADVICE, advice, drained, findings, results
+from cluster.observe.nodes import Node
+from cluster.slurm import render
+from cluster.slurm.health import health
+from cluster.slurm.script_tree import expected, has_scripts, links
+from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds, parts, reason, resumes
+from tests.cluster.stacks import STACKS, load
+
+NOW = 1_000_000.0
+
+
+def node(name: str = "lab-gpu-0", reason: str = "", *states: str) -> Node:
+    return Node(name=name, states=frozenset(states or ("IDLE",)), reason=reason)
+
+
+def config(name: str = "dev", **checks: object):
+    values = load(name)
+    values["hpc:cluster"].setdefault("slurm", {})["health"] = checks
+    return parse(values)
+
+
+class TestVocabulary:
+    def test_every_kind_has_somebody_who_acts(self):
+        assert set(ADVICE) == set(KINDS)
+
+    def test_a_reason_names_its_kinds_whatever_the_figures_say(self):
+        failed = {kind: f'it\'s; "bad": gpu-ecc: \u2028{kind * 40}' for kind in KINDS}
+        text = reason(failed)
+        assert kinds(text) == KINDS
+        assert text.isascii()
+        assert text.isprintable()
+        assert not {"'", '"'} & set(text)
+        assert len(text) <= 2 * LONGEST
+
+    def test_one_is_read_as_it_was_written(self):
+        found = {"gpu-count": "7 of 8 GPUs: no device nvidia3", "mount": "/home is not mounted"}
+        assert parts(reason(found)) == found
+
+    @pytest.mark.parametrize("text", ["", "Kill task failed", "new driver", "hpc: leaves the cluster", PREFIX])
+    def test_reasons_of_others_are_none_of_ours(self, text):
+        assert kinds(text) == ()
+        assert not resumes(text)
+        assert advice(text) is None
+
+    def test_only_faults_that_can_be_over_are_resumed(self):
+        assert resumes(reason({"mount": "x", "clock": "y"}))
+        assert not resumes(reason({"mount": "x", "gpu-ecc": "y"}))
+
+    def test_the_worst_fault_says_who_acts(self):
+        found = advice(reason({"clock": "x", "gpu-memory": "y"}))
+        assert found
+        assert found.actor is Actor.SUPPORT
+
+
+class TestResults:
+    def test_ok_failed_old_and_missing(self):
+        stored = {
+            "a": {"time": NOW - 10, "checks": {"disk": {"state": "ok", "text": ""}}},
+            "b": {"time": NOW - 10, "checks": {"disk": {"state": "failed", "text": "/ has 1 % free"}}},
+            "c": {"time": NOW - 9999, "checks": {}},
+        }
+        found = results("abcd", {name: node(name) for name in "abcd"}, stored, now=NOW, interval=300)
+        assert [one.word for one in found] == ["ok", "failed", "old", "no result"]
+        assert [(one.id, one.where) for one in findings("lab", found)] == [
+            ("health-failed", ("b",)), ("health-old", ("c",)), ("health-old", ("d",)),
+        ]  # fmt: skip
+
+    def test_a_failed_measurement_counts_beside_the_checks(self):
+        stored = {"a": {"time": NOW, "checks": {}, "measured": {"network": {"state": "failed", "text": "9 Mbit/s"}}}}
+        (found,) = results("a", {"a": node("a")}, stored, now=NOW, interval=300)
+        assert found.failing == {"network": "9 Mbit/s"}
+
+    @pytest.mark.parametrize(
+        "stored", [None, [], "x", {"time": "x"}, {"checks": []}, {"checks": {"disk": 1, "other": {}}, "measured": 3}]
+    )
+    def test_damaged_results_are_none(self, stored):
+        (found,) = results("a", {"a": node("a")}, {"a": stored}, now=NOW, interval=300)
+        assert found.word == "no result"
+        assert found.failing == {}
+
+    def test_a_drained_node_comes_with_figures_and_commands(self):
+        said = drained("lab", "lab-gpu-0", reason({"gpu-count": "7 of 8 GPUs"}))
+        assert said
+        assert "gpu-count: 7 of 8 GPUs" in said.what
+        assert said.todo == "./hpc nodes lab reboot lab-gpu-0"
+        assert "./hpc nodes lab resume lab-gpu-0" in said.note
+
+
+class TestStack:
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_without_the_section_nothing_is_there(self, stack):
+        values = load(stack)
+        values["hpc:cluster"].get("slurm", {}).pop("health", None)
+        cluster = parse(values)
+        assert health(cluster) is None
+        assert "HealthCheck" not in render(cluster, None)["slurm.conf"]
+
+    def test_slurm_conf_names_the_program(self):
+        text = render(config(interval_seconds=60), None)["slurm.conf"]
+        for line in (
+            "HealthCheckProgram=/usr/local/sbin/hpc-health", "HealthCheckInterval=60", "HealthCheckNodeState=ANY,CYCLE",
+            "Prolog=/opt/apps/adm/slurm/slurm_prolog",
+        ):  # fmt: skip
+            assert f"\n{line}\n" in text
+
+    def test_the_prolog_is_staged_like_a_script_of_the_stack(self):
+        assert "prolog_slurmd.d/00-hpc-health.prolog_slurmd" in links(config())
+        assert "scripts/00-hpc-health" in expected(config())
+        assert not has_scripts(config(prolog=False, epilog=False))
+        assert [path for path in links(config(prolog=False)) if "prolog" in path] == []
+
+    def test_a3_mega_has_eight_gpus_nine_nics_and_apertures(self):
+        found = health(config("a3mega", nccl={}))
+        assert found
+        mine = found["nodes"]["a3mega-a3mega"]
+        assert (mine["gpus"], len(mine["nics"]), mine["nic_count"], mine["apertures"]) == (8, 9, 9, True)
+        assert mine["busbw_gbps"] == 420
+        assert found["nodes"]["a3mega-debug"]["gpus"] == 0
+
+    def test_a_threshold_of_the_stack_wins(self):
+        found = health(config("a3mega", nccl={"min_busbw_gbps": 300}))
+        assert found
+        assert found["nodes"]["a3mega-a3mega"]["busbw_gbps"] == 300
+
+    def test_checks_that_can_be_left_out_are_kinds(self):
+        assert HealthChecks(nccl=NcclTest(), skip=("clock", "gpu-ecc")).skip == ("clock", "gpu-ecc")
+        for kind in ("network", "nccl"):
+            with pytest.raises(ConfigError):
+                config(skip=[kind])
+
+    def test_no_script_of_a_stack_takes_its_name(self):
+        values = load("dev")
+        values["hpc:cluster"]["slurm"] = {"scripts": [{"name": "00-hpc-health", "text": "#!/bin/sh\n"}]}
+        with pytest.raises(ConfigError, match=r"slurm\.health"):
+            parse(values)
+
+    @pytest.mark.parametrize("name", ["HealthCheckProgram", "healthcheckinterval", "Prolog"])
+    def test_its_parameters_are_not_set_beside_it(self, name):
+        values = load("dev")
+        values["hpc:cluster"]["slurm"] = {"health": {}, "extra": {name: "1"}}
+        with pytest.raises(ConfigError, match=r"slurm\.health"):
+            parse(values)
