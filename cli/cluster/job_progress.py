@@ -44,6 +44,7 @@ class Progress:
     text: Callable[[str], str] = field(default=lambda line: line)
     """Such a line, for a person; an empty text is not shown."""
     _lines: int = field(default=0, init=False)
+    _state: str = field(default="", init=False)
     _last: str = field(default="", init=False)
     _noted: float = field(default=0.0, init=False)
     _start: float = field(default=0.0, init=False)
@@ -78,7 +79,8 @@ class Progress:
     def _note_state(self, states: Mapping[str, JobState]) -> None:
         if state := states.get(self.id):
             text = _text(state)
-            if text != self._last and not state.ended:
+            if text != self._state and not state.ended:
+                self._state = text
                 self._note(text)
 
     def _note_log(self) -> None:

@@ -91,7 +91,7 @@ class Node:
         text = SCRIPTS[name].text().replace(ENV, f"{self.folder}/env.sh").replace("/dev/nvidia", f"{self.folder}/gpu")
         environ = {
             "PATH": f"{self.bin}:/usr/bin:/bin", "HOME": f"{self.folder}/home", "SLURM_JOB_ID": "7",
-            "SLURM_JOB_NODELIST": "n-[0-1]", "TMPDIR": str(self.folder),
+            "SLURM_JOB_NODELIST": "n-[0-1]", "SLURM_JOB_NUM_NODES": "2", "TMPDIR": str(self.folder),
         }  # fmt: skip
         return subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=False)
 

@@ -1,8 +1,10 @@
 """The clouds' stacks of this project, rehearsed: their own Slurm side, on local machines."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
 EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
 GPUS = 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" $(ls /dev/nvidia[0-9] | wc -l)'
 STACKS = ("a3mega", "classic")
+STAND_IN = (ROOT / "tests" / "fakes" / "all_gather_perf.sh").read_text()
 BUCKET = {"name": "my-datasets", "mount": "/gcs", "read_only": True}
 
 
@@ -107,6 +110,31 @@ def test_rxdm_runs_for_jobs_on_two_nodes_with_the_exports_of_ubuntu(mega: Cluste
     mega.ssh("a3mega-0", f"rm {PROFILE}")
     assert mega.run("srun", "-N1", "-w", "a3mega-a3mega-0", "sh", "-c", manager) == "gone"
     assert mega.ssh("a3mega-0", f"test ! -e {PROFILE} && echo none") == "none"
+
+
+def test_productions_slurmctld_takes_the_nccl_test(mega: Cluster):
+    for command in ("build", "run"):
+        script = mega.call("nccl", command, "a3mega", "--dry-run").stdout
+        checked = mega.run("sh", "-c", f"printf %s {shlex.quote(script)} | sbatch --test-only 2>&1")
+        nodes = "a3mega-a3mega-0" if command == "build" else "a3mega-a3mega-[0-1]"
+        assert "to start at" in checked, checked
+        assert f"on nodes {nodes} in partition a3mega" in checked
+    assert "stack a3mega-rehearsal is a rehearsal" in mega.call("nccl", "run", "a3mega-rehearsal").stderr
+
+
+def test_a_stand_in_for_the_nccl_test_gets_productions_environment(mega: Cluster, tmp_path: Path):
+    """The whole of `nccl run` but for GPUs: a program that prints a log stands for nccl-tests."""
+    mega.run("sh", "-c", f"mkdir -p ~/tests && printf %s {shlex.quote(STAND_IN)} >~/tests/all_gather_perf")
+    mega.run("chmod", "755", "tests/all_gather_perf")
+    log = tmp_path / "run.log"
+    done = mega.call("nccl", "run", "a3mega-rehearsal", "--binaries", "/home/alice/tests", "--output", str(log))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Saved {log}" in done.stdout
+    assert "8,192 MiB    188.23 GB/s" in done.stderr
+    seen = dict(line.split("=", 1) for line in log.read_text().splitlines() if line.startswith("NCCL_"))
+    assert seen["NCCL_FASTRAK_IFNAME"] == "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
+    assert (seen["NCCL_FASTRAK_CTRL_DEV"], seen["NCCL_SOCKET_IFNAME"]) == ("enp0s12", "enp0s12")
+    assert "all_gather on 2 a3-megagpu-8g" in done.stderr
 
 
 def test_classic_is_one_machine_with_all_roles_and_two_with_gpus(classic: Cluster):

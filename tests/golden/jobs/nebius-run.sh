@@ -34,7 +34,7 @@ say() { echo "==> $*"; }
 echo "# hpc: $context nodelist=$SLURM_JOB_NODELIST job=$SLURM_JOB_ID date=$(date -u +%FT%TZ)"
 say "nodes: $SLURM_JOB_NODELIST"
 # shellcheck disable=SC2016 # expanded on each node
-srun --ntasks-per-node=1 --cpu-bind=none bash -c '
+srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpu-bind=none bash -c '
     found=$(compgen -G "/dev/nvidia[0-9]*" | wc -l)
     (($1 == found)) || { echo "$SLURMD_NODENAME: $found GPUs, and the partition has $1 on each node" >&2; exit 1; }
 ' bash "$gpus"
@@ -43,7 +43,7 @@ srun --ntasks-per-node=1 --cpu-bind=none bash -c '
 say "warm-up"
 if ! srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${first[@]}" >"$warm_up" 2>&1; then
     echo "the warm-up failed; the end of $warm_up on this cluster:" >&2
-    tail -n 40 "$warm_up" >&2
+    uniq "$warm_up" | tail -n 40 >&2
     exit 1
 fi
 say "test: ${program##*/} ${arguments[*]}"
