@@ -11,8 +11,10 @@ from components.local.host import stacks
 from tests.e2e.cluster import Cluster
 from tests.places import own_root
 
-LAB_PACKAGES = ["openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "uidmap"]
-"""Of the cluster `lab`: MPI, PyTorch and containers."""
+LAB_PACKAGES = [
+    "docker-cli", "openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "squashfs-tools", "uidmap",
+]  # fmt: skip
+"""Of the cluster `lab`: MPI, PyTorch, containers, and a docker that jobs don't get."""
 
 
 @pytest.fixture(scope="session")

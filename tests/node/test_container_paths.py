@@ -12,7 +12,9 @@ from system import mounts
 ROOT = Path(__file__).parents[2]
 ALICE = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
 BOB = {**ALICE, "name": "bob", "uid": 2002, "gid": 3000}
+WRITABLE = {"ENROOT_ROOTFS_WRITABLE": "yes"}
 ON_SSD = {
+    **WRITABLE,
     "ENROOT_RUNTIME_PATH": "/mnt/localssd/2001/enroot/runtime",
     "ENROOT_CACHE_PATH": "/mnt/localssd/2001/enroot/cache",
     "ENROOT_DATA_PATH": "/mnt/localssd/2001/enroot/data",
@@ -69,6 +71,7 @@ def seen(folder: Path, **variables: str) -> dict[str, str]:
 def test_a_machine_without_ssds_has_paths_that_users_can_make(machine: list[tuple[str, ...]], tmp_path: Path):
     assert containers.converge([ALICE, BOB])
     assert seen(tmp_path / "enroot", XDG_RUNTIME_DIR="/run/user/2001") == {
+        **WRITABLE,
         "ENROOT_CONFIG_PATH": "/home/alice/.enroot",
         "ENROOT_RUNTIME_PATH": "/run/enroot/2001",
         "ENROOT_TEMP_PATH": "/var/tmp",  # noqa: S108

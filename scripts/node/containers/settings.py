@@ -22,11 +22,13 @@ MARK = "# Written by the cluster's set-up."
 # with local SSDs. enroot's own default for what it needs while it runs is /run/enroot or what a login left in
 # XDG_RUNTIME_DIR, /run/user/UID: users can't make the first, and nodes do not have the second (NVIDIA/enroot issues 13
 # and 23, NVIDIA/pyxis issues 12 and 138). Importing needs room for an unpacked image, 30 GB and more: /tmp is memory on
-# some systems.
+# some systems. Users install packages into containers that have a name (`--container-remap-root`), so these can be
+# written, as on Soperator (images/common/enroot/enroot.conf); --container-readonly is against it.
 PATHS = f"""\
 {MARK}
 ENROOT_RUNTIME_PATH /run/enroot/${{UID}}
 ENROOT_TEMP_PATH ${{TMPDIR:-/var/tmp}}
+ENROOT_ROOTFS_WRITABLE yes
 """
 # containers.data: home. Before 50-localssd.conf.
 AT_HOME = f"""\
