@@ -1,0 +1,1 @@
+"""Logs of nccl-tests (github.com/NVIDIA/nccl-tests) -> tables, verdicts, comparisons."""

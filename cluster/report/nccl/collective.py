@@ -1,0 +1,89 @@
+"""Which collective a run is about: nccl-tests print it from July 2025 on, and before that the columns allow a few."""
+
+import math
+import re
+import statistics
+from pathlib import PurePath
+
+from cluster.report.nccl.run import Run
+
+COLLECTIVES = (
+    "all_gather",
+    "all_reduce",
+    "alltoall",
+    "alltoallv",
+    "broadcast",
+    "gather",
+    "hypercube",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "sendrecv",
+)
+"""Tests of nccl-tests (src/Makefile), by the names of their programs without _perf."""
+
+_RING = {"all_gather", "reduce_scatter", "broadcast", "reduce"}
+_PROGRAM = re.compile(r"(.+?)_perf(?:_.*)?(?:\.exe)?")
+
+
+def collective_of(program: str) -> str:
+    """`all_gather` of all_gather_perf or /usr/bin/all_gather_perf_mpi; the name itself of another program."""
+    name = PurePath(program).name
+    found = _PROGRAM.fullmatch(name)
+    return found[1] if found else name
+
+
+def candidates(run: Run) -> tuple[str, ...]:
+    """Collectives that a run can be about, the likeliest first: by its own header, its program, else its columns."""
+    if named := run.facts.get("collective") or run.program:
+        return (collective_of(named),)
+    return _by_columns(run) if run.rows else ()
+
+
+def _by_columns(run: Run) -> tuple[str, ...]:
+    """By root, operation, and busbw / algbw.
+
+    The latter is 2(n-1)/n for all_reduce, (n-1)/n where each rank keeps its own part, 1 where one has everything (GetBw
+    of each test).
+    """
+    row, ratio = run.rows[-1], _ratio(run)
+    if ratio is None:
+        return COLLECTIVES
+    if ratio > 1.005:
+        return ("all_reduce",)
+    parts, reduces = ratio < 0.995, row.redop not in ("none", "")
+    if row.root >= 0:
+        return ("reduce",) if reduces else ("scatter", "gather") if parts else ("broadcast",)
+    if reduces:  # sendrecv prints an operation too, and with two ranks all_reduce has the ratio 1
+        return ("reduce_scatter",) if parts else ("all_reduce", "sendrecv")
+    if not parts:
+        return ("hypercube", "sendrecv")
+    in_place_unchecked = row.in_place is not None and row.in_place.wrong is None and run.checked
+    return ("alltoall", "alltoallv") if in_place_unchecked else ("all_gather", "alltoall", "alltoallv")
+
+
+def ranks_of(run: Run, collective: str) -> int | None:
+    """Number of ranks: of the lines `# Rank`, else by the ratio of busbw and algbw; None if neither says it."""
+    if run.devices:
+        return len({one.rank for one in run.devices})
+    ratio = _ratio(run)
+    factor = 2 if collective == "all_reduce" else 1
+    if ratio is None or not factor - ratio > 1e-3 or collective not in {"all_reduce", "all_gather", "reduce_scatter"}:
+        return None
+    return round(factor / (factor - ratio))
+
+
+def is_ring(collective: str) -> bool:
+    """Whether its busbw can't be above what a node's NICs carry; trees and NVLink SHARP can be in all_reduce."""
+    return collective in _RING
+
+
+def _ratio(run: Run) -> float | None:
+    """busbw / algbw of the fastest rows, whose two decimals matter least."""
+    ratios = [
+        one.busbw / one.algbw
+        for row in run.rows
+        for one in row.measures
+        if one.algbw >= 1 and math.isfinite(one.algbw) and math.isfinite(one.busbw)
+    ]
+    return statistics.median(ratios[-8:]) if ratios else None

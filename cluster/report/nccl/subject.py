@@ -1,0 +1,87 @@
+"""What a run is compared with: its collective, machines and what is known of them."""
+
+from dataclasses import dataclass
+
+from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.families import Fabric
+from cluster.catalog.machines import MachineType
+from cluster.catalog.nccl_references import FABRIC_GBPS, Reference, reference
+from cluster.report.nccl.collective import candidates, ranks_of
+from cluster.report.nccl.run import Run
+
+_GBIT = 8
+"""Gbit in one GB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What whoever asks for a report knows; it is taken before what the log says."""
+
+    machine_type: str = ""
+    nodes: int | None = None
+    collective: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A run's circumstances; empty or None where nothing says them."""
+
+    machine_type: str
+    nodes: int | None
+    ranks: int | None
+    collective: str
+    possible: tuple[str, ...]
+    """All collectives that the columns allow, where nothing names it."""
+    network_only: bool
+    reference: Reference | None
+
+    @property
+    def machine(self) -> MachineType | None:
+        return MACHINE_TYPES.get(self.machine_type)
+
+    @property
+    def fabric(self) -> Fabric:
+        """The network between GPUs of different nodes; NONE on one node."""
+        return self.machine.family.fabric if self.machine and (self.nodes or 0) > 1 else Fabric.NONE
+
+    @property
+    def gpu_nics(self) -> int:
+        return self.machine.family.gpu_nics if self.machine else 0
+
+    @property
+    def line_rate(self) -> float | None:
+        """GB/s of all NICs for GPUs of a node, if known and if the run leaves the node."""
+        gbps = FABRIC_GBPS.get(self.machine_type)
+        return gbps / _GBIT if gbps and (self.nodes or 0) > 1 else None
+
+    @property
+    def nic_rate(self) -> float | None:
+        """GB/s that a node can send without the GPUs' network, if known."""
+        machine = self.machine
+        return machine.egress_mbps / 1000 if machine and machine.family.egress else None
+
+    def __str__(self) -> str:
+        nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        ranks = "" if self.ranks is None else f"{self.ranks} ranks"
+        network = "without NVLink" if self.network_only else ""
+        return ", ".join(one for one in (self.collective, nodes, self.machine_type, ranks, network) if one)
+
+
+def subject_of(run: Run, given: Given | None = None) -> Subject:
+    """The circumstances of a run: as given, else by its header, else by what nccl-tests printed."""
+    given = given or Given()
+    possible = (given.collective,) if given.collective else candidates(run)
+    collective = possible[0] if possible else ""
+    machine_type = given.machine_type or run.facts.get("machine_type", "")
+    nodes = given.nodes or run.nodes
+    network_only = all(run.environment.get(name) == "1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"))
+    known = reference(machine_type, collective, nodes, network_only=network_only) if nodes else None
+    return Subject(
+        machine_type=machine_type,
+        nodes=nodes,
+        ranks=ranks_of(run, collective),
+        collective=collective,
+        possible=possible,
+        network_only=network_only,
+        reference=known,
+    )

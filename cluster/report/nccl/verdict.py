@@ -1,0 +1,108 @@
+"""Pass, fail, or no verdict, with the reasons."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from cluster.catalog.nccl_references import Minimum, references_of
+from cluster.findings import Finding, Level
+from cluster.report.nccl.collective import is_ring
+from cluster.report.nccl.curve_findings import curve_findings
+from cluster.report.nccl.log_findings import log_findings
+from cluster.report.nccl.run import Log, Run, text_of
+from cluster.report.nccl.subject import Given, Subject, subject_of
+
+
+class Word(str, Enum):
+    """What a report ends with."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    NONE = "no verdict"
+    """Nothing is wrong in the log, and there is nothing to compare it with."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One comparison."""
+
+    text: str
+    met: bool | None
+    """None where it can't be compared, or is only a fact."""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to one log."""
+
+    word: Word
+    reasons: tuple[Reason, ...]
+    findings: tuple[Finding, ...]
+    run: Run
+    subject: Subject
+
+
+def judge(log: Log, given: Given | None = None) -> Verdict:
+    """Compare the last run of a log with the reference of its machine type, collective and number of nodes."""
+    run = log.judged
+    subject = subject_of(run, given)
+    where = f"{log.name}:{run.line}"
+    reasons = tuple(_reasons(run, subject))
+    findings = [
+        *log_findings(log, run, subject),
+        *curve_findings(run, subject, where),
+        *_unknown(subject, where),
+    ]
+    failed = any(one.level is Level.ERROR for one in findings) or any(one.met is False for one in reasons)
+    passed = any(one.met for one in reasons)
+    word = Word.FAIL if failed else Word.PASS if passed else Word.NONE
+    return Verdict(word, reasons, tuple(findings), run, subject)
+
+
+def _reasons(run: Run, subject: Subject) -> Iterator[Reason]:
+    sizes = run.sizes
+    for minimum in subject.reference.minimums if subject.reference else ():
+        what = _what(minimum)
+        if not {minimum.low, minimum.high} <= set(sizes):
+            yield Reason(f"{what}: not measured", None, minimum.source)
+        elif (busbw := run.mean(minimum.low, minimum.high)) is not None:
+            yield Reason(
+                f"{what}: {busbw:.1f} GB/s, at least {minimum.busbw:g}", busbw >= minimum.busbw, minimum.source
+            )
+    curve = run.curve()
+    if curve and subject.line_rate and is_ring(subject.collective):
+        top = max(curve.values())
+        share = f"{top / subject.line_rate:.0%} of the line rate of the GPUs' NICs ({subject.line_rate:.0f} GB/s)"
+        yield Reason(f"most: {top:.1f} GB/s, {share}", None)
+
+
+def _what(minimum: Minimum) -> str:
+    if minimum.low == minimum.high:
+        return text_of(minimum.low)
+    return f"average of {text_of(minimum.low)} to {text_of(minimum.high)}"
+
+
+def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
+    """What would have to be known to compare, and what was assumed."""
+    if len(subject.possible) > 1:
+        yield Finding(
+            id="nccl-collective-assumed",
+            level=Level.INFO,
+            at=where,
+            what=f"The log does not name its collective; its columns fit {', '.join(subject.possible)}. It is reported "
+            f"as {subject.collective}",
+            todo="name it with `--collective` if it was another one",
+        )
+    if subject.reference:
+        return
+    if not (subject.machine_type and subject.nodes):
+        missing = "neither machine type nor nodes" if not (subject.machine_type or subject.nodes) else (
+            "not the machine type" if not subject.machine_type else "not the number of nodes")  # fmt: skip
+        what = f"No reference: the log names {missing}"
+        todo = "name them with `--machine-type` and `--nodes`; jobs of `./hpc nccl run` write both into their logs"
+    else:
+        known = ", ".join(f"{one.collective} on {one.nodes}" for one in references_of(subject.machine_type))
+        what = f"No reference for {subject.collective or 'this collective'} on {subject.nodes} x {subject.machine_type}"
+        todo = f"run one that has one ({known})" if known else "compare it with earlier runs: `--against FOLDER`"
+    yield Finding(id="nccl-no-reference", level=Level.INFO, at=where, what=what, todo=todo)
