@@ -1,21 +1,21 @@
-"""The line that a job of this program writes before nccl-tests starts: what the log itself does not have.
+"""The lines that a job of this program writes before nccl-tests starts: what the log itself does not have.
 
-    # hpc: machine_type=a3-megagpu-8g nodes=2 collective=all_gather job=17 date=2026-11-22T09:00:00Z
+    # hpc nccl {"machine_type": "a3-megagpu-8g", "nodes": 2, "collective": "all_gather"}
 
-Keys that a report reads: `machine_type`, `nodes`, `collective`, `nodelist`, `job`, `date` (UTC). Others are kept.
+A report reads `machine_type`, `nodes`, `collective`, `over` ("fabric" if NVLink was not to be used) and `date` (UTC, ISO
+8601). A later line adds to the ones before.
 """
 
-import re
+import json
 
-MARK = "# hpc:"
-_WORD = re.compile(r"([a-z_]+)=(\S*)")
-
-
-def header(**facts: str | int) -> str:
-    """The line; values may not have blanks."""
-    return " ".join([MARK, *(f"{key}={value}" for key, value in facts.items())])
+MARK = "# hpc nccl "
 
 
 def parse(line: str) -> dict[str, str]:
-    """Facts of a line that begins with MARK; empty values are left out."""
-    return {key: value for key, value in _WORD.findall(line[len(MARK) :]) if value}
+    """Facts of a line that begins with MARK, as text; none of a line that is cut short."""
+    try:
+        found = json.loads(line[len(MARK) :])
+    except ValueError:
+        return {}
+    values = found.items() if isinstance(found, dict) else ()
+    return {str(key): str(value) for key, value in values if value not in (None, "")}

@@ -62,7 +62,7 @@ class Reader:
             else:
                 break
         if text.startswith(header.MARK):
-            self._facts = header.parse(text)
+            self._facts = {**self._facts, **header.parse(text)}
             return
         if (task := self._tasks.get(label)) is None:
             task = self._tasks[label] = _Task(label, self)

@@ -74,7 +74,8 @@ def subject_of(run: Run, given: Given | None = None) -> Subject:
     collective = possible[0] if possible else ""
     machine_type = given.machine_type or run.facts.get("machine_type", "")
     nodes = given.nodes or run.nodes
-    network_only = all(run.environment.get(name) == "1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"))
+    forced = all(run.environment.get(name) == "1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"))
+    network_only = forced or run.facts.get("over") == "fabric"
     known = reference(machine_type, collective, nodes, network_only=network_only) if nodes else None
     return Subject(
         machine_type=machine_type,

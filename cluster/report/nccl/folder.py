@@ -1,0 +1,167 @@
+"""Many logs: one line each, and a summary by kind of run and by node."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.findings import Finding, Level
+from cluster.report.nccl.against import level
+from cluster.report.nccl.run import Log
+from cluster.report.nccl.verdict import Verdict, Word
+
+_SLOW = 0.9
+"""Share of the median of its kind below which a run is slow."""
+_MOST_HOSTS = 4
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One log of a folder."""
+
+    log: Log
+    verdict: Verdict
+
+    @property
+    def busbw(self) -> float:
+        """Average at large sizes, GB/s."""
+        return level(self.verdict.run)
+
+    @property
+    def kind(self) -> str:
+        """What is compared with each other."""
+        subject = self.verdict.subject
+        nodes = f"{subject.nodes} x " if subject.nodes else ""
+        return f"{subject.collective or 'unknown'}, {nodes}{subject.machine_type or 'unknown machine type'}"
+
+    @property
+    def hosts(self) -> str:
+        """Its nodes, in order of their names; many are cut short."""
+        hosts = sorted(self.verdict.run.hosts)
+        more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+        return ", ".join(hosts[:_MOST_HOSTS]) + more
+
+    @property
+    def reason(self) -> str:
+        """The first thing that is wrong, in a few words."""
+        ids = [one.id.removeprefix("nccl-") for one in self.verdict.findings if one.level is Level.ERROR]
+        missed = [one.text for one in self.verdict.reasons if one.met is False]
+        return "; ".join([*ids[:2], *missed[:1]])
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What a folder of logs has."""
+
+    entries: tuple[Entry, ...]
+    unread: tuple[Finding, ...]
+    """Files that are no logs."""
+
+    def lines(self) -> list[str]:
+        """One line for each log, then each kind, each pair of nodes, and the slow nodes."""
+        found = [f"{'verdict':10}  {'GB/s':>6}  {'log'}"]
+        for one in self.entries:
+            what = f"  ({one.reason})" if one.reason else ""
+            found.append(f"{one.verdict.word.value:10}  {one.busbw:6.1f}  {one.log.name}  {one.kind}{what}")
+        found += [f"{'no log':10}  {'':6}  {one.where}: {one.given}" for one in self.unread]
+        found += ["", f"{'logs':>5}  {'pass':>5}  {'fail':>5}  {'median':>7}  {'least':>7}  {'most':>7}  GB/s of"]
+        found += [_summary(kind, entries) for kind, entries in self._by_kind().items()]
+        if len(by_nodes := self._by_nodes()) > 1:
+            found += [
+                "",
+                f"{'logs':>5}  {'pass':>5}  {'fail':>5}  {'median':>7}  {'least':>7}  {'most':>7}  GB/s of nodes",
+            ]
+            found += [_summary(nodes, entries) for nodes, entries in by_nodes.items()]
+        return found
+
+    def findings(self) -> Iterator[Finding]:
+        """Nodes that were slow with every partner, while the partners were fast with others."""
+        for kind, entries in self._by_kind().items():
+            usual = statistics.median(one.busbw for one in entries)
+            fast = {host for one in entries if one.busbw >= _SLOW * usual for host in one.verdict.run.hosts}
+            slow = [one for one in entries if one.busbw < _SLOW * usual]
+            for host, runs in sorted(_by_host(slow).items()):
+                if host in fast:
+                    continue
+                partners = {other for one in runs for other in one.verdict.run.hosts} - {host}
+                sure = partners <= fast
+                share = statistics.median(one.busbw for one in runs) / usual if usual else 0.0
+                beside = " while its partners were fast with others" if partners and sure else ""
+                yield Finding(
+                    id="nccl-slow-node",
+                    level=Level.ERROR if sure else Level.WARNING,
+                    at=host,
+                    what=f"{host}: {share:.0%} of the median in each of its {len(runs)} runs of {kind}{beside}",
+                    todo=f"drain it (`./hpc nodes STACK drain {host} --reason nccl`) and check its NICs and GPUs"
+                    if sure
+                    else "run it with a node that was fast in another pair, to see which of the two is slow",
+                )
+
+    @property
+    def word(self) -> Word:
+        """Fail if one log fails, pass if one passes."""
+        words = {one.verdict.word for one in self.entries}
+        return next((word for word in (Word.FAIL, Word.PASS) if word in words), Word.NONE)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "verdict": self.word.value,
+            "logs": [
+                {
+                    "file": one.log.name,
+                    "verdict": one.verdict.word.value,
+                    "busbw": one.busbw,
+                    "kind": one.kind,
+                    "hosts": list(one.verdict.run.hosts),
+                    "findings": [finding.id for finding in one.verdict.findings],
+                }
+                for one in self.entries
+            ],
+            "kinds": {kind: _figures(entries) for kind, entries in self._by_kind().items()},
+            "nodes": {nodes: _figures(entries) for nodes, entries in self._by_nodes().items()},
+            "slow": [{"node": one.where, "what": one.what, "todo": one.todo} for one in self.findings()],
+            "unread": [{"file": one.where, "given": one.given} for one in self.unread],
+        }
+
+    def _by_kind(self) -> Mapping[str, list[Entry]]:
+        found: dict[str, list[Entry]] = defaultdict(list)
+        for one in self.entries:
+            found[one.kind].append(one)
+        return found
+
+    def _by_nodes(self) -> Mapping[str, list[Entry]]:
+        found: dict[str, list[Entry]] = defaultdict(list)
+        for one in self.entries:
+            if one.hosts:
+                found[one.hosts].append(one)
+        return found
+
+
+def _by_host(entries: Sequence[Entry]) -> Mapping[str, list[Entry]]:
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for one in entries:
+        for host in one.verdict.run.hosts:
+            found[host].append(one)
+    return found
+
+
+def _figures(entries: Sequence[Entry]) -> dict[str, float | int]:
+    values = [one.busbw for one in entries]
+    words = [one.verdict.word for one in entries]
+    return {
+        "logs": len(entries),
+        "pass": words.count(Word.PASS),
+        "fail": words.count(Word.FAIL),
+        "median": statistics.median(values),
+        "least": min(values),
+        "most": max(values),
+    }
+
+
+def _summary(name: str, entries: Sequence[Entry]) -> str:
+    one = _figures(entries)
+    return (
+        f"{one['logs']:5}  {one['pass']:5}  {one['fail']:5}  {one['median']:7.1f}  {one['least']:7.1f}  "
+        f"{one['most']:7.1f}  {name}"
+    )

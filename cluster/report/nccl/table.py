@@ -1,0 +1,142 @@
+"""A verdict as lines of text, as a document for programs, and as curves."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cluster.findings import Finding, Level
+from cluster.report.nccl.run import Log, Measure, Run, text_of
+from cluster.report.nccl.subject import Given, Subject, subject_of
+from cluster.report.nccl.verdict import Reason, Verdict
+from cluster.report.plot import Curve
+
+X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"
+_HEADING = ("size", "time us", "algbw", "busbw", "#wrong", "time us", "algbw", "busbw", "#wrong")
+_MARKS = {True: "met", False: "not met", None: ""}
+
+
+def lines_of(log: Log, verdict: Verdict, given: Given | None = None) -> list[str]:
+    """Every run as a table, then the verdict with its reasons, and the findings."""
+    found: list[str] = []
+    for number, run in enumerate(log.runs, 1):
+        subject = verdict.subject if run is verdict.run else subject_of(run, given)
+        place = f"run {number} of {len(log.runs)}, " if len(log.runs) > 1 else ""
+        found += [f"{log.name}: {place}{subject or 'unknown'}", *table_of(run, subject), _footer(run), ""]
+    found += [f"Verdict: {verdict.word.value}", *(f"  {_of(reason)}" for reason in verdict.reasons)]
+    for finding in verdict.findings:
+        found += ["", *lines_of_finding(finding)]
+    return found
+
+
+def table_of(run: Run, subject: Subject) -> list[str]:
+    """Rows in columns: out of place and in place, and the share of the reference where there is one."""
+    reference = subject.reference.busbw if subject.reference else {}
+    heading = [*_HEADING, *(("reference", "share") if reference else ())]
+    rows = [heading]
+    for row in run.rows:
+        cells = [text_of(row.size), *_cells(row.out_of_place), *_cells(row.in_place)]
+        if reference:
+            expected, busbw = reference.get(row.size), row.measures[0].busbw
+            cells += [f"{expected:.1f}", f"{busbw / expected:.0%}"] if expected else ["", ""]
+        rows.append(cells)
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(heading))]
+    drawn = ["  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
+    half = sum(widths[1:5]) + 6
+    above = f"{'':{widths[0]}}  {'out of place':^{half}}  {'in place':^{half}}".rstrip()
+    return [above, *(line.rstrip() for line in drawn)] if run.rows else ["no rows"]
+
+
+def lines_of_finding(finding: Finding) -> list[str]:
+    """A finding with its level, and what to do in a line of its own."""
+    level = "note" if finding.level is Level.INFO else finding.level.value
+    return [f"{level}: {finding.what}. [{finding.id}, {finding.where}]", f"  to do: {finding.todo}"]
+
+
+def curves_of(verdict: Verdict, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
+    """Curves of a run, of the reference and of others, and texts for the sizes of the run."""
+    run, reference = verdict.run, verdict.subject.reference
+    curves = [Curve("this run", list(run.curve().items()))]
+    if any(len(row.measures) == 2 for row in run.rows) and not (others := list(others)):
+        in_place = [(float(row.size), row.in_place.busbw) for row in run.rows if row.in_place and row.size]
+        curves.append(Curve("this run, in place", in_place))
+    curves += others
+    if reference and reference.busbw:
+        curves.append(Curve("reference", list(reference.busbw.items()), reference=True))
+    sizes = {x for curve in curves for x, _ in curve.points}
+    return curves, {size: text_of(int(size)) for size in sorted(sizes)}
+
+
+def document_of(log: Log, verdict: Verdict) -> dict[str, Any]:
+    """All of it for programs; numbers that are not finite are null."""
+    subject, reference = verdict.subject, verdict.subject.reference
+    return {
+        "file": log.name,
+        "verdict": verdict.word.value,
+        "reasons": [{"text": one.text, "met": one.met, "source": one.source} for one in verdict.reasons],
+        "findings": [
+            {"id": one.id, "level": one.level.value, "where": one.where, "what": one.what, "todo": one.todo}
+            for one in verdict.findings
+        ],
+        "machine_type": subject.machine_type,
+        "nodes": subject.nodes,
+        "hosts": list(verdict.run.hosts),
+        "ranks": subject.ranks,
+        "collective": subject.collective,
+        "network_only": subject.network_only,
+        "reference": {str(size): busbw for size, busbw in reference.busbw.items()} if reference else None,
+        "judged": next(number for number, run in enumerate(log.runs) if run is verdict.run),
+        "runs": [_document(run) for run in log.runs],
+    }
+
+
+def _document(run: Run) -> dict[str, Any]:
+    return {
+        "line": run.line,
+        "program": run.program,
+        "facts": dict(run.facts),
+        "complete": run.complete,
+        "average": _finite(run.average),
+        "out_of_bounds": run.out_of_bounds,
+        "rows": [
+            {
+                "size": row.size,
+                "count": row.count,
+                "type": row.type,
+                "redop": row.redop,
+                "root": row.root,
+                "out_of_place": _half(row.out_of_place),
+                "in_place": _half(row.in_place),
+            }
+            for row in run.rows
+        ],
+    }
+
+
+def _half(measure: Measure | None) -> dict[str, float | int | None] | None:
+    if measure is None:
+        return None
+    values = {name: _finite(value) for name, value in zip(("time_us", "algbw", "busbw"), measure[:3], strict=True)}
+    return {**values, "wrong": measure.wrong}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _cells(measure: Measure | None) -> Sequence[str]:
+    if measure is None:
+        return ("", "", "", "")
+    wrong = "N/A" if measure.wrong is None else str(measure.wrong)
+    return (f"{measure.time_us:.1f}", f"{measure.algbw:.2f}", f"{measure.busbw:.2f}", wrong)
+
+
+def _footer(run: Run) -> str:
+    if run.average is None:
+        return "no footer"
+    bounds = "" if run.out_of_bounds is None else f", {run.out_of_bounds} values out of bounds"
+    return f"average busbw of all rows: {run.average:g} GB/s{bounds}"
+
+
+def _of(reason: Reason) -> str:
+    mark = _MARKS[reason.met]
+    return f"{mark + ': ' if mark else ''}{reason.text}"
