@@ -1,1 +1,1 @@
-"""Logs of nccl-tests (github.com/NVIDIA/nccl-tests) -> tables, verdicts, comparisons."""
+"""Logs of nccl-tests (github.com/NVIDIA/nccl-tests) -> tables, results, comparisons."""

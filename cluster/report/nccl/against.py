@@ -93,9 +93,7 @@ class Comparison:
     def document(self) -> dict[str, Any]:
         ratios = self.ratios()
         return {
-            "runs": [
-                {"file": one.name, "date": one.time.isoformat(), "busbw": level(one.run)} for one in self.saved
-            ],
+            "runs": [{"file": one.name, "date": one.time.isoformat(), "busbw": level(one.run)} for one in self.saved],
             "left_out": self.others,
             "sizes": {str(size): {"earlier": earlier, "share": share} for size, (earlier, share) in ratios.items()},
         }
@@ -108,7 +106,7 @@ def compare(run: Run, subject: Subject, logs: Sequence[tuple[Log, datetime]], gi
     """Compare with those of `logs` that are of the same kind. The date of a log is its header's, else the one given."""
     same: list[Saved] = []
     for log, modified in logs:
-        other = log.judged
+        other = log.last
         its = subject_of(other, given)
         if other is not run and other.rows and _kind(its) == _kind(subject):
             same.append(Saved(log.name, other, its, date_of(other) or modified))

@@ -71,7 +71,7 @@ def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Log
     # A carriage return in a line is a progress bar's: what follows it overwrites what was before.
     reader = read_lines((number, piece) for number, line in lines for piece in line.strip("\r\n").split("\r"))
     if not any(run.rows or run.devices or run.settings or run.complete for run in reader.runs):
-        complaints = reader.complaints or [quote for run in reader.runs for quote in run.complaints]
+        complaints = reader.ahead.complaints or [quote for run in reader.runs for quote in run.complaints]
         if complaints:
             first = complaints[0]
             given = f"no run of nccl-tests; line {first.line} has: {first.text}"

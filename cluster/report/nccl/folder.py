@@ -8,8 +8,8 @@ from typing import Any
 
 from cluster.findings import Finding, Level
 from cluster.report.nccl.against import level
+from cluster.report.nccl.result import Result, Word
 from cluster.report.nccl.run import Log
-from cluster.report.nccl.verdict import Verdict, Word
 
 _SLOW = 0.9
 """Share of the median of its kind below which a run is slow."""
@@ -21,32 +21,32 @@ class Entry:
     """One log of a folder."""
 
     log: Log
-    verdict: Verdict
+    result: Result
 
     @property
     def busbw(self) -> float:
         """Average at large sizes, GB/s."""
-        return level(self.verdict.run)
+        return level(self.result.run)
 
     @property
     def kind(self) -> str:
         """What is compared with each other."""
-        subject = self.verdict.subject
+        subject = self.result.subject
         nodes = f"{subject.nodes} x " if subject.nodes else ""
         return f"{subject.collective or 'unknown'}, {nodes}{subject.machine_type or 'unknown machine type'}"
 
     @property
     def hosts(self) -> str:
         """Its nodes, in order of their names; many are cut short."""
-        hosts = sorted(self.verdict.run.hosts)
+        hosts = sorted(self.result.run.hosts)
         more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
         return ", ".join(hosts[:_MOST_HOSTS]) + more
 
     @property
     def reason(self) -> str:
         """The first thing that is wrong, in a few words."""
-        ids = [one.id.removeprefix("nccl-") for one in self.verdict.findings if one.level is Level.ERROR]
-        missed = [one.text for one in self.verdict.reasons if one.met is False]
+        ids = [one.id.removeprefix("nccl-") for one in self.result.findings if one.level is Level.ERROR]
+        missed = [one.text for one in self.result.reasons if one.met is False]
         return "; ".join([*ids[:2], *missed[:1]])
 
 
@@ -60,10 +60,10 @@ class Folder:
 
     def lines(self) -> list[str]:
         """One line for each log, then each kind, each pair of nodes, and the slow nodes."""
-        found = [f"{'verdict':10}  {'GB/s':>6}  {'log'}"]
+        found = [f"{'result':10}  {'GB/s':>6}  {'log'}"]
         for one in self.entries:
             what = f"  ({one.reason})" if one.reason else ""
-            found.append(f"{one.verdict.word.value:10}  {one.busbw:6.1f}  {one.log.name}  {one.kind}{what}")
+            found.append(f"{one.result.word.value:10}  {one.busbw:6.1f}  {one.log.name}  {one.kind}{what}")
         found += [f"{'no log':10}  {'':6}  {one.where}: {one.given}" for one in self.unread]
         found += ["", f"{'logs':>5}  {'pass':>5}  {'fail':>5}  {'median':>7}  {'least':>7}  {'most':>7}  GB/s of"]
         found += [_summary(kind, entries) for kind, entries in self._by_kind().items()]
@@ -79,12 +79,12 @@ class Folder:
         """Nodes that were slow with every partner, while the partners were fast with others."""
         for kind, entries in self._by_kind().items():
             usual = statistics.median(one.busbw for one in entries)
-            fast = {host for one in entries if one.busbw >= _SLOW * usual for host in one.verdict.run.hosts}
+            fast = {host for one in entries if one.busbw >= _SLOW * usual for host in one.result.run.hosts}
             slow = [one for one in entries if one.busbw < _SLOW * usual]
             for host, runs in sorted(_by_host(slow).items()):
                 if host in fast:
                     continue
-                partners = {other for one in runs for other in one.verdict.run.hosts} - {host}
+                partners = {other for one in runs for other in one.result.run.hosts} - {host}
                 sure = partners <= fast
                 share = statistics.median(one.busbw for one in runs) / usual if usual else 0.0
                 beside = " while its partners were fast with others" if partners and sure else ""
@@ -101,20 +101,20 @@ class Folder:
     @property
     def word(self) -> Word:
         """Fail if one log fails, pass if one passes."""
-        words = {one.verdict.word for one in self.entries}
+        words = {one.result.word for one in self.entries}
         return next((word for word in (Word.FAIL, Word.PASS) if word in words), Word.NONE)
 
     def document(self) -> dict[str, Any]:
         return {
-            "verdict": self.word.value,
+            "result": self.word.value,
             "logs": [
                 {
                     "file": one.log.name,
-                    "verdict": one.verdict.word.value,
+                    "result": one.result.word.value,
                     "busbw": one.busbw,
                     "kind": one.kind,
-                    "hosts": list(one.verdict.run.hosts),
-                    "findings": [finding.id for finding in one.verdict.findings],
+                    "hosts": list(one.result.run.hosts),
+                    "findings": [finding.id for finding in one.result.findings],
                 }
                 for one in self.entries
             ],
@@ -141,14 +141,14 @@ class Folder:
 def _by_host(entries: Sequence[Entry]) -> Mapping[str, list[Entry]]:
     found: dict[str, list[Entry]] = defaultdict(list)
     for one in entries:
-        for host in one.verdict.run.hosts:
+        for host in one.result.run.hosts:
             found[host].append(one)
     return found
 
 
 def _figures(entries: Sequence[Entry]) -> dict[str, float | int]:
     values = [one.busbw for one in entries]
-    words = [one.verdict.word for one in entries]
+    words = [one.result.word for one in entries]
     return {
         "logs": len(entries),
         "pass": words.count(Word.PASS),

@@ -10,7 +10,7 @@ _MOST_LINES = 5
 
 
 def log_findings(log: Log, run: Run, subject: Subject) -> Iterator[Finding]:
-    """Findings about `run`, the one that is judged."""
+    """Findings about `run`, the one that is compared."""
     where = f"{log.name}:{run.line}"
     yield from _other_runs(log, run)
     yield from _mixture(log, run)
@@ -67,16 +67,16 @@ def _other_runs(log: Log, run: Run) -> Iterator[Finding]:
         id="nccl-several-runs",
         level=Level.INFO,
         at=f"{log.name}:{run.line}",
-        what=f"{len(log.runs)} runs, which begin at lines {lines}. The verdict is about number {place}",
+        what=f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {place}",
         todo="nothing, if the others are warm-ups",
     )
 
 
 def _mixture(log: Log, run: Run) -> Iterator[Finding]:
-    if run.mixed:
+    if lines := [one.mixed for one in log.runs if one.mixed]:
         yield Finding(
             id="nccl-mixed",
-            at=f"{log.name}:{run.mixed}",
+            at=f"{log.name}:{min(lines)}",
             what="Rows of two programs stand among each other from this line on, so no row can be attributed",
             todo="write each program's output to a file of its own (`srun --output=%t.log`), or label the lines "
             "(`srun --label`). If one test was meant, build nccl-tests with `make MPI=1`",

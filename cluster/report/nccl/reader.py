@@ -7,6 +7,7 @@ between them, so lines of others (NCCL's own, Slurm's) can stand inside a row.
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from cluster.printable import one_line
 from cluster.report.nccl import header
@@ -19,7 +20,7 @@ _STAMP = re.compile(
 )
 _LABEL = re.compile(r" *([0-9]{1,6}): ?|\[[0-9]+,([0-9]+)\]<std(?:out|err)>: ?")
 """`srun --label`, and Open MPI's `--tag-output`."""
-_DEBUG = re.compile(r"(?:\[[^\]]*\] )?[^ ]+:[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ )?NCCL ([A-Z]+) (.*)")
+_DEBUG = re.compile(r"(?:\[[^\]]*\] )?([^ ]+):[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ )?NCCL ([A-Z]+) (.*)")
 _NETWORK = re.compile(r"Using network (.+)")
 _VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?$")
 _START = re.compile(r"#? ?nccl-tests version|# Collective test starting: (\S+)|#? ?nThread [0-9]|# *Using devices")
@@ -46,8 +47,8 @@ class Reader:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
-        self.complaints: list[Quote] = []
-        """Of no run: before the first one."""
+        self.ahead = Run(line=0)
+        """Complaints, networks and variables that come before the first line of a run."""
         self._facts: dict[str, str] = {}
         self._tasks: dict[str, _Task] = {}
 
@@ -95,8 +96,10 @@ class _Task:
     def line(self, number: int, text: str) -> None:
         debug = _DEBUG.search(text) if "NCCL " in text else None
         if debug:
-            self._debug(number, debug[1], debug[2])
-            text = text[: debug.start()]
+            self._debug(number, debug[2], debug[3])
+            # NCCL's line can stand directly after a word of a row: `floata3-0:4001:4100 [0] NCCL INFO`.
+            host = next((one for one in (self._run.hosts if self._run else ()) if debug[1].endswith(one)), debug[1])
+            text = text[: debug.end(1) - len(host) if host != debug[1] else debug.start()]
         if not text.strip():
             return
         plain = text.lstrip()
@@ -158,8 +161,8 @@ class _Task:
             self._complain(number, f"NCCL {level} {message}")
 
     def _noted(self) -> Run:
-        """The run that NCCL's own lines are about: they can come before the first line of nccl-tests."""
-        return self._run or (self._reader.runs[-1] if self._reader.runs else self._current(1))
+        """The run that lines are about which are not nccl-tests' own."""
+        return self._run or (self._reader.runs[-1] if self._reader.runs else self._reader.ahead)
 
     def _start(self, number: int, part: str) -> Run:
         """A line of the beginning: of the current run, or of a new one if that has had it or is over."""
@@ -167,8 +170,8 @@ class _Task:
         if run is None or run.complete or run.rows or self._begun or part in self._seen:
             self.finish()
             self._seen, self._last, self._layout = set(), {}, Layout()
-            run = self._run = Run(line=number, task=self._label, facts=self._reader.facts())
-            run.complaints, self._reader.complaints = self._reader.complaints, []
+            run = self._run = replace(self._reader.ahead, line=number, task=self._label, facts=self._reader.facts())
+            self._reader.ahead = Run(line=0)
             self._reader.runs.append(run)
         self._seen.add(part)
         return run
@@ -178,8 +181,9 @@ class _Task:
 
     def _begin(self, number: int, begun: RowBegun) -> None:
         run = self._current(number)
-        if run.complete:  # rows after the footer: another run, whose beginning was not kept
+        if run.complete:  # rows after the footer: of another program, whose beginning came before it
             run = self._start(number, "rows")
+            run.mixed = number
         if self._begun:
             self._tear(self._begun.line, _text(self._begun))
         self._begun = begun
@@ -227,9 +231,7 @@ class _Task:
             run.torn.append(_quote(number, text))
 
     def _complain(self, number: int, text: str) -> None:
-        runs = self._reader.runs
-        complaints = self._run.complaints if self._run else runs[-1].complaints if runs else self._reader.complaints
-        quote = _quote(number, text)
+        complaints, quote = self._noted().complaints, _quote(number, text)
         for at, one in enumerate(complaints):
             if _same(one.text, quote.text):
                 complaints[at] = one._replace(times=one.times + 1)

@@ -143,8 +143,8 @@ class Log:
     runs: tuple[Run, ...]
 
     @property
-    def judged(self) -> Run:
-        """The run that a verdict is about: the last one with rows, else the last one."""
+    def last(self) -> Run:
+        """The run that a result is about: the last one with rows, else the last one."""
         return next((run for run in reversed(self.runs) if run.rows), self.runs[-1])
 
 

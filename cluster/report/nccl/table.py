@@ -1,13 +1,13 @@
-"""A verdict as lines of text, as a document for programs, and as curves."""
+"""A result as lines of text, as a document for programs, and as curves."""
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cluster.findings import Finding, Level
+from cluster.report.nccl.result import Reason, Result
 from cluster.report.nccl.run import Log, Measure, Run, text_of
 from cluster.report.nccl.subject import Given, Subject, subject_of
-from cluster.report.nccl.verdict import Reason, Verdict
 from cluster.report.plot import Curve
 
 X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"
@@ -15,15 +15,15 @@ _HEADING = ("size", "time us", "algbw", "busbw", "#wrong", "time us", "algbw", "
 _MARKS = {True: "met", False: "not met", None: ""}
 
 
-def lines_of(log: Log, verdict: Verdict, given: Given | None = None) -> list[str]:
-    """Every run as a table, then the verdict with its reasons, and the findings."""
+def lines_of(log: Log, result: Result, given: Given | None = None) -> list[str]:
+    """Every run as a table, then the result with its reasons, and the findings."""
     found: list[str] = []
     for number, run in enumerate(log.runs, 1):
-        subject = verdict.subject if run is verdict.run else subject_of(run, given)
+        subject = result.subject if run is result.run else subject_of(run, given)
         place = f"run {number} of {len(log.runs)}, " if len(log.runs) > 1 else ""
         found += [f"{log.name}: {place}{subject or 'unknown'}", *table_of(run, subject), _footer(run), ""]
-    found += [f"Verdict: {verdict.word.value}", *(f"  {_of(reason)}" for reason in verdict.reasons)]
-    for finding in verdict.findings:
+    found += [f"Result: {result.word.value}", *(f"  {_of(reason)}" for reason in result.reasons)]
+    for finding in result.findings:
         found += ["", *lines_of_finding(finding)]
     return found
 
@@ -52,9 +52,9 @@ def lines_of_finding(finding: Finding) -> list[str]:
     return [f"{level}: {finding.what}. [{finding.id}, {finding.where}]", f"  to do: {finding.todo}"]
 
 
-def curves_of(verdict: Verdict, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
+def curves_of(result: Result, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
     """Curves of a run, of the reference and of others, and texts for the sizes of the run."""
-    run, reference = verdict.run, verdict.subject.reference
+    run, reference = result.run, result.subject.reference
     curves = [Curve("this run", list(run.curve().items()))]
     if any(len(row.measures) == 2 for row in run.rows) and not (others := list(others)):
         in_place = [(float(row.size), row.in_place.busbw) for row in run.rows if row.in_place and row.size]
@@ -66,25 +66,25 @@ def curves_of(verdict: Verdict, others: Iterable[Curve] = ()) -> tuple[list[Curv
     return curves, {size: text_of(int(size)) for size in sorted(sizes)}
 
 
-def document_of(log: Log, verdict: Verdict) -> dict[str, Any]:
+def document_of(log: Log, result: Result) -> dict[str, Any]:
     """All of it for programs; numbers that are not finite are null."""
-    subject, reference = verdict.subject, verdict.subject.reference
+    subject, reference = result.subject, result.subject.reference
     return {
         "file": log.name,
-        "verdict": verdict.word.value,
-        "reasons": [{"text": one.text, "met": one.met, "source": one.source} for one in verdict.reasons],
+        "result": result.word.value,
+        "reasons": [{"text": one.text, "met": one.met, "source": one.source} for one in result.reasons],
         "findings": [
             {"id": one.id, "level": one.level.value, "where": one.where, "what": one.what, "todo": one.todo}
-            for one in verdict.findings
+            for one in result.findings
         ],
         "machine_type": subject.machine_type,
         "nodes": subject.nodes,
-        "hosts": list(verdict.run.hosts),
+        "hosts": list(result.run.hosts),
         "ranks": subject.ranks,
         "collective": subject.collective,
         "network_only": subject.network_only,
         "reference": {str(size): busbw for size, busbw in reference.busbw.items()} if reference else None,
-        "judged": next(number for number, run in enumerate(log.runs) if run is verdict.run),
+        "last": next(number for number, run in enumerate(log.runs) if run is result.run),
         "runs": [_document(run) for run in log.runs],
     }
 

@@ -1,4 +1,4 @@
-"""Pass, fail, or no verdict, with the reasons."""
+"""Pass, fail, or not compared, with the reasons."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Word(str, Enum):
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
-    NONE = "no verdict"
+    NONE = "not compared"
     """Nothing is wrong in the log, and there is nothing to compare it with."""
 
 
@@ -33,7 +33,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Result:
     """The answer to one log."""
 
     word: Word
@@ -43,9 +43,9 @@ class Verdict:
     subject: Subject
 
 
-def judge(log: Log, given: Given | None = None) -> Verdict:
+def check(log: Log, given: Given | None = None) -> Result:
     """Compare the last run of a log with the reference of its machine type, collective and number of nodes."""
-    run = log.judged
+    run = log.last
     subject = subject_of(run, given)
     where = f"{log.name}:{run.line}"
     reasons = tuple(_reasons(run, subject))
@@ -57,7 +57,7 @@ def judge(log: Log, given: Given | None = None) -> Verdict:
     failed = any(one.level is Level.ERROR for one in findings) or any(one.met is False for one in reasons)
     passed = any(one.met for one in reasons)
     word = Word.FAIL if failed else Word.PASS if passed else Word.NONE
-    return Verdict(word, reasons, tuple(findings), run, subject)
+    return Result(word, reasons, tuple(findings), run, subject)
 
 
 def _reasons(run: Run, subject: Subject) -> Iterator[Reason]:

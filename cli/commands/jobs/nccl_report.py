@@ -1,0 +1,182 @@
+"""nccl report."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.text import Text
+from typer import Argument, Exit, Option
+
+from cli import console, options
+from cli.cluster.cluster import from_outputs
+from cli.cluster.job_log import read_job_log
+from cli.commands import outputs
+from cli.errors import CliError
+from cluster.platforms.capability import Capability
+from cluster.report.nccl.against import Comparison, compare
+from cluster.report.nccl.files import NotALogError, read_file, read_text
+from cluster.report.nccl.report import folder_of, logs_of, saved
+from cluster.report.nccl.result import Result, Word, check
+from cluster.report.nccl.run import Log
+from cluster.report.nccl.subject import Given
+from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of, document_of, lines_of, lines_of_finding
+
+_LARGEST = 100_000_000
+"""Bytes of a job's log that are read from a cluster."""
+_WIDEST = 120
+
+Log_ = Annotated[
+    str,
+    Argument(
+        metavar="FILE|FOLDER|JOB",
+        help="A log, a folder of logs, or with --stack the number of a job. `-` is standard input.",
+        show_default=False,
+    ),
+]
+Stack = Annotated[
+    str, Option("--stack", metavar="STACK", help="Read the log of a job from this cluster.", show_default=False)
+]
+MachineType = Annotated[
+    str,
+    Option("--machine-type", metavar="TYPE", help="Machine type of the nodes. Default: the log's.", show_default=False),
+]
+Nodes = Annotated[
+    int | None, Option("--nodes", metavar="N", min=1, help="Number of nodes. Default: the log's.", show_default=False)
+]
+Collective = Annotated[
+    str,
+    Option("--collective", metavar="NAME", help="all_gather, all_reduce ... Default: the log's.", show_default=False),
+]
+Against = Annotated[
+    Path | None,
+    Option("--against", metavar="FILE|FOLDER", help="Compare with earlier runs: their logs.", show_default=False),
+]
+Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write the plot as a picture.", show_default=False)]
+
+
+def report(
+    log: Log_,
+    *,
+    stack: Stack = "",
+    machine_type: MachineType = "",
+    nodes: Nodes = None,
+    collective: Collective = "",
+    against: Against = None,
+    png: Png = None,
+    json: options.Json = False,
+) -> None:
+    """Show what an NCCL test measured, compare it with the reference of the machine type, and say what it means.
+
+    The log is the output of nccl-tests, of any collective and version, with other lines between. Jobs of `./hpc nccl
+    run` write machine type, nodes and collective into their logs; of other logs name them, since references are kept by
+    them. The exit code is 1 if the result is `fail`. Of a folder, each log has one line, and each node a summary.
+    """
+    given = Given(machine_type=machine_type, nodes=nodes, collective=collective)
+    if Path(log).is_dir():
+        if against or png:
+            raise CliError("--against and --png are for one log; name a file of the folder.")
+        _folder(Path(log), given, json=json)
+        return
+    found = _read(log, stack)
+    result = check(found, given)
+    earlier = _compared(found, result, against, given) if against else None
+    if json:
+        document = document_of(found, result)
+        console.json({**document, "against": earlier.document()} if earlier else document)
+    else:
+        _print(found, result, given, earlier)
+    if png:
+        _save(result, earlier, png)
+    _end(result.word)
+
+
+def _read(name: str, stack: str) -> Log:
+    path = Path(name)
+    try:
+        if name == "-":
+            return read_text(sys.stdin.buffer.read().decode("utf-8", "replace"), "standard input")
+        if name.isascii() and name.isdigit() and not path.exists():
+            if not stack:
+                raise CliError(f"{name} is no file. If it is the number of a job, name its cluster: --stack STACK.")
+            cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
+            place, text = read_job_log(cluster, stack, name, _LARGEST)
+            return read_text(text, place)
+        if stack:
+            raise CliError(f"--stack goes with the number of a job, and {name} is a file.")
+        return read_file(path)
+    except NotALogError as error:
+        raise CliError(str(error.finding)) from None
+    except OSError as error:
+        raise CliError(f"can't read {name}: {error.strerror or error}.") from None
+
+
+def _compared(log: Log, result: Result, against: Path, given: Given) -> Comparison:
+    if not against.exists():
+        raise CliError(f"--against: {against} does not exist.")
+    others = saved(path for path in logs_of(against) if str(path) != log.name)
+    return compare(result.run, result.subject, others, given)
+
+
+def _print(log: Log, result: Result, given: Given, earlier: Comparison | None) -> None:
+    lines = lines_of(log, result, given)
+    curves, ticks = curves_of(result, earlier.curves() if earlier else ())
+    console.lines(lines)
+    if earlier:
+        finding = earlier.finding(log.name)
+        console.lines(["", *earlier.lines(), "", *lines_of_finding(finding)])
+    if any(len(one.points) > 1 for one in curves):
+        from cluster.report.plot import print_plot
+
+        screen = console.stdout()
+        width = min(_WIDEST, shutil.get_terminal_size((80, 24)).columns)
+        drawn = print_plot(
+            curves,
+            title="",
+            x_label=X_LABEL,
+            y_label=Y_LABEL,
+            x_log=True,
+            x_ticks=ticks,
+            width=width,
+            colour=screen.is_terminal and not screen.no_color,
+        )
+        console.line()
+        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+
+
+def _save(result: Result, earlier: Comparison | None, png: Path) -> None:
+    from cluster.report.plot import save_png
+
+    curves, ticks = curves_of(result, earlier.curves() if earlier else ())
+    title = f"{result.subject}: {result.word.value}"
+    try:
+        save_png(curves, png, title=title, x_label=X_LABEL, y_label=Y_LABEL, x_log=True, x_ticks=ticks)
+    except OSError as error:
+        raise CliError(f"can't write {png}: {error.strerror or error}.") from None
+    except ValueError:
+        console.note("There is nothing to plot: the log has no rows.")
+        return
+    console.note(f"Wrote {png}")
+
+
+def _folder(path: Path, given: Given, *, json: bool) -> None:
+    paths = logs_of(path)
+    if not paths:
+        raise CliError(f"{path} has no files.")
+    found = folder_of(paths, given)
+    if not found.entries and not json:
+        raise CliError("\n\n".join(map(str, found.unread[:3])))
+    if json:
+        document: dict[str, Any] = found.document()
+        console.json(document)
+    else:
+        console.lines(found.lines())
+        for finding in found.findings():
+            console.lines(["", *lines_of_finding(finding)])
+        console.lines(["", f"Result: {found.word.value}"])
+    _end(found.word)
+
+
+def _end(word: Word) -> None:
+    if word is Word.FAIL:
+        raise Exit(1)

@@ -1,0 +1,307 @@
+"""Reading logs of nccl-tests: every collective and format, and what else a job's log has."""
+
+import contextlib
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nccl_logs import A3_MEGA, FORMATS, GUIDE, KINDS, PLAIN, SIZES, Cell, Format, Line, log, measured
+
+from cluster.report.nccl.collective import candidates
+from cluster.report.nccl.files import NotALogError, read_file, read_text
+from cluster.report.nccl.result import Word, check
+from cluster.report.nccl.run import Row, Run
+
+NOISE = (
+    "a3-0:4001:4100 [0] NCCL INFO Channel 00/0 : 0[4000] -> 8[4000] [send] via NET/FasTrak/0",
+    "srun: job 17 queued and waiting for resources",
+    "/usr/share/zoneinfo: using UTC",
+)
+
+
+def rows_of(text: str) -> list[Row]:
+    return list(read_text(text, "x.log").last.rows)
+
+
+def expected(line: Line, form: Format, collective: str) -> tuple[object, ...]:
+    """What a row has once it was printed."""
+
+    def half(cell: Cell) -> tuple[object, ...]:
+        numbers = (float(form.time(cell.time)), float(form.bandwidth(cell.algbw)), float(form.bandwidth(cell.busbw)))
+        return (*numbers, None if cell.wrong is None or form.era == "old" else int(float(f"{cell.wrong:g}")))
+
+    return line.size, line.count, line.type, half(line.out), half(line.inside)
+
+
+def found(row: Row) -> tuple[object, ...]:
+    assert row.out_of_place
+    assert row.in_place
+    return row.size, row.count, row.type, tuple(row.out_of_place), tuple(row.in_place)
+
+
+cells = st.builds(
+    Cell,
+    time=st.floats(0, 1e9),
+    algbw=st.floats(0, 9999),
+    busbw=st.floats(0, 9999),
+    wrong=st.none() | st.integers(0, 10**9),
+)
+lines = st.builds(
+    Line,
+    size=st.integers(0, 2**40),
+    count=st.integers(0, 2**40),
+    out=cells,
+    inside=cells,
+    type=st.sampled_from(("float", "half", "bfloat16", "int8", "f8e4m3")),
+)
+
+
+@given(form=st.sampled_from(FORMATS), collective=st.sampled_from(sorted(KINDS)), rows=st.lists(lines, max_size=12))
+def test_what_is_printed_is_read(form, collective, rows):
+    kind = KINDS[collective]
+    unique = {row.size: row for row in rows}
+    rows = [
+        Line(row.size, row.count, row.out, row.inside, row.type, kind.redop, kind.root)
+        for row in sorted(unique.values(), key=lambda one: one.size)
+    ]
+    run = read_text(log(collective, rows, form=form), "x.log").last
+    assert [found(row) for row in run.rows] == [expected(row, form, collective) for row in rows]
+    assert run.complete
+    assert not run.torn
+    assert not run.mixed
+    assert len(run.devices) == 16
+    assert run.hosts == ("a3-0", "a3-1")
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+@pytest.mark.parametrize("collective", KINDS)
+def test_the_collective_is_known_by_its_columns(collective, form):
+    run = read_text(log(collective, form=form), "x.log").last
+    assert collective in candidates(run)
+    assert len(candidates(run)) <= 3
+    if form.era == "new":
+        assert candidates(run) == (collective,)
+
+
+def test_the_guide(tmp_path):
+    run = read_file("tests/report/guide_nccl.log").last
+    assert run.average == 126.358
+    assert list(run.curve().items()) == list(zip(SIZES, GUIDE, strict=True))
+    assert run.mean() == pytest.approx(run.average, abs=0.01)
+    assert not run.checked
+
+
+def decorate(text: str, kind: str) -> str:
+    rows = text.split("\n")
+    if kind == "crlf":
+        return "\r\n".join(rows)
+    prefixes = {"label": "0: ", "stamp": "2026-11-22T09:00:00.123Z ", "bracket": "[09:00:00] ", "tag": "[1,0]<stdout>:"}
+    return "\n".join(f"{prefixes[kind]}{row}" for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["crlf", "label", "stamp", "bracket", "tag"])
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_prefixes_and_line_ends_do_not_matter(kind, form):
+    text = log(form=form)
+    assert [row._replace(line=0) for row in rows_of(decorate(text, kind))] == [
+        row._replace(line=0) for row in rows_of(text)
+    ]
+
+
+@given(form=st.sampled_from(FORMATS), seed=st.integers(0, 2**32), noise=st.sampled_from(NOISE))
+def test_other_programs_may_write_between_the_parts_of_a_row(form, seed, noise):
+    drawn = random.Random(seed)  # noqa: S311
+    rows = measured()
+    whole = log(lines=rows, form=form)
+    for row in rows:
+        first, second, third = form.before(row, "all_gather"), form.cell(row.out), form.cell(row.inside)
+        parts = drawn.choice((f"{first}{noise}\n{second}{third}", f"{first}{second}\n{noise}\n{third}"))
+        if "NCCL" not in noise:  # only NCCL's own lines can be cut off from what stands before them
+            parts = f"{first}\n{noise}\n{second}\n{third}"
+        whole = whole.replace(first + second + third, parts)
+    assert [one._replace(line=0) for one in rows_of(whole)] == [one._replace(line=0) for one in rows_of(log(form=form))]
+    assert not read_text(whole, "x.log").last.torn
+
+
+@given(st.data())
+def test_a_log_that_is_cut_short_never_passes(data):
+    text = log(facts=A3_MEGA)
+    cut = data.draw(st.integers(0, text.index("# Avg bus bandwidth")))
+    try:
+        whole, part = read_text(text, "x.log"), read_text(text[:cut], "x.log")
+    except NotALogError:
+        return
+    assert check(whole).word is Word.PASS
+    result = check(part)
+    assert result.word is Word.FAIL
+    assert "nccl-truncated" in {one.id for one in result.findings}
+    full, rest = whole.last.rows, part.last.rows
+    assert [row.size for row in rest] == [row.size for row in full][: len(rest)]
+    assert rest[:-1] == full[: max(0, len(rest) - 1)]
+
+
+def mixed(one: str, other: str, seed: int) -> str:
+    """Two logs line by line, each in its order."""
+    drawn, left = random.Random(seed), [one.split("\n"), other.split("\n")]  # noqa: S311
+    order = [0] * len(left[0]) + [1] * len(left[1])
+    drawn.shuffle(order)
+    return "\n".join(left[which].pop(0) for which in order)
+
+
+def test_two_programs_in_one_file_are_seen():
+    for seed in range(100):
+        text = mixed(log(), log(hosts=("a3-2", "a3-3")), seed)
+        result = check(read_text(text, "x.log"))
+        assert result.word is Word.FAIL, seed
+    text = mixed(log(), log(), 1)
+    finding = next(one for one in check(read_text(text, "x.log")).findings if one.id == "nccl-mixed")
+    number = int(finding.where.rpartition(":")[2])
+    row = text.split("\n")[number - 1].split()
+    assert int(row[0]) in SIZES
+
+
+def test_two_tasks_with_labels_are_told_apart():
+    first = [f"0: {row}" for row in log(hosts=("a3-0",)).split("\n")]
+    second = [f"1: {row}" for row in log(hosts=("a3-1",)).split("\n")]
+    text = "\n".join(row for pair in zip(first, second, strict=True) for row in pair)
+    found = read_text(text, "x.log")
+    assert [(run.task, len(run.rows), run.hosts) for run in found.runs] == [("0", 11, ("a3-0",)), ("1", 11, ("a3-1",))]
+    assert "nccl-runs-by-task" in {one.id for one in check(found).findings}
+
+
+def test_torn_lines_are_named():
+    text = log()
+    rows = text.split("\n")
+    at = next(number for number, row in enumerate(rows) if row.startswith(f"{SIZES[3]:12d}"))
+    rows[at] = rows[at][:60] + rows[at + 1]
+    del rows[at + 1]
+    result = check(read_text("\n".join(rows), "x.log"))
+    assert result.word is Word.FAIL
+    finding = next(one for one in result.findings if one.id == "nccl-torn")
+    assert finding.where == f"x.log:{at + 1}"
+
+
+def test_a_row_of_the_end_is_kept_with_what_it_has():
+    text = log()
+    start = text.index(f"{SIZES[5]:12d}  ")
+    run = read_text(text[: start + 90], "x.log").last
+    assert len(run.rows) == 6
+    assert run.rows[-1].out_of_place
+    assert run.rows[-1].in_place is None
+    assert run.unfinished
+
+
+def test_several_runs_are_all_kept_and_the_last_is_compared():
+    warm_up = log(lines=measured(busbw=(1.0,)))
+    found = read_text(warm_up + "\n" + log(facts=A3_MEGA), "x.log")
+    assert [len(run.rows) for run in found.runs] == [1, 11]
+    result = check(found)
+    assert result.word is Word.PASS
+    assert result.run is found.runs[1]
+    assert "begin at lines 1, " in next(one.what for one in result.findings if one.id == "nccl-several-runs")
+
+
+def test_cycles_and_sizes_that_are_rounded_to_nothing_are_no_mixture():
+    cycles = [*measured(), *measured()]
+    assert not read_text(log(lines=cycles), "x.log").last.mixed
+    nothing = [Line(0, 0, Cell(0.3, 0, 0), Cell(0.3, 0, 0))] * 5
+    run = read_text(log(lines=[*nothing, *measured()]), "x.log").last
+    assert not run.mixed
+    assert run.sizes == SIZES
+
+
+def test_an_operation_and_a_root_of_its_own_each_begin_with_the_smallest_size():
+    rows = [Line(*[getattr(one, f) for f in ("size", "count", "out", "inside", "type")], "none", root)
+            for root in range(3) for one in measured("broadcast")]  # fmt: skip
+    run = read_text(log("broadcast", rows), "x.log").last
+    assert not run.mixed
+    assert {row.root for row in run.rows} == {0, 1, 2}
+
+
+def test_errors_are_quoted_once_with_their_line():
+    text = log().split("\n")
+    text[3:3] = [f"a3-0:4{n}:4100 [{n}] misc/socket.cc:50 NCCL WARN Net : Connection refused" for n in range(8)]
+    text += ["slurmstepd: error: *** STEP 17.0 ON a3-0 CANCELLED AT 2026-11-22T09:00:00 ***"]
+    finding = next(one for one in check(read_text("\n".join(text), "x.log")).findings if one.id == "nccl-complaints")
+    assert "line 4: NCCL WARN Net : Connection refused (8 times)" in finding.what
+    assert "slurmstepd: error" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("content", "given"),
+    [
+        (b"", "an empty file"),
+        (b"\x1f\x8b\x08\x00abc", "compressed by gzip"),
+        (b"\x00\x01\x02\xff\xfe" * 1000, "binary data"),
+        (b"hello\nworld\n", "begins with hello"),
+        (b'{"version": 3, "args": ["all_gath', "not complete"),
+        (b'{"a": 1}', "another program"),
+        (b"slurmstepd: error: execve(): all_gather_perf: No such file or directory\n", "line 1 has: slurmstepd"),
+    ],
+)
+def test_what_is_no_log_says_what_it_is(tmp_path, content, given):
+    path = tmp_path / "x.log"
+    path.write_bytes(content)
+    with pytest.raises(NotALogError) as raised:
+        read_file(path)
+    assert given in raised.value.finding.given
+    assert raised.value.finding.todo
+
+
+@given(st.binary(max_size=2000) | st.text(max_size=500).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_no_content_ends_in_another_error(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "any.log"
+    for data in (content, log(facts=A3_MEGA).encode() + content, content + log(facts=A3_MEGA).encode()):
+        path.write_bytes(data)
+        with contextlib.suppress(NotALogError):
+            check(read_file(path))
+
+
+def test_the_json_of_nccl_tests():
+    rows = measured(check=True)
+    half = lambda cell: {"time": cell.time, "alg_bw": cell.algbw, "bus_bw": cell.busbw, "nwrong": cell.wrong}  # noqa: E731
+    document = {
+        "version": 3,
+        "args": ["/nccl/build/all_gather_perf", "-J", "x"],
+        "env": ["SECRET=1", "NCCL_P2P_DISABLE=1"],
+        "config": {"iterations": 20, "devices": [{"rank": 0, "hostname": "a3-0", "device_info": "NVIDIA H100"}]},
+        "results": [
+            {"size": one.size, "count": one.count, "type": "float", "redop": "none", "root": "    -1",
+             "out_of_place": half(one.out), "in_place": None}
+            for one in rows
+        ],
+        "out_of_bounds": {"count": 0, "okay": "true"},
+        "average_bus_bandwidth": {"bandwidth": 126.0, "okay": "unchecked"},
+    }  # fmt: skip
+    run = read_text(json.dumps(document), "x.json").last
+    assert candidates(run) == ("all_gather",)
+    assert list(run.curve()) == list(SIZES)
+    assert run.environment == {"NCCL_P2P_DISABLE": "1"}
+    assert run.complete
+    del document["average_bus_bandwidth"]
+    assert check(read_text(json.dumps(document), "x.json")).word is Word.FAIL
+
+
+def test_the_first_format_has_milliseconds_and_no_marks():
+    text = "\n".join([
+        "# NCCL Tests compiled with NCCL 2.0", "# Using devices",
+        "#   Rank  0 on       dgx1 device  0 [0x06] Tesla V100", "",
+        "#                                                 out-of-place                    in-place",
+        "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res",
+        "    67108864      16777216   float     sum    1.234  54.38  95.17    1e-06    1.230  54.56  95.48    1e-06",
+        " Out of bounds values : 0 OK", " Avg bus bandwidth    : 95.3 ",
+    ])  # fmt: skip
+    run = read_text(text, "x.log").last
+    assert run.rows[0].out_of_place == (1234.0, 54.38, 95.17, None)
+    assert run.checked
+    assert run.complete
+
+
+def test_facts_of_the_header_are_those_of_the_runs_that_follow():
+    run: Run = read_text(log(facts=A3_MEGA), "x.log").last
+    assert run.facts["machine_type"] == "a3-megagpu-8g"
+    assert run.nodes == 2
+    assert read_text(log(facts="machine_type= nodes"), "x.log").last.facts == {}
+    assert read_text(log(form=PLAIN), "x.log").last.nodes == 2

@@ -1,0 +1,157 @@
+"""Results: what a curve means, and which rule decides."""
+
+import pytest
+from nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
+
+from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.nccl_references import FABRIC_GBPS, REFERENCES
+from cluster.report.nccl.files import read_file, read_text
+from cluster.report.nccl.result import Result, Word, check
+from cluster.report.nccl.subject import Given
+
+
+def result_of(busbw=GUIDE, *, facts=A3_MEGA, extra="", **options) -> Result:
+    text = log(lines=measured(busbw=busbw, **options), facts=facts)
+    return check(read_text(extra + text, "x.log"))
+
+
+def ids(result: Result) -> set[str]:
+    return {one.id for one in result.findings}
+
+
+def scaled(factor: float) -> list[float]:
+    return [one * factor for one in GUIDE]
+
+
+def test_the_guides_run_passes():
+    result = check(read_file("tests/report/guide_nccl.log"), Given(machine_type="a3-megagpu-8g", nodes=2))
+    assert result.word is Word.PASS
+    assert [reason.text for reason in result.reasons[:2]] == [
+        "average of 8 MiB to 8 GiB: 126.4 GB/s, at least 100",
+        "8 GiB: 188.2 GB/s, at least 170",
+    ]
+    assert ids(result) == {"nccl-unchecked", "nccl-collective-assumed"}
+
+
+@pytest.mark.parametrize(("share", "word"), [(1.0, Word.PASS), (0.91, Word.PASS), (0.89, Word.FAIL), (0.5, Word.FAIL)])
+def test_a_run_below_the_reference_fails(share, word):
+    assert result_of(scaled(share)).word is word
+
+
+def test_the_average_counts_the_references_sizes_only():
+    small = [0.01 * 2**number for number in range(10)]
+    result = result_of([*small, *GUIDE], first=8 * MIB >> 10)
+    assert result.run.mean() < 80
+    assert result.word is Word.PASS
+
+
+@pytest.mark.parametrize(
+    ("busbw", "extra", "said"),
+    [
+        ([3, 5, 8, 10, 12, 14, 16, 17, 17.5, 18, 18], "", "TCP's level (25 GB/s by one NIC)"),
+        (GUIDE, "a3-0:1:1 [0] NCCL INFO Using network Socket\n", "it uses the network Socket"),
+        (scaled(0.6), "", "below 80. Large sizes are above what TCP"),
+    ],
+)
+def test_tcpxo_is_not_active(busbw, extra, said):
+    result = result_of(busbw, extra=extra)
+    assert result.word is Word.FAIL
+    finding = next(one for one in result.findings if one.id == "nccl-fabric-inactive")
+    assert finding.what.startswith("TCPXO not active: ")
+    assert said in finding.what
+    assert "NCCL_DEBUG=INFO" in finding.todo
+
+
+def test_on_one_node_the_network_does_not_matter():
+    facts = "machine_type=a3-megagpu-8g nodes=1 collective=all_gather"
+    result = result_of([10.0] * 11, facts=facts, extra="a3-0:1:1 [0] NCCL INFO Using network Socket\n")
+    assert "nccl-fabric-inactive" not in ids(result)
+
+
+def test_a_plateau_at_a_fraction_is_a_slow_member():
+    busbw = [min(one, 141.0) for one in GUIDE]
+    finding = next(one for one in result_of(busbw).findings if one.id == "nccl-one-slow")
+    assert finding.what.startswith("Plateau at 141 GB/s, 75% of the reference, which is about what 6 of 8 NICs carry")
+    assert "The log does not say which" in finding.what
+    assert "--nodelist" in finding.todo
+
+
+def test_small_messages_say_nothing_about_bandwidth():
+    result = result_of([0.01 * 2**number for number in range(16)], first=8)
+    assert result.word is Word.NONE
+    assert "nccl-small-only" in ids(result)
+    assert all(reason.met is None for reason in result.reasons)
+
+
+def test_wrong_results_fail_whatever_the_speed():
+    text = log(facts=A3_MEGA).replace("      0  ", "     12  ", 1).replace("values : 0 OK", "values : 12 FAILED")
+    result = check(read_text(text, "x.log"))
+    assert result.word is Word.FAIL
+    what = next(one.what for one in result.findings if one.id == "nccl-wrong-results")
+    assert "12 wrong elements at 8 MiB" in what
+
+
+def test_bandwidth_that_falls_is_found():
+    falling = [*GUIDE[:-3], 150.0, GUIDE[-2], GUIDE[-1]]
+    what = next(one.what for one in result_of(falling).findings if one.id == "nccl-drop")
+    assert "from 181.7 GB/s at 1 GiB to 150.0 at 2 GiB" in what
+
+
+def test_halves_that_differ_are_unsteady():
+    assert "nccl-unsteady" in ids(result_of(in_place=0.8))
+    assert "nccl-unsteady" not in ids(result_of(in_place=0.97))
+
+
+def test_the_networks_line_rate_is_named_without_a_reference():
+    facts = "machine_type=a3-megagpu-8g nodes=4 collective=all_gather"
+    result = result_of(scaled(0.5), facts=facts)
+    assert result.word is Word.NONE
+    assert "nccl-one-slow" in ids(result)
+    assert "nccl-no-reference" in ids(result)
+    assert "47% of the line rate of the GPUs' NICs (200 GB/s)" in result.reasons[-1].text
+
+
+def test_over_the_fabric_on_one_node_another_minimum_holds():
+    facts = "machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=1 collective=all_reduce"
+    busbw = [46.0, 47.0, 48.0, 48.5, 48.5]
+    lines = measured("all_reduce", busbw, first=512 * MIB, ranks=8)
+    for over, word in (("", Word.FAIL), (" over=fabric", Word.PASS)):
+        text = log("all_reduce", lines, hosts=("worker-0",), facts=facts + over)
+        assert check(read_text(text, "x.log")).word is word
+
+
+def test_the_footer_and_the_rows_must_agree():
+    text = log(facts=A3_MEGA)
+    rows = [row for row in text.split("\n") if not row.startswith(f"{SIZES[9]:12d}")]
+    assert "nccl-average-differs" in ids(check(read_text("\n".join(rows), "x.log")))
+
+
+def test_what_is_given_is_taken_before_what_the_log_says():
+    text = log(facts=A3_MEGA)
+    result = check(read_text(text, "x.log"), Given(nodes=4))
+    assert result.subject.nodes == 4
+    assert "nccl-nodes-differ" in ids(result)
+    assert result.subject.reference is None
+
+
+class TestReferences:
+    @pytest.mark.parametrize("row", REFERENCES.values(), ids=lambda row: f"{row.machine_type}-{row.collective}")
+    def test_has_its_sources_and_meets_itself(self, row):
+        assert row.minimums or row.busbw
+        assert all(one.source and one.low <= one.high and one.busbw > 0 for one in row.minimums)
+        assert bool(row.busbw) == bool(row.curve_source)
+        for minimum in row.minimums:
+            inside = [busbw for size, busbw in row.busbw.items() if minimum.low <= size <= minimum.high]
+            if {minimum.low, minimum.high} <= set(row.busbw):
+                assert sum(inside) / len(inside) >= minimum.busbw
+        assert list(row.busbw.values()) == sorted(row.busbw.values())
+
+    def test_machine_types_are_the_catalogs_or_azures(self):
+        names = {row.machine_type for row in REFERENCES.values()} | set(FABRIC_GBPS)
+        assert {name for name in names if not name.startswith("Standard_")} <= set(MACHINE_TYPES)
+
+    def test_the_guides_average(self):
+        row = REFERENCES["a3-megagpu-8g", "all_gather", 2, False]
+        assert row.average == pytest.approx(126.4, abs=0.2)
+        assert row.busbw[8 * MIB] == 22.52
+        assert row.busbw[8 * GIB] == 188.23
