@@ -2,8 +2,8 @@
 
     # hpc: machine_type=a3-megagpu-8g nodes=2 collective=all_gather job=17 date=2026-11-22T09:00:00Z
 
-A report reads `machine_type`, `nodes`, `collective`, `over` (`fabric` if NVLink was not to be used) and `date` (UTC, ISO
-8601). A later line adds to the ones before.
+A report reads `machine_type`, `nodes`, `collective`, `over` (`fabric` if NVLink was not to be used) and `date` (UTC,
+ISO 8601). A later line adds to the ones before.
 """
 
 import re
