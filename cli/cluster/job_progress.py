@@ -72,7 +72,11 @@ class Progress:
                 if lost - self._noted > _SILENCE_SECONDS:
                     self._note(self._last)
         except KeyboardInterrupt:
-            self.jobs.cancel([self.id])
+            try:
+                self.jobs.cancel([self.id])
+            except CliError as error:
+                how = f"./hpc run {self.jobs.stack} --as {self.jobs.user} -- scancel {self.id}"
+                raise CliError(f"{error}\nJob {self.id} was not cancelled. To cancel it: {how}") from None
             console.note(f"Job {self.id} was cancelled.")
             raise
 

@@ -1,0 +1,294 @@
+"""`nccl build` and `nccl run`; ssh is a stand-in that runs the line here, and so are Slurm's commands."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.cluster import job_progress
+from cli.cluster import jobs as module
+from cli.stack import project
+from cluster.config import ClusterConfig
+from components.deploy import config_text
+from tests.cli.conftest import Ended, Hpc, stand_for_state
+from tests.cli.test_jobs import row
+from tests.cli.test_reach import OUTPUTS
+from tests.cluster.stacks import ROOT, config
+
+Tool = Callable[[str, str], Path]
+LOG = """\
+==> nodes: n-[0-1]
+==> warm-up
+==> test: all_gather_perf
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     8388608        131072     float    none      -1    349.2   24.02   22.52    N/A    347.0   24.18   22.67    N/A
+  8589934592     134217728     float    none      -1    42783  200.78  188.23    N/A    42777  200.81  188.26    N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 105.42
+#
+"""
+
+
+def outputs(cluster: ClusterConfig) -> dict[str, Any]:
+    return {**OUTPUTS, "cluster": cluster.name, "config": config_text(cluster)}
+
+
+class Site:
+    """A cluster whose login machine is a folder of this one."""
+
+    def __init__(self, folder: Path, tool: Tool) -> None:
+        self.home, self.tool, self.folder = folder / "login", tool, folder
+        (self.home / "nccl/logs").mkdir(parents=True)
+        tool("ssh", f'cd {self.home}; for word; do last=$word; done; HOME={self.home} exec bash -c "$last"')
+        tool("runuser", f'echo "$2" >>{folder}/as; exec bash -c "$4"')
+        tool("sbatch", f'cat >{folder}/script; printf %s "$*" >{folder}/options; echo 7')
+        tool("scancel", f'echo "$@" >>{folder}/cancelled')
+        self.states("COMPLETED")
+
+    def states(self, *states: str, code: str = "0:0") -> None:
+        """What squeue says of job 7, one after another; of jobs by name there are none."""
+        lines = [row("7", state, code, "0:09", "Resources", "n-[0-1]") for state in states]
+        for number, line in enumerate(lines):
+            (self.folder / f"squeue-{number}").write_text(line + "\n")
+        self.tool(
+            "squeue",
+            f'case "$*" in *--name=*) cat {self.folder}/queued 2>/dev/null; exit 0 ;; esac\n'
+            f"n=$(cat {self.folder}/n 2>/dev/null || echo 0); cat {self.folder}/squeue-$n\n"
+            f"[ $n -ge {len(lines) - 1} ] || echo $((n + 1)) >{self.folder}/n",
+        )
+
+    def built(self) -> None:
+        (self.home / "nccl/nvidia+pytorch+24.04-py3.sqsh").write_text("image")
+        program = self.home / "nccl/nccl-tests-2.13.11-24.04-py3/build/all_reduce_perf"
+        program.parent.mkdir(parents=True)
+        program.write_text("program")
+
+    def log(self, text: str, name: str = "7.log") -> None:
+        (self.home / "nccl/logs" / name).write_text(text)
+
+    @property
+    def script(self) -> str:
+        return (self.folder / "script").read_text()
+
+    @property
+    def submitted(self) -> bool:
+        return (self.folder / "script").exists()
+
+
+@pytest.fixture
+def site(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """The stack a3mega is up."""
+    stand_for_state(monkeypatch, outputs(config("a3mega")))
+    monkeypatch.setattr(module, "FOLDER", str(tmp_path / "apps"))
+    monkeypatch.setattr("cli.commands.jobs.nccl_options.ENV", str(tmp_path / "apps/env.sh"))
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return Site(tmp_path, tool)
+
+
+class TestBuild:
+    def test_progress_is_shown_and_the_environment_written(self, hpc: Hpc, site: Site, tmp_path: Path):
+        site.states("PENDING", "RUNNING", "RUNNING", "COMPLETED")
+        site.log("noise\n==> image: importing\n==> nccl-tests: building\n", "7-build.log")
+        ended = hpc("nccl", "build", "a3mega")
+        assert ended.code == 0
+        assert ended.out == (
+            "Built nccl-tests 2.13.11 in nvidia/pytorch:24.04-py3, in nccl/nccl-tests-2.13.11-24.04-py3 of alice.\n"
+            "Next: ./hpc nccl run a3mega\n"
+        )
+        shown = [line.partition("] ")[2] for line in ended.err.splitlines()]
+        assert shown == [
+            "job 7 waits for nodes that other jobs have (Resources)",
+            "job 7 runs on n-[0-1]",
+            "image: importing",
+            "nccl-tests: building",
+        ]
+        assert site.script.startswith("#!/bin/bash\n# Imports nvidia/pytorch:24.04-py3")
+        assert "_hpc_tcpxo" in (tmp_path / "apps/env.sh").read_text()
+        assert set((tmp_path / "as").read_text().split()) == {"alice"}
+
+    def test_what_is_there_is_not_built_again(self, hpc: Hpc, site: Site):
+        site.built()
+        ended = hpc("nccl", "build", "a3mega")
+        assert ended.code == 0
+        assert "are there: nccl-tests 2.13.11" in ended.out
+        assert not site.submitted
+
+    def test_a_build_that_runs_is_waited_for(self, hpc: Hpc, site: Site):
+        (site.folder / "queued").write_text("7\n")
+        ended = hpc("nccl", "build", "a3mega", "--as", "bob")
+        assert ended.code == 0, ended.err
+        assert "Job 7 of an earlier command is building; waiting for it." in ended.err
+        assert not site.submitted
+        assert set((site.folder / "as").read_text().split()) == {"bob"}
+
+    def test_a_failure_shows_the_end_of_the_log(self, hpc: Hpc, site: Site):
+        site.states("FAILED", code="1:0")
+        site.log("\n".join(f"line {number}" for number in range(100)) + "\n\x1b]0;evil\x07", "7-build.log")
+        ended = hpc("nccl", "build", "a3mega")
+        assert ended.code == 1
+        assert ended.err.startswith("error: job 7 ended as FAILED (exit code 1:0) on n-[0-1]. The end of nccl/logs/")
+        assert "line 99" in ended.err
+        assert "line 50" not in ended.err
+        assert "\x1b" not in ended.err
+        assert ended.err.endswith("What was imported stays. To go on: ./hpc nccl build a3mega\n")
+
+    def test_where_it_is_installed_nothing_is_built(self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch):
+        stand_for_state(monkeypatch, outputs(config("nebius")))
+        ended = hpc("nccl", "build", "nebius")
+        assert (ended.code, ended.out) == (
+            0,
+            "The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run nebius\n",
+        )
+        assert not site.submitted
+
+
+class TestRun:
+    def run(self, hpc: Hpc, site: Site, *more: str) -> Ended:
+        site.built()
+        return hpc("nccl", "run", "a3mega", *more)
+
+    def test_the_log_is_saved_and_sizes_are_shown_as_they_come(self, hpc: Hpc, site: Site):
+        site.states("RUNNING", "RUNNING", "COMPLETED")
+        site.log(LOG)
+        ended = self.run(hpc, site)
+        assert Path("nccl-a3mega-all_gather-7.log").read_text() == LOG
+        assert "Saved nccl-a3mega-all_gather-7.log\n" in ended.out
+        assert "Job 7 of alice: all_gather on 2 a3-megagpu-8g, partition a3mega\n" in ended.err
+        shown = [line.partition("] ")[2] for line in ended.err.splitlines()]
+        assert "         8 MiB     22.52 GB/s" in shown
+        assert "     8,192 MiB    188.23 GB/s" in shown
+        assert len(shown) == len(set(shown))
+
+    def test_options_reach_the_job(self, hpc: Hpc, site: Site):
+        site.log(LOG)
+        self.run(
+            hpc, site, "--nodelist", "a3mega-1", "--collective", "all_reduce", "--min", "1M", "--max", "2G",
+            "--iters", "7", "--check", "-o", "x.log",
+        )  # fmt: skip
+        assert "#SBATCH --nodes=1\n" in site.script
+        assert "#SBATCH --nodelist=a3mega-a3mega-1\n" in site.script
+        assert "arguments=(-b 1M -e 2G -f 2 -g 1 -w 5 -n 7 -c 1)\n" in site.script
+        assert '/all_reduce_perf"' in site.script
+        assert Path("x.log").exists()
+
+    def test_a_log_that_is_there_is_not_overwritten(self, hpc: Hpc, site: Site):
+        Path("x.log").write_text("mine")
+        ended = self.run(hpc, site, "-o", "x.log")
+        assert ended.code == 1
+        assert "x.log: is there already, and is not overwritten" in ended.err
+        assert not site.submitted
+
+    def test_without_a_build_the_command_is_named(self, hpc: Hpc, site: Site):
+        ended = hpc("nccl", "run", "a3mega")
+        assert ended.err == ("error: alice has no NCCL test yet. Build it with: ./hpc nccl build a3mega --as alice\n")
+        assert not site.submitted
+
+    def test_all_that_is_wrong_is_said_at_once(self, hpc: Hpc, site: Site):
+        ended = self.run(
+            hpc, site, "--nodes", "3", "--nodelist", "a3mega-[0-5]", "--collective", "allgather", "--min", "4G",
+            "--max", "1G", "--over", "fabric", "--binaries", "$(id)",
+        )  # fmt: skip
+        assert ended.code == 1
+        for part in (
+            "has no node 'a3mega-5' with GPUs", "--nodes 3: partition a3mega has 2", "Did you mean all_gather?",
+            "--min 4G is more than --max 1G", "--over fabric: on 3 nodes", "--binaries '$(id)'",
+        ):  # fmt: skip
+            assert part in ended.err
+        assert not site.submitted
+
+    @pytest.mark.parametrize(
+        ("options", "error"),
+        [
+            (["--partition", "gpu"], "stack a3mega has no partition 'gpu'. There are: a3mega, debug."),
+            (["--partition", "debug"], "has no GPUs, and NCCL moves data between GPUs. These have some: a3mega."),
+            (["--nodes", "1", "--over", "fabric"], "needs InfiniBand. GPUDirect-TCPXO runs for jobs on two nodes and"),
+            (["--nodelist", "a[0-"], "--nodelist a[0-:"),
+            (["--min", "8MB"], "--min '8MB': a number of bytes is expected, with K, M or G for their 1024s: 8M."),
+        ],
+    )  # fmt: skip
+    def test_errors_say_what_there_is(self, hpc: Hpc, site: Site, options: list[str], error: str):
+        ended = self.run(hpc, site, *options)
+        assert ended.code == 1
+        assert error in ended.err
+        assert not site.submitted
+
+    def test_a_job_that_fails_leaves_its_log_here(self, hpc: Hpc, site: Site):
+        site.states("FAILED", code="1:0")
+        site.log("==> warm-up\nthe warm-up failed\n")
+        ended = self.run(hpc, site)
+        assert ended.code == 1
+        assert "job 7 ended as FAILED (exit code 1:0) on n-[0-1]. Its log is nccl-a3mega-all_gather-7.log" in ended.err
+        assert Path("nccl-a3mega-all_gather-7.log").exists()
+
+    def test_one_that_never_ran_has_no_log(self, hpc: Hpc, site: Site):
+        site.states("CANCELLED")
+        ended = self.run(hpc, site)
+        assert ended.err.endswith("ended as CANCELLED (exit code 0:0) on n-[0-1], without a log.\n")
+        assert list(Path().iterdir()) == []
+
+    def test_ctrl_c_cancels_the_job(self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch):
+        site.states("PENDING", "RUNNING")
+
+        waits = job_progress.Progress.wait
+
+        def pressed(progress: job_progress.Progress) -> object:
+            signal.setitimer(signal.ITIMER_REAL, 1.0)
+            return waits(progress)
+
+        previous = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        monkeypatch.setattr(job_progress.Progress, "wait", pressed)
+        ended = self.run(hpc, site)
+        signal.signal(signal.SIGALRM, previous)
+        assert ended.code == 130
+        assert (site.folder / "cancelled").read_text() == "--quiet 7\n"
+        assert ended.err.endswith("Job 7 was cancelled.\nInterrupted.\n")
+
+    def test_a_login_machine_that_is_away_for_a_moment_ends_nothing(self, hpc: Hpc, site: Site, tool: Tool):
+        site.log(LOG)
+        first = (site.folder / "bin/squeue").read_text()
+        tool("squeue", f"[ -e {site.folder}/away ] || {{ touch {site.folder}/away; exit 255; }}\n{first}")
+        self.run(hpc, site)
+        assert Path("nccl-a3mega-all_gather-7.log").exists()
+
+    def test_one_that_stays_away_leaves_the_job_to_itself(
+        self, hpc: Hpc, site: Site, tool: Tool, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(job_progress, "_LOST_SECONDS", -1.0)
+        tool("squeue", "exit 1")
+        ended = self.run(hpc, site)
+        assert ended.code == 1
+        assert "Job 7 goes on by itself. When it has ended: " in ended.err
+        assert not (site.folder / "cancelled").exists()
+
+
+class TestDryRun:
+    @pytest.mark.parametrize("command", ["build", "run"])
+    def test_prints_the_script_of_a_stack_that_is_not_up(
+        self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    ):
+        monkeypatch.setattr(project, "ROOT", ROOT)
+        ended = hpc("nccl", command, "a3mega", "--dry-run")
+        golden = (ROOT / f"tests/golden/jobs/a3mega-{command}.sh").read_text()
+        assert (ended.code, ended.out, ended.err) == (0, golden, "")
+
+    def test_a_rehearsal_measures_nothing(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch):
+        stand_for_state(monkeypatch, outputs(config("dev")))
+        for command in ("build", "run"):
+            ended = hpc("nccl", command, "dev")
+            assert ended.code == 1
+            assert "stack dev is a rehearsal: its GPUs are device files, which compute nothing" in ended.err
+
+    def test_a_stack_without_gpus_is_refused(self, hpc: Hpc, root: Path):
+        ended = hpc("nccl", "run", "dev", "--dry-run")
+        assert (ended.code, ended.err) == (
+            1,
+            "error: stack dev has no GPUs, and NCCL moves data between GPUs.\n",
+        )
