@@ -1,10 +1,11 @@
 """The seam: all that the rest of the program asks a platform about."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.catalog.bounds import MOST_NODES
+from cluster.catalog.programs import JOB_PROGRAMS
 from cluster.catalog.prologs import NEWEST, RxdmVersion
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Impact
@@ -75,6 +76,11 @@ def _newest_rxdm(_: ClusterConfig) -> RxdmVersion:
     return NEWEST
 
 
+def packaged(config: ClusterConfig) -> Collection[str]:
+    """Programs for jobs in packages that the stack file asks for."""
+    return {JOB_PROGRAMS[name] for name in config.image.packages if name in JOB_PROGRAMS}
+
+
 def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
@@ -115,6 +121,8 @@ class Platform:
     """What an edit does, by pattern of the field, as in cluster.impact.table."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
+    job_programs: Callable[[ClusterConfig], Collection[str]] = packaged
+    """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
     on_this_host: bool = False
     """Whether its machines run on this host: they are created as root."""
     credentials: Credentials | None = None

@@ -57,6 +57,8 @@ def test_packages_import_only_what_is_allowed(package: str) -> None:
     assert files, f"{package}/ is gone"
     allowed = ALLOWED[package] | {package}
     if package == "scripts":
+        # Users run these with PyTorch and MPI; this program only copies them.
+        files = [file for file in files if ROOT / "scripts/jobs/examples/programs" not in file.parents]
         # Each folder there is a program of its own, whose modules are its top level on the machine it runs on.
         allowed |= {path.stem for path in files} | {path.parent.name for path in files}
     strangers = [

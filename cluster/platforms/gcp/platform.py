@@ -17,6 +17,7 @@ from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, 
 from cluster.platforms.gcp import credentials
 from cluster.platforms.gcp.checks import capacity, customize, disks, image, location, network, rxdm, storage
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
+from cluster.platforms.gcp.image.programs import job_programs
 from cluster.platforms.gcp.image.rxdm import of_driver
 from cluster.platforms.gcp.impact.table import TABLE
 from cluster.platforms.gcp.request import describe_request
@@ -72,6 +73,7 @@ PLATFORM = Platform(
     rxdm=of_driver,
     impacts=TABLE,
     summary=describe_request,
+    job_programs=job_programs,
     credentials=Credentials(
         title="Google", found=credentials.credentials, todo="gcloud auth application-default login"
     ),

@@ -61,6 +61,7 @@ PLATFORM = Platform(
     warnings=_warnings,
     impacts=TABLE,
     summary=describe_request,
+    job_programs=lambda _: {"pyxis"},
     credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
     observer="soperator",
     deploy="components.nebius.deploy",

@@ -1,0 +1,141 @@
+"""examples."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from cli import console, options
+from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.examples import Written, write
+from cli.cluster.jobs import Jobs
+from cli.commands import outputs
+from cli.errors import CliError
+from cli.stack import project, stack_config
+from cluster.config import ClusterConfig
+from cluster.jobs.examples import EXAMPLES, Examples
+from cluster.jobs.examples import examples as examples_of
+from cluster.jobs.examples_files import example_files, needs, on_cluster
+from cluster.jobs.place import ENV
+from cluster.load.parse import parse_output
+from cluster.platforms.capability import Capability
+
+
+def examples(
+    stack: options.Stack,
+    *,
+    list_: Annotated[bool, Option("--list", help="List the examples, and write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="List the files that would be written, and write none.")] = False,
+    copy_to: Annotated[
+        Path | None,
+        Option(metavar="DIR", help="Write the files into a folder of this machine instead.", show_default=False),
+    ] = None,
+    config_file: options.ConfigFile = None,
+    json: options.Json = False,
+) -> None:
+    """Put ready job scripts onto the cluster, for its own partitions, GPUs and network.
+
+    They lie in /opt/apps/hpc/examples, on the file system that all machines share: a single GPU, a full node, PyTorch
+    on several nodes, MPI, containers, arrays, and training that survives the loss of a node. Those that do not fit the
+    cluster are left out. Scripts that an earlier version of this program wrote, and that this one has no more, are
+    removed; files of others stay.
+
+    With --list, --dry-run or --copy-to the stack need not be up: its file says what it will have.
+    """
+    if list_ + dry_run + (copy_to is not None) > 1:
+        raise CliError("--list, --dry-run and --copy-to do different things: give one of them.")
+    config, cluster = _cluster(stack, config_file, needed=not (list_ or dry_run or copy_to))
+    found = examples_of(config)
+    if list_:
+        return _list(found, json=json)
+    files = on_cluster(config, found)
+    if dry_run:
+        return console.json({"files": list(files), "left_out": found.left_out}) if json else _plan(files, found)
+    if copy_to is not None:
+        return _copy(copy_to, {"env.sh": files[ENV], **example_files(config, found)}, found, json=json)
+    if cluster is None:
+        raise CliError(f"stack {stack} is not up. Bring it up with: ./hpc up {stack}")
+    written = write(Jobs(cluster, stack, "root"), files)
+    if json:
+        return console.json({**written.document(), "files": list(files), "left_out": found.left_out})
+    return _say(stack, cluster, written, files, found)
+
+
+def _cluster(stack: str, config_file: Path | None, *, needed: bool) -> tuple[ClusterConfig, Cluster | None]:
+    """The configuration of the cluster that is up, and how it is reached; where it is not needed, a stack that is not
+    up is described by its file."""
+    if config_file is None:
+        try:
+            values = outputs.read(stack, show_secrets=True)
+        except CliError:
+            if needed:
+                raise
+            values = {}
+        if needed or "config" in values:
+            cluster = from_outputs(stack, values, Capability.RUN)
+            return parse_output(values["config"]), cluster
+    elif needed:
+        raise CliError("--config-file describes a stack that need not be up: give --list, --dry-run or --copy-to.")
+    return stack_config.parse(project.require_file(stack, config_file)), None
+
+
+def _list(found: Examples, *, json: bool) -> None:
+    if json:
+        rows = [
+            {"name": script.name, "title": script.title, "options": dict(script.options)} for script in found.scripts
+        ]
+        console.json({"examples": rows, "left_out": found.left_out})
+        return
+    console.table([("EXAMPLE", "NEEDS", "WHAT IT DOES"), *((one.name, needs(one), one.title) for one in found.scripts)])
+    _left_out(found)
+
+
+def _plan(files: dict[str, str], found: Examples) -> None:
+    console.lines(files)
+    _left_out(found)
+
+
+def _copy(folder: Path, files: dict[str, str], found: Examples, *, json: bool) -> None:
+    """Write what differs into a folder."""
+    changed: list[str] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            path = folder / name
+            if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
+                path.write_text(text, encoding="utf-8")
+                changed.append(name)
+            if name.endswith(".sh"):
+                path.chmod(0o755)
+    except OSError as error:
+        raise CliError(f"can't write to {error.filename or folder}: {error.strerror or error}.") from None
+    if json:
+        return console.json({"folder": str(folder), "changed": changed, "left_out": found.left_out})
+    console.line(f"{len(files)} files in {folder}, {len(changed)} of them new or changed.")
+    console.line(f"The scripts expect {ENV} on the cluster, and programs in {EXAMPLES}.")
+    return _left_out(found)
+
+
+def _say(stack: str, cluster: Cluster, written: Written, files: dict[str, str], found: Examples) -> None:
+    changes = [(sum(one != ENV for one in names), what) for what, names in written.counts()]
+    counts = [f"{count} {what}" for count, what in changes if count]
+    console.line(f"{len(files) - 1} files in {EXAMPLES}: {', '.join(counts) or 'nothing to change'}.")
+    if ENV in written.changed:
+        console.line(f"Wrote {ENV}, which they source.")
+    for name in written.kept:
+        console.note(f"{EXAMPLES}/{name}: no example any more, but somebody changed it, so it stays.")
+    _left_out(found)
+    if not found.scripts:
+        return
+    who = f" --as {cluster.users[0]}" if cluster.users else " --as USER"
+    first = found.scripts[0]
+    console.line("Run first:")
+    console.line(f"  ./hpc run {stack}{who} -- sbatch --wait {EXAMPLES}/{first.name}")
+    console.line(f"  ./hpc run {stack}{who} -- sh -c 'cat {first.options['job-name']}-*.out'")
+    console.line(f"All of them: ./hpc run {stack} -- cat {EXAMPLES}/README")
+
+
+def _left_out(found: Examples) -> None:
+    if found.left_out:
+        console.line("Left out, because they do not fit this cluster:")
+        console.table([(f"  {name}", reason) for name, reason in found.left_out.items()])

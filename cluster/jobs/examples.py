@@ -1,0 +1,168 @@
+"""Examples of job scripts for a cluster's own partitions, GPUs and programs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from cluster.config.cluster import ClusterConfig
+from cluster.config.validators.settings import minutes
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.jobs.place import FOLDER
+from cluster.jobs.script import BODIES, JobScript, Option, source
+from cluster.platforms import registry
+
+EXAMPLES = f"{FOLDER}/examples"
+PYTHON = ("python.sh",)
+"""What comes before a body: which Python runs the program."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of example."""
+
+    name: str
+    title: str
+    bodies: tuple[str, ...]
+    """Files of scripts/jobs/examples, one after the other."""
+    files: tuple[str, ...] = ()
+    """Programs beside it, of scripts/jobs/examples/programs."""
+    gpus: bool | None = None
+    """True: on nodes with GPUs only; False: no GPU, on nodes without where there are some; None: GPUs where there are
+    some."""
+    nodes: int = 1
+    whole: bool = False
+    """All of each node."""
+    tasks: str = "one"
+    """On each node: `one`, `gpus` (one for each GPU; one where there are none), or `cores` (four, or what there is)."""
+    needs: str = ""
+    """A program that not every cluster has, as in Platform.job_programs."""
+    more: Mapping[str, Option] = field(default_factory=dict)
+    """Further options of sbatch."""
+
+
+KINDS = (
+    Kind(name="hello", title="Start here: where a job runs, and what it has", bodies=("hello.sh",), gpus=False),
+    Kind(name="single-gpu", title="One GPU of a node", bodies=("single-gpu.sh",), gpus=True),
+    Kind(
+        name="full-node", title="PyTorch on all of one node, with Slurm's ranks", bodies=(*PYTHON, "pytorch.sh"),
+        files=("train.py",), whole=True, tasks="gpus",
+    ),
+    Kind(
+        name="pytorch", title="PyTorch on two nodes, with Slurm's ranks", bodies=(*PYTHON, "pytorch.sh"),
+        files=("train.py",), nodes=2, whole=True, tasks="gpus",
+    ),
+    Kind(
+        name="torchrun", title="PyTorch on two nodes, started by torchrun", bodies=(*PYTHON, "torchrun.sh"),
+        files=("train.py",), nodes=2, whole=True,
+    ),
+    Kind(
+        name="pytorch-container", title="PyTorch on two nodes, in a container (pyxis)",
+        bodies=("pytorch-container.sh",), files=("train.py",), nodes=2, whole=True, tasks="gpus", needs="pyxis",
+    ),
+    Kind(
+        name="requeue", title="Training that goes on from its checkpoint when a node fails or the time is up",
+        bodies=(*PYTHON, "requeue.sh"), files=("train.py",), nodes=2, whole=True, tasks="gpus",
+        more={"requeue": True, "open-mode": "append", "signal": "B:USR1@120"},
+    ),
+    Kind(
+        name="mpi", title="MPI on two nodes, with PMIx", bodies=("mpi.sh",), files=("pi.py",), gpus=False, nodes=2,
+        tasks="cores", needs="mpi",
+    ),
+    Kind(
+        name="mpi-container", title="MPI on two nodes, compiled and run in a container (pyxis)",
+        bodies=("mpi-container.sh",), files=("pi.c",), gpus=False, nodes=2, tasks="cores", needs="pyxis",
+    ),
+    Kind(name="container", title="A container (enroot and pyxis)", bodies=("container.sh",), needs="pyxis"),
+    Kind(name="apptainer", title="A container (apptainer)", bodies=("apptainer.sh",), needs="apptainer"),
+    Kind(
+        name="array", title="Eight tasks of one script, four at a time", bodies=("array.sh",), gpus=False,
+        more={"array": "1-8%4", "output": "%x-%A_%a.out"},
+    ),
+)  # fmt: skip
+PROGRAMS = {
+    "pyxis": "the machines have no enroot and pyxis",
+    "apptainer": "the machines have no apptainer",
+    "mpi": "the machines have no Open MPI for Python (packages openmpi-bin and python3-mpi4py)",
+}
+"""Why an example that needs a program is left out."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The examples that fit a cluster."""
+
+    scripts: tuple[JobScript, ...]
+    programs: Mapping[str, str]
+    """Text of the files beside them, by name."""
+    left_out: Mapping[str, str]
+    """Reason, by the script's name."""
+
+
+def examples(config: ClusterConfig) -> Examples:
+    """What fits the cluster, and what does not."""
+    rows = partition_facts(config)
+    there = registry.get(config.platform).job_programs(config)
+    scripts: list[JobScript] = []
+    programs: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for kind in KINDS:
+        row = next(_fitting(kind, config, rows), None)
+        if kind.needs and kind.needs not in there:
+            left_out[f"{kind.name}.sh"] = PROGRAMS[kind.needs]
+        elif row is None:
+            what = "GPUs" if kind.gpus else f"{kind.nodes} nodes" if kind.nodes > 1 else "a single node"
+            left_out[f"{kind.name}.sh"] = f"no partition has {what} for a job"
+        else:
+            scripts.append(_script(kind, config, row, packaged="pytorch" in there))
+            programs |= {name: source_of_program(name) for name in kind.files}
+    return Examples(tuple(scripts), programs, left_out)
+
+
+def source_of_program(name: str) -> str:
+    """Text of a program beside the scripts."""
+    return (BODIES / "examples" / "programs" / name).read_text(encoding="utf-8")
+
+
+def _fitting(kind: Kind, config: ClusterConfig, rows: tuple[PartitionFacts, ...]) -> Iterator[PartitionFacts]:
+    """Partitions that an example can run in, the best first: nodes with GPUs or without, as it asks; then the
+    default partition."""
+    for row in sorted(rows, key=lambda row: (row.gpu is None) == (kind.gpus is not False)):
+        if (row.gpu or not kind.gpus) and _nodes(kind, config, row) >= kind.nodes:
+            yield row
+
+
+def _nodes(kind: Kind, config: ClusterConfig, row: PartitionFacts) -> int:
+    """Nodes of the job: as many as the example wants, or the fewest that a job of the partition has; 0: it can't."""
+    section = config.partitions[row.name]
+    fewest, most = section.min_nodes or 1, min(len(row.nodes), section.max_nodes or len(row.nodes))
+    count = max(kind.nodes, fewest)
+    return 0 if count > most or (kind.nodes == 1 and count > 1) else count
+
+
+def _time(wanted: str, longest: str) -> str:
+    """A time limit that the partition allows."""
+    return wanted if minutes(wanted) <= minutes(longest) else longest
+
+
+def _script(kind: Kind, config: ClusterConfig, row: PartitionFacts, *, packaged: bool) -> JobScript:
+    gpu = row.gpu if kind.gpus is not False else None
+    count = gpu.count if gpu and (kind.whole or kind.nodes > 1) else 1
+    tasks = {"one": 1, "gpus": min(count, row.cpus), "cores": min(4, row.cpus)}[kind.tasks]
+    options: dict[str, Option] = {
+        "job-name": kind.name,
+        "partition": row.name,
+        "nodes": _nodes(kind, config, row),
+        "ntasks-per-node": tasks,
+        "cpus-per-task": max(1, row.cpus // tasks) if kind.whole else False,
+        "gpus-per-node": f"{gpu.type}:{count}" if gpu else False,
+        "exclusive": kind.whole,
+        "mem": 0 if kind.whole else False,
+        "time": _time("00:30:00" if kind.whole else "00:10:00", row.max_time),
+        "output": "%x-%j.out",
+        **kind.more,
+    }
+    bodies = kind.bodies
+    if packaged and bodies[0] in PYTHON:
+        bodies = ("libuv.sh", *bodies)
+    text = "\n".join(source(f"examples/{one}").strip("\n") + "\n" for one in bodies)
+    asked = {name: value for name, value in options.items() if value is not False}
+    return JobScript(name=f"{kind.name}.sh", title=kind.title, options=asked, body=text)

@@ -1,0 +1,3 @@
+# shellcheck shell=bash
+# PyTorch of Debian and Ubuntu is built without libuv.
+export USE_LIBUV=0

@@ -1,0 +1,177 @@
+"""Examples of job scripts: for every stack file, scripts that fit its cluster, and a reason for each one left out."""
+
+import ast
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.config.validators.settings import minutes
+from cluster.jobs.examples import EXAMPLES, KINDS, PROGRAMS, examples, source_of_program
+from cluster.jobs.examples_files import example_files, on_cluster, parse_record, record
+from cluster.jobs.partition_facts import partition_facts
+from cluster.jobs.place import ENV
+from cluster.jobs.script import BODIES
+from cluster.platforms import registry
+from tests.cluster import stacks
+from tests.cluster.stacks import ROOT, cluster
+
+FOLDER = BODIES / "examples"
+ALL = {f"{kind.name}.sh" for kind in KINDS}
+PACKAGES = {"image": {"base": "debian-13", "packages": ["python3-mpi4py", "python3-torch"]}}
+
+
+@pytest.mark.parametrize("stack", stacks.EVERY)
+class TestEveryStack:
+    def test_each_example_fits_or_has_a_reason(self, stack: str):
+        found = examples(stacks.config(stack))
+        names = [script.name for script in found.scripts]
+        assert {*names, *found.left_out} == ALL
+        assert len(names) + len(found.left_out) == len(ALL)
+        assert names
+        assert all(found.left_out.values())
+
+    def test_scripts_ask_for_what_the_cluster_has(self, stack: str):
+        config = stacks.config(stack)
+        rows = partition_facts(config)
+        for script in examples(config).scripts:
+            options = script.options
+            kind, _, count = str(options.get("gpus-per-node", ":0")).partition(":")
+            (row, *_) = [
+                row
+                for row in rows
+                if row.name == options["partition"] and (not kind or (row.gpu and kind == row.gpu.type))
+            ]
+            assert int(options["nodes"]) <= len(row.nodes)
+            assert int(count) <= (row.gpu.count if row.gpu else 0)
+            assert int(options["ntasks-per-node"]) * int(options.get("cpus-per-task", 1)) <= row.cpus
+            assert minutes(str(options["time"])) <= minutes(row.max_time)
+
+    def test_rendered_scripts_are_clean_for_shellcheck(self, stack: str, tmp_path: Path):
+        files = {name: text for name, text in example_files(stacks.config(stack)).items() if name.endswith(".sh")}
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
+        # SC1091: env.sh is another file, of the cluster.
+        checked = subprocess.run(
+            [checker, "--exclude=SC1091", *files], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert checked.stdout == ""
+        assert checked.returncode == 0
+
+    def test_what_scripts_name_is_put_beside_them(self, stack: str):
+        config = stacks.config(stack)
+        files = on_cluster(config)
+        for path, text in files.items():
+            for named in re.findall(r"/opt/apps/hpc[a-z./-]*[a-z]", text):
+                assert named in files or any(one.startswith(f"{named}/") for one in files), (path, named)
+
+    def test_the_readme_lists_every_script_and_partition(self, stack: str):
+        config = stacks.config(stack)
+        readme = example_files(config)["README"]
+        for script in examples(config).scripts:
+            assert re.search(rf"^    {re.escape(script.name)} .*{re.escape(script.title)}$", readme, re.MULTILINE)
+        assert all(f"partition {name}" in readme for name in config.partitions)
+        assert not re.search(r"\{[a-z]+\}", readme)
+        assert ("--container-image" in readme) == ("pyxis" in registry.get(config.platform).job_programs(config))
+
+
+class TestWhatFits:
+    def test_programs_decide(self):
+        plain, more = examples(cluster()), examples(cluster(**PACKAGES))
+        assert plain.left_out["mpi.sh"] == PROGRAMS["mpi"]
+        assert "mpi.sh" in {script.name for script in more.scripts}
+        assert "pi.py" in more.programs
+        assert "pi.py" not in plain.programs
+
+    def test_pytorch_of_the_distribution_gets_what_it_needs(self):
+        texts = [{one.name: one.body for one in examples(cluster(**more)).scripts} for more in ({}, PACKAGES)]
+        assert ["USE_LIBUV=0" in text["pytorch.sh"] for text in texts] == [False, True]
+        assert ["USE_LIBUV=0" in text["array.sh"] for text in texts] == [False, False]
+
+    def test_containers_where_the_image_has_them(self):
+        names = {
+            name: {one.name for one in examples(stacks.config(name)).scripts} & {"container.sh", "apptainer.sh"}
+            for name in ("a3mega", "classic", "nebius", "dev")
+        }
+        assert names == {
+            "a3mega": {"container.sh", "apptainer.sh"},
+            "classic": {"apptainer.sh"},
+            "nebius": {"container.sh"},
+            "dev": set(),
+        }
+
+    def test_work_without_gpus_keeps_off_nodes_with_them(self):
+        asked = {one.name: one.options for one in examples(stacks.config("a3mega")).scripts}
+        assert asked["array.sh"]["partition"] == "debug"
+        assert asked["single-gpu.sh"]["partition"] == "a3mega"
+        assert asked["single-gpu.sh"]["gpus-per-node"] == "h100:1"
+        assert asked["pytorch.sh"]["gpus-per-node"] == "h100:8"
+        assert asked["pytorch.sh"]["ntasks-per-node"] == 8
+        assert asked["torchrun.sh"]["ntasks-per-node"] == 1
+
+    @pytest.mark.parametrize(
+        ("limits", "missing"),
+        [
+            ({"max_nodes": 1}, "pytorch.sh"),
+            ({"min_nodes": 2}, "hello.sh"),
+        ],
+    )
+    def test_limits_of_a_partition_hold(self, limits: dict[str, int], missing: str):
+        found = examples(cluster(partitions={"cpu": {"nodesets": ["cpu"], "default": True, **limits}}))
+        assert found.left_out[missing].startswith("no partition has ")
+        assert found.scripts
+
+    def test_a_partition_that_wants_more_nodes_gets_them(self):
+        wants = {"cpu": {"nodesets": ["cpu"], "default": True, "min_nodes": 3}}
+        found = examples(cluster(nodesets={"cpu": {"count": 4}}, partitions=wants))
+        assert {one.name: one.options["nodes"] for one in found.scripts}["pytorch.sh"] == 3
+
+    @pytest.mark.parametrize("longest", ["00:05:00", "5", "INFINITE", "7-00:00:00"])
+    def test_the_time_limit_is_the_partitions_where_that_is_shorter(self, longest: str):
+        found = examples(cluster(partitions={"cpu": {"nodesets": ["cpu"], "default": True, "max_time": longest}}))
+        (hello,) = (one for one in found.scripts if one.name == "hello.sh")
+        assert hello.options["time"] == (longest if minutes(longest) < 10 else "00:10:00")
+
+
+class TestFiles:
+    def test_every_body_and_program_is_part_of_an_example(self):
+        bodies = {body for kind in KINDS for body in kind.bodies} | {"libuv.sh"}
+        assert bodies == {path.name for path in FOLDER.glob("*.sh")}
+        assert {name for kind in KINDS for name in kind.files} == {
+            path.name for path in (FOLDER / "programs").iterdir()
+        }
+
+    @pytest.mark.parametrize("path", sorted((FOLDER / "programs").glob("*.py")), ids=lambda path: path.name)
+    def test_programs_are_python_of_the_oldest_release(self, path: Path):
+        ast.parse(source_of_program(path.name), feature_version=(3, 10))
+
+    def test_scripts_source_the_environment_of_jobs_where_processes_talk_to_each_other(self):
+        texts = example_files(stacks.config("a3mega"))
+        assert {name for name, text in texts.items() if f". {ENV}\n" in text} == {
+            "full-node.sh", "mpi-container.sh", "pytorch-container.sh", "pytorch.sh", "requeue.sh", "single-gpu.sh",
+            "torchrun.sh",
+        }  # fmt: skip
+
+    def test_all_of_them_are_below_the_folder(self):
+        paths = set(on_cluster(cluster()))
+        assert {path for path in paths if not path.startswith(f"{EXAMPLES}/")} == {ENV}
+
+    @given(
+        st.dictionaries(
+            st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}", fullmatch=True),
+            st.text(alphabet=st.characters(codec="utf-8")),
+        )
+    )
+    def test_a_record_is_read_as_it_was_written(self, files: dict[str, str]):
+        hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+        assert parse_record(record(files)) == hashes
+
+    @pytest.mark.parametrize("line", ["../../etc/passwd", "-rf", ".hidden", "a b", "a\0b", ""])
+    def test_a_record_names_no_other_file(self, line: str):
+        assert parse_record(f"{'0' * 64}  {line}\n") == {}
