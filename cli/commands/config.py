@@ -1,16 +1,14 @@
 """config set."""
 
 import getpass
-import shutil
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import encryption_keys, project, state_dir
+from cli.stack import encryption_keys, project, state_dir, text_file
 from cli.stack.settings_text import with_setting
 from cli.stack.stackfile import StackFile
 from engine.state.crypter import Crypter
@@ -47,10 +45,8 @@ def set_(
     given = _asked(key) if value is None else value
     shown = {"secure": crypter.encrypt(given)} if crypter else given
 
-    try:
-        _write(file.path, with_setting(file.path.read_text(encoding="utf-8"), key, shown))
-    except OSError as error:
-        raise CliError(f"{file.path}: can't be written: {error.strerror}.") from None
+    with text_file.alone(file.path):
+        text_file.write(file.path, with_setting(text_file.read(file.path), key, shown))
     console.note(f"Set {key} in {file.path.name}{', encrypted' if secret else ''}")
 
 
@@ -72,11 +68,3 @@ def _crypter(file: StackFile) -> Crypter:
     crypter.unlock()
     encryption_keys.append(file.path, {encryption_keys.KEYS[0]: crypter.salt})
     return crypter
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file atomically, and keep its mode."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    shutil.copymode(path, new)
-    new.replace(path)

@@ -19,11 +19,12 @@ _LONGEST = 120
 Item = Mapping[str, Any]
 
 
-def with_item(text: str, path: Sequence[str], item: Item) -> str:
+def with_item(text: str, path: Sequence[str], item: Item, *, after: str = "") -> str:
     """The text with an item at the end of the list at `path`, in the style of the last one there. A mapping without the
-    list gets it. Raises CliError: it is written in a way in which nothing can be inserted."""
+    list gets it, after the key `after` if it has this one, else at its end. Raises CliError: it is written in a way in
+    which nothing can be inserted."""
     found = _find(text, path)
-    return _checked(text, [found.appended(item)], path, lambda items: [*items, dict(item)])
+    return _checked(text, [found.appended(item, after)], path, lambda items: [*items, dict(item)])
 
 
 def without_item(text: str, path: Sequence[str], number: int) -> str:
@@ -48,9 +49,9 @@ class _List:
     key: yaml.Node | None
     node: yaml.Node | None
 
-    def appended(self, item: Item) -> str:
+    def appended(self, item: Item, after: str) -> str:
         if self.node is None:
-            return self._as_new_key(item)
+            return self._as_new_key(item, after)
         return self._in_brackets(item) if self._sequence.flow_style else self._with_dash(item)
 
     def removed(self, number: int) -> Iterator[str]:
@@ -62,11 +63,12 @@ class _List:
 
     # With dashes
 
-    def _as_new_key(self, item: Item) -> str:
+    def _as_new_key(self, item: Item, after: str) -> str:
         if self.parent.flow_style or not self.parent.value:
             raise _refused(self.name, f"the mapping around it is written in braces and has no `{self.name}: []`")
         column = self.parent.value[0][0].start_mark.column
-        at = self._line_end(self._end(self.parent))
+        before = next((value for key, value in self.parent.value if key.value == after), self.parent)
+        at = self._line_end(self._end(before))
         lines = f"{self._newline}{' ' * column}{self.name}:{self._newline}"
         return self._replaced((at, at, lines + self._dashed(item, column + 2, in_braces=None)))
 
@@ -91,7 +93,7 @@ class _List:
         about = above.strip().startswith("#") or "#" in self.text[colon:dash]
         if not about and not self.text[self._line(start) : start].strip():
             yield self._replaced((self._before_line(start), end, ""))
-        yield self._replaced(item, (colon, colon, " []"))
+        yield self._replaced((colon, colon, " []"), item)
 
     def _dashed(self, item: Item, column: int, *, in_braces: bool | None) -> str:
         """An item as a line with a dash, or as lines; None: as one line, if that is not too long."""
@@ -147,7 +149,9 @@ class _List:
             rest = self.text[end : self._line_end(end)].strip()
             if not rest or rest.startswith("#"):
                 end = self._line_end(end)
-            removed = (self._before_line(start), end, "")
+            # A bracket that follows may not come behind a comment.
+            behind = rest and "#" in self.text[self._end(items[number - 1]) : start] if number else False
+            removed = (start if behind and not rest.startswith("#") else self._before_line(start), end, "")
         elif number + 1 < len(items):
             while self.text[end] in " \t":
                 end += 1
@@ -234,9 +238,9 @@ class _List:
         return found.start() if found else len(self.text)
 
     def _replaced(self, *changes: tuple[int, int, str]) -> str:
-        """The text with parts replaced: (start, end, by what)."""
+        """The text with parts replaced: (start, end, by what); two in one place come in the order given."""
         text = self.text
-        for start, end, new in sorted(changes, reverse=True):
+        for start, end, new in sorted(changes, key=lambda change: change[0])[::-1]:
             text = text[:start] + new + text[end:]
         return text
 

@@ -1,0 +1,1 @@
+"""`./hpc user`: the people who use a cluster."""

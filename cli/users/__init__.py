@@ -1,0 +1,1 @@
+"""Users of a stack: edits of its file, and what is in effect on its cluster."""

@@ -1,0 +1,81 @@
+"""What is in an SSH public key: its kind, length and fingerprint (RFC 4253 §6.6, RFC 5656 §3.1, PROTOCOL.u2f)."""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+
+from cluster.config.validators.keys import public_key
+from cluster.findings import Refused
+
+SHORTEST_RSA = 2048
+"""Bits. NIST SP 800-131A disallows shorter ones; sshd takes them from 1024 on (sshd_config(5), RequiredRSASize)."""
+LONGEST_RSA = 16384
+"""Bits; OpenSSH reads no longer ones (sshbuf.h, SSHBUF_MAX_BIGNUM)."""
+_POINT = {"nistp256": 65, "nistp384": 97, "nistp521": 133}
+"""Bytes of an uncompressed point of each curve."""
+_NEW = "make a new pair: ssh-keygen -t ed25519"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SshKey:
+    """A public key."""
+
+    line: str
+    """As in ~/.ssh/id_ed25519.pub: type, key, comment."""
+    kind: str
+    bits: int
+    comment: str
+    fingerprint: str
+    """As `ssh-keygen -l` prints it: SHA256:..."""
+
+    @property
+    def blob(self) -> str:
+        """The key itself: two lines with it are one key, whatever their comments are."""
+        return self.line.split()[1]
+
+
+def read_key(line: str) -> SshKey:
+    """Parse one line. Raises Refused: it is no public key, a damaged one, or too short to be safe."""
+    line = public_key(line)
+    kind, text, comment = (*line.split(None, 2), "")[:3]
+    blob = base64.b64decode(text)
+    try:
+        parts = _parts(blob)
+        bits = _bits(kind, parts)
+    except (ValueError, IndexError):
+        raise Refused(f"a whole {kind} key", "copy the line of the .pub file again: it is damaged") from None
+    if kind == "ssh-rsa" and not SHORTEST_RSA <= bits <= LONGEST_RSA:
+        raise Refused(f"an RSA key of {SHORTEST_RSA} to {LONGEST_RSA} bits; this one has {bits}", _NEW)
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return SshKey(line=line, kind=kind, bits=bits, comment=comment, fingerprint=f"SHA256:{digest}")
+
+
+def _parts(blob: bytes) -> list[bytes]:
+    """The strings of a key, each after its length. Raises ValueError: one is cut short."""
+    found, at = [], 0
+    while at < len(blob):
+        length = int.from_bytes(blob[at : at + 4], "big")
+        part = blob[at + 4 : at + 4 + length]
+        if at + 4 > len(blob) or len(part) != length:
+            raise ValueError
+        found.append(part)
+        at += 4 + length
+    return found
+
+
+def _bits(kind: str, parts: list[bytes]) -> int:
+    """The length of the key. Raises ValueError: its parts are not those of its kind."""
+    more = 1 if kind.startswith("sk-") else 0  # the application, such as "ssh:"
+    if kind.endswith("rsa"):
+        number = int.from_bytes(parts[2], "big")
+        if len(parts) != 3 or not number & 1:  # the product of two odd primes
+            raise ValueError
+        return number.bit_length()
+    if "ed25519" in kind:
+        if len(parts) != 2 + more or len(parts[1]) != 32:
+            raise ValueError
+        return 256
+    curve = parts[1].decode("ascii", "replace")
+    if len(parts) != 3 + more or curve not in kind or len(parts[2]) != _POINT.get(curve) or parts[2][0] != 4:
+        raise ValueError
+    return int(curve.removeprefix("nistp"))

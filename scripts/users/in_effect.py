@@ -1,0 +1,95 @@
+"""What is in effect of users on a cluster, read as root where they log in: on a login machine, or in the jail.
+
+    python3 in_effect.py FOLDER   < {"users": [NAME ...]}   prints JSON, and changes nothing
+
+FOLDER has the modules of scripts/node. Needs Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parents[1] / "node"))
+
+from system import authorized_keys
+
+HOMES = Path("/home")
+SECONDS = 20
+
+
+def observe(names: list[str]) -> dict[str, Any]:
+    """{"users": {name: {uid, shell, sudo, keys}}, "homes": {name: uid}, "associations": rows, "defaults": rows}.
+
+    `sudo` is null on a machine without it; rows are null where the database does not answer.
+    """
+    return {
+        "users": {name: _user(pwd.getpwnam(name)) for name in names if _there(name)},
+        "homes": _homes(),
+        "associations": _rows("association", "user,account,qos,defaultqos"),
+        "defaults": _rows("user", "user,defaultaccount"),
+    }
+
+
+def _there(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _user(one: pwd.struct_passwd) -> dict[str, Any]:
+    return {"uid": one.pw_uid, "shell": one.pw_shell, "sudo": _sudo(one.pw_name), "keys": _keys(one.pw_dir)}
+
+
+def _sudo(name: str) -> bool | None:
+    """Whether sudo would run any command for the user without a password, by its own word."""
+    said = _run("sudo", "--non-interactive", "--list", f"--other-user={name}")
+    return None if said is None else "NOPASSWD: ALL" in said
+
+
+def _keys(home: str) -> list[str]:
+    """The lines of authorized_keys, read as root, who follows no link of the user's."""
+    try:
+        text = authorized_keys.text(home)
+    except (authorized_keys.StrangeError, OSError):
+        return []
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _homes() -> dict[str, int]:
+    try:
+        return {
+            one.name: one.stat(follow_symlinks=False).st_uid
+            for one in os.scandir(HOMES)
+            if one.is_dir(follow_symlinks=False)
+        }
+    except OSError:
+        return {}
+
+
+def _rows(what: str, fields: str) -> list[list[str]] | None:
+    text = _run("sacctmgr", "--noheader", "--parsable2", "show", what, f"format={fields}")
+    return None if text is None else [line.split("|") for line in text.splitlines() if line]
+
+
+def _run(*command: str) -> str | None:
+    """What a command prints; None where it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            errors="replace", timeout=SECONDS, check=False, env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 or command[0] == "sudo" else None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(observe(json.load(sys.stdin)["users"])) + "\n")
