@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli import console
-from cli.stack.list_text import line_of_item, with_item
 from cli.stack.stackfile import StackFile
+from cli.stack.text.items import line_of_item, with_item
 from cli.users import edit, numbers
 from cluster import people
 from cluster.config import ClusterConfig

@@ -9,9 +9,10 @@ from typing import Any
 from cli import console
 from cli.commands import operation, outputs
 from cli.errors import CliError
-from cli.stack import project, stack_config, text_file
+from cli.stack import project, stack_config
 from cli.stack.run_options import RunOptions
 from cli.stack.stackfile import StackFile
+from cli.stack.text import file as text_file
 from cli.users.in_effect import Seen, look
 from cluster.config import ClusterConfig
 from cluster.findings import ROOT, ConfigError, Finding

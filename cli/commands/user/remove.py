@@ -11,9 +11,9 @@ from cli.commands import outputs
 from cli.commands.user.arguments import Apply, Name
 from cli.errors import CliError
 from cli.stack import project, stack_config
-from cli.stack.list_text import with_item, without_item
 from cli.stack.run_options import RunOptions
 from cli.stack.stackfile import StackFile
+from cli.stack.text.items import with_item, without_item
 from cli.users import edit
 from cluster.config import ClusterConfig
 from cluster.config.users import User

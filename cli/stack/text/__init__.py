@@ -1,0 +1,1 @@
+"""Edits of the text of stack files, which keep comments, order and style."""

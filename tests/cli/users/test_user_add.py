@@ -1,0 +1,136 @@
+"""`./hpc user add`: the stack file is edited, checked as a whole before it is written, and applied by `up`."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.commands import operation
+from cli.errors import CliError
+from cli.stack.run_options import RunOptions
+from cli.users import edit
+from cli.users.in_effect import Seen
+from tests.cli.conftest import Hpc
+from tests.cli.users.conftest import FILE, LINE, item
+
+
+class TestAdd:
+    def test_writes_one_line_shows_it_and_runs_up(self, hpc: Hpc, file: Path, key: Path, ups: list[RunOptions]) -> None:
+        ended = hpc("user", "add", "dev", "carol", "--key", str(key), "--account", "research", "--sudo", "--yes")
+        text = key.read_text().strip()
+        line = item(account="research", sudo="true", keys=f"[{text}]")
+        assert file.read_text() == FILE.replace(LINE, LINE + line)
+        assert f"+{line.rstrip()}" in ended.out
+        assert ended.code == 0
+        assert [one.yes for one in ups] == [True]
+
+    def test_twice_has_nothing_to_do(self, hpc: Hpc, file: Path, key: Path, ups: list[RunOptions]) -> None:
+        words = ("user", "add", "dev", "carol", "--key", str(key), "--account", "research")
+        hpc(*words)
+        text = file.read_text()
+        ended = hpc(*words)
+        assert file.read_text() == text
+        assert "in the stack file already" in ended.err
+        assert len(ups) == 2, "the cluster is not up with her: the first run may have been stopped"
+
+    def test_somebody_who_is_there_is_not_applied_again(
+        self, hpc: Hpc, ups: list[RunOptions], running: Callable[..., None]
+    ) -> None:
+        running()
+        ended = hpc("user", "add", "dev", "alice", "--account", "research")
+        assert (ended.code, ups) == (0, [])
+
+    def test_other_values_are_named_with_the_line_to_edit(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+        ended = hpc("user", "add", "dev", "alice", "--account", "teaching", "--uid", "2009")
+        assert ended.code == 1
+        assert "users[0].account of alice" in ended.err
+        assert "users[0].uid of alice" in ended.err
+        assert f"edit line 9 of {file}" in ended.err
+        assert (file.read_text(), ups) == (FILE, [])
+
+    def test_everything_that_is_wrong_comes_at_once(self, hpc: Hpc, file: Path, key: Path) -> None:
+        private = str(key.with_suffix(""))
+        ended = hpc(
+            "user", "add", "dev", "Carol", "--key", private, "--key", "missing", "--account", "reserch",
+            "--qos", "urgnt", "--group", "mll", "--uid", "2001", "--shell", "bash",
+        )  # fmt: skip
+        for place in (f"--key {private}", "--key missing", ".name", ".shell", ".account", ".qos[0]", ".groups[0]"):
+            assert place in ended.err, place
+        assert "write research" in ended.err
+        assert f"give {key}" in ended.err
+        assert Path(private).read_text().splitlines()[1] not in ended.err + ended.out
+        assert file.read_text() == FILE
+        assert ended.code == 1
+
+    def test_an_account_is_declared_if_asked_for(self, hpc: Hpc, file: Path) -> None:
+        words = ("user", "add", "dev", "carol", "--account", "lab", "--no-apply")
+        assert "define lab under `accounting.accounts`, or give --create-account" in hpc(*words).err
+        assert hpc(*words, "--create-account").code == 0
+        assert "accounts: [{name: research}, {name: teaching}, {name: lab}]" in file.read_text()
+
+    def test_keys_of_standard_input_count_once(
+        self, hpc: Hpc, file: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        line = key.read_text().strip()
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"# hers\n\n{line}\n{line} again\n"))
+        words = ("--key", "-", "--key", str(key), "--key", line, "--account", "research", "--no-apply")
+        assert hpc("user", "add", "dev", "carol", *words).code == 0
+        assert file.read_text().count(line) == 1
+        assert item(account="research", keys=f"[{line}]") in file.read_text()
+
+    def test_no_apply_says_how_to(self, hpc: Hpc, ups: list[RunOptions], file: Path) -> None:
+        ended = hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
+        assert "./hpc up dev" in ended.err
+        assert ups == []
+        assert item(account="research") in file.read_text()
+
+    @pytest.mark.parametrize("how", [3, CliError("stack dev is in use"), KeyboardInterrupt()])
+    def test_an_up_that_fails_leaves_the_edit_and_says_how_to_go_on(
+        self, hpc: Hpc, file: Path, monkeypatch: pytest.MonkeyPatch, how: Any
+    ) -> None:
+        def run(*_: Any) -> int:
+            if isinstance(how, int):
+                return how
+            raise how
+
+        monkeypatch.setattr(operation, "run", run)
+        ended = hpc("user", "add", "dev", "carol", "--account", "research")
+        assert ended.code == (how if isinstance(how, int) else 130 if isinstance(how, KeyboardInterrupt) else 1)
+        assert "The stack file is edited. To apply it: ./hpc up dev" in ended.err
+        assert item(account="research") in file.read_text()
+
+
+class TestNumbers:
+    def test_are_the_lowest_that_nobody_has(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+        """2002 is a group's, 2004 of a user whom the file does not name any more, 2005 of one who left long ago."""
+        running()
+        hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
+        assert item(uid=2006, account="research") in file.read_text()
+
+    def test_come_back_to_whose_home_is_there(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+        running()
+        ended = hpc("user", "add", "dev", "erin", "--account", "research", "--no-apply")
+        assert "{name: erin, uid: 2044, account: research}" in file.read_text()
+        assert "had uid 2044 before" in ended.err
+
+    def test_of_files_that_somebody_left_are_refused(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+        running()
+        ended = hpc("user", "add", "dev", "carol", "--account", "research", "--uid", "2005")
+        assert "/home/left on the cluster has this one" in ended.err
+        assert file.read_text() == FILE
+
+    def test_are_found_without_a_cluster_that_answers(
+        self, hpc: Hpc, file: Path, running: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        running()
+
+        def look(*_: Any) -> Seen:
+            raise CliError("dev-login-0: does not answer")
+
+        monkeypatch.setattr(edit, "look", look)
+        ended = hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
+        assert "The cluster was not asked" in ended.err
+        assert item(uid=2005, account="research") in file.read_text()

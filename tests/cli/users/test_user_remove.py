@@ -1,0 +1,126 @@
+"""`./hpc user remove` and `list`; edits of one file at the same time."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cli.stack.run_options import RunOptions
+from cli.stack.text import file as text_file
+from cli.users import in_effect
+from tests.cli.conftest import STACK, Hpc
+from tests.cli.users.conftest import FILE, LINE
+
+
+class TestRemove:
+    def test_keeps_the_number_and_says_what_stays(
+        self, hpc: Hpc, file: Path, ups: list[RunOptions], running: Callable[..., None]
+    ) -> None:
+        running()
+        ended = hpc("user", "remove", "dev", "bob", "--yes")
+        former = "    former_users:\n      - {name: bob, uid: 2003}\n"
+        assert file.read_text() == FILE.replace(LINE, former)
+        assert "/home/bob, owned by uid 2003" in ended.err
+        assert len(ups) == 1
+        assert "had uid 2003 before" in hpc("user", "add", "dev", "bob", "--account", "teaching").err
+        assert LINE in file.read_text()
+
+    def test_of_somebody_who_never_was_on_the_cluster_restores_the_file(self, hpc: Hpc, file: Path) -> None:
+        hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
+        assert hpc("user", "remove", "dev", "carol", "--no-apply").code == 0
+        assert file.read_text() == FILE
+
+    def test_of_somebody_with_jobs_is_refused(
+        self, hpc: Hpc, file: Path, ups: list[RunOptions], running: Callable[..., None]
+    ) -> None:
+        running(jobs="7 cpu RUNNING 1:02 dev-cpu-0\n")
+        ended = hpc("user", "remove", "dev", "bob", "--yes")
+        assert (ended.code, file.read_text(), ups) == (1, FILE, [])
+        assert "7 cpu RUNNING" in ended.err
+        assert "scancel --user=bob" in ended.err
+
+    def test_asks_for_what_has_no_way_back(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+        ended = hpc("user", "remove", "dev", "bob")
+        assert "needs --yes" in ended.err
+        assert (file.read_text(), ups) == (FILE, [])
+
+    def test_names_the_nearest_of_those_there(self, hpc: Hpc, file: Path) -> None:
+        assert "Did you mean bob? There are: alice, bob." in hpc("user", "remove", "dev", "bobb", "--yes").err
+        assert file.read_text() == FILE
+
+    def test_what_still_names_the_user_is_an_error(self, hpc: Hpc, file: Path) -> None:
+        """Accounts that follow from users: a partition for one of them."""
+        text = STACK.replace("default: true}", "default: true, allow_accounts: [lab]}")
+        text += "    users: [{name: alice, uid: 2001, account: lab}, {name: bob, uid: 2002}]\n"
+        file.write_text(text)
+        ended = hpc("user", "remove", "dev", "alice", "--no-apply")
+        assert "hpc:cluster.partitions.cpu.allow_accounts[0]" in ended.err
+        assert file.read_text() == text
+
+
+class TestList:
+    SAID: ClassVar[dict[str, Any]] = {
+        "users": {"alice": {"uid": 2001, "shell": "/bin/bash", "sudo": True, "keys": ["no key"]}},
+        "homes": {"alice": 2001},
+        "associations": [
+            ["", "root", "normal", ""],
+            ["alice", "teaching", "normal,urgent", "urgent"],
+            ["alice", "research", "normal,urgent", "urgent"],
+        ],
+        "defaults": [["root", "root"], ["alice", "teaching"]],
+    }
+
+    def test_is_of_the_file_where_the_cluster_is_not_up(self, hpc: Hpc, file: Path) -> None:
+        ended = hpc("user", "list", "dev")
+        assert ended.out.splitlines()[1].split() == ["alice", "2001", "research", "normal", "-", "0", "-", "-"]
+        assert "Shown is the stack file alone" in ended.err
+        document = json.loads(hpc("user", "list", "dev", "--json").out)
+        assert document["asked"] is False
+        assert [one["in_effect"] for one in document["users"]] == [None, None]
+
+    def test_has_what_is_in_effect_beside_it(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+        seen = in_effect.parse(self.SAID)
+        running(users=seen.users)
+        lines = [line.split("  ") for line in hpc("user", "list", "dev").out.splitlines()]
+        alice = [cell.strip() for cell in lines[1] if cell.strip()]
+        assert alice == [
+            "alice", "2001", "research (teaching)", "normal (urgent,normal)", "-", "0 (1)", "yes", "there",
+        ]  # fmt: skip
+        assert [cell.strip() for cell in lines[2] if cell.strip()][-1] == "missing"
+        (one, two) = json.loads(hpc("user", "list", "dev", "--json").out)["users"]
+        assert one["in_effect"]["accounts"] == ["teaching", "research"]
+        assert one["in_effect"]["keys"] == ["(another line)"]
+        assert two["in_effect"] is None
+
+    def test_a_database_that_does_not_answer_is_no_difference(self) -> None:
+        seen = in_effect.parse({**self.SAID, "associations": None, "defaults": None})
+        assert (seen.users["alice"].account, seen.users["alice"].qos) == ("", [])
+
+
+def test_two_edits_at_once_come_one_after_the_other(file: Path) -> None:
+    """Without the lock, both would read the same text, and one edit would be lost."""
+
+    def append(line: str) -> None:
+        with text_file.alone(file):
+            text_file.write(file, text_file.read(file) + line)
+
+    threads = [threading.Thread(target=append, args=(f"# {number}\n",)) for number in range(20)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert sorted(file.read_text().removeprefix(FILE).split()[1::2]) == sorted(map(str, range(20)))
+
+
+def test_a_link_and_a_mode_are_kept(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "real.yaml"
+    target.write_text(FILE)
+    target.chmod(0o640)
+    file.unlink()
+    file.symlink_to(target)
+    text_file.write(file, FILE + "# more\r\n")
+    assert file.is_symlink()
+    assert target.read_bytes() == FILE.encode() + b"# more\r\n"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in target.parent.glob(".*.new")] == []
