@@ -55,7 +55,7 @@ def edit(stack: str, config_file: Path | None, change: Change) -> bool:
 
 def apply(stack: str, chosen: RunOptions) -> int:
     """Run `up`; its exit code. However it ends, the file stays edited, and how to go on is said."""
-    code = None
+    code = 1
     try:
         code = operation.run("up", stack, chosen)
     finally:
@@ -96,14 +96,13 @@ def _findings(text: str) -> list[Finding]:
     wrong = {one.at[1:3] for one in found if one.at[:1] == ("users",) and len(one.at) > 2}
     for number, key in wrong:
         user = settings[ROOT]["users"][number]
-        user.update({key: stand_in} if (stand_in := _STAND_INS.get(key)) else {})
-        if key not in _STAND_INS:
-            user.pop(key, None)
+        user.pop(key, None)
+        user.update({key: _STAND_INS[key]} if key in _STAND_INS else {})
     known = {one.where for one in found}
     return [*found, *(one for one in _errors(settings) if wrong and one.where not in known)]
 
 
-_STAND_INS = {"name": "a-user-to-be", "uid": 524_287}
+_STAND_INS: Mapping[str | int, Any] = {"name": "a-user-to-be", "uid": 524_287}
 """Of required fields; this uid is the last one of REGULAR_UIDS."""
 
 

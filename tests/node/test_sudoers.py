@@ -2,13 +2,14 @@
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from system import subordinate_ids, sudoers, user_facts
 from system.host import SetupError
 
 
-def user(name, **rights):
+def user(name, **rights) -> Any:
     return {"name": name, "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/sh", "keys": [], **rights}
 
 

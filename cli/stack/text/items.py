@@ -151,22 +151,28 @@ class _List(ListPlaces):
 
 
 def _find(text: str, path: Sequence[str]) -> _List:
-    name = path[-1]
+    *above, name = path
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
         raise refused(name, "the file is not valid YAML") from None
-    key = None
-    for step in path:
-        if not isinstance(node, yaml.MappingNode):
-            raise refused(name, "what is around it is not a mapping")
-        parent = node
-        key, node = next(((one, value) for one, value in node.value if one.value == step), (None, None))
-        if key is not None and node.start_mark.index < key.end_mark.index:
-            raise refused(name, "it is written by an alias (*)")
-        if key is None and step != name:
+    for step in above:
+        _, _, node = _entry(node, step, name)
+        if node is None:
             raise refused(name, f"there is no {step}")
-    return _List(text, name, parent, key, node)
+    return _List(text, name, *_entry(node, name, name))
+
+
+def _entry(node: yaml.Node | None, key: str, name: str) -> tuple[yaml.MappingNode, yaml.Node | None, yaml.Node | None]:
+    """A mapping, and the key and its value in it, if it has them."""
+    if not isinstance(node, yaml.MappingNode):
+        raise refused(name, "what is around it is not a mapping")
+    for one, value in node.value:
+        if one.value == key:
+            if value.start_mark.index < one.end_mark.index:
+                raise refused(name, "it is written by an alias (*)")
+            return node, one, value
+    return node, None, None
 
 
 def _lines(key: str, value: Any) -> list[str]:  # noqa: ANN401 - any value of YAML
