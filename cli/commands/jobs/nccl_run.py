@@ -9,6 +9,7 @@ from typer import Option
 from cli import console, options
 from cli.cluster.job_progress import Progress
 from cli.commands.jobs import nccl_options as common
+from cli.commands.jobs import nccl_report
 from cli.commands.jobs.nccl_build import is_built
 from cli.commands.jobs.nccl_request import Request
 from cli.errors import CliError
@@ -63,13 +64,15 @@ def run(
         Path | None, Option("--output", "-o", metavar="FILE", show_default=False,
                             help="Where to save the log. Default: nccl-STACK-COLLECTIVE-JOB.log, here."),
     ] = None,
+    against: nccl_report.Against = None,
     user: common.As = None,
     dry_run: common.DryRun = False,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Measure the bandwidth between GPUs, as a job on whole nodes, and report it.
 
-    The job sets the environment that its nodes' network needs, runs a warm-up and then the test. Its log is saved here.
-    Ctrl-C cancels the job.
+    The job sets the environment that its nodes' network needs, runs a warm-up and then the test. Its log is saved here,
+    and reported as by `nccl report`, whose exit code it has. Ctrl-C cancels the job.
 
     On nodes with GPUDirect-TCPXO: all_gather from 8 MiB to 8 GiB with 200 iterations, in the container of `nccl build`.
     On Nebius: the programs of the nodes' image, from 512 MiB on.
@@ -84,15 +87,20 @@ def run(
         return
     chosen = common.chosen(stack, partition, user, stand_ins=bool(binaries))
     wanted = request.checked(chosen.config, chosen.partition)
+    if against and not against.exists():
+        raise CliError(f"--against: {against} does not exist.")
     if output and output.exists():
         raise CliError(f"{output}: is there already, and is not overwritten. Give another name, or move it away.")
     if way(chosen.config, wanted.binaries) != "installed" and not is_built(chosen):
         raise CliError(f"{chosen.jobs.user} has no NCCL test yet. Build it with: {_build(stack, chosen.jobs.user)}")
     chosen.prepare()
-    _measure(chosen, wanted, output)
+    file = _measure(chosen, wanted, output)
+    (console.note if json else console.line)(f"Saved {file}")
+    nccl_report.report(str(file), against=against, json=json)
 
 
-def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> None:
+def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> Path:
+    """Run the job; the file here that has its log."""
     jobs = chosen.jobs
     number = jobs.submit(run_script(chosen.config, wanted).text())
     console.note(
@@ -110,7 +118,7 @@ def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> Non
             f"job {number} ended as {state.state} (exit code {state.exit_code}) on {state.nodes or 'no node'}"
             + (f". Its log is {file}, which ends so:\n{end}" if text else ", without a log.")
         )
-    console.line(f"Saved {file}")
+    return file
 
 
 def _save(file: Path, text: str) -> None:
