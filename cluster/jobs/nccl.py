@@ -44,7 +44,7 @@ class NcclRun:
     nodes: int
     nodelist: str = ""
     """Host list of the nodes to use; empty: any."""
-    collective: str = "all_gather"
+    collective: str
     smallest: str | None = None
     """Smallest message as nccl-tests takes it: 8M. Default: 512M on InfiniBand, else 8M, as the references have it."""
     largest: str = "8G"
@@ -56,6 +56,11 @@ class NcclRun:
     """On one node: `fabric` forces what NVLink would carry through the NICs. Default: NCCL decides."""
     binaries: str = ""
     """Folder with programs of nccl-tests on the nodes, used instead of the built or installed ones."""
+
+
+def default_collective(partition: PartitionFacts) -> str:
+    """What is measured unless somebody asks for another: what there are references of, by fabric."""
+    return "all_reduce" if partition.fabric is Fabric.INFINIBAND else "all_gather"
 
 
 def way(config: ClusterConfig, binaries: str = "") -> Way:

@@ -160,7 +160,9 @@ class TestRun:
         site.log(LOG)
         ended = self.run(hpc, site)
         assert Path("nccl-a3mega-all_gather-7.log").read_text() == LOG
-        assert "Saved nccl-a3mega-all_gather-7.log\n" in ended.out
+        assert ended.out.startswith("Saved nccl-a3mega-all_gather-7.log\n")
+        assert "average busbw of all rows: 105.42 GB/s" in ended.out
+        assert ended.code == 0
         assert "Job 7 of alice: all_gather on 2 a3-megagpu-8g, partition a3mega\n" in ended.err
         shown = [line.partition("] ")[2] for line in ended.err.splitlines()]
         assert "         8 MiB     22.52 GB/s" in shown

@@ -22,15 +22,20 @@ def gpus(stack: str) -> PartitionFacts:
 
 SCRIPTS: dict[str, JobScript] = {
     "a3mega-build": build_script(config("a3mega"), gpus("a3mega")),
-    "a3mega-run": run_script(config("a3mega"), NcclRun(partition=gpus("a3mega"), nodes=2)),
+    "a3mega-run": run_script(config("a3mega"), NcclRun(partition=gpus("a3mega"), nodes=2, collective="all_gather")),
     "classic-build": build_script(config("classic"), gpus("classic")),
-    "classic-run": run_script(config("classic"), NcclRun(partition=gpus("classic"), nodes=2, check=True)),
+    "classic-run": run_script(
+        config("classic"), NcclRun(partition=gpus("classic"), nodes=2, collective="all_gather", check=True)
+    ),
     "nebius-run": run_script(config("nebius"), NcclRun(partition=gpus("nebius"), nodes=2, collective="all_reduce")),
     "nebius-run-over-fabric": run_script(
         config("nebius"), NcclRun(partition=gpus("nebius"), nodes=1, collective="all_reduce", over="fabric")
     ),
     "dev-run-binaries": run_script(
-        config("dev"), NcclRun(partition=gpus("dev"), nodes=1, binaries="/opt/nccl-tests", nodelist="dev-gpu-0")
+        config("dev"),
+        NcclRun(
+            partition=gpus("dev"), nodes=1, collective="all_gather", binaries="/opt/nccl-tests", nodelist="dev-gpu-0"
+        ),
     ),
 }
 

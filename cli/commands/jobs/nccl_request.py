@@ -9,7 +9,7 @@ from cli.errors import CliError
 from cluster.catalog.families import Fabric
 from cluster.catalog.nccl_tests import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.nccl import NcclRun, Over
+from cluster.jobs.nccl import NcclRun, Over, default_collective
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.slurm.hostlist import compress, expand
 
@@ -24,7 +24,7 @@ class Request:
 
     nodes: int | None
     nodelist: str
-    collective: str
+    collective: str | None
     smallest: str | None
     largest: str
     iters: int | None
@@ -40,14 +40,15 @@ class Request:
         """
         names, problems = self._names(config, facts)
         nodes = self.nodes or len(names) or min(2, len(facts.nodes))
-        problems += self._problems(facts, nodes, names)
+        collective = self.collective or default_collective(facts)
+        problems += self._problems(facts, nodes, names, collective)
         if problems:
             raise CliError("\n".join(problems))
         return NcclRun(
             partition=facts,
             nodes=nodes,
             nodelist=compress(names),
-            collective=self.collective,
+            collective=collective,
             smallest=self.smallest,
             largest=self.largest,
             iterations=self.iters,
@@ -74,15 +75,15 @@ class Request:
                 names.append(whole)
         return names, problems
 
-    def _problems(self, facts: PartitionFacts, nodes: int, names: list[str]) -> Iterator[str]:
+    def _problems(self, facts: PartitionFacts, nodes: int, names: list[str], collective: str) -> Iterator[str]:
         if nodes > len(facts.nodes):
             yield f"--nodes {nodes}: partition {facts.name} has {len(facts.nodes)} with GPUs."
         if names and nodes < len(names):
             yield f"--nodes {nodes}: --nodelist names {len(names)}. Leave one of the two out."
-        if self.collective not in NCCL_TESTS.collectives:
+        if collective not in NCCL_TESTS.collectives:
             yield (
-                f"--collective {self.collective!r}: nccl-tests has none of that name."
-                f"{hint(self.collective, NCCL_TESTS.collectives)} There are: {', '.join(NCCL_TESTS.collectives)}."
+                f"--collective {collective!r}: nccl-tests has none of that name."
+                f"{hint(collective, NCCL_TESTS.collectives)} There are: {', '.join(NCCL_TESTS.collectives)}."
             )
         low, high = _bytes(self.smallest or "0"), _bytes(self.largest)
         for option, text, size in (("--min", self.smallest, low), ("--max", self.largest, high)):

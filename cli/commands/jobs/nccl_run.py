@@ -40,8 +40,10 @@ def run(
         str, Option(metavar="NODES", help="Use these, such as a3mega-[0-1].", show_default=False)
     ] = "",
     collective: Annotated[
-        str, Option(metavar="NAME", help=f"One of {', '.join(NCCL_TESTS.collectives)}.")
-    ] = "all_gather",
+        str | None, Option(metavar="NAME", show_default=False,
+                           help=f"One of {', '.join(NCCL_TESTS.collectives)}. Default: all_reduce on InfiniBand, else "
+                           "all_gather."),
+    ] = None,
     smallest: Annotated[
         str | None, Option("--min", metavar="SIZE", help="Smallest message. Default: 512M on InfiniBand, else 8M.",
                            show_default=False),
@@ -75,7 +77,7 @@ def run(
     and reported as by `nccl report`, whose exit code it has. Ctrl-C cancels the job.
 
     On nodes with GPUDirect-TCPXO: all_gather from 8 MiB to 8 GiB with 200 iterations, in the container of `nccl build`.
-    On Nebius: the programs of the nodes' image, from 512 MiB on.
+    On Nebius: all_reduce from 512 MiB on, with the programs of the nodes' image.
     """
     request = Request(
         nodes=nodes, nodelist=nodelist, collective=collective, smallest=smallest, largest=largest, iters=iters,
