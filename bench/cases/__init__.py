@@ -1,7 +1,7 @@
 """The cases, in the order of the report."""
 
 from bench.case import Case
-from bench.cases import change, cloud, jobs, many, nodes, noop, preview, rehearse, render, up
+from bench.cases import change, cloud, jobs, many, nodes, noop, preview, rehearse, render, reports, up
 
 CASES: tuple[Case, ...] = (
     up.CASE,
@@ -14,4 +14,5 @@ CASES: tuple[Case, ...] = (
     render.CASE,
     many.CASE,
     jobs.CASE,
+    reports.CASE,
 )

@@ -15,8 +15,8 @@ _LONGEST_LINE = 2**16
 _LARGEST_JSON = 256 * 2**20
 _SAMPLE = 2**12
 _ALLOWED = "output of nccl-tests: a table that begins with `#  size  count  type`, or the JSON that -J writes"
-_CHATTER = re.compile(rb"(?:[0-9]+: )?[^\s\[]+:[0-9]+:[0-9]+ \[-?[0-9]+\] (?:\S+ )?NCCL INFO (?!Using network |NCCL_)")
-"""NCCL_DEBUG=INFO writes most of a large log, and two kinds of its lines are read."""
+_BLOCK = 2**20
+_LABELLED = re.compile(rb"[0-9]+: [A-Za-z]")
 
 
 class NotALogError(Exception):
@@ -57,14 +57,27 @@ def _read(file: BinaryIO, sample: bytes, size: int, name: str) -> Log:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without their ends; of a very long line the beginning."""
-    number, inside = 0, False
-    for raw in iter(lambda: file.readline(_LONGEST_LINE), b""):
-        if not inside:
+    """Lines with their numbers, without their ends; no empty ones, and of a very long one the beginning."""
+    number, rest = 0, b""
+    while block := file.read(_BLOCK):
+        block = rest + block
+        end = block.rfind(b"\n") + 1
+        for raw in block[:end].split(b"\n")[:-1]:
             number += 1
-            if not _CHATTER.match(raw):
-                yield number, raw.decode("utf-8", "replace")
-        inside = not raw.endswith(b"\n")
+            if raw and not (b" NCCL INFO " in raw and _is_chatter(raw)):
+                yield number, raw[:_LONGEST_LINE].decode("utf-8", "replace")
+        rest = block[end : end + _LONGEST_LINE]
+    if rest:
+        yield number + 1, rest.decode("utf-8", "replace")
+
+
+def _is_chatter(raw: bytes) -> bool:
+    """Whether a line of NCCL_DEBUG=INFO can be left out: they are most of a large log, and two kinds are read.
+
+    A line that begins with a row of nccl-tests begins with a blank, after a label if there is one.
+    """
+    whole = raw[:1].isalpha() or _LABELLED.match(raw)
+    return bool(whole) and b"Using network " not in raw and b"NCCL_" not in raw
 
 
 def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Log:
