@@ -12,9 +12,9 @@ from tests.e2e.cluster import Cluster
 from tests.places import own_root
 
 LAB_PACKAGES = [
-    "docker-cli", "openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "squashfs-tools", "uidmap",
+    "docker-cli", "openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "squashfs-tools", "sudo", "uidmap",
 ]  # fmt: skip
-"""Of the cluster `lab`: MPI, PyTorch, containers, and a docker that jobs don't get."""
+"""Of the cluster `lab`: MPI, PyTorch, containers, sudo, and a docker that jobs don't get."""
 
 
 @pytest.fixture(scope="session")
