@@ -66,3 +66,84 @@ DIFFUSION_CONFIGS: tuple[DiffusionConfig, ...] = (
     DiffusionConfig(name="32x08x04", nodes=32, batch=4),
     DiffusionConfig(name="32x08x08", nodes=32, batch=8),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """The file system that a benchmark's data is on."""
+
+    path: str
+    """Where the guide mounts it."""
+    size_gib: int
+    source: str = "guide of the recipe, sections on storage for the benchmarks"
+
+
+STORAGE: Mapping[str, Storage] = MappingProxyType(
+    {STABLE_DIFFUSION: Storage(path="/mlperf-sd", size_gib=2048), GPT3: Storage(path="/gpt3", size_gib=8192)}
+)
+
+BUCKET = ":s3,provider=Other,endpoint='https://storage.eu-north1.nebius.cloud':slurm-mlperf-training"
+"""The recipe's public bucket as rclone takes it, without a configured remote and without keys (source: _RECIPE at
+0616445b19d4aac05e628351441f6242b663e7fe, common/env.sh and common/rclone.sh)."""
+FOLDERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        STABLE_DIFFUSION: {"sd-dataset-3.0": "datasets", "sd-checkpoint-3.0": "checkpoints"},
+        GPT3: {"gpt3-dataset-4.0": "dataset"},
+    }
+)
+"""Folders of BUCKET, and where each goes below the data folder (source: the same, mlperf-*/init.sh)."""
+PUBLISHED = "mlcommons"
+"""A source of its own: the download scripts of Stable Diffusion in REPOSITORY, without a mirror between."""
+
+IMAGE = "cr.eu-north1.nebius.cloud#slurm-mlperf-training/sd-3.0-mlcommons:0.1.5"
+"""The recipe's container image of Stable Diffusion as enroot takes it (source: _RECIPE at the same commit,
+common/env.sh and mlperf-sd/sd-impl-3.0-mlcommons/scripts/docker/VERSION). None exists for the GPT-3 of REPOSITORY."""
+
+MINUTES: Mapping[str, int] = MappingProxyType({STABLE_DIFFUSION: 4 * 60, GPT3: 20 * 60})
+"""Run time of a job (source: _RECIPE, scripts/slurm/sbatch.sh and config_H100x8_*.sh)."""
+DOWNLOAD_MINUTES = 2 * 24 * 60
+"""Run time of a job that copies data: a terabyte at the 25 MB/s that GPT-3's README.md speaks of takes 12 hours."""
+GPUS = 8
+"""Of each node, in every configuration."""
+TASK_CPUS, TASK_CPU_GIB = 8, 4
+"""CPUs of each task of Stable Diffusion, and memory of each of these (source: _RECIPE, scripts/slurm/sbatch.sh)."""
+
+LAYERS, HEADS, PARAMETERS = 96, 96, 175 * 10**9
+"""Of GPT-3 (source: _TRAINING, large_language_model/megatron-lm/run_gpt3.sh)."""
+PARAMETER_BYTES = 18
+"""Of GPU memory for each parameter: weight and gradient (2 + 4), master weight (4), both moments of Adam (8). Each
+group of tensor x pipeline GPUs holds all of it: with an external checkpoint there is no distributed optimizer (source:
+_TRAINING, megatron/checkpointing.py, load_external_checkpoint)."""
+GPU_GB: Mapping[str, int] = MappingProxyType({"h100": 80, "h200": 141, "b200": 180, "b300": 270})
+"""Memory of GPUs in 10^9 bytes (source: NVIDIA's data sheets)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt3Setting:
+    """Sizes of a run of GPT-3.
+
+    The recipe's settings for 64 nodes divide the model into fewer parts (tensor 4 on H100, 2 on H200, with interleaved
+    pipelines). They are for NVIDIA's own implementation: Megatron-LM of REPOSITORY would need more memory than a GPU
+    has, see PARAMETER_BYTES, and loads no external checkpoint into interleaved pipelines. So `tensor` and `pipeline`
+    are those of its run_gpt3.sh, and what is taken from the recipe is the batch size: MINIBS for each of its groups.
+    """
+
+    gpu: str
+    nodes: int
+    batch: int
+    """Samples of one training step, on all GPUs."""
+    tensor: int = 8
+    pipeline: int = 8
+    micro: int = 1
+    """Samples that one group of GPUs trains at a time."""
+    source: str = f"{_RECIPE}/mlperf-gpt3/gpt3-impl-4.0-nvidia, config_*.sh"
+
+
+GPT3_SETTINGS: tuple[Gpt3Setting, ...] = (
+    Gpt3Setting(gpu="h100", nodes=8, batch=1536),
+    Gpt3Setting(gpu="h200", nodes=8, batch=3072),
+    Gpt3Setting(gpu="h100", nodes=64, batch=128 * 16),
+    Gpt3Setting(gpu="h200", nodes=64, batch=128 * 32),
+)
+EXTERNAL_STEPS, EXTERNAL_BATCH = 4000, 1536
+"""Training steps of the checkpoint that a run begins with, and their batch (source: run_gpt3.sh)."""

@@ -11,6 +11,8 @@ from typing import Annotated, BinaryIO
 from typer import Argument, Exit, Option
 
 from cli import console, options
+from cli.commands.jobs import mlperf_log
+from cli.commands.jobs.mlperf_options import connected
 from cli.errors import CliError
 from cluster.report.mlperf.compare import UnknownSetup
 from cluster.report.mlperf.read import NoLog
@@ -31,19 +33,36 @@ Plot = Annotated[bool, Option("--plot", help="Print a plot too.")]
 
 
 def report(
-    log: Annotated[str, Argument(metavar="FILE", help="The log; `-` is standard input.", show_default=False)],
+    log: Annotated[
+        str,
+        Argument(
+            metavar="FILE", help="The log; `-` is standard input. With --stack: a job, or a path.", show_default=False
+        ),
+    ],
     *,
     target: Setup = "",
     png: Png = None,
     plot: Plot = False,
     json: options.Json = False,
+    stack: Annotated[
+        str, Option("--stack", metavar="STACK", help="Read the log on this cluster.", show_default=False)
+    ] = "",
+    data: Annotated[
+        str, Option(metavar="FOLDER", help="With --stack: the benchmark's data folder.", show_default=False)
+    ] = "",
+    user: Annotated[
+        str | None, Option("--as", metavar="USER", help="With --stack: who reads it.", show_default=False)
+    ] = None,
 ) -> None:
     """Show the time of training steps in a log of MLPerf, and compare it with the published time.
 
     The log is the output of a job of Stable Diffusion or GPT-3, with other lines between. Each run in it is reported.
     The exit code is 1 if the last one is slower than the target, or has no training steps.
     """
-    with _opened(log) as file:
+    jobs = connected(stack, user).jobs if stack else None
+    if jobs:
+        log = log if log.startswith("/") else mlperf_log.find(jobs, log, data)
+    with mlperf_log.fetched(jobs, log) if jobs else _opened(log) as file:
         found = of_log(file, log, target)
     show(found, log, png=png, plot=plot, json=json)
 

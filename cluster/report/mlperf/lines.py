@@ -16,7 +16,7 @@ MEMBER = b" MEMBER: "
 """`Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/16`: a line of PyTorch Lightning, with the number of ranks."""
 ITERATION = b" elapsed time per iteration (ms): "
 """A line of Megatron-LM for each iteration, where its events have only the beginning and the end of training."""
-_PATTERNS = (MARK, RESULT, MEMBER, ITERATION)
+PATTERNS = (MARK, RESULT, MEMBER, ITERATION)
 
 KEYS = frozenset(
     "block_start block_stop cache_clear eval_accuracy global_batch_size init_start max_sequence_length run_start "
@@ -103,7 +103,7 @@ def _end_of_line(piece: bytes, at: int) -> int:
 def _found(piece: bytes) -> list[tuple[int, bytes]]:
     """Where lines are that have a pattern. Searching for each is many times faster than for all in one expression."""
     found = []
-    for pattern in _PATTERNS:
+    for pattern in PATTERNS:
         at = piece.find(pattern)
         while at >= 0:
             if pattern is not MARK or _is_wanted(piece, at):

@@ -1,0 +1,127 @@
+"""mlperf prepare."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated
+
+from typer import Exit, Option
+
+from cli import console, options
+from cli.cluster.jobs import Jobs, JobState
+from cli.commands.jobs import mlperf_options as shared
+from cli.commands.jobs.mlperf_news import News
+from cli.errors import CliError
+from cluster.jobs.mlperf import request
+from cluster.jobs.mlperf.prepare import Preparation, scripts
+from cluster.jobs.mlperf.request import CantRun
+from cluster.jobs.script import JobScript
+
+_LOOK_SECONDS = 20.0
+
+
+def prepare(
+    stack: options.Stack,
+    benchmark: shared.Which,
+    *,
+    data: shared.Data = "",
+    source: Annotated[
+        str,
+        Option(
+            metavar="PLACE",
+            help="Where the data comes from: REMOTE:PATH of rclone, s3://BUCKET/PATH, or mlcommons. Default: the "
+            "recipe's public bucket.",
+            show_default=False,
+        ),
+    ] = "",
+    endpoint: Annotated[str, Option(metavar="URL", help="Of the object storage, with s3://.", show_default=False)] = "",
+    checkpoint: Annotated[
+        str,
+        Option(metavar="PLACE", help="Of GPT-3: where its checkpoint comes from, or its folder.", show_default=False),
+    ] = "",
+    image: Annotated[
+        str,
+        Option(metavar="IMAGE", help="Container image, REGISTRY#NAME:TAG. GPT-3 has no default.", show_default=False),
+    ] = "",
+    partition: shared.Partition = "",
+    user: shared.As = None,
+    dry_run: shared.DryRun = False,
+) -> None:
+    """Prepare code, data and container image of an MLPerf benchmark, by jobs on the cluster.
+
+    A job that was interrupted goes on where it was: run the command again. What is there already is left as it is. Keys
+    for private data come from the user's own configuration on the cluster, of rclone or of the AWS CLI.
+    """
+    place = None if dry_run else shared.connected(stack, user)
+    config = place.config if place else shared.described(stack)
+    try:
+        wish = Preparation(
+            benchmark=benchmark.key,
+            data=request.folder(data, benchmark.key),
+            partition=request.any_partition(config, partition),
+            source=source,
+            endpoint=endpoint,
+            checkpoint=checkpoint,
+            image=request.image(image) if image else "",
+        )
+        jobs = scripts(wish)
+    except CantRun as error:
+        raise CliError(str(error)) from None
+    if place is None:
+        shared.dry_run(jobs)
+        return
+    shared.check(place, benchmark, wish.data, ())
+    states = _wait(place.jobs, _submit(place.jobs, wish.data, jobs), wish.data)
+    if failed := [one for one in states if not states[one].completed]:
+        for name in failed:
+            _show_end(place.jobs, wish.data, name, states[name])
+        raise CliError(
+            f"{len(failed)} of {len(states)} jobs failed; the others are done. Run the command again to go on."
+        )
+    console.note(f"All is there. Next: ./hpc mlperf run {stack} {benchmark.value} --data {wish.data} --nodes N")
+
+
+def _submit(jobs: Jobs, data: str, wanted: tuple[JobScript, ...]) -> dict[str, str]:
+    """Ids of the jobs by their names. Those that are in the queue already are not submitted again."""
+    jobs.run(f"mkdir -p {shlex.quote(data)}/.hpc")
+    there = dict(
+        row.split(maxsplit=1) for row in jobs.run('squeue --noheader --me --format="%j %i"').splitlines() if " " in row
+    )
+    found: dict[str, str] = {}
+    for one in wanted:
+        name = str(one.options["job-name"])
+        after = {} if not found else {"dependency": f"singleton,afterok:{next(iter(found.values()))}"}
+        found[name] = there.get(name) or jobs.submit(one.text(), options=after)
+        console.note(f"{name}: job {found[name]}{' is in the queue already' if name in there else ''}")
+    return found
+
+
+def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, JobState]:
+    """Wait for jobs, by their names; prints what changes, and the last line of those that run."""
+    names = {number: name for name, number in ids.items()}
+    news = News(names)
+    try:
+        while True:
+            states = jobs.wait(names, news.states, _LOOK_SECONDS)
+            if len(states) == len(names) and all(one.ended for one in states.values()):
+                return {names[number]: state for number, state in states.items()}
+            for number, state in states.items():
+                if state.state == "RUNNING":
+                    news.line(number, _tail(jobs, data, names[number], number, 1).strip())
+            _end_what_never_runs(jobs, states)
+    except KeyboardInterrupt:
+        console.note(f"The jobs go on: {', '.join(ids)}. Run the command again to see them.")
+        raise Exit(130) from None
+
+
+def _end_what_never_runs(jobs: Jobs, states: Mapping[str, JobState]) -> None:
+    """Cancel jobs that wait for one that has failed."""
+    jobs.cancel([number for number, one in states.items() if one.reason.startswith("DependencyNeverSatisfied")])
+
+
+def _tail(jobs: Jobs, data: str, name: str, number: str, lines: int) -> str:
+    return jobs.run(f"tail -n {lines} -- {shlex.quote(f'{data}/.hpc/{name}-{number}.out')} 2>/dev/null || true")
+
+
+def _show_end(jobs: Jobs, data: str, name: str, state: JobState) -> None:
+    console.note(f"\n{name}, job {state.id}: {state.state.lower()}, exit code {state.exit_code or 'unknown'}")
+    console.note(_tail(jobs, data, name, state.id, 15).rstrip())

@@ -1,0 +1,139 @@
+"""mlperf run."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Exit, Option
+
+from cli import console, options
+from cli.cluster.jobs import Jobs, JobState
+from cli.commands.jobs import mlperf_log
+from cli.commands.jobs import mlperf_options as shared
+from cli.commands.jobs.mlperf_news import News
+from cli.commands.jobs.mlperf_report import show
+from cli.errors import CliError
+from cluster.catalog.mlperf import IMAGE
+from cluster.jobs.environment import environment
+from cluster.jobs.mlperf import request, train
+from cluster.jobs.mlperf.look import FILES, not_prepared
+from cluster.jobs.mlperf.prepare import image_file
+from cluster.jobs.mlperf.request import CantRun, Sizes
+from cluster.jobs.place import ENV
+from cluster.jobs.script import JobScript
+from cluster.report.mlperf.read import NoLog
+from cluster.report.mlperf.report import make
+
+_LOOK_SECONDS = 15.0
+_Size = Annotated[int | None, Option(min=1, max=1_000_000, metavar="N", show_default=False)]
+
+
+def run(
+    stack: options.Stack,
+    benchmark: shared.Which,
+    *,
+    nodes: Annotated[int, Option(min=1, max=10_000, metavar="N", help="Nodes, each with 8 GPUs.", show_default=False)],
+    data: shared.Data = "",
+    config: Annotated[
+        str,
+        Option(metavar="NAME", help="Of Stable Diffusion: 01x08x08, 02x08x08, 32x08x02 ...", show_default=False),
+    ] = "",
+    image: Annotated[
+        str, Option(metavar="IMAGE", help="A file (*.sqsh), or REGISTRY#NAME:TAG.", show_default=False)
+    ] = "",
+    checkpoint: Annotated[
+        str, Option(metavar="FOLDER", help="Of GPT-3. Default: FOLDER/checkpoint of --data.", show_default=False)
+    ] = "",
+    tensor: Annotated[_Size, Option(help="Of GPT-3: parts of each layer. Default: 8.")] = None,
+    pipeline: Annotated[_Size, Option(help="Of GPT-3: groups of layers. Default: 8.")] = None,
+    batch: Annotated[_Size, Option(help="Of GPT-3: samples of a training step.")] = None,
+    micro: Annotated[_Size, Option("--micro-batch", help="Of GPT-3: samples at a time.")] = None,
+    minutes: Annotated[_Size, Option(help="Longest run time. Default: 4 hours; GPT-3: 20 hours.")] = None,
+    partition: shared.Partition = "",
+    user: shared.As = None,
+    png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot too.", show_default=False)] = None,
+    no_wait: Annotated[bool, Option("--no-wait", help="Submit the job, and return.")] = False,
+    dry_run: shared.DryRun = False,
+) -> None:
+    """Run an MLPerf benchmark, show the time of its training steps as they are done, and report them.
+
+    The job goes on if you interrupt the command. The exit code is 1 if the run is slower than the published time.
+    """
+    place = None if dry_run else shared.connected(stack, user)
+    described = place.config if place else shared.described(stack)
+    try:
+        where = request.folder(data, benchmark.key)
+        row = request.gpu_partition(described, partition, nodes)
+        at = _image(benchmark, where, image)
+        wish = train.Training(data=where, partition=row, nodes=nodes, image=at, minutes=minutes)
+        folder = checkpoint or f"{where}/checkpoint"
+        if benchmark is shared.Benchmark.GPT3:
+            sizes = Sizes(tensor=tensor, pipeline=pipeline, batch=batch, micro=micro)
+            script = train.gpt3(wish, request.gpt3_setting(row, nodes, sizes), request.folder(folder, benchmark.key))
+        else:
+            script = train.diffusion(wish, request.diffusion_config(config, nodes))
+    except CantRun as error:
+        raise CliError(str(error)) from None
+    if place is None:
+        shared.dry_run((script,))
+        return
+    files = FILES[benchmark.key] + ((folder,) if benchmark is shared.Benchmark.GPT3 else ())
+    missing = shared.check(place, benchmark, where, (*files, *([at] if at.startswith("/") else [])))
+    shared.refuse([not_prepared(stack, benchmark.value, where, missing)] if missing else [])
+    _train(place, script, where, png, no_wait=no_wait)
+
+
+def _image(benchmark: shared.Benchmark, data: str, given: str) -> str:
+    """The image as a file of the data folder, where `prepare` leaves it. Raises CantRun: GPT-3 has no default."""
+    if not given and benchmark is shared.Benchmark.GPT3:
+        raise CantRun(
+            "GPT-3 needs --image: its recipe has none for this code. Build one from large_language_model/megatron-lm/"
+            "Dockerfile in github.com/mlcommons/training, push it to your registry, and name it to prepare and to run"
+        )
+    image = request.image(given or IMAGE)
+    name = image_file(image)
+    return f"{data}/images/{name}" if name else image
+
+
+def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
+    jobs = place.jobs
+    jobs.put({ENV: environment(place.config)})
+    jobs.run(f"mkdir -p {data}/logs {data}/results")
+    number = jobs.submit(script.text())
+    log = str(script.options["output"]).replace("%j", number)
+    later = f"./hpc mlperf report --stack {jobs.stack} {number} --data {data} --as {jobs.user}"
+    console.note(f"Job {number}, log {log}")
+    if no_wait:
+        console.note(f"Report it with: {later}")
+        return
+    try:
+        state = _follow(jobs, number, log)
+    except KeyboardInterrupt:
+        cancel = f"./hpc run {jobs.stack} --as {jobs.user} -- scancel {number}"
+        console.note(f"\nJob {number} goes on. Report it with: {later}\nCancel it with: {cancel}")
+        raise Exit(130) from None
+    if not state.completed:
+        console.note(f"Job {number} ended as {state.state}, exit code {state.exit_code or 'unknown'}. End of its log:")
+        console.note(jobs.run(f"tail -n 15 -- {log} 2>/dev/null || true").rstrip())
+    try:
+        with mlperf_log.fetched(jobs, log) as file:
+            found = make(file)
+    except NoLog as error:
+        raise CliError(f"{log} {error}.") from None
+    show(found, log, png=png, plot=console.interactive(), json=False)
+
+
+def _follow(jobs: Jobs, number: str, log: str) -> JobState:
+    """Wait until the job has ended; prints its state, and the time of each interval as it is done."""
+    news, done = News({number: f"job {number}"}), 0
+    while True:
+        states = jobs.wait([number], news.states, _LOOK_SECONDS)
+        try:
+            with mlperf_log.fetched(jobs, log) as file:
+                intervals = make(file).log.runs[-1].intervals
+        except NoLog:
+            intervals = ()
+        for one in intervals[done:]:
+            news.line(number, f"steps {one.first}-{one.last}: {one.ms / 1000:.2f} s")
+        done = len(intervals)
+        if number in states and states[number].ended:
+            return states[number]

@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2153
+# Trains GPT-3 with Megatron-LM. The options are those of run_gpt3.sh in the benchmark's code; sizes are given.
+# shellcheck source=/dev/null
+. "$ENVIRONMENT"
+code=$DATA/training/large_language_model/megatron-lm
+# The folder itself, or one below it that an archive had.
+found=$(find "$CHECKPOINT" -maxdepth 3 -name metadata.json -print -quit)
+if [[ -z $found ]]; then
+    echo "error: no metadata.json below $CHECKPOINT: it is no checkpoint of GPT-3" >&2
+    exit 1
+fi
+checkpoint=${found%/metadata.json}
+out=$DATA/results/$SLURM_JOB_ID
+mkdir -p "$out/checkpoints" "$out/tensorboard"
+text=$DATA/dataset/preprocessed_c4_spm
+options=(
+    --tensor-model-parallel-size "$TENSOR" --pipeline-model-parallel-size "$PIPELINE" --sequence-parallel
+    --micro-batch-size "$MICRO" --global-batch-size "$BATCH" --recompute-activations --bf16
+    --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048
+    --train-samples 20000000 --lr-warmup-samples 407040 --lr-decay-samples 166809600 --lr 2.0e-5 --min-lr 2.0e-6
+    --lr-decay-style cosine --log-interval 1 --eval-iters -1 --eval-interval $(((24576 + BATCH - 1) / BATCH))
+    --attention-dropout 0.0 --hidden-dropout 0.0 --do-layernorm-bias-weight-decay --no-scaled-init --loss-scale 1.0
+    --train-data-path 0.5 "$text/c4_en_6_c4_spm_text_document" 0.5 "$text/c4_en_7_c4_spm_text_document"
+    --valid-data-path 1.00 "$text/c4_en_validation_subset_c4_spm_text_document" --split "100,0,0"
+    --vocab-file "$DATA/dataset/bpe/vocab.json" --merge-file "$DATA/dataset/bpe/merges.txt"
+    --clip-grad 1.0 --weight-decay 0.1 --adam-beta1 0.9 --adam-beta2 0.95 --init-method-std 0.006
+    --log-params-norm --log-num-zeros-in-grad --log-validation-ppl-to-tensorboard --tensorboard-dir "$out/tensorboard"
+    --DDP-impl local --no-query-key-layer-scaling --no-seq-len-plus-one-tokens --seed "$SEED"
+    --save "$out/checkpoints" --save-interval 500 --exit-duration-in-mins "$EXIT_MINUTES"
+    --load "$checkpoint" --no-load-rng --use-ext-ckpt
+    --ext-iterations $((EXTERNAL_STEPS * EXTERNAL_BATCH / BATCH)) --ext-lr-steps $((EXTERNAL_STEPS * EXTERNAL_BATCH))
+)
+container=(
+    --container-image="$IMAGE" --container-writable --container-workdir="$code"
+    --container-mounts="$DATA:$DATA,$CHECKPOINT:$CHECKPOINT,$HPC_CONTAINER_MOUNTS"
+)
+# The checkpoint in BF16 is NeMo's: Megatron-LM needs a common.pt of its own beside it (README.md of the benchmark).
+if [[ ! -e $checkpoint/.hpc-common ]]; then
+    srun --nodes=1 --ntasks=1 "${container[@]}" \
+        python scripts/json_to_torch.py -i scripts/common_bf16.json -o "$checkpoint/common.pt"
+    touch "$checkpoint/.hpc-common"
+fi
+start=$(date +%s) began=$(date '+%F %r')
+# Megatron-LM reads RANK and WORLD_SIZE, which Slurm has under other names.
+# shellcheck disable=SC2016
+srun --label "${container[@]}" --container-env="$HPC_CONTAINER_ENV" \
+    bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
+        exec python -u pretrain_gpt.py "$@"' bash "${options[@]}"
+echo "RESULT,gpt3,$(($(date +%s) - start)),$USER,$began"

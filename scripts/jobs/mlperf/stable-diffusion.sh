@@ -1,0 +1,20 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2153
+# Trains Stable Diffusion. CONFIG is a file of $DATA/training/stable_diffusion/configs, IMAGE a file or a registry's.
+# shellcheck source=/dev/null
+. "$ENVIRONMENT"
+# Names as enroot passes them into the container; run_and_time.sh sets the rest.
+export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 TRANSFORMERS_OFFLINE=1 DIFFUSERS_OFFLINE=1 HF_HOME=/hf_home
+code=$DATA/training/stable_diffusion
+mounts=$code:/workdir,$DATA/datasets/laion-400m:/datasets/laion-400m,$DATA/datasets/coco2014:/datasets/coco2014
+mounts+=,$DATA/checkpoints:/checkpoints,$DATA/hf_home:/hf_home,$DATA/results:/results
+mounts+=,$HPC_CONTAINER_MOUNTS
+# Configurations name the statistics differently from the file that is published.
+stats=$DATA/datasets/coco2014
+if [[ -e $stats/val2014_30k_stats.npz && ! -e $stats/val2014_512x512_30k_stats.npz ]]; then
+    ln -s val2014_30k_stats.npz "$stats/val2014_512x512_30k_stats.npz" 2>/dev/null || true
+fi
+srun --container-image="$IMAGE" --container-writable --container-workdir=/workdir --container-mounts="$mounts" \
+    --container-env="$HPC_CONTAINER_ENV,HF_HUB_OFFLINE,HF_DATASETS_OFFLINE,TRANSFORMERS_OFFLINE,DIFFUSERS_OFFLINE,HF_HOME" \
+    ./run_and_time.sh --num-nodes "$SLURM_JOB_NUM_NODES" --gpus-per-node "$GPUS" \
+    --checkpoint /checkpoints/sd/512-base-ema.ckpt --results-dir /results --config "configs/$CONFIG"
