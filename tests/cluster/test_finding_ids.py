@@ -14,7 +14,9 @@ gpus-unknown group-gid-taken health-parameter host-name-length image-bake image-
 image-name-alone
 image-platform image-provision-size image-recipe key-unknown login-count login-public-nobody login-public-nowhere
 lustre-client lustre-kind-field lustre-size lustre-throughput machine-type-fabric machine-type-gpu
-machine-type-platform machines-too-many mount-hides mount-overlap nccl-against nccl-average-differs
+machine-type-platform machines-too-many
+mlperf-data-missing mlperf-data-owner mlperf-data-root mlperf-not-prepared mlperf-storage-size
+mount-hides mount-overlap nccl-against nccl-average-differs
 nccl-average-failed nccl-collective-assumed nccl-complaints nccl-drop nccl-fabric-inactive nccl-mixed nccl-no-log
 nccl-no-reference nccl-nodes-differ nccl-one-slow nccl-runs-by-task nccl-several-runs nccl-slow-node nccl-small-only
 nccl-torn nccl-truncated nccl-unchecked nccl-unreadable nccl-unsteady nccl-wrong-results nebius-accounting-enforce

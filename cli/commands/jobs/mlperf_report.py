@@ -11,8 +11,6 @@ from typing import Annotated, BinaryIO
 from typer import Argument, Exit, Option
 
 from cli import console, options
-from cli.commands.jobs import mlperf_log
-from cli.commands.jobs.mlperf_options import connected
 from cli.errors import CliError
 from cluster.report.mlperf.compare import UnknownSetup
 from cluster.report.mlperf.read import NoLog
@@ -59,11 +57,9 @@ def report(
     The log is the output of a job of Stable Diffusion or GPT-3, with other lines between. Each run in it is reported.
     The exit code is 1 if the last one is slower than the target, or has no training steps.
     """
-    jobs = connected(stack, user).jobs if stack else None
-    if jobs:
-        log = log if log.startswith("/") else mlperf_log.find(jobs, log, data)
-    with mlperf_log.fetched(jobs, log) if jobs else _opened(log) as file:
-        found = of_log(file, log, target)
+    with _on_cluster(stack, user, log, data) if stack else _opened(log) as (name, file):
+        found = of_log(file, name, target)
+        log = name
     show(found, log, png=png, plot=plot, json=json)
 
 
@@ -112,12 +108,23 @@ def _plot(found: Report, name: str, png: Path | None, *, printed: bool) -> None:
 
 
 @contextmanager
-def _opened(log: str) -> Iterator[BinaryIO]:
+def _on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[tuple[str, BinaryIO]]:
+    from cli.commands.jobs import mlperf_log
+    from cli.commands.jobs.mlperf_options import connected
+
+    jobs = connected(stack, user).jobs
+    path = log if log.startswith("/") else mlperf_log.find(jobs, log, data)
+    with mlperf_log.fetched(jobs, path) as file:
+        yield path, file
+
+
+@contextmanager
+def _opened(log: str) -> Iterator[tuple[str, BinaryIO]]:
     if log == "-":
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
             copy.seek(0)
-            yield copy
+            yield "standard input", copy
         return
     path = Path(log)
     if path.exists() and not path.is_file():
@@ -127,4 +134,4 @@ def _opened(log: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise CliError(f"can't read {log}: {error.strerror}.") from None
     with file:
-        yield file
+        yield log, file

@@ -24,7 +24,7 @@ from cluster.report.mlperf.read import NoLog
 from cluster.report.mlperf.report import make
 
 _LOOK_SECONDS = 15.0
-_Size = Annotated[int | None, Option(min=1, max=1_000_000, metavar="N", show_default=False)]
+_MOST = 1_000_000
 
 
 def run(
@@ -43,11 +43,32 @@ def run(
     checkpoint: Annotated[
         str, Option(metavar="FOLDER", help="Of GPT-3. Default: FOLDER/checkpoint of --data.", show_default=False)
     ] = "",
-    tensor: Annotated[_Size, Option(help="Of GPT-3: parts of each layer. Default: 8.")] = None,
-    pipeline: Annotated[_Size, Option(help="Of GPT-3: groups of layers. Default: 8.")] = None,
-    batch: Annotated[_Size, Option(help="Of GPT-3: samples of a training step.")] = None,
-    micro: Annotated[_Size, Option("--micro-batch", help="Of GPT-3: samples at a time.")] = None,
-    minutes: Annotated[_Size, Option(help="Longest run time. Default: 4 hours; GPT-3: 20 hours.")] = None,
+    tensor: Annotated[
+        int | None,
+        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: parts of each layer. Default: 8.", show_default=False),
+    ] = None,
+    pipeline: Annotated[
+        int | None,
+        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: groups of layers. Default: 8.", show_default=False),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: samples of a training step.", show_default=False),
+    ] = None,
+    micro: Annotated[
+        int | None,
+        Option("--micro-batch", min=1, max=_MOST, metavar="N", help="Of GPT-3: samples at a time.", show_default=False),
+    ] = None,
+    minutes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=_MOST,
+            metavar="N",
+            help="Longest run time. Default: 4 hours; GPT-3: 20 hours.",
+            show_default=False,
+        ),
+    ] = None,
     partition: shared.Partition = "",
     user: shared.As = None,
     png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot too.", show_default=False)] = None,

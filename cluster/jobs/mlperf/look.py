@@ -108,9 +108,8 @@ def findings(benchmark: str, stack: str, user: str, data: str, seen: Sight) -> I
 
 def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Finding:
     """The finding of files that a run needs and that are not there. `name`: the benchmark, as commands have it."""
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
     return Finding(
-        id="mlperf-not-prepared", at=f"--data {data}", given=f"without {', '.join(missing[:3])}{more}",
+        id="mlperf-not-prepared", at=f"--data {data}", given=f"{len(missing)} files are missing, first {missing[0]}",
         allowed="a folder with code, data, checkpoint and image",
         todo=f"prepare it: ./hpc mlperf prepare {stack} {name} --data {data}",
     )  # fmt: skip

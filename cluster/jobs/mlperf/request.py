@@ -112,7 +112,8 @@ class Sizes:
 
 def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
     """The sizes of a run of GPT-3. Raises CantRun: they do not fit each other, or the GPUs."""
-    kind = row.gpu.type if row.gpu else ""
+    # Slurm's type may be all that nvidia-smi prints: nvidia_h100_80gb_hbm3.
+    kind = next((one for one in GPU_GB if row.gpu and one in row.gpu.type.lower()), "")
     usual = [one for one in GPT3_SETTINGS if one.gpu == kind and one.nodes == nodes]
     base = usual[0] if usual else Gpt3Setting(gpu=kind, nodes=nodes, batch=GPT3_SETTINGS[0].batch)
     found = Gpt3Setting(

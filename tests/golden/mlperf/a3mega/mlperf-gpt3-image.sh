@@ -1,0 +1,59 @@
+#!/bin/bash
+# The container image of gpt3 as one file.
+#SBATCH --job-name=mlperf-gpt3-image
+#SBATCH --partition=debug
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=2
+#SBATCH --time=240
+#SBATCH --output=/data/.hpc/mlperf-gpt3-image-%j.out
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --dependency=singleton
+
+set -euo pipefail
+
+DATA=/data
+IMAGE='registry.example#llm/megatron:1'
+FILE=llm_megatron_1.sqsh
+
+# What the preparation jobs of a benchmark share. DATA is its folder.
+
+# Ends the job. Arguments: what is wrong, what to do.
+fail() {
+    printf 'error: %s\nto do: %s\n' "$1" "$2" >&2
+    exit 1
+}
+
+# Arguments: a program, how to get it.
+need() {
+    command -v "$1" >/dev/null || fail "$1 is not on ${SLURMD_NODENAME:-this machine}" "$2"
+}
+
+# Runs a step once: a finished one leaves a file with what it was given. Arguments: name, what it was given, command.
+once() {
+    local name=$1 given=$2 done=$DATA/.hpc/$1
+    shift 2
+    if [[ -f $done && $(<"$done") == "$given" ]]; then
+        echo "$name: already there"
+        return
+    fi
+    echo "$name: begins, $(date +%FT%T)"
+    "$@"
+    printf '%s\n' "$given" >"$done.new"
+    mv "$done.new" "$done"
+    echo "$name: done, $(date +%FT%T)"
+}
+
+mkdir -p "$DATA/.hpc" || fail "$DATA can't be written" "choose another --data, or have its owner give it to you"
+
+# shellcheck source=begin.sh disable=SC2153
+# The container image as one file, so that nodes do not pull it each for themselves.
+import() {
+    need enroot "enroot runs the benchmark's container: see docs/mlperf.md"
+    rm -f "$DATA/images/$FILE.new"
+    enroot import --output "$DATA/images/$FILE.new" "docker://$IMAGE"
+    mv "$DATA/images/$FILE.new" "$DATA/images/$FILE"
+}
+mkdir -p "$DATA/images"
+once "image-$FILE" "$IMAGE" import

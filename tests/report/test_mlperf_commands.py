@@ -1,0 +1,222 @@
+"""The commands `mlperf prepare`, `run` and `report --stack`, with a stand-in for the cluster's Slurm."""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from mlperf_logs import blocks, event, preamble, reference, text
+from typer import Exit
+
+from cli.cluster.jobs import JobState
+from cli.commands.jobs import mlperf_options
+from cli.commands.jobs.mlperf_options import Benchmark, Place
+from cli.commands.jobs.mlperf_prepare import prepare
+from cli.commands.jobs.mlperf_report import report
+from cli.commands.jobs.mlperf_run import run
+from cli.errors import CliError
+from cluster.jobs.mlperf.look import FILES
+from tests.cluster.stacks import ROOT, config
+
+GOOD = f"folder\nwritable\ndf {3 * 1024**4} /mlperf-sd\n"
+SD = Benchmark.STABLE_DIFFUSION
+
+
+@dataclass
+class StandIn:
+    """Jobs of a cluster: what is submitted ends after some looks, with the states that a test gives."""
+
+    folder: Path
+    sight: str = GOOD
+    queue: str = ""
+    ends: Mapping[str, str] = field(default_factory=dict)
+    """Last states by the job's name; COMPLETED otherwise."""
+    stack: str = "nebius"
+    user: str = "alice"
+    submitted: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    looks: int = 0
+    interrupts: bool = False
+    log: Callable[[int], list[str]] = lambda _look: []
+
+    def put(self, files: Mapping[str, str]) -> list[str]:
+        self.written += files
+        return []
+
+    def submit(self, script: str, options: Mapping[str, object] | None = None) -> str:
+        self.submitted.append((script, options or {}))
+        return str(100 + len(self.submitted))
+
+    def cancel(self, ids: list[str]) -> None:
+        self.cancelled += ids
+
+    def run(self, line: str, seconds: float = 60) -> str:
+        if "df -B1" in line:
+            return self.sight
+        if line.startswith("squeue"):
+            return self.queue
+        if line.startswith("tail"):
+            return "Transferred: 5 GiB / 10 GiB, 50%\n"
+        if line.startswith("scontrol"):
+            return "/mlperf-sd/logs/101_train_02x08x08.out\n"
+        if line.startswith("grep"):
+            file = self.folder / "log"
+            file.write_bytes(text(self.log(self.looks)))
+            done = subprocess.run(
+                ["bash", "-c", re.sub(r" /mlperf-sd/\S+", f" {file}", line)], capture_output=True, text=True, check=True
+            )
+            return done.stdout
+        assert line.startswith("mkdir -p ")
+        return ""
+
+    def wait(self, ids: Iterator[str], on_change, seconds: float | None = None) -> Mapping[str, JobState]:
+        self.looks += 1
+        if self.interrupts and self.looks > 2:
+            raise KeyboardInterrupt
+        found = {}
+        for number in ids:
+            name = self._name(number)
+            state = ["PENDING", "RUNNING", self.ends.get(name, "COMPLETED")][min(self.looks, 3) - 1]
+            reason = "Priority" if state == "PENDING" else ""
+            found[number] = JobState(id=number, state=state, reason=reason, nodes="worker-0", exit_code="1:0")
+        on_change(found)
+        return found
+
+    def _name(self, number: str) -> str:
+        index = int(number) - 101
+        if not 0 <= index < len(self.submitted):
+            return ""
+        found = re.search(r"--job-name=(\S+)", self.submitted[index][0])
+        return found[1] if found else ""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    made = StandIn(tmp_path)
+    place = Place(jobs=made, config=config("nebius"))  # type: ignore[arg-type]
+    monkeypatch.setattr(mlperf_options, "connected", lambda _stack, _user: place)
+    return made
+
+
+class TestPrepare:
+    def test_its_jobs_are_submitted_and_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        prepare("nebius", SD)
+        assert [options for _, options in jobs.submitted] == [{}, *[{"dependency": "singleton,afterok:101"}] * 3]
+        told = capsys.readouterr().err
+        assert "mlperf-sd-code: job 101\n" in told
+        assert "mlperf-sd-dataset: pending (Priority)\n" in told
+        assert "mlperf-sd-dataset: running on worker-0\n" in told
+        assert told.count("mlperf-sd-dataset: Transferred: 5 GiB / 10 GiB, 50%\n") == 1
+        assert told.endswith("Next: ./hpc mlperf run nebius stable-diffusion --data /mlperf-sd --nodes N\n")
+
+    def test_jobs_that_are_in_the_queue_are_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.queue = "mlperf-sd-dataset 77\nother 78\n"
+        prepare("nebius", SD)
+        assert len(jobs.submitted) == 3
+        assert "mlperf-sd-dataset: job 77 is in the queue already" in capsys.readouterr().err
+
+    def test_a_failed_job_is_shown_with_the_end_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.ends = {"mlperf-sd-dataset": "FAILED"}
+        with pytest.raises(CliError, match="1 of 4 jobs failed"):
+            prepare("nebius", SD)
+        assert "mlperf-sd-dataset, job 102: failed, exit code 1:0\nTransferred" in capsys.readouterr().err
+
+    def test_an_interrupt_leaves_the_jobs(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.interrupts = True
+        with pytest.raises(Exit):
+            prepare("nebius", SD)
+        assert "The jobs go on: mlperf-sd-code, " in capsys.readouterr().err
+        assert jobs.cancelled == []
+
+    def test_a_folder_that_is_missing_submits_nothing(self, jobs: StandIn):
+        jobs.sight = "none\n"
+        with pytest.raises(CliError, match="install -d -o alice /mlperf-sd"):
+            prepare("nebius", SD)
+        assert jobs.submitted == []
+
+    def test_storage_that_is_small_is_a_warning(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.sight = f"folder\nwritable\ndf {10**12} /\n"
+        prepare("nebius", SD)
+        told = capsys.readouterr().err
+        assert "warning: --data /mlperf-sd: its file system has 931 GiB, and the guide plans 2048 GiB" in told
+        assert "warning: --data /mlperf-sd: the folder is on the file system of /" in told
+
+    def test_a_dry_run_prints_what_would_be_submitted(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        prepare("nebius", SD, data="/data", dry_run=True)
+        shown = capsys.readouterr().out
+        golden = ROOT / "tests/golden/mlperf/nebius"
+        for name in ("mlperf-sd-code.sh", "mlperf-sd-dataset.sh", "mlperf-sd-image.sh"):
+            assert (golden / name).read_text() in shown.replace("\n\n=====", "\n=====")
+        assert jobs.submitted == []
+
+
+class TestRun:
+    def test_intervals_are_shown_as_they_come_and_then_the_report(
+        self, jobs: StandIn, capsys: pytest.CaptureFixture[str]
+    ):
+        jobs.log = lambda look: [[], reference()[: -30 - 6], reference()][min(look, 3) - 1]
+        run("nebius", SD, nodes=2)
+        printed = capsys.readouterr()
+        assert printed.out.startswith(" interval |     steps     |")
+        assert " AVG: 20.51s <= 21.38s (target for 2xH100 GPU)\n" in printed.out
+        lines = [line for line in printed.err.splitlines() if "steps" in line]
+        assert lines[0] == "job 101: steps 0-100: 23.62 s"
+        assert len(lines) == 10
+        assert jobs.written == ["/opt/apps/hpc/env.sh"]
+
+    def test_a_slow_run_fails(self, jobs: StandIn, tmp_path: Path):
+        jobs.log = lambda _look: [*preamble(), *blocks([25_000] * 3)]
+        with pytest.raises(Exit) as raised:
+            run("nebius", SD, nodes=2, png=tmp_path / "x.png")
+        assert raised.value.exit_code == 1
+        assert (tmp_path / "x.png").exists()
+
+    def test_a_job_without_a_log_is_an_error_with_its_end(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.ends = {"mlperf-train_02x08x08": "FAILED"}
+        with pytest.raises(CliError, match=r"/mlperf-sd/logs/101_train_02x08x08\.out is empty"):
+            run("nebius", SD, nodes=2)
+        assert "Job 101 ended as FAILED, exit code 1:0. End of its log:\nTransferred" in capsys.readouterr().err
+
+    def test_an_interrupt_says_how_to_go_on(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.interrupts = True
+        with pytest.raises(Exit) as raised:
+            run("nebius", SD, nodes=2)
+        assert raised.value.exit_code == 130
+        told = capsys.readouterr().err
+        assert "./hpc mlperf report --stack nebius 101 --data /mlperf-sd --as alice" in told
+        assert "./hpc run nebius --as alice -- scancel 101" in told
+        assert jobs.cancelled == []
+
+    def test_what_is_not_prepared_is_named(self, jobs: StandIn):
+        jobs.sight = GOOD + "".join(f"missing {one}\n" for one in FILES["stable_diffusion"])
+        with pytest.raises(CliError) as raised:
+            run("nebius", SD, nodes=2)
+        assert "9 files are missing, first training/stable_diffusion/run_and_time.sh" in str(raised.value)
+        assert "./hpc mlperf prepare nebius stable-diffusion --data /mlperf-sd" in str(raised.value)
+        assert jobs.submitted == []
+
+    def test_without_waiting_it_says_how_to_report(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        run("nebius", SD, nodes=2, no_wait=True)
+        assert "Report it with: ./hpc mlperf report --stack nebius 101" in capsys.readouterr().err
+        assert jobs.looks == 0
+
+
+class TestReportOfACluster:
+    def test_a_job_is_reported_with_the_lines_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        bad = ":::MLLOG hello"
+        jobs.log = lambda _look: [*reference(), bad, event(1, "run_stop")[:-10]]
+        report("101", stack="nebius")
+        printed = capsys.readouterr()
+        assert " AVG: 20.51s <= 21.38s (target for 2xH100 GPU)\n" in printed.out
+        line = len(reference()) + 1
+        assert f"note: line {line} is left out, and 1 more lines: :::MLLOG has no JSON object.\n" in printed.err
+
+    def test_a_job_that_nobody_knows_is_an_error(self, jobs: StandIn, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(jobs, "run", lambda _line, _seconds=60: "")
+        with pytest.raises(CliError, match="no log of job 9 is in /mlperf-sd/logs or /gpt3/logs"):
+            report("9", stack="nebius")
+        with pytest.raises(CliError, match="'x;y' is no job"):
+            report("x;y", stack="nebius")
