@@ -81,9 +81,7 @@ def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:
     if "error" not in answer:
         return answer
     late = str(answer["error"]).startswith("no answer")
-    return {
-        "gpu-driver": failed(f"nvidia-smi did not answer in {seconds} s" if late else f"nvidia-smi: {answer['error']}")
-    }
+    return {"gpu-driver": failed(f"nvidia-smi did not answer in {seconds} s" if late else answer["error"])}
 
 
 def _well(one: dict[str, str]) -> bool:

@@ -8,7 +8,6 @@ one is a reason for an exchange of the GPU.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -41,8 +40,6 @@ def gpus(count: int, *, ecc_errors: int, nvlink_errors: int, smi: Smi = smi) -> 
         return {}
     if why := absent():
         return dict.fromkeys(("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-nvlink"), skipped(why))
-    if smi is globals()["smi"] and not shutil.which("nvidia-smi"):
-        return {"gpu-driver": failed("nvidia-smi is not installed")}
     fields = "index,pci.bus_id,ecc.errors.uncorrected.volatile.total"
     code, said = smi(f"--query-gpu={fields}", "--format=csv,noheader,nounits")
     rows = csv(said, 3)

@@ -1,0 +1,121 @@
+"""Faults of nodes are found by their health check: the node is drained with figures, and no job is lost."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+NODES = ("cpu-0", "cpu-1", "gpu-0")
+_CLOCK = """
+echo +90 >/etc/faketimerc
+ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/etc/ld.so.preload
+"""
+
+
+@pytest.fixture(scope="module")
+def sick(clusters) -> Iterator[Cluster]:
+    """A controller where people log in, two nodes and one with two stand-in GPUs, checked every five seconds."""
+    cluster = clusters(
+        "sick",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 2}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}},
+        partitions={"main": {"nodesets": ["cpu", "gpu"], "default": True}},
+        users=[{"name": "alice", "uid": 2001}],
+        slurm={"health": {"interval_seconds": 5, "resume_after": 1}},
+    )
+    cluster.up()
+    yield cluster
+    cluster.hpc("destroy", check=False)
+
+
+def drained(cluster: Cluster) -> dict[str, str]:
+    """Reasons of drained nodes."""
+    lines = cluster.ssh("controller", "sinfo --noheader --Node --format='%N|%T|%E'").splitlines()
+    rows = [line.split("|", 2) for line in lines]
+    return {name.removeprefix(f"{cluster.name}-"): why for name, state, why in rows if state.startswith("drain")}
+
+
+def says(cluster: Cluster, node: str, why: str) -> None:
+    """Wait until a health check has drained a node, for this reason."""
+    eventually(
+        lambda: drained(cluster).get(node, "").startswith(f"hpc-health: {why}"), seconds=40, what=f"{node}: {why}"
+    )
+
+
+def well(cluster: Cluster) -> None:
+    """Wait until no node is drained."""
+    eventually(lambda: drained(cluster) == {}, seconds=60, what="every node's return")
+
+
+def health(cluster: Cluster, *arguments: str) -> dict[str, Any]:
+    """What ./hpc health finds."""
+    return json.loads(cluster.call("health", cluster.name, *arguments, "--json").stdout)
+
+
+def test_slurmd_checks_every_node(sick: Cluster):
+    eventually(lambda: health(sick)["ok"], seconds=40, what="a result of every node")
+    found = {one["node"].removeprefix("sick-"): one for one in health(sick)["nodes"]}
+    assert set(found) == set(NODES)
+    assert found["gpu-0"]["checks"]["gpu-count"] == {"state": "ok", "text": "2 of 2 GPUs"}
+    for kind in ("gpu-driver", "gpu-ecc", "gpu-nvlink"):
+        assert found["gpu-0"]["checks"][kind]["state"] == "skipped"
+    for kind in ("nic", "mount", "disk", "clock"):
+        assert found["cpu-0"]["checks"][kind]["state"] == "ok"
+    sick.run("srun", "-N3", "true")
+    assert "00-hpc-health: ended, exit code 0" in sick.ssh("gpu-0", "cat /var/log/slurm/prolog.log")
+
+
+def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
+    job = sick.run("sbatch", "--parsable", "-N3", "--output=/dev/null", "--wrap", "srun sleep 300", user="alice")
+    eventually(lambda: sick.run("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING", seconds=40, what="the job's start")
+    sick.ssh("gpu-0", "rm /dev/nvidia1")
+    sick.ssh("cpu-0", "umount --lazy /home")
+    sick.ssh("cpu-1", "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true")
+    says(sick, "gpu-0", "gpu-count: 1 of 2 GPUs: no device nvidia1")
+    says(sick, "cpu-0", "mount: /home is not mounted")
+    says(sick, "cpu-1", "disk: /tmp has 0.0 % free")
+    assert sick.ssh("cpu-0", "hpc-health prolog 2>&1; echo $?").splitlines() == [
+        "hpc-health: mount: /home is not mounted", "1",
+    ]  # fmt: skip
+
+    found = health(sick)
+    assert not found["ok"]
+    assert {one["where"][0]: one["todo"] for one in found["findings"]}["sick-gpu-0"] == (
+        "./hpc nodes sick reboot sick-gpu-0"
+    )
+    said = sick.findings()["node-drained"]["gpu-0"]
+    assert "1 of 2 GPUs" in said
+    assert "Who must act: cloud support" in said
+    assert sick.run("squeue", "-h", "-j", job, "-o", "%T %N") == "RUNNING sick-cpu-[0-1],sick-gpu-0"
+
+    # What is mended comes back by itself; a GPU that was lost, only when somebody says so.
+    sick.ssh("gpu-0", "mknod /dev/nvidia1 c 195 1 && chmod 666 /dev/nvidia1")
+    sick.ssh("cpu-0", "mount /home")
+    sick.ssh("cpu-1", "umount --lazy /tmp")
+    eventually(lambda: set(drained(sick)) == {"gpu-0"}, seconds=60, what="the return of two nodes")
+    (last,) = health(sick, "gpu-0", "--run")["nodes"]
+    assert (last["checks"]["gpu-count"]["state"], last["reason"][:10]) == ("ok", "hpc-health")
+    assert sick.run("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING"
+    sick.run("scancel", job, user="alice")
+    eventually(lambda: not sick.run("squeue", "-h"), seconds=40, what="the job's end")
+    sick.command("nodes", "resume", "gpu-0")
+    well(sick)
+
+
+def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
+    sick.command("nodes", "drain", "cpu-1", "--reason", "new driver")
+    sick.ssh("cpu-1", "umount --lazy /home")
+    sick.ssh("cpu-0", _CLOCK)
+    says(sick, "cpu-0", "clock: 9")
+    eventually(lambda: "mount" in health(sick, "cpu-1")["nodes"][0]["failing"], seconds=40, what="the lost mount")
+    assert drained(sick)["cpu-1"] == "new driver"
+    sick.ssh("cpu-1", "mount /home")
+    sick.ssh("cpu-0", "rm -f /etc/ld.so.preload /etc/faketimerc")
+    eventually(lambda: set(drained(sick)) == {"cpu-1"}, seconds=60, what="the return of cpu-0")
+    sick.command("nodes", "resume", "cpu-1")
+    well(sick)

@@ -1,0 +1,368 @@
+"""Checks of a node on files that look like a machine's, and on what nvidia-smi prints."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from health import checks, clock, devices, nics, nvidia, outcome, program, record, settings, slurm_node, storage
+from health.kinds import reason
+from health.verdict import action
+from hypothesis import given
+from hypothesis import strategies as st
+from system import disk_usage
+from system.host import SetupError
+
+BUS = ["00000000:04:00.0", "00000000:05:00.0"]
+LOST = "Unable to determine the device handle"
+REMAPPED = "\n".join(f"{bus}, 0, No, No" for bus in BUS)
+# nvidia-smi nvlink, of the R550 branch.
+STATUS = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1c8a0f6e-0000-0000-0000-000000000000)
+    Link 0: 26.562 GB/s
+    Link 1: 26.562 GB/s
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2c8a0f6e-0000-0000-0000-000000000000)
+    Link 0: 26.562 GB/s
+    Link 1: 26.562 GB/s
+"""
+ERRORS = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1c8a0f6e-0000-0000-0000-000000000000)
+    Link 0: Replay Errors: 3
+    Link 0: Recovery Errors: 0
+    Link 0: CRC Errors: 12
+"""
+
+
+def smi(**answers: tuple[int, str] | str):
+    """nvidia-smi that answers so; what is not given is well."""
+
+    def call(*arguments: str) -> tuple[int, str]:
+        what = next(
+            name
+            for name, word in {
+                "gpus": "--query-gpu", "rows": "--query-remapped-rows", "apps": "--query-compute-apps",
+                "status": "--status", "errors": "--errorcounters",
+            }.items()
+            if any(argument.startswith(word) for argument in arguments)
+        )  # fmt: skip
+        well = {"gpus": "0, 00000000:04:00.0, 0\n1, 00000000:05:00.0, 0\n", "rows": REMAPPED, "status": STATUS,
+                "errors": ERRORS, "apps": ""}  # fmt: skip
+        answer = answers.get(what, well[what])
+        return (0, answer) if isinstance(answer, str) else answer
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine that is no container, with locks of its own."""
+    monkeypatch.setattr(outcome, "CONTAINER", tmp_path / "none")
+    monkeypatch.setattr(outcome, "RUN", tmp_path / "run")
+    monkeypatch.setattr(program, "RUN", tmp_path / "run")
+
+
+def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
+    return nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(**answers))
+
+
+def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
+    return {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
+
+
+class TestNvidia:
+    def test_sound_gpus_pass(self):
+        assert {kind: one["state"] for kind, one in gpus().items()} == dict.fromkeys(
+            ("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-nvlink"), "ok"
+        )
+
+    @pytest.mark.parametrize(
+        ("answers", "kind", "figure"),
+        [
+            ({"gpus": "0, 00000000:04:00.0, 2\n1, 00000000:05:00.0, 0\n"}, "gpu-ecc", "GPU 0: 2 uncorrectable"),
+            ({"gpus": "0, 00000000:04:00.0, 0\n"}, "gpu-driver", "1 of 2 GPUs"),
+            (
+                {"gpus": (15, f"{LOST} for GPU0000:05:00.0: GPU is lost.  Reboot the system to recover this GPU\n")},
+                "gpu-lost", "GPU0000:05:00.0",
+            ),
+            ({"gpus": f"0, 00000000:04:00.0, 0\n{LOST} for GPU1: Unknown Error\n"},
+             "gpu-lost", "GPU1"),
+            ({"gpus": (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")},
+             "gpu-driver", "exit code 9"),
+            ({"gpus": "\x00garbage\n<xml>"}, "gpu-driver", "0 of 2 GPUs"),
+            ({"rows": f"{BUS[0]}, 0, No, No\n{BUS[1]}, 8, No, Yes"}, "gpu-memory", BUS[1]),
+            ({"status": STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")}, "gpu-nvlink", "GPU 1 link 1"),
+            ({"errors": ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 4")}, "gpu-nvlink", "4 recovery errors"),
+        ],
+    )  # fmt: skip
+    def test_a_fault_is_named_with_its_figures(self, answers, kind, figure):
+        found = failed(gpus(**answers))
+        assert list(found) == [kind]
+        assert figure in found[kind]
+
+    @pytest.mark.parametrize(
+        ("answers", "kind"),
+        [
+            ({"gpus": "0, 00000000:04:00.0, [N/A]\n1, 00000000:05:00.0, [Not Supported]\n"}, "gpu-ecc"),
+            ({"rows": f"{BUS[0]}, [N/A], [N/A], [N/A]\n"}, "gpu-memory"),
+            ({"rows": (2, "ERROR: Option --query-remapped-rows=... is not recognized.")}, "gpu-memory"),
+            ({"status": "", "errors": ""}, "gpu-nvlink"),
+        ],
+    )
+    def test_what_the_driver_does_not_report_is_skipped(self, answers, kind):
+        found = gpus(**answers)
+        assert failed(found) == {}
+        assert found[kind]["state"] == "skipped"
+
+    def test_a_pending_remapping_does_no_harm(self):
+        found = gpus(rows=f"{BUS[0]}, 1, Yes, No\n")["gpu-memory"]
+        assert found["state"] == "ok"
+        assert BUS[0] in found["text"]
+
+    def test_a_machine_without_the_driver_fails_and_a_container_skips(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = failed(checks.all_checks(WANTED))
+        assert found == {"gpu-driver": "nvidia-smi can't be run: No such file or directory"}
+        monkeypatch.setattr(outcome, "CONTAINER", tmp_path)
+        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0)
+        assert {one["state"] for one in found.values()} == {"skipped"}
+
+    @given(st.text())
+    def test_no_output_makes_it_fail_otherwise(self, text):
+        for what in ("gpus", "rows", "status", "errors"):
+            assert set(gpus(**{what: text})) <= {"gpu-driver", "gpu-lost", "gpu-ecc", "gpu-memory", "gpu-nvlink"}
+
+    def test_processes_of_other_jobs_are_no_leftovers(self, tmp_path):
+        for pid, cgroup in {
+            "10": "0::/system.slice/slurmstepd.scope/job_7/step_0\n",
+            "11": "0::/system.slice/slurmstepd.scope/job_8/step_0\n",
+            "12": "0::/user.slice\n",
+        }.items():
+            (tmp_path / pid).mkdir()
+            (tmp_path / pid / "cgroup").write_text(cgroup)
+        found = nvidia.leftovers("7", smi=smi(apps="10\n11\n12\n13\n"), proc=tmp_path)
+        assert found["state"] == "failed"
+        assert "10, 12" in found["text"]
+
+
+def with_program(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """nvidia-smi on PATH is this script."""
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+WANTED = {
+    "mine": {"gpus": 2, "nics": [], "nic_count": 0, "apertures": False, "local_ssds": 0, "busbw_gbps": 0},
+    "limits": {"disk_free_percent": 0, "clock_seconds": 5, "ecc_errors": 0, "nvlink_errors": 0, "nic_mbps": 0},
+    "skip": ["clock", "mount", "nic", "gpu-count"], "seconds": 1, "resume_after": 2, "drain": True, "epilog": True,
+}  # fmt: skip
+
+
+class TestTime:
+    def test_a_program_that_hangs_is_ended_with_all_that_it_started(self, tmp_path, monkeypatch):
+        with_program(tmp_path, monkeypatch, f"echo $$ >{tmp_path}/pid; sleep 60 & wait")
+        began = time.monotonic()
+        found = checks.all_checks(WANTED)
+        assert time.monotonic() - began < 20
+        assert failed(found) == {"gpu-driver": "nvidia-smi did not answer in 1 s"}
+        pid = int((tmp_path / "pid").read_text())
+        end = time.monotonic() + 10
+        while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def test_one_that_cannot_be_ended_is_not_started_again(self):
+        release, held = os.pipe(), os.pipe()
+        if not (pid := os.fork()):
+            outcome.once("gpus", lambda: (os.write(held[1], b"x"), os.read(release[0], 1)))()
+            os._exit(0)
+        os.read(held[0], 1)
+        with pytest.raises(SetupError, match="still waits"):
+            outcome.once("gpus", lambda: None)()
+        os.write(release[1], b"x")
+        os.waitpid(pid, 0)
+        assert outcome.once("gpus", lambda: 7)() == 7
+
+    def test_a_controller_that_does_not_answer_is_no_fault_of_the_node(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = checks.all_checks({**WANTED, "skip": ["mount", "nic"], "mine": {**WANTED["mine"], "gpus": 0}})
+        assert failed(found) == {}
+        assert found["clock"]["state"] == "skipped"
+
+
+class TestFiles:
+    def test_missing_gpus_are_named(self, tmp_path):
+        os.mknod(tmp_path / "nvidia0", 0o020666, os.makedev(195, 0)) if os.geteuid() == 0 else pytest.skip("needs root")
+        (tmp_path / "nvidia1").touch()
+        (tmp_path / "nvidiactl").touch()
+        assert devices.gpu_count(3, tmp_path) == outcome.failed("1 of 3 GPUs: no device nvidia1, nvidia2")
+        assert devices.gpu_count(1, tmp_path)["state"] == "ok"
+        assert devices.gpu_count(0, tmp_path)["state"] == "skipped"
+
+    @pytest.mark.parametrize(("there", "shown", "state"), [(0, 0, "failed"), (2, 1, "failed"), (2, 2, "ok")])
+    def test_apertures_are_counted_on_the_bus_and_below_dev(self, tmp_path, there, shown, state):
+        for number in range(there):
+            (tmp_path / f"pci/{number}").mkdir(parents=True)
+            (tmp_path / f"pci/{number}/vendor").write_text("0x1ae0\n")
+            (tmp_path / f"pci/{number}/device").write_text("0x0084\n")
+        for number in range(shown):
+            (tmp_path / f"dev/{number}").mkdir(parents=True)
+            (tmp_path / f"dev/{number}/resource").touch()
+        assert devices.aperture(tmp_path / "pci", tmp_path / "dev", wanted=True)["state"] == state
+
+    def nic(self, folder: Path, name: str, *, state: str = "up", speed: str = "200000") -> None:
+        (folder / name / "device").mkdir(parents=True)
+        (folder / name / "operstate").write_text(f"{state}\n")
+        (folder / name / "speed").write_text(f"{speed}\n")
+
+    def test_nics_are_checked_by_name_link_and_speed(self, tmp_path):
+        self.nic(tmp_path, "enp0s12")
+        self.nic(tmp_path, "enp6s0", state="down")
+        self.nic(tmp_path, "enp7s0", speed="100")
+        self.nic(tmp_path, "enp8s0", speed="-1")
+        names = ["enp0s12", "enp6s0", "enp7s0", "enp8s0", "enp9s0"]
+        found = nics.nic(names, 5, 1000, net=tmp_path, container=False)
+        assert found["text"].split(", ") == [
+            "enp9s0 is missing", "enp6s0 has no link", "enp7s0 runs at 100 Mbit/s", "least 1000",
+        ]  # fmt: skip
+        assert nics.nic(names[:1], 1, 1000, net=tmp_path, container=False)["state"] == "ok"
+        assert "4 of 9 NICs" in nics.nic([], 9, 0, net=tmp_path, container=False)["text"]
+
+    def test_a_container_needs_one_interface_that_is_up(self, tmp_path):
+        (tmp_path / "host0").mkdir()
+        (tmp_path / "host0/operstate").write_text("down\n")
+        assert nics.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "failed"
+        (tmp_path / "host0/operstate").write_text("up\n")
+        assert nics.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "ok"
+
+    def test_full_disks_and_lost_mounts(self, tmp_path, monkeypatch):
+        usage = {"device": 1, "size": 100, "used": 97, "free": 3, "inodes": 0, "inodes_free": 0, "read_only": False}
+        monkeypatch.setattr(disk_usage, "usage", lambda _: usage)
+        assert storage.disk(5, (str(tmp_path),))["text"] == f"{tmp_path} has 3.0 % free, least 5 %"
+        assert storage.disk(3, (str(tmp_path),))["state"] == "ok"
+        usage["read_only"] = True
+        assert "read only" in storage.disk(0, (str(tmp_path),))["text"]
+        monkeypatch.setattr(disk_usage, "mounts", lambda: ["/", str(tmp_path)])
+        assert storage.mounts() == outcome.failed(f"{tmp_path} is not mounted")
+
+    @pytest.mark.parametrize(
+        ("mine", "state"), [(0.0, "ok"), (0.9, "ok"), (-0.9, "ok"), (5.0, "ok"), (7.1, "failed"), (-6.0, "failed")]
+    )
+    def test_clocks_are_compared_within_the_second_that_slurm_prints(self, mine, state):
+        now = 1_700_000_000.0
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        assert clock.compare(text, now + mine, now + mine + 0.02, 5)["state"] == state
+
+
+STATES = st.sets(st.sampled_from(["IDLE", "ALLOCATED", "DRAIN", "DOWN", "NOT_RESPONDING", "COMPLETING"]))
+FAILED = st.dictionaries(st.sampled_from(["gpu-count", "gpu-ecc", "mount", "clock", "disk"]), st.text(max_size=30))
+
+
+class TestVerdict:
+    def test_a_node_is_drained_once_and_keeps_what_nobody_has_looked_at(self):
+        first = action({"IDLE"}, "", {"gpu-count": "7 of 8"}, passes=0, resume_after=2)
+        assert first == ("drain", "hpc-health: gpu-count: 7 of 8")
+        again = action({"IDLE", "DRAIN"}, first.reason, {"gpu-count": "6 of 8"}, passes=0, resume_after=2)
+        assert again.name == "none"
+        more = action({"IDLE", "DRAIN"}, first.reason, {"mount": "/home"}, passes=0, resume_after=2)
+        assert more == ("reason", "hpc-health: gpu-count: 7 of 8; mount: /home")
+        assert action({"IDLE", "DRAIN"}, more.reason, {}, passes=99, resume_after=2).name == "none"
+
+    def test_a_fault_that_is_over_is_resumed_after_some_passes(self):
+        given = reason({"mount": "/home"})
+        found = [action({"IDLE", "DRAIN"}, given, {}, passes=n, resume_after=3).name for n in (1, 2, 3)]
+        assert found == ["none", "none", "resume"]
+        assert action({"DOWN", "DRAIN"}, given, {}, passes=9, resume_after=3).name == "none"
+
+    @given(STATES, st.text(), FAILED, st.integers(0, 9))
+    def test_a_drain_by_others_is_never_touched(self, states, given, failed, passes):
+        if not given.startswith("hpc-health: "):
+            assert action({*states, "DRAIN"}, given, failed, passes=passes, resume_after=1).name == "none"
+
+    @given(STATES, FAILED, FAILED, st.integers(0, 9))
+    def test_nothing_fails_and_stays_in_service_and_nothing_is_resumed_that_fails(self, states, before, failed, passes):
+        given = reason(before) if before and "DRAIN" in states else ""
+        found = action(states, given, failed, passes=passes, resume_after=2)
+        if failed:
+            assert found.name != "resume"
+            assert "DRAIN" in states or found.name == "drain"
+        if found.name == "resume":
+            assert {"gpu-count", "gpu-ecc"}.isdisjoint(before)
+
+
+class TestProgram:
+    @pytest.fixture
+    def slurmctld(self, monkeypatch, tmp_path):
+        """slurmctld's side of one node, and this node's files."""
+        seen = {"states": {"IDLE"}, "reason": "", "asked": 0}
+
+        def look(_):
+            seen["asked"] += 1
+            return slurm_node.Seen(seen["states"], seen["reason"])
+
+        def apply(_, name, text):
+            seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
+            seen["reason"] = text
+
+        monkeypatch.setattr(slurm_node, "look", look)
+        monkeypatch.setattr(slurm_node, "apply", apply)
+        monkeypatch.setattr(record, "LAST", tmp_path / "last.json")
+        monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+        monkeypatch.setattr(settings, "read", lambda: WANTED)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(record, "write", lambda path, text, **_: path.write_text(text))
+        return seen
+
+    def run(self, monkeypatch, mode: str = "", **found: outcome.Outcome) -> int:
+        monkeypatch.setattr(checks, "all_checks", lambda _: found)
+        monkeypatch.setattr(checks, "quick", lambda _: found)
+        monkeypatch.setattr(checks, "after_job", lambda *_: found)
+        return program.main([mode] if mode else [])
+
+    def test_from_the_fault_to_the_resume(self, slurmctld, monkeypatch, capsys):
+        assert self.run(monkeypatch, mount=outcome.failed("/home is not mounted")) == 0
+        assert slurmctld["reason"] == "hpc-health: mount: /home is not mounted"
+        for _ in range(2):
+            assert self.run(monkeypatch, mount=outcome.ok()) == 0
+        assert slurmctld["states"] == {"IDLE"}
+        asked = slurmctld["asked"]
+        for _ in range(5):
+            self.run(monkeypatch, mount=outcome.ok())
+        assert slurmctld["asked"] == asked, "slurmctld is asked although nothing is wrong"
+
+    def test_a_prolog_that_fails_keeps_the_job_away_and_says_why(self, slurmctld, monkeypatch, capsys):
+        assert self.run(monkeypatch, "prolog", mount=outcome.failed("/home is not mounted")) == 1
+        assert slurmctld["reason"] == "hpc-health: mount: /home is not mounted"
+        assert "mount: /home is not mounted" in capsys.readouterr().err
+
+    def test_an_epilog_drains_and_ends_well(self, slurmctld, monkeypatch):
+        assert self.run(monkeypatch, "epilog", **{"gpu-ecc": outcome.failed("GPU 0: 1 uncorrectable error")}) == 0
+        assert "DRAIN" in slurmctld["states"]
+
+    def test_without_drain_it_only_records(self, slurmctld, monkeypatch):
+        monkeypatch.setattr(settings, "read", lambda: {**WANTED, "drain": False})
+        assert self.run(monkeypatch, "prolog", mount=outcome.failed("x")) == 0
+        assert slurmctld["states"] == {"IDLE"}
+        assert record.last()["checks"]["mount"]["state"] == "failed"
+
+    def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
+        look = slurm_node.look
+        monkeypatch.setattr(slurm_node, "look", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
+        assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
+        assert record.last()["why"] == "no answer"
+        monkeypatch.setattr(slurm_node, "look", look)
+        self.run(monkeypatch, mount=outcome.failed("x"))
+        assert "DRAIN" in slurmctld["states"]
+
+    def test_a_machine_that_is_no_node_is_not_checked(self, slurmctld, monkeypatch):
+        monkeypatch.setattr(settings, "read", lambda: None)
+        assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
+        assert slurmctld["asked"] == 0
+
+    def test_settings_are_found_by_the_name_of_the_node(self):
+        given = {"nodes": {"lab-cpu": {"gpus": 0}, "lab-controller": {"gpus": 1}}, "drain": True}
+        for name, gpus in {"lab-cpu-12": 0, "lab-controller": 1}.items():
+            found = settings.of(given, name)
+            assert found
+            assert found["mine"]["gpus"] == gpus
+        assert settings.of(given, "lab-login-0") is None
