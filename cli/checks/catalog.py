@@ -15,7 +15,7 @@ CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "status"))
 """Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
-THIRD = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("examples", "user"))
+THIRD = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("examples", "health", "user"))
 """Those of a third: what users do, most of it on the cluster `lab`."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work."""
@@ -77,7 +77,7 @@ SLOW = (
     "tests/node/test_lustre_ready.py",
     "tests/node/test_watch.py",
     "tests/platforms/test_toy_engine.py",
-    "tests/architecture/test_imports.py::test_packages_of_one_cloud_are_loaded_only_when_used",
+    "tests/architecture/test_imports.py::test_heavy_packages_are_loaded_only_when_used",
     "tests/cli/test_config_set.py::TestText::test_any_value_comes_back",
     "tests/cli/test_engines.py::TestCli::test_is_not_run_with_a_passphrase_that_does_not_fit",
     "tests/cluster/test_config_bounds.py::test_much_is_read_or_refused_in_two_seconds",
