@@ -1,0 +1,134 @@
+"""What follows from checks of a node: drained once, with what failed, and resumed where that is right."""
+
+import os
+from pathlib import Path
+
+import pytest
+from health import checks, outcome, program, record, settings, slurm_node
+from health.kinds import reason
+from health.verdict import action
+from hypothesis import given
+from hypothesis import strategies as st
+from system.host import SetupError
+
+WANTED = {"mine": {"gpus": 2}, "limits": {}, "skip": [], "seconds": 1, "resume_after": 2, "drain": True}
+
+
+@pytest.fixture(autouse=True)
+def locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Locks of its own."""
+    monkeypatch.setattr(program, "RUN", tmp_path / "run")
+
+
+STATES = st.sets(st.sampled_from(["IDLE", "ALLOCATED", "DRAIN", "DOWN", "NOT_RESPONDING", "COMPLETING"]))
+FAILED = st.dictionaries(st.sampled_from(["gpu-count", "gpu-ecc", "mount", "clock", "disk"]), st.text(max_size=30))
+
+
+class TestVerdict:
+    def test_a_node_is_drained_once_and_keeps_what_nobody_has_looked_at(self):
+        first = action({"IDLE"}, "", {"gpu-count": "7 of 8"}, passes=0, resume_after=2)
+        assert first == ("drain", "hpc-health: gpu-count: 7 of 8")
+        again = action({"IDLE", "DRAIN"}, first.reason, {"gpu-count": "6 of 8"}, passes=0, resume_after=2)
+        assert again.name == "none"
+        more = action({"IDLE", "DRAIN"}, first.reason, {"mount": "/home"}, passes=0, resume_after=2)
+        assert more == ("reason", "hpc-health: gpu-count: 7 of 8; mount: /home")
+        assert action({"IDLE", "DRAIN"}, more.reason, {}, passes=99, resume_after=2).name == "none"
+
+    def test_a_fault_that_is_over_is_resumed_after_some_passes(self):
+        given = reason({"mount": "/home"})
+        found = [action({"IDLE", "DRAIN"}, given, {}, passes=n, resume_after=3).name for n in (1, 2, 3)]
+        assert found == ["none", "none", "resume"]
+        assert action({"DOWN", "DRAIN"}, given, {}, passes=9, resume_after=3).name == "none"
+
+    @given(STATES, st.text(), FAILED, st.integers(0, 9))
+    def test_a_drain_by_others_is_never_touched(self, states, given, failed, passes):
+        if not given.startswith("hpc-health: "):
+            assert action({*states, "DRAIN"}, given, failed, passes=passes, resume_after=1).name == "none"
+
+    @given(STATES, FAILED, FAILED, st.integers(0, 9))
+    def test_nothing_fails_and_stays_in_service_and_nothing_is_resumed_that_fails(self, states, before, failed, passes):
+        given = reason(before) if before and "DRAIN" in states else ""
+        found = action(states, given, failed, passes=passes, resume_after=2)
+        if failed:
+            assert found.name != "resume"
+            assert "DRAIN" in states or found.name == "drain"
+        if found.name == "resume":
+            assert {"gpu-count", "gpu-ecc"}.isdisjoint(before)
+
+
+class TestProgram:
+    @pytest.fixture
+    def slurmctld(self, monkeypatch, tmp_path):
+        """slurmctld's side of one node, and this node's files."""
+        seen = {"states": {"IDLE"}, "reason": "", "asked": 0}
+
+        def look(_):
+            seen["asked"] += 1
+            return slurm_node.Seen(seen["states"], seen["reason"])
+
+        def apply(_, name, text):
+            seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
+            seen["reason"] = text
+
+        monkeypatch.setattr(slurm_node, "look", look)
+        monkeypatch.setattr(slurm_node, "apply", apply)
+        monkeypatch.setattr(record, "LAST", tmp_path / "last.json")
+        monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+        monkeypatch.setattr(settings, "read", lambda: WANTED)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(record, "write", lambda path, text, **_: path.write_text(text))
+        return seen
+
+    def run(self, monkeypatch, mode: str = "", **found: outcome.Outcome) -> int:
+        monkeypatch.setattr(checks, "all_checks", lambda _: found)
+        monkeypatch.setattr(checks, "quick", lambda _: found)
+        monkeypatch.setattr(checks, "after_job", lambda *_: found)
+        return program.main([mode] if mode else [])
+
+    def test_from_the_fault_to_the_resume(self, slurmctld, monkeypatch, capsys):
+        assert self.run(monkeypatch, mount=outcome.failed("/home is not mounted")) == 0
+        assert slurmctld["reason"] == "hpc-health: mount: /home is not mounted"
+        for _ in range(2):
+            assert self.run(monkeypatch, mount=outcome.ok()) == 0
+        assert slurmctld["states"] == {"IDLE"}
+        asked = slurmctld["asked"]
+        for _ in range(5):
+            self.run(monkeypatch, mount=outcome.ok())
+        assert slurmctld["asked"] == asked, "slurmctld is asked although nothing is wrong"
+
+    def test_a_prolog_that_fails_keeps_the_job_away_and_says_why(self, slurmctld, monkeypatch, capsys):
+        assert self.run(monkeypatch, "prolog", mount=outcome.failed("/home is not mounted")) == 1
+        assert slurmctld["reason"] == "hpc-health: mount: /home is not mounted"
+        assert "mount: /home is not mounted" in capsys.readouterr().err
+
+    def test_an_epilog_drains_and_ends_well(self, slurmctld, monkeypatch):
+        assert self.run(monkeypatch, "epilog", **{"gpu-ecc": outcome.failed("GPU 0: 1 uncorrectable error")}) == 0
+        assert "DRAIN" in slurmctld["states"]
+
+    def test_without_drain_it_only_records(self, slurmctld, monkeypatch):
+        monkeypatch.setattr(settings, "read", lambda: {**WANTED, "drain": False})
+        assert self.run(monkeypatch, "prolog", mount=outcome.failed("x")) == 0
+        assert slurmctld["states"] == {"IDLE"}
+        assert record.last()["checks"]["mount"]["state"] == "failed"
+
+    def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
+        look = slurm_node.look
+        monkeypatch.setattr(slurm_node, "look", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
+        assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
+        assert record.last()["why"] == "no answer"
+        monkeypatch.setattr(slurm_node, "look", look)
+        self.run(monkeypatch, mount=outcome.failed("x"))
+        assert "DRAIN" in slurmctld["states"]
+
+    def test_a_machine_that_is_no_node_is_not_checked(self, slurmctld, monkeypatch):
+        monkeypatch.setattr(settings, "read", lambda: None)
+        assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
+        assert slurmctld["asked"] == 0
+
+    def test_settings_are_found_by_the_name_of_the_node(self):
+        given = {"nodes": {"lab-cpu": {"gpus": 0}, "lab-controller": {"gpus": 1}}, "drain": True}
+        for name, gpus in {"lab-cpu-12": 0, "lab-controller": 1}.items():
+            found = settings.of(given, name)
+            assert found
+            assert found["mine"]["gpus"] == gpus
+        assert settings.of(given, "lab-login-0") is None
