@@ -36,6 +36,7 @@ def environment(config: ClusterConfig) -> str:
 # Jobs source this with any options of bash (set -euo pipefail), in containers too, and more than once.
 
 {functions}
+unset -v _hpc_failed
 if [[ -n ${{SLURM_JOB_ID:-}} ]]; then
     _hpc_mounts={FOLDER}:{FOLDER}:ro
     case ${{SLURM_JOB_PARTITION:-}} in
@@ -48,6 +49,8 @@ if [[ -n ${{SLURM_JOB_ID:-}} ]]; then
 fi
 unset -f {" ".join(_DEFINED.findall(functions))}
 unset -v _hpc_mounts
+# The status of this file, also for scripts without set -e: . {ENV} || exit
+[[ -z ${{_hpc_failed:-}} ]]
 """
 
 
@@ -69,7 +72,7 @@ def _call(config: ClusterConfig, row: PartitionFacts) -> str:
     """The function that a kind of node needs, with its arguments."""
     family, rxdm = row.machine_type.family, config.slurm.rxdm
     if row.fabric is Fabric.TCPXO and rxdm and row.name in rxdm.partitions:
-        return shlex.join(["_hpc_tcpxo", family.nic, ",".join(family.gpu_nic_names)])
+        return shlex.join(["_hpc_tcpxo", family.nic, ",".join(family.gpu_nic_names)]) + " || _hpc_failed=1"
     if row.fabric is Fabric.INFINIBAND:
         return shlex.join(["_hpc_infiniband", family.nic])
     # Fabric.NONE; and A3 Mega nodes without the prolog that installs the plugin.

@@ -119,6 +119,12 @@ class TestTcpxo:
         assert (done.returncode, done.stdout) == (1, "")
         assert "nccl-env-profile.sh is not on n-0. On the node the rxdm prolog writes it" in done.stderr
 
+    @pytest.mark.parametrize("script", [". ENV || exit 7", ". ENV && echo went on", ". ENV; exit $?"])
+    def test_scripts_without_errexit_can_see_that(self, mega: Job, script: str):
+        done = mega.run(f"set +e\n{script}", **in_job("a3mega", 2))
+        assert done.returncode == (7 if "7" in script else 1)
+        assert done.stdout == ""
+
     def test_where_the_prolog_is_not_configured_nothing_waits_for_its_profile(self, tmp_path: Path):
         settings = load("a3mega")
         del settings["hpc:cluster"]["slurm"]["rxdm"]

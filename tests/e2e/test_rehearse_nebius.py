@@ -19,7 +19,7 @@ from components.local.host.networks import bridge
 from components.local.host.networks.names import bridge_name
 from components.local.host.process import Process
 from tests.cluster import stacks
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -90,6 +90,22 @@ def test_jobs_run_on_all_workers_and_users_log_in_at_the_services_address(rehear
     assert sorted(rehearsal.cluster.run("srun", "-N2", "hostname").split()) == ["worker-0", "worker-1"]
     assert rehearsal.cluster.run("srun", "--gpus=8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES") == "0,1,2,3,4,5,6,7"
     assert ssh(rehearsal, "alice", alices_key, "srun -N2 id -un").split() == ["alice", "alice"]
+
+
+def test_the_nccl_test_is_taken_and_a_stand_in_runs_as_it_would(rehearsal: Rehearsal, tmp_path: Path):
+    cluster, log = rehearsal.cluster, tmp_path / "run.log"
+    script = cluster.call("nccl", "run", "nebius", "--dry-run").stdout
+    checked = cluster.run("sh", "-c", f"printf %s {shlex.quote(script)} | sbatch --test-only 2>&1")
+    assert "on nodes worker-[0-1] in partition main" in checked
+    assert f"stack {NAME} is a rehearsal" in cluster.call("nccl", "run", NAME).stderr
+    program = (ROOT / "tests" / "fakes" / "all_gather_perf.sh").read_text()
+    cluster.run("sh", "-c", f"printf %s {shlex.quote(program)} >~/all_reduce_perf && chmod 755 ~/all_reduce_perf")
+    done = cluster.call("nccl", "run", NAME, "--binaries", "/home/alice", "--output", str(log))
+    assert f"Saved {log}" in done.stdout, done.stdout + done.stderr
+    lines = log.read_text().splitlines()
+    assert lines[0].startswith("# hpc: cluster=slurm machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 ")
+    assert "==> test: all_reduce_perf -b 512M -e 8G -f 2 -g 1 -c 0" in lines
+    assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] != []
 
 
 def test_kubectl_has_terminals_exit_codes_and_logs(rehearsal: Rehearsal):

@@ -70,11 +70,12 @@ _hpc_container() {
     done
 }
 
+unset -v _hpc_failed
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
     _hpc_mounts=/opt/apps/hpc:/opt/apps/hpc:ro
     case ${SLURM_JOB_PARTITION:-} in
         a3mega)
-            _hpc_tcpxo enp0s12 enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0
+            _hpc_tcpxo enp0s12 enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0 || _hpc_failed=1
             ;;
         debug)
             _hpc_sockets
@@ -88,3 +89,5 @@ if [[ -n ${SLURM_JOB_ID:-} ]]; then
 fi
 unset -f _hpc_sockets _hpc_tcpxo _hpc_master _hpc_container
 unset -v _hpc_mounts
+# The status of this file, also for scripts without set -e: . /opt/apps/hpc/env.sh || exit
+[[ -z ${_hpc_failed:-} ]]
