@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cluster.printable import one_line
 
@@ -64,7 +65,7 @@ def save_png(
         axes = FigureCanvasAgg(figure).figure.add_subplot()
         measured = 0
         for number, line in enumerate(lines):
-            look: dict[str, object] = {"color": _hex(_GREY), "linestyle": (0, (5, 3)), "linewidth": 1.8}
+            look: dict[str, Any] = {"color": _hex(_GREY), "linestyle": (0, (5, 3)), "linewidth": 1.8}
             if not line.reference:
                 style = {"marker": _PNG_MARKERS[measured % len(_PNG_MARKERS)], "markersize": 5, "linewidth": 2.2}
                 look = {"color": _hex(_COLOURS[measured % len(_COLOURS)]), **style}

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -100,8 +101,7 @@ def test_cycles_and_sizes_that_are_rounded_to_nothing_are_no_mixture():
 
 
 def test_an_operation_and_a_root_of_its_own_each_begin_with_the_smallest_size():
-    rows = [Line(*[getattr(one, f) for f in ("size", "count", "out", "inside", "type")], "none", root)
-            for root in range(3) for one in measured("broadcast")]  # fmt: skip
+    rows = [replace(one, root=root) for root in range(3) for one in measured("broadcast")]
     run = read_text(log("broadcast", rows), "x.log").last
     assert not run.mixed
     assert {row.root for row in run.rows} == {0, 1, 2}

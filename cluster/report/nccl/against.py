@@ -34,7 +34,7 @@ class Comparison:
     run: Run
     saved: tuple[Saved, ...]
     others: int
-    """Logs that were left out: of another collective, number of nodes or machine type, or without rows."""
+    """Logs that were left out: of another collective, number of nodes or machine type, or cut short."""
 
     def ratios(self) -> dict[int, tuple[float, float]]:
         """Size -> median of the earlier runs in GB/s, and this run as a share of it."""
@@ -108,7 +108,7 @@ def compare(run: Run, subject: Subject, logs: Sequence[tuple[Log, datetime]], gi
     for log, modified in logs:
         other = log.last
         its = subject_of(other, given)
-        if other is not run and other.rows and _kind(its) == _kind(subject):
+        if other.complete and other.rows and not other.mixed and _kind(its) == _kind(subject):
             same.append(Saved(log.name, other, its, date_of(other) or modified))
     same.sort(key=lambda one: one.time)
     return Comparison(run, tuple(same), len(logs) - len(same))

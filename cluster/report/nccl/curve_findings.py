@@ -35,7 +35,7 @@ def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
     curve = run.curve()
     if not curve:
         return
-    if (largest := max(curve)) < LARGE:
+    if run.complete and (largest := max(curve)) < LARGE:
         yield Finding(
             id="nccl-small-only",
             level=Level.INFO,

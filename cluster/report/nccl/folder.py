@@ -131,11 +131,12 @@ class Folder:
         return found
 
     def _by_nodes(self) -> Mapping[str, list[Entry]]:
+        """The slowest first."""
         found: dict[str, list[Entry]] = defaultdict(list)
         for one in self.entries:
             if one.hosts:
                 found[one.hosts].append(one)
-        return found
+        return dict(sorted(found.items(), key=lambda pair: statistics.median(one.busbw for one in pair[1])))
 
 
 def _by_host(entries: Sequence[Entry]) -> Mapping[str, list[Entry]]:

@@ -104,7 +104,8 @@ class RowBegun:
         width = len(layout.half)
         whole = min(layout.halves, len(self.tokens) // width)
         halves = [layout.measure(self.tokens[at * width : (at + 1) * width]) for at in range(whole)]
-        return Row(self.size, self.count, self.type, self.redop, self.root, *[*halves, None, None][:2], self.line)
+        out_of_place, in_place, *_ = [*halves, None, None]
+        return Row(self.size, self.count, self.type, self.redop, self.root, out_of_place, in_place, self.line)
 
 
 def begin(text: str, layout: Layout, line: int) -> RowBegun | None:

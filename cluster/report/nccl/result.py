@@ -97,9 +97,8 @@ def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
     if subject.reference:
         return
     if not (subject.machine_type and subject.nodes):
-        missing = "neither machine type nor nodes" if not (subject.machine_type or subject.nodes) else (
-            "not the machine type" if not subject.machine_type else "not the number of nodes")  # fmt: skip
-        what = f"No reference: the log names {missing}"
+        unknown = [name for name, one in (("machine type", subject.machine_type), ("nodes", subject.nodes)) if not one]
+        what = f"No reference: the log does not say {' and '.join(unknown)}"
         todo = "name them with `--machine-type` and `--nodes`; jobs of `./hpc nccl run` write both into their logs"
     else:
         known = ", ".join(f"{one.collective} on {one.nodes}" for one in references_of(subject.machine_type))

@@ -18,7 +18,8 @@ class Measure(NamedTuple):
     """Wrong elements; None where the check was not run (N/A)."""
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """One message size of a run."""
 
     size: int

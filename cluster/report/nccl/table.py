@@ -53,13 +53,9 @@ def lines_of_finding(finding: Finding) -> list[str]:
 
 
 def curves_of(result: Result, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
-    """Curves of a run, of the reference and of others, and texts for the sizes of the run."""
+    """Curves of a run (out of place), of others and of the reference, and texts for their sizes."""
     run, reference = result.run, result.subject.reference
-    curves = [Curve("this run", list(run.curve().items()))]
-    if any(len(row.measures) == 2 for row in run.rows) and not (others := list(others)):
-        in_place = [(float(row.size), row.in_place.busbw) for row in run.rows if row.in_place and row.size]
-        curves.append(Curve("this run, in place", in_place))
-    curves += others
+    curves = [Curve("this run", list(run.curve().items())), *others]
     if reference and reference.busbw:
         curves.append(Curve("reference", list(reference.busbw.items()), reference=True))
     sizes = {x for curve in curves for x, _ in curve.points}

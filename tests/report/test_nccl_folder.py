@@ -1,0 +1,103 @@
+"""Many logs: the slow node among pairs, and a run beside earlier ones."""
+
+from datetime import datetime, timezone
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nccl_logs import A3_MEGA, GUIDE, log, measured
+
+from cluster.findings import Level
+from cluster.report.nccl.against import compare
+from cluster.report.nccl.files import read_text
+from cluster.report.nccl.folder import Entry, Folder
+from cluster.report.nccl.result import check
+from cluster.report.nccl.run import Log
+
+MODIFIED = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def saved(factor: float, *, hosts=("a3-0", "a3-1"), date="", collective="all_gather", name="x.log") -> Log:
+    facts = A3_MEGA.replace("all_gather", collective) + (f" date={date}" if date else "")
+    rows = measured(collective, [one * factor for one in GUIDE])
+    return read_text(log(collective, rows, hosts=hosts, facts=facts), name)
+
+
+def folder(logs: list[Log]) -> Folder:
+    return Folder(tuple(Entry(one, check(one)) for one in logs), ())
+
+
+@given(slow=st.integers(0, 5), count=st.integers(4, 6))
+def test_the_node_that_is_slow_with_every_partner_is_named(slow, count):
+    slow %= count
+    logs = [
+        saved(0.6 if slow in pair else 1.0, hosts=tuple(f"a3-{one}" for one in pair))
+        for pair in combinations(range(count), 2)
+    ]
+    findings = list(folder(logs).findings())
+    assert [(one.where, one.level) for one in findings] == [(f"a3-{slow}", Level.ERROR)]
+    assert f"in each of its {count - 1} runs" in findings[0].what
+
+
+def test_of_a_pair_that_ran_once_it_is_not_known_which_is_slow():
+    logs = [saved(1.0, hosts=("a", "b")), saved(1.0, hosts=("c", "d")), saved(0.6, hosts=("e", "f"))]
+    findings = list(folder(logs).findings())
+    assert [(one.where, one.level) for one in findings] == [("e", Level.WARNING), ("f", Level.WARNING)]
+    assert "fast in another pair" in findings[0].todo
+
+
+def test_kinds_are_not_compared_with_each_other():
+    logs = [saved(1.0), saved(1.0), saved(0.5, collective="broadcast", hosts=("a", "b"))]
+    assert list(folder(logs).findings()) == []
+    assert folder(logs).document()["kinds"].keys() == {
+        "all_gather, 2 x a3-megagpu-8g",
+        "broadcast, 2 x a3-megagpu-8g",
+    }
+
+
+class TestAgainst:
+    def history(self, *factors: float) -> list[tuple[Log, datetime]]:
+        return [
+            (saved(one, date=f"2026-11-{day:02}T09:00:00Z", name=f"{day}.log"), MODIFIED)
+            for day, one in enumerate(factors, 1)
+        ]
+
+    def compared(self, factor: float, logs: list[tuple[Log, datetime]]):
+        result = check(saved(factor))
+        return compare(result.run, result.subject, logs)
+
+    @pytest.mark.parametrize(
+        ("factor", "said", "level"),
+        [
+            (1.0, "No change: 100%", Level.INFO),
+            (0.97, "No change: 97%", Level.INFO),
+            (0.8, "Slower: 20%", Level.WARNING),
+            (1.2, "Faster: 20%", Level.INFO),
+        ],
+    )
+    def test_the_change_in_words(self, factor, said, level):
+        finding = self.compared(factor, self.history(1.0, 1.0, 1.0)).finding("x.log")
+        assert finding.what.startswith(said)
+        assert finding.level is level
+
+    def test_since_when(self):
+        what = self.compared(0.8, self.history(1.0, 1.01, 0.99, 1.0, 0.8, 0.81)).finding("x.log").what
+        assert "It is so since 2026-11-05 09:00 (5.log): from there on 20% less than before" in what
+        assert "so something changed since the last one" in self.compared(0.8, self.history(1, 1)).finding("x").what
+
+    def test_by_size_it_is_the_median(self):
+        comparison = self.compared(0.9, self.history(1.0, 0.5, 1.0))
+        for median, share in comparison.ratios().values():
+            assert share == pytest.approx(0.9, abs=0.01)
+            assert median in [pytest.approx(one, abs=0.01) for one in GUIDE]
+
+    def test_the_order_is_that_of_dates_else_of_files(self):
+        logs = [*self.history(1.0, 1.0)[::-1], (saved(1.0, name="old.log"), MODIFIED)]
+        assert [one.name for one in self.compared(1.0, logs).saved] == ["old.log", "1.log", "2.log"]
+
+    def test_other_kinds_are_left_out(self):
+        comparison = self.compared(1.0, [(saved(1.0, collective="broadcast"), MODIFIED)])
+        assert (comparison.saved, comparison.others) == ((), 1)
+        assert comparison.finding("x.log").what == "No earlier run of the same kind"
+        assert "none of the same" in comparison.lines()[0]

@@ -1,0 +1,163 @@
+"""`./hpc nccl report`: what it prints, its exit codes, and whose log it reads on a cluster."""
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from nccl_logs import A3_MEGA, GUIDE, log, measured
+
+from cluster.printable import printable
+from cluster.report.nccl.files import read_text
+from cluster.report.nccl.result import check
+from cluster.report.nccl.table import lines_of
+from tests.cli.conftest import Hpc, hpc, root, stand_for_state, tool  # noqa: F401 - fixtures
+from tests.cli.test_reach import OUTPUTS
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "report"
+SLOW = [min(one, 141.0) for one in GUIDE]
+FALLBACK = [3, 5, 8, 10, 12, 14, 16, 17, 17.5, 18, 18]
+SMALL = [0.01 * 2**number for number in range(12)]
+TEXTS = {
+    "pass": log(facts=A3_MEGA),
+    "slow": log(lines=measured(busbw=SLOW), facts=A3_MEGA),
+    "fallback": log(lines=measured(busbw=FALLBACK), facts=A3_MEGA),
+    "small": log(lines=measured(busbw=SMALL, first=1024)),
+    "cut": log(facts=A3_MEGA)[:-800],
+    "two-runs": log(lines=measured(busbw=(1.0,))) + "\n" + log("broadcast"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_was_reviewed(name, update_golden):
+    found = read_text(TEXTS[name], f"{name}.log")
+    text = "\n".join(lines_of(found, check(found))) + "\n"
+    file = GOLDEN / f"nccl-{name}.txt"
+    if update_golden:
+        file.write_text(text, "utf-8")
+    assert text == file.read_text("utf-8")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A folder with each of the logs."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name, text in TEXTS.items():
+        (folder / f"{name}.log").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "code"), [("pass", 0), ("slow", 1), ("fallback", 1), ("small", 0), ("cut", 1)])
+def test_the_exit_code_is_that_of_the_result(hpc: Hpc, logs: Path, name, code):  # noqa: F811
+    ended = hpc("nccl", "report", str(logs / f"{name}.log"))
+    assert (ended.code, ended.err) == (code, "")
+    assert "bus bandwidth" in ended.out, "the plot"
+
+
+def test_json_is_one_document(hpc: Hpc, logs: Path):  # noqa: F811
+    ended = hpc("nccl", "report", str(logs / "slow.log"), "--against", str(logs), "--json")
+    document = json.loads(ended.out)
+    assert (document["result"], document["collective"], document["nodes"]) == ("fail", "all_gather", 2)
+    assert document["runs"][document["last"]]["rows"][0]["out_of_place"]["busbw"] == 22.52
+    assert {one["id"] for one in document["findings"]} >= {"nccl-one-slow"}
+    assert document["hosts"] == ["a3-0", "a3-1"]
+    # The log itself is not compared with itself, nor with a log that was cut short.
+    assert {Path(one["file"]).stem for one in document["against"]["runs"]} == {"pass", "fallback"}
+    assert document["against"]["left_out"] == 3
+
+
+def test_a_number_that_is_not_finite_is_null_in_json(hpc: Hpc, tmp_path: Path):  # noqa: F811
+    (tmp_path / "x.log").write_text(log(facts=A3_MEGA).replace("  22.52", "    nan").replace("  24.02", "    inf"))
+    ended = hpc("nccl", "report", str(tmp_path / "x.log"), "--json")
+    assert json.loads(ended.out, parse_constant=pytest.fail)["runs"][0]["rows"][0]["in_place"]["busbw"] is None
+
+
+def test_the_picture_is_written(hpc: Hpc, logs: Path, tmp_path: Path):  # noqa: F811
+    ended = hpc("nccl", "report", str(logs / "pass.log"), "--png", str(tmp_path / "x.png"))
+    assert ended.err == f"Wrote {tmp_path / 'x.png'}\n"
+    assert struct.unpack(">II", (tmp_path / "x.png").read_bytes()[16:24]) == (1080, 600)
+    ended = hpc("nccl", "report", str(logs / "pass.log"), "--png", "/proc/x.png")
+    assert ended.code == 1
+    assert "can't write /proc/x.png" in ended.err
+
+
+def test_a_folder_has_a_line_for_each_log(hpc: Hpc, logs: Path):  # noqa: F811
+    (logs / "17-warm-up.log").write_text(TEXTS["small"])
+    (logs / "notes.txt").write_text("remember\n")
+    ended = hpc("nccl", "report", str(logs))
+    assert ended.code == 1
+    rows = ended.out.splitlines()
+    for name, result in {"pass": "pass", "slow": "fail", "cut": "fail", "small": "not compared"}.items():
+        assert [row for row in rows if f"/{name}.log  " in row and row.startswith(result)], name
+    assert "warm-up" not in ended.out
+    assert [row for row in rows if row.startswith("no log") and "notes.txt" in row]
+    assert json.loads(hpc("nccl", "report", str(logs), "--json").out)["result"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing.log",), "can't read nothing.log: No such file"),
+        (("17",), "name its cluster: --stack STACK"),
+        (("{logs}/pass.log", "--stack", "dev"), "--stack goes with the number of a job"),
+        (("{logs}", "--png", "x.png"), "--against and --png are for one log"),
+        (("{logs}/pass.log", "--against", "/nowhere"), "--against: /nowhere does not exist"),
+        (("/dev/null",), "an empty file"),
+    ],
+)
+def test_what_can_not_be_reported(hpc: Hpc, logs: Path, arguments, said):  # noqa: F811
+    ended = hpc("nccl", "report", *(one.format(logs=logs) for one in arguments))
+    assert ended.code in (1, 2)
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_what_others_wrote_does_not_reach_the_terminal(hpc: Hpc, tmp_path: Path):  # noqa: F811
+    name = tmp_path / "a\x1b[2Jb.log"
+    name.write_text(log(facts=A3_MEGA, hosts=("a\x1b[31m", "b")) + "\nsrun: error: \x1b]0;title\x07\n")
+    for more in ((), ("--json",)):
+        ended = hpc("nccl", "report", str(name), *more)
+        assert printable(ended.out) == ended.out
+
+
+class TestJobs:
+    """slurmctld and sacct are stand-ins; ssh runs the line here."""
+
+    @pytest.fixture
+    def cluster(
+        self,
+        tool: Callable[[str, str], Path],  # noqa: F811
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> Callable[[str, str], Path]:
+        stand_for_state(monkeypatch, OUTPUTS)
+        tool("ssh", 'for word; do last=$word; done; exec bash -c "$last"')
+        tool("runuser", f'echo "$2" >>{tmp_path}/as; exec bash -c "$4"')
+        return tool
+
+    def test_the_log_of_a_job_is_read_as_its_user(self, hpc: Hpc, cluster, logs: Path, tmp_path: Path):  # noqa: F811
+        shown = f"JobId=17 UserId=alice(2001) StdErr=/x StdIn=/dev/null StdOut={logs}/pass.log Power="
+        cluster("scontrol", f"echo '{shown}'")
+        ended = hpc("nccl", "report", "17", "--stack", "dev")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith(f"{logs}/pass.log: all_gather, 2 nodes")
+        assert (tmp_path / "as").read_text().split()[-1] == "alice"
+
+    def test_of_an_old_job_the_database_has_the_user(self, hpc: Hpc, cluster, tmp_path: Path):  # noqa: F811
+        cluster("scontrol", "echo slurm_load_jobs error: Invalid job id specified >&2; exit 1")
+        cluster("sacct", "echo alice")
+        ended = hpc("nccl", "report", "17", "--stack", "dev")
+        assert ended.code == 1
+        assert f"its log is not {tmp_path}/nccl/logs/17.log" in ended.err
+        (tmp_path / "nccl/logs").mkdir(parents=True)
+        (tmp_path / "nccl/logs/17.log").write_text(TEXTS["pass"])
+        assert hpc("nccl", "report", "17", "--stack", "dev").code == 0
+
+    def test_a_job_that_nobody_knows(self, hpc: Hpc, cluster):  # noqa: F811
+        cluster("scontrol", "exit 1")
+        cluster("sacct", "true")
+        ended = hpc("nccl", "report", "17", "--stack", "dev")
+        assert ended.code == 1
+        assert "neither slurmctld nor the accounting database of dev knows it" in ended.err
