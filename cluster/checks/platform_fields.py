@@ -22,7 +22,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 at=(*at, key),
                 given=shown(value),
                 allowed=f"nothing on {platform.name}: {key} is for {' and '.join(one.title for one in owners)}",
-                todo="remove it here",
+                todo=platform.instead.get(key, "remove it here"),
             )
 
 

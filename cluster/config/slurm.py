@@ -10,10 +10,11 @@ from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
 from cluster.config.metadata import Slurm
 from cluster.config.scripts import SCRIPTS, Rxdm, Script
 from cluster.config.section import Section
-from cluster.config.types import Flag, LuaText, Natural, Seconds, Settings
+from cluster.config.types import ContainerImage, Flag, LuaText, Natural, PartitionName, Seconds, Settings
 
 TIMER = Reconfigure("a timer that follows `scontrol reconfigure`")
 LAUNCH = Restart("slurmctld and slurmd restart; jobs that run keep what they were started with")
+WARM = NoEffect("`up` downloads what is new by small jobs of the lowest priority on nodes that have room")
 
 
 class Timers(Section):
@@ -41,6 +42,22 @@ class Timers(Section):
     """BatchStartTimeout: until a batch job that does not start is requeued."""
     prolog_epilog: Annotated[Seconds, Slurm("PrologEpilogTimeout"), TIMER] = 600
     """PrologEpilogTimeout: for one prolog or epilog; container images pulled in a prolog take minutes."""
+
+
+class WarmUp(Section):
+    """What nodes download at the end of an `up`, so that the first job need not wait for it: the images that rxdm pulls
+    before the first job on several nodes, and container images. On demand: `./hpc warm-up STACK`."""
+
+    partitions: Annotated[tuple[PartitionName, ...], WARM] = ()
+    """Partitions whose nodes are warmed. Default: all."""
+    containers: Annotated[tuple[ContainerImage, ...], WARM] = Field(
+        default=(), max_length=50, examples=[["nvcr.io/nvidia/pytorch:24.04-py3"]]
+    )
+    """Public images that each node puts below /var/lib/hpc/images, for all its users, with enroot or apptainer."""
+    seconds: Annotated[int, Field(strict=True, ge=60, le=86_400), NoEffect("how long `up` waits, and nothing else")] = (
+        1800
+    )
+    """How long all of it may take, in seconds; what is not done then is reported, and `up` goes on."""
 
 
 class SlurmSettings(Section):
@@ -109,5 +126,7 @@ class SlurmSettings(Section):
     """The prolog of A3 Mega nodes, which starts the receive data path manager (GPUDirect-TCPXO)."""
     health: Annotated[HealthChecks | None, CHECKS] = None
     """Health checks of nodes. Default: none; `{}` has them with their defaults."""
+    warm_up: Annotated[WarmUp | None, WARM] = None
+    """What nodes download at the end of an `up`. Default: nothing."""
     extra: Annotated[Settings, ByRule("machines.extra")] = Field(default_factory=dict)
     """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSch
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
-from cluster.config.validators import choices, google, keys, names, places, scripts, settings
+from cluster.config.validators import choices, containers, google, keys, names, places, scripts, settings
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -80,6 +80,9 @@ ScriptUrl = Annotated[str, AfterValidator(scripts.script_url), _schema(pattern="
 ScriptText = Annotated[str, AfterValidator(scripts.script_text), _schema(pattern="^#!/")]
 LuaText = Annotated[
     str, AfterValidator(scripts.lua_text), _schema(examples=["function slurm_job_submit(job, partitions, uid) ..."])
+]
+ContainerImage = Annotated[
+    str, AfterValidator(containers.image), _schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
 ]
 Sha256 = Annotated[str, AfterValidator(scripts.sha256), _schema(pattern="^[0-9a-f]{64}$")]
 SystemName = Annotated[str, AfterValidator(choices.system), _schema(enum=list(SYSTEMS))]

@@ -21,7 +21,7 @@ ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
     Login: frozenset({"on"}),
     Nodeset: frozenset({"on", "scripts"}),
     Partition: frozenset({"scripts"}),
-    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health"}),
+    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health", "warm_up"}),
 }
 """Fields of platforms whose machines run this program's node set-up: where an operator runs Slurm, it decides these."""
 
@@ -110,6 +110,8 @@ class Platform:
     fields: Mapping[type[Section], frozenset[str]] = field(default_factory=dict)
     """Of the fields that not all platforms have, those that this one honours. A field that another platform lists and
     this one does not is refused."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """What to do in place of a field that it refuses, by the field's key."""
     capabilities: frozenset[Capability] = frozenset()
     slurm: SlurmDifferences = SlurmDifferences()
     rxdm: Callable[[ClusterConfig], RxdmVersion] = _newest_rxdm

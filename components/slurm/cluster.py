@@ -8,6 +8,8 @@ import pulumi
 from pulumi_command import remote
 
 from cluster.config import ClusterConfig
+from cluster.config.slurm import WarmUp
+from cluster.jobs.warm_up import warm_up
 from cluster.slurm import digest
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import Tree, has_scripts
@@ -59,6 +61,8 @@ class SlurmCluster(pulumi.ComponentResource):
             controller, "accounting", stdin=setup.as_lines(desired(args.config)), after=[controls], whole=True
         )
         ready = self._ready(controller, after=[joined, accounts, *reached])
+        if args.config.slurm.warm_up:
+            self._warm_up(controller, args.config.slurm.warm_up, after=[ready])
         # Computed once, not for each node: a preview of hundreds of nodes would be slower.
         connection = pulumi.Output.from_input(controller.connection(args.keys.admin.private_key_openssh))
         for machine in args.platform.machines:
@@ -147,6 +151,17 @@ class SlurmCluster(pulumi.ComponentResource):
             after_state["scripts"] = prologs.digest(self._args.scripts)
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": after_state}, indent=1)
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True, triggers=[self._key])
+
+    def _warm_up(self, controller: Machine, wanted: WarmUp, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+        """Have nodes download what their first jobs would wait for; again after the boot of one, which may be new."""
+        asked = warm_up(self._args.config, wanted)
+        named = {node for part in asked["partitions"] for node in part["nodes"]}
+        boots = {m.spec.name: m.boot_id for m in self._args.platform.machines if m.spec.name in named}
+        again: dict[str, Any] = {"boots": boots}
+        if any(part["rxdm"] for part in asked["partitions"]):
+            again["scripts"] = prologs.digest(self._args.scripts)
+        stdin = pulumi.Output.json_dumps({**asked, "after": again}, indent=1)
+        return self._phase(controller, "warm-up", stdin=stdin, after=after, whole=True)
 
     def _leave(
         self, machine: Machine, controller: Machine, connection: pulumi.Output[remote.ConnectionArgs]

@@ -5,6 +5,7 @@
     python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
     python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
     python3 FOLDER ready       < JSON   controller: run a job through every partition
+    python3 FOLDER warm-up     < JSON   controller: download what the first jobs on nodes would wait for
     python3 FOLDER leave       < JSON   controller: empty a node whose machine goes, and wait for its jobs
     python3 FOLDER settle      < JSON   controller and login machines: take back what an unfinished `up` had begun
     python3 FOLDER prologs     < JSON   controller: scripts that run before and after jobs; no-prologs takes them away
@@ -33,7 +34,7 @@ from accounting import accounts, backup, mariadb, restore
 from containers import settings as containers
 from health import installed
 from health import record as health_record
-from jobs import drain, probe, prologs, rxdm
+from jobs import drain, probe, prologs, rxdm, warm_up
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (
     cluster_state,
@@ -203,6 +204,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "accounting": accounts.converge,
     "nodes": lambda payload: join.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: probe.prove(payload["probes"]),
+    "warm-up": warm_up.converge,
     "leave": lambda payload: drain.leave(payload["node"]),
     "settle": restore_last_success,  # known by this name to every version
     "backup": lambda _: backup.write_backup(sys.stdout.buffer),
@@ -264,7 +266,7 @@ def alone(phase: str) -> None:
     Only those that wait for jobs are beside each other, and beside the rest.
     """
     Path("/run/hpc").mkdir(exist_ok=True)
-    name = phase if phase in ("boot", "leave") else "setup"
+    name = phase if phase in ("boot", "leave", "warm-up") else "setup"
     with Path(f"/run/hpc/{name}.lock").open("w") as lock:
         take(lock, phase)
         if phase == "boot":

@@ -22,6 +22,7 @@ from cluster.platforms.local.address_plan import plan
 from cluster.slurm import render
 from tests.cluster import samples_google as google
 from tests.cluster import samples_health as health
+from tests.cluster import samples_warm_up as warm_up
 from tests.cluster.samples import LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone
 from tests.cluster.samples_health import CHECKED
 
@@ -30,6 +31,7 @@ ALL = [
     for base, samples in (
         (LAB, SAMPLES),
         (CHECKED, health.SAMPLES),
+        (warm_up.WARMED, warm_up.SAMPLES),
         (google.CLOUD, google.SAMPLES),
         (google.MANAGED, google.MANAGED_SAMPLES),
     )

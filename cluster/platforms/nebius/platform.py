@@ -45,6 +45,8 @@ PLATFORM = Platform(
         Login: frozenset({"disk"}),
         Nodeset: frozenset({"disk", "capacity"}),
     },
+    # Soperator's own check prepull-container-image has no list of images (helm/soperator-activechecks, 4.1.7).
+    instead={"warm_up": "remove it here, and run ./hpc warm-up STACK --image IMAGE after `up`"},
     capabilities=frozenset(
         {
             Capability.RUN,

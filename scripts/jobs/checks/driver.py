@@ -214,7 +214,7 @@ def main(text: str) -> int:
     driver = Driver(json.loads(text))
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        while os.read(0, 4096):
             pass
         driver.cancel_all()
         shutil.rmtree(driver.folder, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""warm-up."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from typer import Exit, Option
+
+from cli import console, options
+from cli.access.follow import follow
+from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.jobs import Jobs
+from cli.cluster.scheduler import Scheduler
+from cli.commands import outputs
+from cli.errors import CliError
+from cluster.config.cluster import ClusterConfig
+from cluster.config.slurm import WarmUp
+from cluster.config.validators import containers
+from cluster.findings import Refused
+from cluster.jobs import warm_up as payload
+from cluster.jobs.place import FOLDER
+from cluster.load.parse import parse_output
+from cluster.platforms.capability import Capability
+from cluster.slurm.hostlist import expand
+
+_NODE = Path(__file__).parents[3] / "scripts" / "node"
+_PROGRAMS = ("jobs/warm_up.py", "jobs/warm_up.sh")
+_PLACE = f"{FOLDER}/warm_up"
+
+
+def warm_up(
+    stack: options.Stack,
+    *,
+    nodes: Annotated[
+        str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.", show_default=False)
+    ] = "",
+    image: Annotated[
+        list[str] | None,
+        Option(
+            metavar="IMAGE",
+            help="A container image, as nvcr.io/nvidia/pytorch:24.04-py3; may be given again. Default: those of "
+            "slurm.warm_up.",
+            show_default=False,
+        ),
+    ] = None,
+    seconds: Annotated[
+        int | None,
+        Option(min=60, max=86_400, metavar="N", help="How long all of it may take. Default: slurm.warm_up.seconds."),
+    ] = None,
+) -> None:
+    """Have nodes download what their first job would wait minutes for.
+
+    On A3 Mega these are the images that rxdm's prolog pulls before the first job on several nodes; everywhere,
+    container images: each node puts them below /var/lib/hpc/images, for all users, with enroot or apptainer. A stack
+    with slurm.warm_up does so at the end of each `up`.
+
+    A small job of the lowest priority does it on each node that takes jobs. A node that is busy is waited for a minute.
+    What a node has is not downloaded again. Ctrl-C cancels these jobs. Exit code 1: some nodes are not warm.
+    """
+    cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), Capability.RUN, Capability.NODES)
+    config = parse_output(values["config"])
+    wanted = _wanted(config, image or [], seconds)
+    only = {node.name for node in Scheduler(cluster, stack).pick(expand(nodes))} if nodes else None
+    asked = payload.warm_up(config, wanted, only=only)
+    if not asked["images"] and not any(part["rxdm"] for part in asked["partitions"]):
+        raise CliError(
+            f"stack {stack}: there is nothing to download: rxdm runs in none of these partitions, and no image is "
+            "named. Name one with --image, or under slurm.warm_up.containers in the stack file."
+        )
+    Jobs(cluster, stack, "root").put(
+        {f"{_PLACE}/{Path(name).name}": (_NODE / name).read_text(encoding="utf-8") for name in _PROGRAMS}
+    )
+    if _run(cluster, json.dumps(asked)):
+        raise Exit(1)
+
+
+def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> WarmUp:
+    """What to download: what the command line says, else the stack file."""
+    checked: list[str] = []
+    for image in images:
+        try:
+            checked.append(containers.image(image))
+        except Refused as error:
+            raise CliError(f"--image {image!r}: allowed is {error.allowed}. To do: {error.todo}.") from None
+    given = config.slurm.warm_up or WarmUp()
+    changes: dict[str, object] = {}
+    if checked:
+        changes["containers"] = tuple(checked)
+    if seconds:
+        changes["seconds"] = seconds
+    return given.model_copy(update=changes)
+
+
+def _run(cluster: Cluster, text: str) -> int:
+    """Run it on the login machine; its exit code."""
+    target = cluster.target(None)
+
+    def show(lines: Mapping[str, list[str]]) -> None:
+        console.lines(line for some in lines.values() for line in some)
+
+    def note(lines: Mapping[str, list[str]]) -> None:
+        for line in (line for some in lines.values() for line in some):
+            console.note(line)
+
+    line = shlex.join(["python3", f"{_PLACE}/warm_up.py", text])
+    return follow([target], cluster.admin_key, lambda _: line, show=show, note=note)[target.name]

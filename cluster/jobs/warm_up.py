@@ -1,0 +1,53 @@
+"""What the warm-up of nodes is given (scripts/node/jobs/warm_up.py), on `up` and on demand."""
+
+from collections.abc import Collection
+from typing import TypedDict
+
+from cluster.config.cluster import ClusterConfig
+from cluster.config.slurm import WarmUp
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+
+_CPUS, _MEMORY_MIB = 4, 16_384
+"""Of a node's job that downloads images: enroot compresses them with all CPUs that it has."""
+_SMALL_MIB = 256
+
+
+class WarmPartition(TypedDict):
+    """Nodes of a partition, and what a job that warms one of them asks for: CPUs, MiB."""
+
+    name: str
+    nodes: list[str]
+    rxdm: bool  # whether A3 Mega's prolog runs there, for jobs on several nodes
+    cpus: int
+    memory: int
+
+
+class Payload(TypedDict):
+    """What is asked for: container images for each node, and how long all of it may take."""
+
+    images: list[str]
+    partitions: list[WarmPartition]
+    seconds: int
+
+
+def warm_up(config: ClusterConfig, wanted: WarmUp, *, only: Collection[str] | None = None) -> Payload:
+    """The payload. `only` names the nodes to warm, all of the partitions if None."""
+    rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
+    parts: list[WarmPartition] = []
+    for row in partition_facts(config):
+        nodes = [node for node in row.nodes if only is None or node in only]
+        if nodes and (not wanted.partitions or row.name in wanted.partitions):
+            parts.append(_partition(row, nodes, rxdm=row.name in rxdm, images=bool(wanted.containers)))
+    # A node of several partitions is warmed in the first of them: in the one with rxdm, if there is one.
+    parts.sort(key=lambda part: not part["rxdm"])
+    return {"images": list(wanted.containers), "partitions": parts, "seconds": wanted.seconds}
+
+
+def _partition(row: PartitionFacts, nodes: list[str], *, rxdm: bool, images: bool) -> WarmPartition:
+    return {
+        "name": row.name,
+        "nodes": nodes,
+        "rxdm": rxdm,
+        "cpus": min(_CPUS, row.cpus) if images else 1,
+        "memory": min(_MEMORY_MIB, row.memory_mib // 2) if images else min(_SMALL_MIB, row.memory_mib),
+    }

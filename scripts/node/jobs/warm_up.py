@@ -1,0 +1,209 @@
+"""Downloads what the first job on a node would wait minutes for: container images, and what A3 Mega's prolog pulls.
+
+As a phase of the set-up on the controller, after `ready`, and by itself as root of any machine with Slurm's commands:
+
+    python3 warm_up.py JSON        JSON: as cluster/jobs/warm_up.py writes it; ends with its standard input
+
+One small job on each node that takes jobs, with the lowest priority. A node that is busy is waited for a minute and
+then reported. Nothing here fails an `up`: a node that is not warm is only slower for its first job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+BUSY_SECONDS = 60
+"""For a busy node to have room."""
+AT_ONCE = 32
+"""Jobs side by side: each costs an srun here."""
+GROUP = 8
+"""Nodes of one job that lets rxdm's prolog run: one that fails does so for all of its nodes."""
+NICE = 100_000
+"""Behind every job of a user's (srun --nice)."""
+_GOOD = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
+_BODY = Path(__file__).with_name("warm_up.sh")
+
+
+class Run:
+    """One run: what is asked for, and how far it has come."""
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        self.payload = payload
+        self.name = f"hpc-warm-up-{os.getpid()}"
+        self.began = time.monotonic()
+        self.end = self.began + payload["seconds"]
+        self.ready: dict[str, bool] = {}
+        self.missed: dict[str, str] = {}
+        self.count = len({node for part in payload["partitions"] for node in part["nodes"]})
+
+    def run(self) -> dict[str, str]:
+        """Warm all nodes; those that are not, and why."""
+        nodes: dict[str, dict[str, Any]] = {}
+        for part in self.payload["partitions"]:
+            for node in part["nodes"]:
+                nodes.setdefault(node, part)
+        states = node_states()
+        going: list[tuple[str, dict[str, Any]]] = []
+        for node, part in nodes.items():
+            state = states.get(node, "unknown to slurmctld")
+            if state.rstrip("*").startswith(_GOOD) and not state.endswith("*"):
+                going.append((node, part))
+            else:
+                self.miss(node, state)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            needing = [one for one in pool.map(lambda one: self.single(*one), going) if one]
+            groups = [
+                (part, group)
+                for part in self.payload["partitions"]
+                if part["rxdm"]
+                for group in grouped([node for node in needing if nodes[node] is part], self.partners(part))
+            ]
+            list(pool.map(lambda one: self.several(*one), groups))
+        return self.missed
+
+    def single(self, node: str, part: dict[str, Any]) -> str:
+        """The images of one node; its name if rxdm has to run there too."""
+        names = [f"{file_name(image)}={image}" for image in self.payload["images"]]
+        code, out, err = self.job(part, [node], names)
+        if code:
+            self.miss(node, why(code, err))
+        elif part["rxdm"] and "warm-up: rxdm" not in out:
+            return node
+        else:
+            self.done(node)
+        return ""
+
+    def several(self, part: dict[str, Any], group: list[str]) -> None:
+        """A job on several nodes, before which rxdm's prolog pulls its images."""
+        if len(group) < 2:
+            self.miss(group[0], "rxdm runs for jobs on two or more nodes, and no other node is free")
+            return
+        code, out, err = self.job(part, group, ["--rxdm"])
+        for node in group:
+            if code or out.count("warm-up: ready") < len(group):
+                self.miss(node, why(code, err))
+            else:
+                self.done(node)
+
+    def partners(self, part: dict[str, Any]) -> list[str]:
+        """Nodes of a partition that are warm, for one that is alone."""
+        return [node for node in part["nodes"] if self.ready.get(node)]
+
+    def job(self, part: dict[str, Any], nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
+        """One srun over these nodes, a task on each: exit code (124 if it took too long), output, errors."""
+        left = self.end - time.monotonic()
+        if left < 1:
+            return 124, "", ""
+        count = len(nodes)
+        line = ["srun", "--quiet", f"--job-name={self.name}", "--chdir=/", f"--nice={NICE}",
+                f"--partition={part['name']}", f"--nodelist={','.join(nodes)}", f"--nodes={count}",
+                f"--ntasks={count}", "--mpi=none",
+                f"--cpus-per-task={part['cpus']}", f"--mem={part['memory']}M", f"--time={int(left / 60) + 2}",
+                f"--immediate={BUSY_SECONDS}", "--export=NONE", "/bin/bash", "-c", _BODY.read_text(), "warm-up",
+                *arguments]  # fmt: skip
+        process = subprocess.Popen(
+            line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
+        try:
+            out, err = process.communicate(timeout=left)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # srun cancels its job
+            try:
+                out, err = process.communicate(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+            return 124, out, err
+        return process.returncode, out, err
+
+    def done(self, node: str) -> None:
+        if node not in self.ready:
+            self.ready[node] = True
+            took = time.monotonic() - self.began
+            say(f"node {node}: ready after {took:.0f} s ({len(self.ready)} of {self.count})")
+
+    def miss(self, node: str, reason: str) -> None:
+        if not self.ready.get(node):
+            self.missed[node] = reason
+            say(f"node {node}: not warm: {reason}")
+
+
+def node_states() -> dict[str, str]:
+    """State of each node, as sinfo prints it."""
+    done = subprocess.run(
+        ["sinfo", "--noheader", "--Node", "--all", "--format=%N %T"],
+        capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line.strip())
+
+
+def grouped(needing: list[str], partners: list[str]) -> list[list[str]]:
+    """Nodes in groups of two to GROUP + 1; one that is alone gets a partner that is warm, if there is any."""
+    groups = [needing[start : start + GROUP] for start in range(0, len(needing), GROUP)]
+    if len(groups) > 1 and len(groups[-1]) == 1:
+        last = groups.pop()
+        groups[-1] = groups[-1] + last
+    if len(groups) == 1 and len(groups[0]) == 1:
+        groups[0] = groups[0] + [node for node in partners if node not in groups[0]][:1]
+    return groups
+
+
+def file_name(image: str) -> str:
+    """The file of an image, without its ending: nvidia+pytorch+24.04-py3 for nvidia/pytorch:24.04-py3."""
+    return "".join("+" if letter in "/:@#" else letter for letter in image)
+
+
+def why(code: int, err: str) -> str:
+    """Why a job did not do its work, on one line."""
+    lines = [line for line in err.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith("srun: error:")]
+    text = " ".join(" ".join(own or lines).split())[-300:]
+    if code == 124:
+        return "no end in time"
+    if "nodes are busy" in err or "Immediate execution impossible" in err:
+        return f"busy for {BUSY_SECONDS} s"
+    return f"exit code {code}: {text}"
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def converge(payload: dict[str, Any]) -> None:
+    """The phase of the set-up."""
+    warm(payload)
+
+
+def warm(payload: dict[str, Any], *, while_read: bool = False) -> int:
+    """Run it, and print how it ended; the number of nodes that are not warm. With `while_read` it ends, and cancels its
+    jobs, when standard input does."""
+    run = Run(payload)
+    if while_read:
+        threading.Thread(target=_watch, args=(run.name,), daemon=True).start()
+    missed = run.run()
+    say(f"warm-up: {len(run.ready)} of {run.count} nodes are warm")
+    if missed:
+        say("warm-up: the first job on the others waits longer; ./hpc warm-up STACK tries them again")
+    return len(missed)
+
+
+def _watch(name: str) -> None:
+    while os.read(0, 4096):
+        pass
+    subprocess.run(
+        ["scancel", f"--name={name}"], capture_output=True, check=False, timeout=60, stdin=subprocess.DEVNULL
+    )
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if warm(json.loads(sys.argv[1]), while_read=True) else 0)
