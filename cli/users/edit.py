@@ -1,4 +1,4 @@
-"""An edit of the users in a stack file: checked as a whole, shown, written; then `up` applies it."""
+"""An edit of the users in a stack file: checked as a whole, shown, written."""
 
 import difflib
 from collections.abc import Callable, Mapping
@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from cli import console
-from cli.commands import operation, outputs
 from cli.errors import CliError
 from cli.stack import project, stack_config
-from cli.stack.run_options import RunOptions
 from cli.stack.stackfile import StackFile
 from cli.stack.text import file as text_file
-from cli.users.in_effect import Seen, look
 from cluster.config import ClusterConfig
 from cluster.findings import ROOT, ConfigError, Finding
-from cluster.load.parse import parse, parse_output
+from cluster.load.parse import parse
 
 USERS, FORMER, ACCOUNTS = (
     ("config", ROOT, *keys) for keys in (("users",), ("former_users",), ("accounting", "accounts"))
@@ -51,40 +48,6 @@ def edit(stack: str, config_file: Path | None, change: Change) -> bool:
     if file.rehearses:
         console.note(f"The next `./hpc rehearse {file.rehearses}` takes users from that stack's own file again.")
     return True
-
-
-def apply(stack: str, chosen: RunOptions) -> int:
-    """Run `up`; its exit code. However it ends, the file stays edited, and how to go on is said."""
-    code = 1
-    try:
-        code = operation.run("up", stack, chosen)
-    finally:
-        if code != 0:
-            console.note(f"The stack file is edited. To apply it: {command(stack, chosen.config_file)}")
-    return code
-
-
-def command(stack: str, config_file: Path | None) -> str:
-    """The `up` of a stack, as somebody types it."""
-    return f"./hpc up {stack}" + (f" --config-file {config_file}" if config_file else "")
-
-
-def applied(stack: str) -> ClusterConfig | None:
-    """The configuration that the cluster runs with; None if it is not up, or its state can't be read here."""
-    try:
-        values = outputs.read(stack, show_secrets=True)
-        return parse_output(values["config"])
-    except (CliError, ConfigError, KeyError):
-        return None
-
-
-def seen(stack: str, names: list[str]) -> Seen | None:
-    """What is in effect on the cluster, which is up; None if it does not answer, which is said."""
-    try:
-        return look(stack, outputs.read(stack, show_secrets=True), names)
-    except CliError as error:
-        console.note(f"The cluster was not asked: {error}")
-        return None
 
 
 def _findings(text: str) -> list[Finding]:

@@ -9,7 +9,7 @@ from cli.commands.user.arguments import Apply, Name
 from cli.stack.run_options import RunOptions
 from cli.users import edit, keys
 from cli.users.add_request import AddRequest
-from cli.users.in_effect import Seen
+from cli.users.running import Running
 
 _Key = Annotated[
     list[str] | None,
@@ -68,7 +68,8 @@ def add(
     keys, names, numbers, and that account, QOS and groups are there. The uid is nobody's: not in the file, not of a
     former user, not the owner of a directory in the cluster's /home.
 
-    Jobs are not affected. Running it again with the same values has nothing to do.
+    Jobs are not affected. Run again with the same values, it has nothing to do, or applies what was not applied. A
+    cluster that is not up stays so.
     """
     found, wrong = keys.read(key or ())
     given = {
@@ -76,20 +77,21 @@ def add(
         "sudo": sudo, "containers": containers, "keys": [one.line for one in found],
     }  # fmt: skip
     given = {field: value for field, value in given.items() if value not in (None, [])}
-    before = edit.applied(stack)
-    homes = (edit.seen(stack, []) or Seen()).homes if before else {}
+    running = Running(stack, config_file)
+    if apply:
+        running.confirm_other_edits(name, yes=yes)
     request = AddRequest(
-        name=name, given=given, keys=found, wrong=wrong, before=before, homes=homes, create_account=create_account
-    )
+        name=name, given=given, keys=found, wrong=wrong, before=running.config, homes=running.seen().homes,
+        create_account=create_account,
+    )  # fmt: skip
     changed = edit.edit(stack, config_file, request.change)
-    there = before and any(user.name == name for user in before.users)
     if not changed:
         console.note(f"{name} is in the stack file already, with these values.")
-    if not apply or (not changed and there):
-        if changed:
-            console.note(f"Not applied. To apply it: {edit.command(stack, config_file)}")
+    if not apply and changed:
+        console.note(f"Not applied. To apply it: {running.command}")
+    if not apply or (not changed and running.has(name)):
         return
-    code = edit.apply(stack, RunOptions(engine=engine, config_file=config_file, yes=yes))
-    if code == 0 and found:
+    code = running.apply(RunOptions(engine=engine, config_file=config_file, yes=yes))
+    if code == 0 and found and running.config:
         console.line(f"{name} can log in: ./hpc ssh-config {stack} -u {name}, then ssh {stack}")
     raise Exit(code)

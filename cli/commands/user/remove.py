@@ -15,6 +15,7 @@ from cli.stack.run_options import RunOptions
 from cli.stack.stackfile import StackFile
 from cli.stack.text.items import with_item, without_item
 from cli.users import edit
+from cli.users.running import Running
 from cluster.config import ClusterConfig
 from cluster.config.users import User
 from cluster.findings import Finding, listing, nearest
@@ -32,12 +33,18 @@ def remove(
     The home directory and the accounting records stay. The file keeps the uid under `former_users`, so that nobody else
     gets the files; somebody of the same name gets it again. A user with jobs is not removed.
     """
-    user = _user(stack_config.parse(project.require_file(stack, config_file)), name)
-    before = edit.applied(stack)
-    was_there = before is not None and any(one.name == name for one in before.users)
-    if was_there and apply:
+    running = Running(stack, config_file)
+    config = stack_config.parse(project.require_file(stack, config_file))
+    chosen = RunOptions(engine=engine, config_file=config_file, yes=yes)
+    if apply:
+        running.confirm_other_edits(name, yes=yes)
+    if apply and running.has(name) and all(user.name != name for user in config.users):
+        console.note(f"{name} is not in the stack file any more.")
+        raise Exit(running.apply(chosen))
+    user = _user(config, name)
+    if running.has(name) and apply:
         _refuse_busy(stack, name)
-    _say_what_stays(user, was_there=was_there)
+    _say_what_stays(user, was_there=running.has(name))
     if apply and not yes:
         if not console.interactive():
             raise CliError(f"removing {name} without a terminal needs --yes. Nothing was changed.")
@@ -49,15 +56,14 @@ def remove(
         position = config.users.index(current)
         text = without_item(text, edit.USERS, position)
         # A number that no machine has had needs nobody's memory.
-        if was_there and name not in {one.name for one in config.former_users}:
+        if running.has(name) and name not in {one.name for one in config.former_users}:
             text = with_item(text, edit.FORMER, {"name": name, "uid": current.uid}, after="users")
         return text, []
 
     edit.edit(stack, config_file, change)
-    if not apply:
-        console.note(f"Not applied. To apply it: {edit.command(stack, config_file)}")
-        return
-    raise Exit(edit.apply(stack, RunOptions(engine=engine, config_file=config_file, yes=yes)))
+    if apply:
+        raise Exit(running.apply(chosen))
+    console.note(f"Not applied. To apply it: {running.command}")
 
 
 def _user(config: ClusterConfig, name: str) -> User:

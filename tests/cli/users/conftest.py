@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from cli.access import remote
 from cli.commands import operation
 from cli.stack.run_options import RunOptions
-from cli.users import edit, in_effect
 from cli.users.in_effect import Seen
 from tests.cli.conftest import STACK
 
@@ -50,8 +51,26 @@ def file(root: Path) -> Path:
 
 
 @pytest.fixture
-def ups(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
-    """The runs of `up`, which succeed."""
+def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets the cluster run with the users of the file; `gone`: and one whom somebody has removed from it since."""
+
+    def start(jobs: str = "", *, gone: bool = False, **seen: Any) -> None:
+        config = yaml.safe_load(FILE)["config"]["hpc:cluster"]
+        config["users"] += [{"name": "gone", "uid": 2004, "account": "research"}] if gone else []
+        monkeypatch.setattr("cli.commands.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
+        found = Seen(**{"homes": HOMES, **seen})
+        monkeypatch.setattr("cli.users.running.look", lambda *_: found)
+        monkeypatch.setattr("cli.commands.user.list.look", lambda *_: found)
+        done = remote.Done(code=0, out=jobs, err="")
+        monkeypatch.setattr(remote, "capture", lambda *_, **__: done)
+
+    return start
+
+
+@pytest.fixture
+def ups(running: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
+    """The runs of `up` of a cluster that is up; they succeed."""
+    running()
     found: list[RunOptions] = []
 
     def run(kind: str, stack: str, chosen: RunOptions) -> int:
@@ -61,26 +80,6 @@ def ups(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
 
     monkeypatch.setattr(operation, "run", run)
     return found
-
-
-@pytest.fixture
-def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes the cluster run with another user, gone, beside those of the file."""
-    config = {
-        "platform": "local", "name": "dev", "nodesets": {"cpu": {"count": 1}},
-        "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
-        "users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2003}, {"name": "gone", "uid": 2004}],
-    }  # fmt: skip
-
-    def start(jobs: str = "", **seen: Any) -> None:
-        monkeypatch.setattr("cli.commands.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
-        found = Seen(**{"homes": HOMES, **seen})
-        monkeypatch.setattr(edit, "look", lambda *_: found)
-        monkeypatch.setattr("cli.commands.user.list.look", lambda *_: found)
-        done = in_effect.remote.Done(code=0, out=jobs, err="")
-        monkeypatch.setattr("cli.access.remote.capture", lambda *_, **__: done)
-
-    return start
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from cli.commands import operation
 from cli.errors import CliError
 from cli.stack.run_options import RunOptions
-from cli.users import edit
 from cli.users.in_effect import Seen
 from tests.cli.conftest import Hpc
 from tests.cli.users.conftest import FILE, LINE, item
@@ -87,10 +86,27 @@ class TestAdd:
         assert ups == []
         assert item(account="research") in file.read_text()
 
+    def test_a_cluster_that_is_not_up_stays_so(self, hpc: Hpc, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(operation, "run", lambda *_: pytest.fail("up"))
+        ended = hpc("user", "add", "dev", "carol", "--account", "research")
+        assert (ended.code, item(account="research") in file.read_text()) == (0, True)
+        assert "Not applied: stack 'dev' has not been brought up. Do so with: ./hpc up dev" in ended.err
+
+    def test_edits_of_others_are_not_applied_unasked(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+        edited = FILE.replace("{count: 1}", "{count: 2}")
+        file.write_text(edited)
+        words = ("user", "add", "dev", "carol", "--account", "research")
+        ended = hpc(*words)
+        assert "nodesets.cpu.count: 1 -> 2" in ended.err
+        assert (ended.code, file.read_text(), ups) == (1, edited, [])
+        assert (hpc(*words, "--yes").code, len(ups)) == (0, 1)
+
     @pytest.mark.parametrize("how", [3, CliError("stack dev is in use"), KeyboardInterrupt()])
     def test_an_up_that_fails_leaves_the_edit_and_says_how_to_go_on(
-        self, hpc: Hpc, file: Path, monkeypatch: pytest.MonkeyPatch, how: Any
+        self, hpc: Hpc, file: Path, running: Callable[..., None], monkeypatch: pytest.MonkeyPatch, how: Any
     ) -> None:
+        running()
+
         def run(*_: Any) -> int:
             if isinstance(how, int):
                 return how
@@ -106,7 +122,7 @@ class TestAdd:
 class TestNumbers:
     def test_are_the_lowest_that_nobody_has(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
         """2002 is a group's, 2004 of a user whom the file does not name any more, 2005 of one who left long ago."""
-        running()
+        running(gone=True)
         hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert item(uid=2006, account="research") in file.read_text()
 
@@ -125,12 +141,12 @@ class TestNumbers:
     def test_are_found_without_a_cluster_that_answers(
         self, hpc: Hpc, file: Path, running: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        running()
+        running(gone=True)
 
         def look(*_: Any) -> Seen:
             raise CliError("dev-login-0: does not answer")
 
-        monkeypatch.setattr(edit, "look", look)
+        monkeypatch.setattr("cli.users.running.look", look)
         ended = hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert "The cluster was not asked" in ended.err
         assert item(uid=2005, account="research") in file.read_text()

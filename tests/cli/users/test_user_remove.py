@@ -26,6 +26,12 @@ class TestRemove:
         assert "had uid 2003 before" in hpc("user", "add", "dev", "bob", "--account", "teaching").err
         assert LINE in file.read_text()
 
+    def test_that_was_stopped_is_completed_by_the_next(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+        hpc("user", "remove", "dev", "bob", "--yes")
+        text = file.read_text()
+        assert hpc("user", "remove", "dev", "bob", "--yes").code == 0
+        assert (file.read_text(), len(ups)) == (text, 2)
+
     def test_of_somebody_who_never_was_on_the_cluster_restores_the_file(self, hpc: Hpc, file: Path) -> None:
         hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert hpc("user", "remove", "dev", "carol", "--no-apply").code == 0
