@@ -1,5 +1,4 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # variables are the whole script's
 # Imports the container image and builds nccl-tests in it; what is done already stays. $folder is on the shared file
 # system, $tests is where the programs go, $url and $commit say which nccl-tests, $programs how many there are.
 

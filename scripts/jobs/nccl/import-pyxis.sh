@@ -1,5 +1,4 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # variables are the whole script's
 # Imports a container image with enroot: $image is the file, $from where it comes from.
 import_image() {
     # enroot keeps its runtime files in XDG_RUNTIME_DIR, and a job has no session of systemd that would make one.

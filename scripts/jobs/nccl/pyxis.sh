@@ -1,5 +1,4 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154,SC2034 # variables are the whole script's
 # Containers by enroot and pyxis: $image is the image's file, $folder is mounted.
 #
 # What srun needs before a command, so that it runs in the container with the job's environment. env.sh is read inside

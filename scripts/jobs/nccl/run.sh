@@ -1,5 +1,4 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # variables are the whole script's
 # Runs one program of nccl-tests: $program with $arguments, after a short run with $first that leaves everything warm.
 # $options are srun's, $gpus is how many GPUs each node must have, $context describes the run for the report.
 
