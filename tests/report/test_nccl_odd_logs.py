@@ -109,7 +109,10 @@ def test_an_operation_and_a_root_of_its_own_each_begin_with_the_smallest_size():
 
 def test_errors_are_quoted_once_with_their_line():
     text = log().split("\n")
-    text[3:3] = [f"a3-0:4{n}:4100 [{n}] misc/socket.cc:50 NCCL WARN Net : Connection refused" for n in range(8)]
+    text[3:3] = [
+        f"a3-0:4{n}:4100 [{n}] misc/socket.cc:50{where} NCCL WARN Net : Connection refused"
+        for n, where in enumerate(["", " (connect)"] * 4)
+    ]
     text += ["slurmstepd: error: *** STEP 17.0 ON a3-0 CANCELLED AT 2026-11-22T09:00:00 ***"]
     finding = next(one for one in check(read_text("\n".join(text), "x.log")).findings if one.id == "nccl-complaints")
     assert "line 4: NCCL WARN Net : Connection refused (8 times)" in finding.what

@@ -174,3 +174,23 @@ def test_facts_of_the_header_are_those_of_the_runs_that_follow():
     assert run.nodes == 2
     assert read_text(log(facts="machine_type= nodes"), "x.log").last.facts == {}
     assert read_text(log(form=PLAIN), "x.log").last.nodes == 2
+
+
+def test_a_program_names_its_collective_whatever_the_header_says():
+    text = log("all_reduce", form=FORMATS[3], facts=A3_MEGA)
+    assert candidates(read_text(text, "x.log").last) == ("all_reduce",)
+    text = log("all_reduce", form=FORMATS[3], facts=A3_MEGA).replace("all_reduce_perf", "/usr/bin/all_reduce_perf_mpi")
+    assert candidates(read_text(text, "x.log").last) == ("all_reduce",)
+
+
+def test_networks_and_variables_of_nccl_are_noted():
+    lines = [
+        "a3-0:1:1 [0] NCCL INFO Using network FasTrak",
+        "a3-0:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.",
+        "[2026-11-22 09:00:00] a3-0:1:1 [0] NCCL INFO NCCL_SHM_DISABLE set by environment to 1",
+    ]
+    for text in ("\n".join([*lines, log()]), log().replace("# Using devices", "\n".join(["# Using devices", *lines]))):
+        run = read_text(text, "x.log").last
+        assert run.networks == {"FasTrak"}
+        assert run.environment == {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+        assert len(run.rows) == 11

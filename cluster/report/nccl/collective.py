@@ -34,8 +34,8 @@ def collective_of(program: str) -> str:
 
 
 def candidates(run: Run) -> tuple[str, ...]:
-    """Collectives that a run can be about, the likeliest first: by its own header, its program, else its columns."""
-    if named := run.facts.get("collective") or run.program:
+    """Collectives that a run can be about, the likeliest first: by its program, the log's header, else its columns."""
+    if named := run.program or run.facts.get("collective"):
         return (collective_of(named),)
     return _by_columns(run) if run.rows else ()
 

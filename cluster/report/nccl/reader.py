@@ -20,7 +20,8 @@ _STAMP = re.compile(
 )
 _LABEL = re.compile(r" *([0-9]{1,6}): ?|\[[0-9]+,([0-9]+)\]<std(?:out|err)>: ?")
 """`srun --label`, and Open MPI's `--tag-output`."""
-_DEBUG = re.compile(r"(?:\[[^\]]*\] )?([^ ]+):[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ )?NCCL ([A-Z]+) (.*)")
+_DEBUG = re.compile(r"(?:\[[^\]]*\] )?([^ ]+):[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ ){0,2}NCCL ([A-Z]+) (.*)")
+"""NCCL's own lines, with the place in its source for a warning (ncclDebugLog, src/debug.cc)."""
 _NETWORK = re.compile(r"Using network (.+)")
 _VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?$")
 _START = re.compile(r"#? ?nccl-tests version|# Collective test starting: (\S+)|#? ?nThread [0-9]|# *Using devices")
