@@ -41,6 +41,8 @@ class Progress:
     """Its log on the cluster, below the user's home."""
     shown: str
     """What lines of the log are progress: an extended regular expression of grep."""
+    afterwards: str
+    """The command that goes on once the job has ended, should this one be cut off."""
     text: Callable[[str], str] = field(default=lambda line: line)
     """Such a line, for a person; an empty text is not shown."""
     _lines: int = field(default=0, init=False)
@@ -63,7 +65,9 @@ class Progress:
                     self._note_log()
                 except CliError as error:
                     if time.monotonic() - lost > _LOST_SECONDS:
-                        raise CliError(f"{error}\n{self._how_to_go_on()}") from None
+                        raise CliError(
+                            f"{error}\nJob {self.id} goes on by itself. When it has ended: {self.afterwards}"
+                        ) from None
                     time.sleep(_LOOK_SECONDS)
                     continue
                 lost = time.monotonic()
@@ -99,12 +103,6 @@ class Progress:
         minutes, seconds = divmod(int(now - self._start), 60)
         console.note(f"[{minutes}:{seconds:02}] {text}")
         self._last, self._noted = text, now
-
-    def _how_to_go_on(self) -> str:
-        return (
-            f"Job {self.id} goes on by itself. When it has ended: "
-            f"./hpc run {self.jobs.stack} --as {self.jobs.user} -- cat {self.log}"
-        )
 
 
 def _text(state: JobState) -> str:

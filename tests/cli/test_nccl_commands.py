@@ -138,7 +138,7 @@ class TestBuild:
         assert "line 99" in ended.err
         assert "line 50" not in ended.err
         assert "\x1b" not in ended.err
-        assert ended.err.endswith("What was imported stays. To go on: ./hpc nccl build a3mega\n")
+        assert ended.err.endswith("What was imported stays. To go on: ./hpc nccl build a3mega --as alice\n")
 
     def test_where_it_is_installed_nothing_is_built(self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch):
         stand_for_state(monkeypatch, outputs(config("nebius")))
@@ -267,7 +267,7 @@ class TestRun:
         tool("squeue", "exit 1")
         ended = self.run(hpc, site)
         assert ended.code == 1
-        assert "Job 7 goes on by itself. When it has ended: " in ended.err
+        assert "Job 7 goes on by itself. When it has ended: ./hpc nccl report 7 --stack a3mega\n" in ended.err
         assert not (site.folder / "cancelled").exists()
 
 

@@ -49,7 +49,7 @@ class Job:
         program = f"set -euo pipefail\n{script.replace('ENV', f'{self.folder}/env.sh')}\n"
         return subprocess.run(["bash", "-c", program], env=environ, capture_output=True, text=True, check=False)
 
-    def sourced(self, times: int = 1, **variables: str) -> dict[str, str]:
+    def sourced(self, times: int = 1, /, **variables: str) -> dict[str, str]:
         done = self.run(". ENV\n" * times + "env; declare -F; set -o | grep -E 'errexit|nounset'", **variables)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""

@@ -50,13 +50,14 @@ def build(
         console.note(f"Job {job[0]} of an earlier command is building; waiting for it.")
     number = job[0] if job else jobs.submit(build_script(chosen.config, chosen.partition).text())
     log = f"{LOGS}/{number}-build.log"
-    state = Progress(jobs, number, log, _SHOWN, lambda line: line.removeprefix("==> ")).wait()
+    again = f"./hpc nccl build {stack} --as {jobs.user}"
+    state = Progress(jobs, number, log, _SHOWN, again, lambda line: line.removeprefix("==> ")).wait()
     if not state.completed:
         end = jobs.run(f"tail -n {_TAIL} {shlex.quote(log)} 2>/dev/null || true").rstrip()
         raise CliError(
             f"job {number} ended as {state.state} (exit code {state.exit_code}) on {state.nodes or 'no node'}. "
             f"The end of {log}, in the home of {jobs.user}:\n{end or '(empty)'}\n"
-            f"What was imported stays. To go on: ./hpc nccl build {stack}"
+            f"What was imported stays. To go on: {again}"
         )
     console.line(f"Built {_title()}, in {folder} of {jobs.user}.")
     console.line(f"Next: ./hpc nccl run {stack}")

@@ -109,7 +109,8 @@ def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> Pat
         f"Job {number} of {jobs.user}: {wanted.collective} on {wanted.nodes} {wanted.partition.machine_type.name}, "
         f"partition {wanted.partition.name}"
     )
-    state = Progress(jobs, number, f"{LOGS}/{number}.log", _SHOWN, _progress).wait()
+    afterwards = f"./hpc nccl report {number} --stack {jobs.stack}"
+    state = Progress(jobs, number, f"{LOGS}/{number}.log", _SHOWN, afterwards, _progress).wait()
     text = jobs.run(f"head -c 20000000 {LOGS}/{number}.log 2>/dev/null || true", seconds=300)
     file = output or Path(f"nccl-{jobs.stack}-{wanted.collective}-{number}.log")
     if text:
