@@ -7,7 +7,7 @@ from pydantic import Field
 from cluster.config.impact import NoEffect, Reconfigure
 from cluster.config.scripts import SCRIPTS
 from cluster.config.section import Section
-from cluster.config.types import Flag, Positive, Whole
+from cluster.config.types import Flag, Positive, UserName, Whole
 
 NODES = NoEffect("nodes take it over within seconds; the next check uses it")
 CHECKS = Reconfigure("health checks never end a job; a node that fails one takes no new jobs")
@@ -21,13 +21,15 @@ Share = Annotated[int, Field(strict=True, ge=0, le=90)]
 
 
 class NcclTest(Section):
-    """The periodic NCCL test of idle nodes with GPUs. It needs nccl-tests on the cluster."""
+    """The periodic NCCL test (all_reduce) of each idle node with GPUs. It needs what `./hpc nccl build` leaves."""
 
     every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 24
     """How often each node is measured, in hours."""
     min_busbw_gbps: Annotated[Positive | None, Field(le=100_000), MEASURES] = None
-    """Bus bandwidth in GB/s, average of the largest messages, below which a node is drained. Default: the catalog's
+    """Bus bandwidth in GB/s, average of 512 MiB to 8 GiB, below which a node is drained. Default: the catalog's
     figure for the machine type; where it has none, the result is recorded and no node is drained."""
+    user: Annotated[UserName | None, MEASURES] = None
+    """The user whose home has what `./hpc nccl build` left, and whose jobs the tests are. Default: the first one."""
     minutes: Annotated[Positive, Field(le=24 * 60), MEASURES] = 10
     """Time limit of one test, and how long its job may wait for the idle node, in minutes."""
 

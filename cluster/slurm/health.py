@@ -1,7 +1,7 @@
 """What nodes are told of their health checks, with the config version: what each kind of node must have, and limits."""
 
 from cluster.catalog.families import Fabric
-from cluster.catalog.health import MIN_BUSBW, NICS
+from cluster.catalog.health import NICS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
@@ -32,23 +32,15 @@ def health(config: ClusterConfig) -> Health | None:
             if (names := node_names(config, name))
         },
     }
-    if wanted.nccl:
-        found["nccl"] = {"hours": wanted.nccl.every_hours, "minutes": wanted.nccl.minutes}
-    if wanted.network:
-        network = wanted.network
-        found["network"] = {"hours": network.every_hours, "seconds": network.seconds, "mbps": network.min_mbps or 0}
     return found
 
 
 def _nodes(config: ClusterConfig, section: Nodeset) -> HealthNodes:
     kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
-    wanted = config.slurm.health
-    given = wanted.nccl.min_busbw_gbps if wanted and wanted.nccl else None
     return {
         "gpus": gpu.count if gpu else 0,
         "nics": list(NICS.get(kind.family.name, ())),
         "nic_count": kind.family.gpu_nics + kind.family.other_nics,
         "apertures": kind.family.fabric is Fabric.TCPXO,
         "local_ssds": kind.family.local_ssds,
-        "busbw_gbps": given or MIN_BUSBW.get(kind.name, 0),
     }

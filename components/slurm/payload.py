@@ -10,6 +10,7 @@ from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.users import ON_NODE
 from cluster.config.users import User as Person
+from cluster.jobs.measurements import measurements
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
@@ -87,6 +88,8 @@ def configure(
             payload["slurmrestd"] = True
         if checked := health(config):
             payload["health"] = dict(checked)
+        if measured := measurements(config):
+            payload["measure"] = measured
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
         if state:
             payload["state"] = cast("StateDisk", dict(state))

@@ -72,6 +72,7 @@ class _Controller(TypedDict, total=False):
     adopt: bool
     slurmrestd: bool
     health: dict[str, Any]  # health/shared.py
+    measure: dict[str, Any]  # what health/measure.py measures
     files: dict[str, list[str]]  # Slurm's, as lines
     state: StateDisk
     exports: Exports

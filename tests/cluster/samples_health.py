@@ -21,9 +21,9 @@ SAMPLES: list[Sample] = [
     *((_field(key), at("slurm", "health", **{key: value}), Effect.RECONFIGURE) for key, value in _RECONFIGURE.items()),
     *((_field(one), gone("slurm", "health", one), Effect.NOTHING) for one in ("nccl", "network")),
     *(
-        (_field(one, key), at("slurm", "health", one, **{key: 7}), Effect.NOTHING)
+        (_field(one, key), at("slurm", "health", one, **{key: "bob" if key == "user" else 7}), Effect.NOTHING)
         for one, keys in {
-            "nccl": ("every_hours", "min_busbw_gbps", "minutes"),
+            "nccl": ("every_hours", "min_busbw_gbps", "minutes", "user"),
             "network": ("every_hours", "min_mbps", "seconds"),
         }.items()
         for key in keys

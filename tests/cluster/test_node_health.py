@@ -4,6 +4,7 @@ import pytest
 
 from cluster.config.health import HealthChecks, NcclTest
 from cluster.findings import ConfigError
+from cluster.jobs.measurements import measurements
 from cluster.load.parse import parse
 from cluster.observe.actor import Actor
 from cluster.observe.health.node_health import ADVICE, advice, drained, findings, results
@@ -122,13 +123,28 @@ class TestStack:
         assert found
         mine = found["nodes"]["a3mega-a3mega"]
         assert (mine["gpus"], len(mine["nics"]), mine["nic_count"], mine["apertures"]) == (8, 9, 9, True)
-        assert mine["busbw_gbps"] == 420
         assert found["nodes"]["a3mega-debug"]["gpus"] == 0
 
-    def test_a_threshold_of_the_stack_wins(self):
-        found = health(config("a3mega", nccl={"min_busbw_gbps": 300}))
+    @pytest.mark.parametrize(("given", "least"), [({}, 420), ({"min_busbw_gbps": 300}, 300)])
+    def test_the_nccl_test_of_a_node_has_the_catalogs_threshold_or_the_stacks(self, given, least):
+        found = measurements(config("a3mega", nccl=given))
         assert found
-        assert found["nodes"]["a3mega-a3mega"]["busbw_gbps"] == 300
+        (part,) = found["nccl"]["partitions"]
+        assert (part["partition"], part["busbw_gbps"], part["nodes"]) == (
+            "a3mega",
+            least,
+            ["a3mega-a3mega-0", "a3mega-a3mega-1"],
+        )
+        assert "all_reduce_perf" in part["script"]
+        assert found["nccl"]["user"] == "alice"
+
+    def test_every_node_is_measured_in_one_partition(self):
+        found = measurements(config(network={}))
+        assert found
+        assert found["network"]["partitions"] == [
+            {"partition": "cpu", "nodes": ["dev-cpu-0", "dev-cpu-1"]}, {"partition": "gpu", "nodes": ["dev-gpu-0"]},
+        ]  # fmt: skip
+        assert measurements(config()) is None
 
     def test_checks_that_can_be_left_out_are_kinds(self):
         assert HealthChecks(nccl=NcclTest(), skip=("clock", "gpu-ecc")).skip == ("clock", "gpu-ecc")

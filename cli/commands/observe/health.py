@@ -1,6 +1,7 @@
 """health."""
 
 import json as jsons
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -17,13 +18,16 @@ from cli.observers import observer_of
 from cli.status import words
 from cli.status.ask import EACH
 from cli.status.screen import show_finding
+from cluster.config.health import HealthChecks
 from cluster.load.parse import parse_output
 from cluster.observe.health import Finding
-from cluster.observe.health.node_health import NOW, PHASE, NodeHealth, findings, results
+from cluster.observe.health.node_health import MEASURE, NOW, PHASE, NodeHealth, findings, results
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.slurm.hostlist import compress
 
+_MEASURE_SECONDS = 1800
+"""For throughput between pairs: rounds of jobs of some seconds, each behind the prologs of its partition."""
 _SECONDS = 90
 """For all checks of one node: slurmd gives them 60 (HealthCheckProgram in slurm.conf's manual)."""
 
@@ -74,6 +78,7 @@ def health(
     picked = scheduler.pick(names) if names else list(scheduler.nodes().values())
     if run:
         _run(cluster, picked)
+        _measure(cluster, picked, checked)
         fresh = scheduler.nodes()
         picked = [fresh[node.name] for node in picked if node.name in fresh]
     found = _read(cluster, picked, checked.interval_seconds)
@@ -109,6 +114,19 @@ def _run(cluster: Cluster, nodes: Sequence[Node]) -> None:
     if silent := {name: done for name, done in answers.items() if done.code}:
         why = (next(iter(silent.values())).err.strip().splitlines() or ["no answer"])[-1]
         console.note(f"not checked: {compress(silent)}: {why}")
+
+
+def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> None:
+    """Measure those of these nodes that are idle, where the stack has measurements."""
+    idle = [node.name for node in nodes if node.states == {"IDLE"}]
+    if not idle or not (checked.network or checked.nccl):
+        return
+    minutes = checked.nccl.minutes if checked.nccl else 0
+    console.note(f"measuring idle nodes ({compress(idle)}); jobs of users go first ...")
+    line = shlex.join([MEASURE, *idle])
+    done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=_MEASURE_SECONDS + 60 * minutes)
+    for text in (done.out + done.err).strip().splitlines():
+        console.note(text)
 
 
 def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[Finding]) -> None:

@@ -19,6 +19,11 @@ _REBOOT = "./hpc nodes STACK reboot NODE"
 _RECREATE = "./hpc up STACK --replace '**::NODE'"
 _HOST = "If it fails again after that, report the machine's host to the cloud, and recreate the machine: " + _RECREATE
 
+_RESUME = "./hpc nodes STACK resume NODE"
+_AGAIN = f"Then measure again: ./hpc health STACK NODE --run. {_HOST}"
+MEASURE = "/usr/local/sbin/hpc-health-measure"
+"""On the controller, as root: measures the nodes that it is given, if they are idle."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
@@ -49,8 +54,8 @@ ADVICE: Mapping[str, Advice] = {
     "disk": Advice(actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- df -h", note="Make room there."),
     "local-ssd": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=_HOST),
     "clock": Advice(actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- timedatectl"),
-    "network": Advice(actor=Actor.SUPPORT, todo="./hpc health STACK NODE --run", note=f"It measures again. {_HOST}"),
-    "nccl": Advice(actor=Actor.SUPPORT, todo="./hpc health STACK NODE --run", note=f"It measures again. {_HOST}"),
+    "network": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
+    "nccl": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
 }
 
 

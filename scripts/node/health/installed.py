@@ -12,16 +12,21 @@ from system.host import log, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
 # -S: no site packages; the program is started on every node every few minutes, and before each job.
-TEXT = """\
+_TEXT = """\
 #!/bin/sh
-# Written by the cluster's set-up: the health check of this node. `hpc-health --help` says more.
+# Written by the cluster's set-up: health checks of nodes. With --help it says more.
 exec python3 -S -c '
 import sys
 sys.path.insert(0, "/usr/local/lib/hpc/node")
-from health.program import main
+from MODULE import main
 sys.exit(main(sys.argv[1:]))
 ' "$@"
 """
+
+
+def program(module: str) -> str:
+    """A program that runs `main` of a module of the set-up."""
+    return _TEXT.replace("MODULE", module)
 
 
 def keep(health: dict[str, Any] | None) -> None:
@@ -35,4 +40,4 @@ def keep(health: dict[str, Any] | None) -> None:
         return
     # Settings first: a program without them checks nothing.
     write(settings.SETTINGS, json.dumps(mine, indent=1) + "\n")
-    write(PROGRAM, TEXT, mode=0o755)
+    write(PROGRAM, program("health.program"), mode=0o755)

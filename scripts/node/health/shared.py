@@ -16,15 +16,9 @@ class HealthNodes(TypedDict):
     nic_count: int
     apertures: bool
     local_ssds: int
-    busbw_gbps: int  # 0: none
 
 
-class _Measurements(TypedDict, total=False):
-    nccl: dict[str, int]  # hours, minutes
-    network: dict[str, int]  # hours, seconds, mbps (0: none)
-
-
-class Health(_Measurements):
+class Health(TypedDict):
     """Settings of health checks; `nodes` by what health.settings.key makes of a node's name."""
 
     drain: bool

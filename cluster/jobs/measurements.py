@@ -1,0 +1,63 @@
+"""What the controller measures on idle nodes for their health: by jobs, in the partitions that nodes are in."""
+
+from typing import Any
+
+from cluster.catalog.health import MIN_BUSBW
+from cluster.config.cluster import ClusterConfig
+from cluster.config.health import NcclTest, NetworkTest
+from cluster.jobs.nccl import LOGS, NcclRun, run_script
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+
+COLLECTIVE, SMALLEST, LARGEST = "all_reduce", "512M", "8G"
+"""What the thresholds of the catalog are for."""
+
+
+def measurements(config: ClusterConfig) -> dict[str, Any] | None:
+    """Standard input's part `measure` of the controller's set-up (scripts/node/health/measure.py); None without any."""
+    wanted = config.slurm.health
+    found: dict[str, Any] = {}
+    if wanted and wanted.network:
+        found["network"] = _network(config, wanted.network)
+    if wanted and wanted.nccl:
+        found["nccl"] = _nccl(config, wanted.nccl)
+    return found or None
+
+
+def _network(config: ClusterConfig, wanted: NetworkTest) -> dict[str, Any]:
+    nodes: dict[str, list[str]] = {}
+    for row in _each_node_once(config):
+        nodes.setdefault(row.name, []).extend(row.nodes)
+    return {
+        "hours": wanted.every_hours, "seconds": wanted.seconds, "mbps": wanted.min_mbps or 0,
+        "partitions": [{"partition": name, "nodes": names} for name, names in nodes.items()],
+    }  # fmt: skip
+
+
+def _nccl(config: ClusterConfig, wanted: NcclTest) -> dict[str, Any]:
+    user = wanted.user or next((one.name for one in config.users), "root")
+    run = {"nodes": 1, "collective": COLLECTIVE, "smallest": SMALLEST, "largest": LARGEST}
+    return {
+        "hours": wanted.every_hours, "minutes": wanted.minutes, "user": user,
+        "partitions": [
+            {
+                "partition": row.name,
+                "nodes": list(row.nodes),
+                "busbw_gbps": wanted.min_busbw_gbps or MIN_BUSBW.get(row.machine_type.name, 0),
+                "script": run_script(config, NcclRun(partition=row, **run)).text(),
+                "log": f"{LOGS}/%j.log",
+            }
+            for row in _each_node_once(config)
+            if row.gpu
+        ],
+    }  # fmt: skip
+
+
+def _each_node_once(config: ClusterConfig) -> list[PartitionFacts]:
+    """Partitions with their nodes, the default one's first; nodes that an earlier one has are left out."""
+    found: list[PartitionFacts] = []
+    seen: set[str] = set()
+    for row in partition_facts(config):
+        if not seen & set(row.nodes):
+            found.append(row)
+            seen |= set(row.nodes)
+    return found

@@ -1,0 +1,95 @@
+"""TCP throughput between two nodes, in both directions: `throughput.py SECONDS HOST HOST`, as a task on each of them.
+
+The first host prints {"there": Mbit/s, "back": Mbit/s}, both measured by who receives. Run as a file of its own.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+
+PORT = 20_000  # and the job's number: two jobs on one network do not meet
+CHUNK = 1 << 20
+PATIENCE = 30  # seconds until the other task must be there
+
+
+def main(arguments: list[str]) -> int:
+    """Measure; the exit code."""
+    seconds, first, second = float(arguments[0]), arguments[1], arguments[2]
+    port = PORT + int(os.environ.get("SLURM_JOB_ID", "0")) % 10_000
+    if os.environ.get("SLURMD_NODENAME", socket.gethostname()) == first:
+        print(json.dumps(client(second, port, seconds)))
+    else:
+        server(first, port, seconds)
+    return 0
+
+
+def client(peer: str, port: int, seconds: float) -> dict[str, float]:
+    """Send, then receive, then take over what the other end has measured."""
+    with _connect(peer, port) as sending:
+        _send(sending, seconds)
+    with _connect(peer, port) as receiving:
+        back = _receive(receiving)
+    with _connect(peer, port) as result:
+        there = float(result.makefile().readline())
+    return {"there": round(there, 1), "back": round(back, 1)}
+
+
+def server(peer: str, port: int, seconds: float) -> None:
+    """The other end: three connections, of the peer only."""
+    with socket.create_server(("", port)) as listening:
+        listening.settimeout(PATIENCE + 2 * seconds)
+        with _accept(listening, peer) as receiving:
+            there = _receive(receiving)
+        with _accept(listening, peer) as sending:
+            _send(sending, seconds)
+        with _accept(listening, peer) as result:
+            result.sendall(f"{there}\n".encode())
+
+
+def _connect(peer: str, port: int) -> socket.socket:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return socket.create_connection((peer, port), timeout=PATIENCE)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def _accept(listening: socket.socket, peer: str) -> socket.socket:
+    """A connection from the peer; others are closed."""
+    allowed = {str(one[4][0]) for one in socket.getaddrinfo(peer, None)}
+    while True:
+        accepted, address = listening.accept()
+        if address[0] in allowed:
+            accepted.settimeout(PATIENCE)
+            return accepted
+        accepted.close()
+
+
+def _send(to: socket.socket, seconds: float) -> None:
+    data, end = bytes(CHUNK), time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            to.sendall(data)
+    except TimeoutError:
+        pass  # so slow that one chunk did not get through: what arrived, is measured
+
+
+def _receive(from_: socket.socket) -> float:
+    """Mbit/s from the first byte to the last."""
+    buffer, received = memoryview(bytearray(CHUNK)), from_.recv(1)
+    began, count = time.monotonic(), len(received)
+    try:
+        while got := from_.recv_into(buffer):
+            count += got
+    except (TimeoutError, ConnectionError):
+        pass
+    return count * 8 / 1e6 / max(time.monotonic() - began, 1e-3)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
