@@ -26,7 +26,7 @@ def sick(clusters) -> Iterator[Cluster]:
         nodesets={"cpu": {"count": 2}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}},
         partitions={"main": {"nodesets": ["cpu", "gpu"], "default": True}},
         users=[{"name": "alice", "uid": 2001}],
-        slurm={"health": {"interval_seconds": 5, "resume_after": 1}},
+        slurm={"health": {"interval_seconds": 5, "resume_after": 1, "network": {"min_mbps": 100, "seconds": 1}}},
     )
     cluster.up()
     yield cluster
@@ -119,3 +119,16 @@ def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
     eventually(lambda: set(drained(sick)) == {"cpu-1"}, seconds=60, what="the return of cpu-0")
     sick.command("nodes", "resume", "cpu-1")
     well(sick)
+
+
+def test_a_slow_nic_is_measured_and_told_from_its_partner(sick: Cluster):
+    shape = "dev host0 root tbf rate 10mbit burst 32kbit latency 400ms"
+    sick.ssh("cpu-1", f"tc qdisc add {shape}")
+    found = health(sick, "--run")
+    sick.ssh("cpu-1", f"tc qdisc del {shape}")
+    assert set(drained(sick)) == {"cpu-1"}
+    says(sick, "cpu-1", "network: ")
+    measured = {one["node"]: one["measured"]["network"]["state"] for one in found["nodes"]}
+    assert measured == {"sick-cpu-0": "ok", "sick-cpu-1": "failed", "sick-gpu-0": "ok"}
+    sick.command("nodes", "resume", "cpu-1")
+    assert health(sick, "cpu-1", "--run")["ok"]

@@ -84,9 +84,10 @@ def _idle(names: list[str]) -> list[str]:
 
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
-    last = read_json(MEASURED / f"{name}.json", {}).get(kind, {}).get("time", 0)
+    """Whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
+    last = read_json(MEASURED / f"{name}.json", {}).get(kind, {})
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
-    return time.time() - last >= wanted["hours"] * 3600 - 1800
+    return last.get("state") == "failed" or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
 
 
 def _network(partition: str, due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:

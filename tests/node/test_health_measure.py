@@ -1,0 +1,162 @@
+"""Which of two nodes is slow; jobs that measure, and what becomes of their results."""
+
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+from health import measure, pairs, record, slurm_node, throughput
+from hypothesis import given
+from hypothesis import strategies as st
+from system.host import SetupError
+
+NODES = st.integers(0, 9).map(lambda count: [f"n{one}" for one in range(count)])
+
+
+def measured(nodes: list[str], bad: set[str]) -> dict[pairs.Pair, bool]:
+    """All rounds, where a pair is fast if none of the two is bad."""
+    found: dict[pairs.Pair, bool] = {}
+    for _ in range(pairs.ROUNDS):
+        for pair in pairs.next_pairs(nodes, found):
+            found[pair] = not bad & set(pair)
+    return found
+
+
+class TestPairs:
+    @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}"), max_size=1))
+    def test_one_slow_node_is_found_among_three_or_more_and_nobody_else(self, nodes, bad):
+        found = measured(nodes, bad)
+        if len(nodes) >= 3:
+            assert set(pairs.slow(found)) == bad & set(nodes)
+            assert pairs.good(found) == set(nodes) - bad
+
+    @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}")))
+    def test_nobody_is_called_slow_who_is_not(self, nodes, bad):
+        found = measured(nodes, bad)
+        assert set(pairs.slow(found)) <= bad
+        assert not pairs.good(found) & bad
+
+    def test_of_two_alone_neither_is_told(self):
+        found = measured(["a", "b"], {"a"})
+        assert pairs.slow(found) == {}
+        assert pairs.undecided(found) == {"a", "b"}
+
+    @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}")))
+    def test_a_round_measures_each_node_once_and_no_pair_twice(self, nodes, bad):
+        found = measured(nodes, bad)
+        for pair in pairs.next_pairs(nodes, found):
+            assert pair not in found
+            assert pair[::-1] not in found
+        flat = [name for pair in pairs.next_pairs(nodes, {}) for name in pair]
+        assert len(flat) == len(set(flat))
+
+
+def test_throughput_is_measured_in_both_directions(monkeypatch: pytest.MonkeyPatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    other = threading.Thread(target=throughput.server, args=("127.0.0.1", port, 0.2), daemon=True)
+    other.start()
+    found = throughput.client("127.0.0.1", port, 0.2)
+    other.join(10)
+    assert found["there"] > 10
+    assert found["back"] > 10
+
+
+class Slurm:
+    """sbatch, squeue and scancel, on the side of one partition."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, str] = {}
+        self.called: list[tuple[str, ...]] = []
+        self.refuses = False
+        self.pending = ""
+        self.drained: dict[str, str] = {}
+
+    def run(self, *words: str, stdin: str | None = None, **_: object) -> str:
+        self.called.append(words)
+        words = words[4:] if words[0] == "runuser" else words
+        if words[0] == "sbatch":
+            if self.refuses:
+                raise SetupError("sbatch: error: Invalid account")
+            return str(len(self.called))
+        if words[0] == "squeue":
+            return "".join(f"{job} {state}\n" for job, state in self.states.items()) or self.pending
+        if words[0] == "scontrol":
+            return "".join(f"NodeName={name} State=IDLE\n" for name in ("a", "b", "c"))
+        if words[0] == "tail":
+            return "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 88.4\n#\n"
+        return ""
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
+    found = Slurm()
+    monkeypatch.setattr(measure, "run", found.run)
+    monkeypatch.setattr(measure.time, "sleep", lambda _: None)
+    monkeypatch.setattr(measure, "folder", lambda path: path.mkdir(exist_ok=True))
+    monkeypatch.setattr(measure, "write", lambda path, text, **_: path.write_text(text))
+    for module, name, place in ((record, "RESULTS", ""), (measure, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
+        (tmp_path / place).mkdir(exist_ok=True)
+        monkeypatch.setattr(module, name, tmp_path / place)
+    monkeypatch.setattr(slurm_node, "look", lambda _: slurm_node.Seen({"IDLE"}, ""))
+    monkeypatch.setattr(slurm_node, "apply", lambda name, _, why: found.drained.update({name: why}))
+    monkeypatch.setattr(measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x"))
+    return found
+
+
+NETWORK = {"hours": 24, "seconds": 1, "mbps": 100, "partitions": [{"partition": "p", "nodes": ["a", "b", "c"]}]}
+PART = {"partition": "p", "nodes": ["a"], "busbw_gbps": 420, "script": "#!/bin/bash\n", "log": "nccl/logs/%j.log"}
+NCCL = {"hours": 24, "minutes": 10, "user": "alice", "partitions": [PART]}
+
+
+class TestJobs:
+    def test_nothing_is_measured_while_jobs_are_pending(self, slurm):
+        slurm.pending = "17\n"
+        measure._measure({"network": NETWORK}, [])
+        assert [words[0] for words in slurm.called] == ["squeue"]
+
+    def test_jobs_are_polite(self, slurm):
+        measure._measure({"network": NETWORK}, ["a", "b"])
+        (job,) = (words for words in slurm.called if words[0] == "sbatch")
+        for option in ("--exclusive", "--no-requeue", "--nice=10000", "--nodelist=a,b", "--partition=p"):
+            assert option in job
+
+    def test_one_that_does_not_start_is_cancelled(self, slurm, monkeypatch):
+        now = iter(range(0, 10_000, 40))
+        monkeypatch.setattr(measure.time, "monotonic", lambda: next(now))
+        slurm.states = {"7": "PENDING", "8": "RUNNING"}
+        measure._wait(["7", "8"], 300)
+        cancelled = [words for words in slurm.called if words[0] == "scancel"]
+        assert cancelled[0] == ("scancel", "7")
+        assert ("scancel", "8") in cancelled
+
+    def test_a_refused_or_damaged_measurement_drains_nobody(self, slurm):
+        slurm.refuses = True
+        measure._measure({"network": NETWORK}, ["a", "b"])
+        slurm.refuses = False
+        for text in ("", "garbage", "[]", '{"there": "x"}', "null"):
+            (measure.LOGS / "7.out").write_text(text)
+            measure._run_pairs("p", [("a", "b")], 1)
+        assert slurm.drained == {}
+
+    def test_a_slow_nccl_test_drains_with_its_figure(self, slurm):
+        (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+        measure._measure({"nccl": NCCL}, ["a"])
+        assert slurm.drained == {"a": "hpc-health: nccl: 88.4 GB/s bus bandwidth, least 420"}
+        read = next(words for words in slurm.called if "tail" in words)
+        assert read[:3] == ("runuser", "-u", "alice")
+        assert measure._due("a", "nccl", NCCL)
+
+    def test_a_fast_one_is_recorded_and_not_due(self, slurm):
+        (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+        measure._measure({"nccl": {**NCCL, "partitions": [{**PART, "busbw_gbps": 0}]}}, ["a"])
+        assert slurm.drained == {}
+        assert not measure._due("a", "nccl", NCCL)
+
+    def test_stand_in_gpus_are_not_measured(self, slurm):
+        (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "skipped", "text": "stand-ins"}}}')
+        measure._measure({"nccl": NCCL}, ["a"])
+        assert not [words for words in slurm.called if "sbatch" in words]
+        found = record.results()["a"]["measured"]["nccl"]
+        assert (found["state"], found["text"]) == ("skipped", "stand-ins")
