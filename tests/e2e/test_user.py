@@ -82,6 +82,8 @@ def test_leaves_once_there_are_no_jobs_and_nobody_gets_the_number(lab: Cluster, 
     assert lab.file.read_text() == before
     lab.run("scancel", number, user="carol")
     eventually(lambda: lab.run("squeue", "-h", "-j", number) == "", seconds=60, what="the job's end")
+    lab.ssh("login-0", "setsid runuser -u carol -- sleep 600 >/dev/null 2>&1 </dev/null & true")
+    eventually(lambda: lab.ssh("login-0", "pgrep -u carol sleep || true") != "", seconds=30, what="a process of hers")
     removed = user("remove", "carol", "--yes")
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert "/home/carol, owned by uid 2003" in removed.stderr

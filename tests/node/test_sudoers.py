@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from system import subordinate_ids, sudoers, user_facts
+from rights import subordinate_ids, sudoers
+from system import user_facts
 from system.host import SetupError
 
 

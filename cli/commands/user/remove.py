@@ -31,7 +31,7 @@ def remove(
     """Remove a user from the stack file, and apply it with `up`.
 
     The home directory and the accounting records stay. The file keeps the uid under `former_users`, so that nobody else
-    gets the files; somebody of the same name gets it again. A user with jobs is not removed.
+    gets the files; somebody of the same name gets it again. A user with jobs is not removed; sessions are ended.
     """
     running = Running(stack, config_file)
     config = stack_config.parse(project.require_file(stack, config_file))

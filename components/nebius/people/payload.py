@@ -12,7 +12,7 @@ from components.slurm import payload, setup
 
 _FOLDER = Path(__file__).parents[3] / "scripts" / "jail"
 _PROGRAMS = ("people.py", "key_pair.py")
-_NEEDED = ("interface.py", "accounting/", "containers/", "jobs/", "slurm/", "system/")
+_NEEDED = ("interface.py", "accounting/", "containers/", "jobs/", "rights/", "slurm/", "system/")
 """Modules of the set-up that it imports."""
 # Takes {"files": {path: text}, "payload": ...} from standard input; nothing of it stays in the jail.
 _START = """

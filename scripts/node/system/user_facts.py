@@ -7,7 +7,8 @@ import hashlib
 import pwd
 from typing import Any
 
-from system import authorized_keys, homes, subordinate_ids, sudoers, text_block, users
+from rights import subordinate_ids, sudoers
+from system import authorized_keys, homes, text_block, users
 from system.host import read_json
 
 

@@ -12,7 +12,8 @@ import pwd
 from pathlib import Path
 
 from interface import Group, User
-from system import homes, subordinate_ids, sudoers
+from rights import subordinate_ids, sudoers
+from system import homes, sessions
 from system.host import SetupError, log, read_json, run, write
 
 MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
@@ -30,11 +31,7 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
     changed += [_group(group) for group in groups]
     changed += [_user(user) for user in users]
     gone = managed["users"] - {u["name"] for u in users}
-    changed += [
-        _remove(["userdel", name], f"removed user {name} (the home folder stays)")
-        for name in sorted(gone)
-        if _has_user(name)
-    ]
+    changed += [_remove_user(name) for name in sorted(gone) if _has_user(name)]
     gone = managed["groups"] - {g["name"] for g in groups}
     changed += [_remove(["groupdel", name], f"removed group {name}") for name in sorted(gone) if _has_group(name)]
     changed.append(subordinate_ids.converge(users))
@@ -94,6 +91,11 @@ def _user(user: User) -> bool:
     run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(wanted)), "--shell", user["shell"], name)
     log(f"changed user {name}")
     return True
+
+
+def _remove_user(name: str) -> bool:
+    sessions.end(name, pwd.getpwnam(name).pw_uid)
+    return _remove(["userdel", name], f"removed user {name} (the home folder stays)")
 
 
 def _remove(command: list[str], text: str) -> bool:
