@@ -1,7 +1,7 @@
 """The cases, in the order of the report."""
 
 from bench.case import Case
-from bench.cases import change, cloud, jobs, many, nodes, noop, preview, rehearse, render, reports, up
+from bench.cases import change, cloud, jobs, many, mlperf, nodes, noop, preview, rehearse, render, reports, up
 
 CASES: tuple[Case, ...] = (
     up.CASE,
@@ -15,4 +15,5 @@ CASES: tuple[Case, ...] = (
     many.CASE,
     jobs.CASE,
     reports.CASE,
+    mlperf.CASE,
 )
