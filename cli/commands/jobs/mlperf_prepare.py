@@ -11,12 +11,14 @@ from cli.cluster.jobs import Jobs, JobState
 from cli.commands.jobs import mlperf_options as shared
 from cli.commands.jobs.mlperf_news import News
 from cli.errors import CliError
+from cluster.catalog.mlperf import IMAGE, STABLE_DIFFUSION
 from cluster.jobs.mlperf import request
-from cluster.jobs.mlperf.prepare import Preparation, scripts
+from cluster.jobs.mlperf.look import FILES
+from cluster.jobs.mlperf.prepare import Preparation, image_file, scripts
 from cluster.jobs.mlperf.request import CantRun
 from cluster.jobs.script import JobScript
 
-_LOOK_SECONDS = 20.0
+_LOOK_SECONDS = 10.0
 
 
 def prepare(
@@ -69,15 +71,28 @@ def prepare(
     if place is None:
         shared.dry_run(jobs)
         return
-    shared.check(place, benchmark, wish.data, ())
+    if shared.check(place, benchmark, wish.data, _files(wish)):
+        # Somebody removed them, or a source did not have them: look again. What is there is not copied again.
+        place.jobs.run(
+            f"cd {shlex.quote(wish.data)} && rm -f .hpc/code .hpc/vocabulary .hpc/{{copy,image,published}}-*"
+        )
     states = _wait(place.jobs, _submit(place.jobs, wish.data, jobs), wish.data)
-    if failed := [one for one in states if not states[one].completed]:
-        for name in failed:
-            _show_end(place.jobs, wish.data, name, states[name])
+    ended = [one for one in states if not states[one].completed]
+    failed = [one for one in ended if states[one].state != "CANCELLED"]
+    for name in failed:
+        _show_end(place.jobs, wish.data, name, states[name])
+    if ended:
+        others = f" {len(ended) - len(failed)} were cancelled, which may need them." if len(ended) > len(failed) else ""
         raise CliError(
-            f"{len(failed)} of {len(states)} jobs failed; the others are done. Run the command again to go on."
+            f"{', '.join(failed) or 'No job'} failed.{others} Run the command again: what is done is not done twice."
         )
     console.note(f"All is there. Next: ./hpc mlperf run {stack} {benchmark.value} --data {wish.data} --nodes N")
+
+
+def _files(wish: Preparation) -> tuple[str, ...]:
+    """What is there once all is prepared."""
+    image = image_file(wish.image or (IMAGE if wish.benchmark == STABLE_DIFFUSION else ""))
+    return (*FILES[wish.benchmark], *([f"images/{image}"] if image else []))
 
 
 def _submit(jobs: Jobs, data: str, wanted: tuple[JobScript, ...]) -> dict[str, str]:
@@ -123,5 +138,5 @@ def _tail(jobs: Jobs, data: str, name: str, number: str, lines: int) -> str:
 
 
 def _show_end(jobs: Jobs, data: str, name: str, state: JobState) -> None:
-    console.note(f"\n{name}, job {state.id}: {state.state.lower()}, exit code {state.exit_code or 'unknown'}")
+    console.note(f"\n{name}, job {state.id}, {state.state.lower()}. The end of its log:")
     console.note(_tail(jobs, data, name, state.id, 15).rstrip())

@@ -133,7 +133,7 @@ def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, 
         console.note(f"\nJob {number} goes on. Report it with: {later}\nCancel it with: {cancel}")
         raise Exit(130) from None
     if not state.completed:
-        console.note(f"Job {number} ended as {state.state}, exit code {state.exit_code or 'unknown'}. End of its log:")
+        console.note(f"Job {number} ended as {state.state}. The end of its log:")
         console.note(jobs.run(f"tail -n 15 -- {log} 2>/dev/null || true").rstrip())
     try:
         with mlperf_log.fetched(jobs, log) as file:

@@ -108,8 +108,9 @@ def findings(benchmark: str, stack: str, user: str, data: str, seen: Sight) -> I
 
 def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Finding:
     """The finding of files that a run needs and that are not there. `name`: the benchmark, as commands have it."""
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     return Finding(
-        id="mlperf-not-prepared", at=f"--data {data}", given=f"{len(missing)} files are missing, first {missing[0]}",
+        id="mlperf-not-prepared", at=f"--data {data}", given=f"without {missing[0]}{more}",
         allowed="a folder with code, data, checkpoint and image",
         todo=f"prepare it: ./hpc mlperf prepare {stack} {name} --data {data}",
     )  # fmt: skip

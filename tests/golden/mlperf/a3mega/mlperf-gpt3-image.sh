@@ -47,7 +47,6 @@ once() {
 
 mkdir -p "$DATA/.hpc" || fail "$DATA can't be written" "choose another --data, or have its owner give it to you"
 
-# shellcheck source=begin.sh disable=SC2153
 # The container image as one file, so that nodes do not pull it each for themselves.
 import() {
     need enroot "enroot runs the benchmark's container: see docs/mlperf.md"

@@ -36,7 +36,6 @@ fi
 # Since 22.05 srun does not take the number of CPUs of a task from sbatch.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 
-# shellcheck disable=SC2153
 # Trains GPT-3 with Megatron-LM. The options are those of run_gpt3.sh in the benchmark's code; sizes are given.
 # shellcheck source=/dev/null
 . "$ENVIRONMENT"

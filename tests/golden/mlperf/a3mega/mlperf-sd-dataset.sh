@@ -49,7 +49,6 @@ once() {
 
 mkdir -p "$DATA/.hpc" || fail "$DATA can't be written" "choose another --data, or have its owner give it to you"
 
-# shellcheck source=begin.sh disable=SC2153
 # Copies SOURCE to $DATA/$TARGET: from an rclone remote, or from s3://BUCKET/PATH by the AWS CLI. Both leave out files
 # that are there already, so a job that was interrupted goes on where it was. Keys come from your own configuration
 # (~/.config/rclone/rclone.conf, ~/.aws) or from the environment (RCLONE_*, AWS_*).

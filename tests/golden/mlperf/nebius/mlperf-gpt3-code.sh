@@ -66,7 +66,6 @@ clone() {
     git -C "$tree" checkout --quiet --force --detach "$COMMIT"
 }
 
-# shellcheck source=begin.sh disable=SC2153
 # Folders, code and vocabulary of GPT-3.
 mkdir -p "$DATA"/{dataset/bpe,checkpoint,logs,images}
 

@@ -65,7 +65,6 @@ clone() {
     git -C "$tree" checkout --quiet --force --detach "$COMMIT"
 }
 
-# shellcheck source=begin.sh disable=SC2153
 # Folders and code of Stable Diffusion.
 mkdir -p "$DATA"/{datasets/laion-400m,datasets/coco2014,checkpoints,hf_home,results,logs,images}
 

@@ -28,7 +28,6 @@ fi
 # Since 22.05 srun does not take the number of CPUs of a task from sbatch.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 
-# shellcheck disable=SC2153
 # Trains Stable Diffusion. CONFIG is a file of $DATA/training/stable_diffusion/configs, IMAGE a file or a registry's.
 # shellcheck source=/dev/null
 . "$ENVIRONMENT"
