@@ -1,16 +1,18 @@
 """Logs that are cut short, torn, of several programs, or no logs at all."""
 
 import contextlib
+import json
 import random
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nccl_logs import A3_MEGA, SIZES, Cell, Line, log, measured
+from nccl_logs import A3_MEGA, FORMATS, SIZES, Cell, Line, log, measured
 
 from cluster.report.nccl.files import NotALogError, read_file, read_text
 from cluster.report.nccl.result import Word, check
+from cluster.report.nccl.table import document_of, lines_of
 
 
 @given(st.data())
@@ -147,3 +149,32 @@ def test_no_content_ends_in_another_error(tmp_path_factory, content):
         path.write_bytes(data)
         with contextlib.suppress(NotALogError):
             check(read_file(path))
+
+
+PIECES = (
+    "nan",
+    "inf",
+    "1e309",
+    "9" * 5000,
+    "N/A",
+    "\u00b2",
+    "\r",
+    "\n",
+    "\0",
+    "# Using devices",
+    "# hpc: nodes=\u00b2",
+    "{",
+)
+
+
+@given(data=st.data(), form=st.sampled_from(FORMATS))
+def test_a_damaged_log_can_still_be_reported(data, form):
+    text = log(form=form, facts=A3_MEGA)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.sampled_from(PIECES)) + text[at + data.draw(st.integers(0, 150)) :]
+    with contextlib.suppress(NotALogError):
+        found = read_text(text, "x.log")
+        result = check(found)
+        assert lines_of(found, result)
+        json.dumps(document_of(found, result), allow_nan=False)

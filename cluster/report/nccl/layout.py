@@ -14,13 +14,14 @@ Source: github.com/NVIDIA/nccl-tests, src/common.cu, from 2.17 on src/util.cu, a
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cluster.report.nccl.run import Measure, Row
 
 _TIMES = ("time", "cputime")
-_ROW = re.compile(r"\s*([0-9]+)\s+([0-9]+)\s+([a-z][a-z0-9_]*)(?=\s|$)(.*)", re.DOTALL)
+_ROW = re.compile(r"\s*([0-9]{1,19})\s+([0-9]{1,19})\s+([a-z][a-z0-9_]*)(?=\s|$)(.*)", re.DOTALL)
 _REDOP = re.compile(r"\s+([a-z]+)(?=\s|$)(.*)", re.DOTALL)
-_ROOT = re.compile(r"\s+(-?[0-9]+)(?=\s|$)(.*)", re.DOTALL)
+_ROOT = re.compile(r"\s+(-?[0-9]{1,9})(?=\s|$)(.*)", re.DOTALL)
 _HEADER = re.compile(r"#\s*(size\s+count|bytes\s+N)\s+type\b")
 TYPES = frozenset("int8 uint8 char int int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2".split())
 """Names of data types (src/common.cu, test_typenames)."""
@@ -64,7 +65,7 @@ class Layout:
 
 
 def layout_of(line: str) -> Layout | None:
-    """The layout that a table's header describes; None for another line."""
+    """The layout that a table's header describes; None for another line, or a torn one."""
     if not _HEADER.match(line.lstrip()):
         return None
     names = line.replace("#", " ", 1).split()
@@ -72,12 +73,15 @@ def layout_of(line: str) -> Layout | None:
     if not starts:
         return None
     starts.append(len(names) - (names[-1] == "timestamp"))
+    halves = [tuple(names[one:other]) for one, other in pairwise(starts)]
+    if len(set(halves)) > 1 or not {"algbw", "busbw"} <= set(halves[0]):  # a torn line
+        return None
     before = names[: starts[0]]
     return Layout(
         redop="redop" in before or "op" in before,
         root="root" in before,
-        half=tuple(names[starts[0] : starts[1]]),
-        halves=len(starts) - 1,
+        half=halves[0],
+        halves=len(halves),
         stamped=names[-1] == "timestamp",
         scale=1000.0 if before[0] == "bytes" else 1.0,
     )

@@ -27,9 +27,9 @@ _VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?$")
 _START = re.compile(r"#? ?nccl-tests version|# Collective test starting: (\S+)|#? ?nThread [0-9]|# *Using devices")
 _SETTING = re.compile(r"(nThread|nGpus|minBytes|maxBytes|warmup iters:|agg iters:|iters:|validation:) *([0-9]+)")
 _DEVICE = re.compile(
-    r"# +Rank +([0-9]+)(?: +Group +[0-9]+)?(?: +Pid +[0-9]+)? on +(\S+) device +[0-9]+ \[[^\]]*\] *(.*)"
+    r"# +Rank +([0-9]{1,9})(?: +Group +[0-9]+)?(?: +Pid +[0-9]+)? on +(\S+) device +[0-9]+ \[[^\]]*\] *(.*)"
 )
-_BOUNDS = re.compile(r"#? ?Out of bounds values +: +([0-9]+)")
+_BOUNDS = re.compile(r"#? ?Out of bounds values +: +([0-9]{1,19})")
 _AVERAGE = re.compile(r"#? ?Avg bus bandwidth +: +(\S+)(?: +(FAILED|OK))?")
 _COMPLAINT = re.compile(
     r"Test (?:NCCL|CUDA) failure|: Test failure |Test timeout|^# error: |srun: error:|slurmstepd(?:-\S+)?: error:|"

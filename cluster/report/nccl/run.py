@@ -1,6 +1,7 @@
 """One run of a test, as its log has it."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -106,7 +107,7 @@ class Run:
     def nodes(self) -> int | None:
         """Number of machines, by its own header, else by its devices."""
         given = self.facts.get("nodes", "")
-        return int(given) if given.isdigit() and int(given) else len(self.hosts) or None
+        return int(given) if re.fullmatch("[1-9][0-9]{0,6}", given) else len(self.hosts) or None
 
     @property
     def sizes(self) -> tuple[int, ...]:
