@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.jobs.examples import examples
 from cluster.load.parse import parse
 from cluster.platforms.local.rehearsal.differences import lines
 from tests.cluster import stacks
@@ -100,6 +101,19 @@ def test_users_and_directories_are_where_the_stack_has_them(mega: Cluster):
 def test_a_job_gets_eight_gpus_on_each_of_two_nodes(mega: Cluster):
     found = mega.run("srun", "-N2", "--gpus-per-node=8", "sh", "-c", GPUS).splitlines()
     assert sorted(found) == [f"a3mega-a3mega-{node} 0,1,2,3,4,5,6,7 8" for node in (0, 1)]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_productions_examples_of_jobs_are_what_slurmctld_takes(rehearsals: dict[str, Cluster], stack: str):
+    scripts = examples(parse(production(stack))).scripts
+    files = "".join(f"cat >{one.name} <<'%%%'\n{one.text()}%%%\n" for one in scripts)
+    test = (
+        f"mkdir -p ~/examples; cd ~/examples\n{files}for one in *.sh; do echo $one; sbatch --test-only $one 2>&1; done"
+    )
+    printed = rehearsals[stack].run("bash", "-c", test, user="alice").splitlines()
+    starts = dict(zip(printed[::2], printed[1::2], strict=True))
+    assert set(starts) == {one.name for one in scripts}
+    assert [line for line in starts.values() if " to start at " not in line] == []
 
 
 def test_rxdm_runs_for_jobs_on_two_nodes_with_the_exports_of_ubuntu(mega: Cluster):
