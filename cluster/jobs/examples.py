@@ -1,5 +1,6 @@
 """Examples of job scripts for a cluster's own partitions, GPUs and programs."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ from cluster.jobs.script import BODIES, JobScript, Option, source
 from cluster.platforms import registry
 
 EXAMPLES = f"{FOLDER}/examples"
+_LINT = re.compile(r"^# shellcheck .*\n", re.MULTILINE)
+"""What only checks of the bodies need."""
 PYTHON = ("python.sh",)
 """What comes before a body: which Python runs the program."""
 
@@ -163,6 +166,6 @@ def _script(kind: Kind, config: ClusterConfig, row: PartitionFacts, *, packaged:
     bodies = kind.bodies
     if packaged and bodies[0] in PYTHON:
         bodies = ("libuv.sh", *bodies)
-    text = "\n".join(source(f"examples/{one}").strip("\n") + "\n" for one in bodies)
+    text = "\n".join(_LINT.sub("", source(f"examples/{one}")).strip("\n") + "\n" for one in bodies)
     asked = {name: value for name, value in options.items() if value is not False}
     return JobScript(name=f"{kind.name}.sh", title=kind.title, options=asked, body=text)

@@ -57,9 +57,9 @@ class TestEveryStack:
         for name, text in files.items():
             (tmp_path / name).write_text(text)
         checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
-        # SC1091: env.sh is another file, of the cluster.
+        # SC1091: env.sh is another file, of the cluster. SC2016: what is for the shell of a task is in single quotes.
         checked = subprocess.run(
-            [checker, "--exclude=SC1091", *files], cwd=tmp_path, capture_output=True, text=True, check=False
+            [checker, "--exclude=SC1091,SC2016", *files], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert checked.stdout == ""
         assert checked.returncode == 0

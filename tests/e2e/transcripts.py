@@ -8,9 +8,9 @@ A block is marked by a comment before it:
     what it prints
     ```
 
-Commands of all blocks run one after the other in one shell of that user. Numbers, ranges of nodes and how many
-spaces there are may differ: ids of jobs, times and widths of columns do. The id of a job in a command is that of the job that the page says
-was submitted. `pytest --update-golden` writes what is printed into the page.
+Commands of all blocks run one after the other in one shell of that user. Numbers, ranges of nodes and how many spaces
+there are may differ: ids of jobs, times and widths of columns do. The id of a job in a command is that of the job that
+the page says was submitted. `pytest --update-golden` writes what is printed into the page.
 """
 
 import re
