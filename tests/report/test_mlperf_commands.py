@@ -203,7 +203,7 @@ class TestRun:
             run("nebius", SD, nodes=2)
         assert raised.value.exit_code == 130
         told = capsys.readouterr().err
-        assert "./hpc mlperf report --stack nebius 101 --data /mlperf-sd --as alice" in told
+        assert "./hpc mlperf report 101 --stack nebius --data /mlperf-sd --as alice" in told
         assert "./hpc run nebius --as alice -- scancel 101" in told
         assert jobs.cancelled == []
 
@@ -217,7 +217,7 @@ class TestRun:
 
     def test_without_waiting_it_says_how_to_report(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         run("nebius", SD, nodes=2, no_wait=True)
-        assert "Report it with: ./hpc mlperf report --stack nebius 101" in capsys.readouterr().err
+        assert "Report it with: ./hpc mlperf report 101 --stack nebius" in capsys.readouterr().err
         assert jobs.looks == 0
 
 

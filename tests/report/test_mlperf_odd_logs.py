@@ -7,11 +7,15 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, preamble, reference, text
 
+from cluster.printable import document
 from cluster.report.mlperf.lines import scan
 from cluster.report.mlperf.read import NoLog
 from cluster.report.mlperf.report import Report, make
+from cluster.report.plot import print_plot
 
 START = event(FIRST_MS - 875, "run_start")
 NEXT_MS = FIRST_MS + 3_600_000
@@ -168,6 +172,37 @@ def test_what_is_no_log_is_refused_with_what_it_is(name: str) -> None:
     assert str(raised.value).startswith(reason)
 
 
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1" + "0" * 400, "true", '"9"', "null", "[1]"])
+def test_values_that_are_no_numbers_are_left_out(value: str) -> None:
+    odd = event(FIRST_MS + 1, "eval_accuracy", "HERE", step_num=1).replace('"HERE"', value)
+    stats = event(FIRST_MS + 1, "tracked_stats", {"throughput": "HERE"}).replace('"HERE"', value)
+    (run,) = of([*reference(), odd, stats]).log.runs
+    assert (run.evaluations, run.throughput) == ((), ())
+
+
+CUTS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 300), st.binary(max_size=20)), max_size=8)
+WHOLE = text([*reference(), *preamble(at=NEXT_MS - 9000), event(NEXT_MS - 1, "run_start"), *blocks(at=NEXT_MS)])
+
+
+@settings(deadline=None, max_examples=200)
+@given(cuts=CUTS, twice=st.booleans())
+def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]], twice: bool) -> None:
+    damaged = WHOLE
+    for at, length, new in cuts:
+        damaged = damaged[:at] + new + damaged[at + length :]
+    try:
+        found = make(io.BytesIO(damaged * (1 + twice)))
+    except NoLog:
+        return
+    assert found.result in ("pass", "fail", "none", "empty")
+    assert all(one.ms > 0 and one.last > one.first for run in found.comparisons if run for one in run.intervals)
+    assert "".join(found.lines() + found.notes()).isprintable()
+    json.loads(document(found.document()), parse_constant=pytest.fail)
+    curves, _, _ = found.curves()
+    if curves:
+        print_plot(curves)
+
+
 def test_lines_are_found_wherever_the_file_is_cut_into_pieces(monkeypatch) -> None:
     whole = text(reference())
     expected = list(scan(io.BytesIO(whole)))
@@ -180,8 +215,10 @@ def test_what_others_wrote_cant_act_on_the_terminal(tmp_path) -> None:
     file = tmp_path / "log"
     odd = event(FIRST_MS, "eval_accuracy", 1.5, step_num=1, metric="\x1b[2J\u202eFID")
     status = event(FIRST_MS, "status", "\x1b]0;x\x07")
-    file.write_bytes(text([*reference(), odd, status]))
+    name = event(FIRST_MS, "submission_benchmark", "\x1b[1mstable\n\rdiffusion")
+    file.write_bytes(text([*reference(), odd, status, name]))
     done = subprocess.run([sys.executable, "-m", "cli", "mlperf", "report", file], capture_output=True, check=False)
     assert b"\x1b" not in done.stdout + done.stderr
     assert b"evaluation at step 1: \\x1b[2J\\u202eFID 1.5" in done.stdout
+    assert rb"no time is published for \x1b[1mstable\n\x0ddiffusion." in done.stderr
     assert done.returncode == 0

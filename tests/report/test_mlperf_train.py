@@ -115,7 +115,7 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
         "python", "scripts/json_to_torch.py", "-i", "scripts/common_bf16.json", "-o", f"{checkpoint}/common.pt",
     ]  # fmt: skip
     assert trained[0] == "--label"
-    given = trained[trained.index("bash", trained.index("bash") + 1) + 1 :]
+    given = trained[trained.index(str(node.folder / "env.sh")) + 1 :]
     values = {word: rest for word, rest in zip(given, [*given[1:], ""], strict=True) if word.startswith("--")}
     assert values["--tensor-model-parallel-size"] == values["--pipeline-model-parallel-size"] == "8"
     assert (values["--global-batch-size"], values["--micro-batch-size"]) == ("1536", "1")

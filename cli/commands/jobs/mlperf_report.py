@@ -34,7 +34,9 @@ def report(
     log: Annotated[
         str,
         Argument(
-            metavar="FILE", help="The log; `-` is standard input. With --stack: a job, or a path.", show_default=False
+            metavar="FILE|JOB",
+            help="The log; `-` is standard input. With --stack: a job, or a path.",
+            show_default=False,
         ),
     ],
     *,

@@ -121,7 +121,7 @@ def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, 
     jobs.run(f"mkdir -p {data}/logs {data}/results")
     number = jobs.submit(script.text())
     log = str(script.options["output"]).replace("%j", number)
-    later = f"./hpc mlperf report --stack {jobs.stack} {number} --data {data} --as {jobs.user}"
+    later = f"./hpc mlperf report {number} --stack {jobs.stack} --data {data} --as {jobs.user}"
     console.note(f"Job {number}, log {log}")
     if no_wait:
         console.note(f"Report it with: {later}")

@@ -65,10 +65,10 @@ def scripts(wish: Preparation) -> tuple[JobScript, ...]:
             raise CantRun(_NO_CHECKPOINT)
         found.append(_copy(wish, "gpt3-checkpoint", source("--checkpoint", wish.checkpoint), "checkpoint"))
     if name := image_file(wish.image or ("" if wish.benchmark == GPT3 else IMAGE)):
-        values = {"IMAGE": wish.image or IMAGE, "FILE": name}
-        found.append(
-            _script(wish, f"{kind}-image", f"The container image of {of} as one file.", values, "image.sh", limit=240)
-        )
+        values, title = {"IMAGE": wish.image or IMAGE, "FILE": name}, f"The container image of {of} as one file."
+        # The NCCL test imports its image in the same way.
+        bodies = ("../nccl/import-pyxis.sh", "image.sh")
+        found.append(_script(wish, f"{kind}-image", title, values, *bodies, limit=240))
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from cluster.printable import one_line
 from cluster.report.mlperf import lines
 from cluster.report.mlperf.blocks import RANKS_APART_MS, Blocks, position, whole
 from cluster.report.mlperf.lines import Event, Text, Unreadable, scan
@@ -13,6 +14,7 @@ from cluster.report.mlperf.run import Evaluation, Interval, Run
 _PREAMBLE = ("cache_clear", "init_start", "submission_benchmark", "run_start")
 """Events before training: the first of them begins a run."""
 _MOST_NOTES = 10
+_LARGEST = 1e300
 _MEMBER = re.compile(r"[0-9]{1,7}/([0-9]{1,7})(?![0-9])")
 _ITERATION = re.compile(r" iteration +([0-9]{1,9})/.* elapsed time per iteration \(ms\): ([0-9]{1,12}(?:\.[0-9]+)?)")
 _GPUS = re.compile(r"GA100-([0-9]{1,7})")
@@ -136,7 +138,7 @@ class _Builder:
         if event.key == "run_start":
             self.run_start_ms = event.time_ms if self.run_start_ms is None else self.run_start_ms
         elif event.key == "submission_benchmark":
-            self.benchmark = str(event.value)[:100]
+            self.benchmark = one_line(str(event.value)[:100])
         elif event.key == "submission_platform" and (gpus := _GPUS.match(str(event.value)[:100])):
             self.world = int(gpus[1])
         elif event.key in ("global_batch_size", "max_sequence_length", "trained_samples"):
@@ -149,20 +151,19 @@ class _Builder:
         elif event.key == "eval_accuracy":
             self._add_evaluation(event)
         elif event.key == "tracked_stats" and isinstance(event.value, dict):
-            found = event.value.get("throughput")
-            if isinstance(found, int | float) and 0 < found < float("inf"):
-                self.throughput.append(float(found))
+            found = _number(event.value.get("throughput"))
+            self.throughput += [found] if found is not None and found > 0 else []
 
     def _add_evaluation(self, event: Event) -> None:
-        if isinstance(event.value, bool) or not isinstance(event.value, int | float):
+        value = _number(event.value)
+        if value is None:
             return
         metric = str(event.metadata.get("metric") or "log perplexity")[:40]
         step = whole(event.metadata, "step_num")
         tokens = whole(event.metadata, "epoch_num")
         if step is None and tokens is not None and self.batch and self.sequence:
             step = tokens // (self.batch * self.sequence)
-        one = Evaluation(step=step, metric=metric, value=float(event.value))
-        self.evaluations[step, metric, one.value] = one
+        self.evaluations[step, metric, value] = Evaluation(step=step, metric=metric, value=value)
 
     def add_text(self, found: Text) -> None:
         """Take in a line that is no event."""
@@ -210,3 +211,8 @@ class _Builder:
         return "steps", [
             Interval(first=one.first // size, last=one.last // size, ms=one.ms, line=one.line) for one in intervals
         ]
+
+
+def _number(value: object) -> float | None:
+    """A number of JSON; None for anything else, for what is not finite, and for what no float can be."""
+    return float(value) if type(value) in (int, float) and abs(value) < _LARGEST else None

@@ -42,9 +42,11 @@ if [[ ! -e $checkpoint/.hpc-common ]]; then
     touch "$checkpoint/.hpc-common"
 fi
 start=$(date +%s) began=$(date '+%F %r')
+# The container has its own LD_LIBRARY_PATH: env.sh, read there again, puts the libraries of the network before it.
 # Megatron-LM reads RANK and WORLD_SIZE, which Slurm has under other names.
 # shellcheck disable=SC2016
 srun --label "${container[@]}" --container-env="$HPC_CONTAINER_ENV" \
-    bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
-        exec python -u pretrain_gpt.py "$@"' bash "${options[@]}"
+    bash -c '. "$0" || exit 1
+        export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
+        exec python -u pretrain_gpt.py "$@"' "$ENVIRONMENT" "${options[@]}"
 echo "RESULT,gpt3,$(($(date +%s) - start)),$USER,$began"

@@ -42,7 +42,10 @@ stats=$DATA/datasets/coco2014
 if [[ -e $stats/val2014_30k_stats.npz && ! -e $stats/val2014_512x512_30k_stats.npz ]]; then
     ln -s val2014_30k_stats.npz "$stats/val2014_512x512_30k_stats.npz" 2>/dev/null || true
 fi
+# The container has its own LD_LIBRARY_PATH: env.sh, read there again, puts the libraries of the network before it.
+# shellcheck disable=SC2016
 srun --container-image="$IMAGE" --container-writable --container-workdir=/workdir --container-mounts="$mounts" \
     --container-env="$HPC_CONTAINER_ENV,HF_HUB_OFFLINE,HF_DATASETS_OFFLINE,TRANSFORMERS_OFFLINE,DIFFUSERS_OFFLINE,HF_HOME" \
+    bash -c '. "$0" && exec "$@"' "$ENVIRONMENT" \
     ./run_and_time.sh --num-nodes "$SLURM_JOB_NUM_NODES" --gpus-per-node "$GPUS" \
     --checkpoint /checkpoints/sd/512-base-ema.ckpt --results-dir /results --config "configs/$CONFIG"

@@ -47,12 +47,28 @@ once() {
 
 mkdir -p "$DATA/.hpc" || fail "$DATA can't be written" "choose another --data, or have its owner give it to you"
 
-# The container image as one file, so that nodes do not pull it each for themselves.
+# Imports a container image with enroot: $image is the file, $from where it comes from.
+import_image() {
+    # enroot keeps its runtime files in XDG_RUNTIME_DIR, and a job has no session of systemd that would make one.
+    (
+        if [[ -z ${XDG_RUNTIME_DIR:-} || ! -w ${XDG_RUNTIME_DIR:-} ]]; then
+            XDG_RUNTIME_DIR=$(mktemp -d)
+            export XDG_RUNTIME_DIR
+            trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
+        fi
+        enroot import --output "$image.part" "$from"
+    )
+}
+
+# The container image as one file, so that nodes do not pull it each for themselves. import_image is defined before.
+image=$DATA/images/$FILE
+from=docker://$IMAGE
+
 import() {
     need enroot "enroot runs the benchmark's container: see docs/mlperf.md"
-    rm -f "$DATA/images/$FILE.new"
-    enroot import --output "$DATA/images/$FILE.new" "docker://$IMAGE"
-    mv "$DATA/images/$FILE.new" "$DATA/images/$FILE"
+    rm -f "$image.part"
+    import_image
+    mv "$image.part" "$image"
 }
 mkdir -p "$DATA/images"
 once "image-$FILE" "$IMAGE" import
