@@ -30,9 +30,7 @@ def print_report(report: Report, *, stack: str, user: str, seconds: float) -> No
         if not one.node:
             where = f" (partition {one.partition})" if one.partition else ""
             console.line(f"{one.check}{where}: {_word(one)}{f', {one.text}' if one.text else ''}")
-    for one in report.results:
-        if one.status == FAIL:
-            _print_failure(one, stack)
+    _print_failures([one for one in report.results if one.status == FAIL], stack)
     _print_skipped([one for one in of_nodes if one.status == SKIP])
     _print_not_checked(report.not_checked, stack)
     console.line()
@@ -47,17 +45,24 @@ def _word(result: Result | None) -> str:
     return "-" if result is None else "FAIL" if result.status == FAIL else result.status
 
 
-def _print_failure(one: Result, stack: str) -> None:
-    console.line()
-    place = one.node or one.partition or "cluster"
-    console.line(f"{place}: {one.check} failed: {one.text}", style="bold")
-    lines = one.output.splitlines()
-    for text in lines[-_LINES:]:
-        console.line(f"  | {text}")
-    if len(lines) > _LINES:
-        console.line(f"  (the last {_LINES} of {len(lines)} lines)")
-    if one.todo:
-        console.line(f"  to do: {one.todo.replace('STACK', stack)}")
+def _print_failures(results: list[Result], stack: str) -> None:
+    """What failed, with the output of the first node of those where the same was found."""
+    alike: dict[tuple[str, str, str], list[Result]] = {}
+    for one in results:
+        alike.setdefault((one.check, one.text, "" if one.node else one.partition), []).append(one)
+    for (check, text, partition), found in alike.items():
+        first, nodes = found[0], [one.node for one in found if one.node]
+        console.line()
+        console.line(f"{compress(nodes) or partition or 'cluster'}: {check} failed: {text}", style="bold")
+        lines = first.output.splitlines()
+        if lines and len(nodes) > 1:
+            console.line(f"  output of {first.node} (--json has those of all nodes):")
+        for line in lines[-_LINES:]:
+            console.line(f"  | {line}")
+        if len(lines) > _LINES:
+            console.line(f"  (the last {_LINES} of {len(lines)} lines)")
+        if first.todo:
+            console.line(f"  to do: {first.todo.replace('STACK', stack)}")
 
 
 def _print_skipped(results: list[Result]) -> None:

@@ -226,7 +226,7 @@ def test_containers(event: dict[str, Any] | None, status: str, text: str):
 def test_skipped_is_not_passed():
     nothing = Plan(jobs=(), expected={}, not_checked=(), options=Options(run="ab12"))
     assert not results(nothing, []).passed
-    skipped = results(nothing, [], mail=Result(check="mail", status="skip"))
+    skipped = results(nothing, [], more=[Result(check="mail", status="skip")])
     assert not skipped.passed
 
 

@@ -13,17 +13,21 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.commands import outputs
+from cli.commands.jobs.check_nccl import NcclCheck
+from cli.commands.jobs.nccl_options import Chosen
 from cli.display.check_report import print_report, report_document
 from cli.display.progress import Progress
 from cli.errors import CliError
+from cli.stack import rehearsals
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.checks.plan import NODE, Options, Plan, plan
-from cluster.jobs.checks.result import Event
+from cluster.jobs.checks.result import SKIP, Event, Result
 from cluster.jobs.checks.results import results
 from cluster.jobs.checks.room import parse_rooms
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.load.parse import parse_output
 from cluster.observe.nodes import NODES
+from cluster.platforms import registry
 from cluster.platforms.capability import Capability
 from cluster.slurm.hostlist import expand
 
@@ -37,6 +41,7 @@ class Suite(str, Enum):
 
     HELLO = "hello"
     CONTAINER = "container"
+    NCCL = "nccl"
     ALL = "all"
 
 
@@ -44,7 +49,8 @@ def jobs(
     stack: options.Stack,
     *,
     suite: Annotated[
-        Suite, Option(help="hello: nodes, GPUs, home, accounting, mail. container: these, and that containers start.")
+        Suite, Option(help="hello: nodes, GPUs, home, accounting, mail. container: also containers. nccl: also "
+                      "the NCCL test, on whole nodes. all: all of it, the NCCL test only with --exclusive.")
     ] = Suite.ALL,
     partition: Annotated[
         list[str] | None, Option("--partition", "-p", metavar="PARTITION", help="Only its nodes; may be given again.")
@@ -62,6 +68,10 @@ def jobs(
         str, Option(metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster.",
                     show_default=False)
     ] = "",
+    binaries: Annotated[
+        str, Option(metavar="FOLDER", help="For the NCCL test: programs of nccl-tests on the cluster.",
+                    show_default=False)
+    ] = "",
     seconds: Annotated[int, Option(min=10, max=3600, metavar="N", help="For one job to start and end.")] = 60,
     json: options.Json = False,
 ) -> None:  # fmt: skip
@@ -69,7 +79,7 @@ def jobs(
 
     On each node: it answers with its name; all promised GPUs are there, and a job opens its own only; memory is
     limited; the home is shared both ways; a container starts; accounting has the job. Then one job over all nodes of
-    each partition, and mail at a job's end.
+    each partition, and mail at a job's end. The NCCL test, on whole nodes, runs on each node with GPUs, then over all.
 
     Jobs ask for two CPUs and 512 MiB, and start at once or not at all: busy nodes are listed with their jobs, and no
     job of anybody is disturbed. Ctrl-C cancels all that was submitted. Exit code 0: something passed, nothing failed
@@ -84,7 +94,7 @@ def jobs(
         facts = _facts(config, partition or [])
         only = frozenset(node.name for node in scheduler.pick(expand(nodes))) if nodes else None
         rooms = parse_rooms(scheduler.ask(NODES))
-        suites = frozenset({"hello"} if suite is Suite.HELLO else {"hello", "container"})
+        suites = frozenset({"hello", "container"} if suite in (Suite.CONTAINER, Suite.ALL) else {"hello"})
         pyxis = "container" in suites and "--container-image" in on.run("srun --help 2>&1 || true")
         chosen = Options(
             run=secrets.token_hex(4), suites=suites, wait=wait, exclusive=exclusive, seconds=seconds, pyxis=pyxis,
@@ -102,8 +112,15 @@ def jobs(
             if chosen.mail and _answered(events, next(iter(planned.expected))):
                 progress.show("waiting for mail")
                 mail = quickcheck.mail_result(scheduler, who, chosen.run)
+        test = NcclCheck(
+            jobs=on, config=config, facts=facts, planned=planned, binaries=binaries,
+            rehearsed=registry.get(config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack))),
+        )  # fmt: skip
+        measured = _measured(test, suite, progress)
         lost = any(event["event"] == "end" and event["code"] for event in events)
-        report = results(planned, events, mail=mail, now=scheduler.nodes() if lost else None)
+        report = results(
+            planned, events, more=(*measured, *([mail] if mail else [])), now=scheduler.nodes() if lost else None
+        )
         elapsed = progress.elapsed
     if json:
         console.json(report_document(report, user=who, seconds=elapsed))
@@ -119,6 +136,19 @@ def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionF
         there = ", ".join(config.partitions)
         raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {there}.")
     return tuple(row for row in partition_facts(config) if not partitions or row.name in partitions)
+
+
+def _measured(test: NcclCheck, suite: Suite, progress: Progress) -> list[Result]:
+    """Results of the NCCL test, which needs whole nodes."""
+    having = [row for row in test.facts if row.gpu]
+    if suite not in (Suite.NCCL, Suite.ALL) or not having or not test.planned.expected:
+        return []
+    if suite is Suite.ALL and not test.planned.options.exclusive and not test.rehearsed:
+        why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
+        return [Result(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
+    if not test.rehearsed or test.binaries:
+        Chosen(test.jobs, test.config, having[0]).prepare()
+    return test.results(progress.show)
 
 
 def _prolog_seconds(config: ClusterConfig) -> Mapping[str, int]:

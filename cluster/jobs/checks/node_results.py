@@ -119,8 +119,8 @@ def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None, resu
     if problems:
         yield result("gpus", FAIL, "; ".join(problems), output, todo)
     else:
-        note = f" by {source}; not tried together: {skipped}" if skipped else ""
-        yield result("gpus", PASS, f"{count} GPUs{note}")
+        note = f"; not tried together: {skipped}" if skipped else ""
+        yield result("gpus", PASS, f"{count} GPUs by {source}{note}")
     yield _confined(expected, seen, result)
 
 

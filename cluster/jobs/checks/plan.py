@@ -66,6 +66,8 @@ class Expected:
     """Why its GPUs can't be had now, if they can't."""
     all_gpus: str = ""
     """Why not all its GPUs can be had at once, if they can't."""
+    shared: str = ""
+    """Why a job can't have the whole node, if it can't."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +170,7 @@ def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options:
         gpus=promised,
         held_gpus=why_busy(node, free, cpus=0, memory=0, gpus=1) if promised else "",
         all_gpus=why_busy(node, free, cpus=0, memory=0, gpus=promised) if promised else "",
+        shared=why_busy(node, free, cpus=room.cpus, memory=0, gpus=0),
     )
 
 

@@ -50,11 +50,11 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def results(
-    plan: Plan, events: Iterable[Event], *, mail: Result | None = None, now: Mapping[str, Node] | None = None
+    plan: Plan, events: Iterable[Event], *, more: Iterable[Result] = (), now: Mapping[str, Node] | None = None
 ) -> Report:
     """The report of a run. A check that never ended failed.
 
-    `mail` is its result, which is read elsewhere; `now` has the jobs of nodes that became busy meanwhile.
+    `more` are results of other checks; `now` has the jobs of nodes that became busy meanwhile.
     """
     every = list(events)
     ended = {(one["key"], tuple(one["nodes"])): one for one in every if one["event"] == "end"}
@@ -70,8 +70,7 @@ def results(
     found += _of_partitions(plan, ended)
     if "failed" in last:
         found.append(Result(check="driver", status=FAIL, text=str(last["failed"].get("text"))))
-    if mail:
-        found.append(mail)
+    found += more
     return Report(results=tuple(found), not_checked=tuple(missing))
 
 

@@ -82,9 +82,7 @@ class Driver:
         """One srun; its exit code, 124 if it took too long."""
         if self.stop.is_set():
             return 130
-        line = self._line(job, nodes)
-        if line is None:
-            return 0
+        line = self.line(job, nodes)
         began, late = time.monotonic(), False
         with self.lock:
             process = subprocess.Popen(
@@ -112,7 +110,8 @@ class Driver:
             )  # fmt: skip
         return code
 
-    def _line(self, job: dict[str, Any], nodes: list[str]) -> list[str] | None:
+    def line(self, job: dict[str, Any], nodes: list[str]) -> list[str]:
+        """The srun of a job."""
         minutes = -(-job["seconds"] // 60)
         line = ["srun", f"--job-name={self.name}", f"--comment={job['key']}", "--chdir=/", f"--time={minutes}",
                 f"--partition={job['partition']}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
@@ -126,7 +125,7 @@ class Driver:
         program, *arguments = job["program"]
         return [*line, "python3", "-c", (_HERE / program).read_text(), *arguments]
 
-    def _container(self, line: list[str]) -> list[str] | None:
+    def _container(self, line: list[str]) -> list[str]:
         """By pyxis where srun has its option, else by what the node has."""
         if self.spec["pyxis"]:
             return [*line, f"--container-image={self.image}", "cat", "/etc/os-release"]

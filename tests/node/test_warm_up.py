@@ -1,0 +1,156 @@
+"""Warm-up of nodes: groups, names of files, what is said of nodes that are not warm, and the body of the job."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs import warm_up
+
+BODY = Path(warm_up.__file__).with_name("warm_up.sh")
+NAMES = st.lists(st.integers(0, 500).map(lambda n: f"n-{n}"), unique=True, max_size=60)
+
+
+@given(NAMES, NAMES)
+def test_every_node_is_in_one_group_and_none_is_alone_where_there_is_another(needing: list[str], partners: list[str]):
+    groups = warm_up.grouped(needing, partners)
+    assert [node for group in groups for node in group][: len(needing)] == needing
+    for group in groups:
+        assert len(group) <= warm_up.GROUP + 1
+        assert len(set(group)) == len(group)
+        assert len(group) > 1 or (len(needing) == 1 and not set(partners) - set(needing))
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("nvcr.io/nvidia/pytorch:24.04-py3", "nvcr.io+nvidia+pytorch+24.04-py3"),
+        ("alpine", "alpine"),
+        ("alpine@sha256:0a", "alpine+sha256+0a"),
+    ],
+)
+def test_files_are_named_after_their_images(image: str, name: str):
+    assert warm_up.file_name(image) == name
+
+
+@pytest.mark.parametrize(
+    ("code", "err", "text"),
+    [
+        (1, "no enroot\nsrun: error: n-0: task 0: Exited with exit code 1\n", "exit code 1: no enroot"),
+        (1, "srun: error: Unable to allocate resources: Requested nodes are busy\n", "busy for 60 s"),
+        (124, "", "no end in time"),
+        (1, "srun: error: Task launch failed\n", "exit code 1: srun: error: Task launch failed"),
+    ],
+)
+def test_the_reason_is_the_nodes_own(code: int, err: str, text: str):
+    assert warm_up.why(code, err) == text
+
+
+PART = {"name": "p", "nodes": ["n-0", "n-1", "n-2"], "rxdm": True, "cpus": 1, "memory": 256}
+
+
+class TestRun:
+    """A run in which srun is a stand-in."""
+
+    def run(
+        self, monkeypatch: pytest.MonkeyPatch, states: dict[str, str], **answers: tuple[int, str, str]
+    ) -> warm_up.Run:
+        one = warm_up.Run({"images": ["alpine"], "partitions": [PART], "seconds": 60})
+        self.jobs: list[tuple[list[str], list[str]]] = []
+
+        def job(_part: object, nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
+            self.jobs.append((nodes, arguments))
+            if arguments == ["--rxdm"]:
+                return answers.get("rxdm", (0, "warm-up: ready\n" * len(nodes), ""))
+            return answers.get(nodes[0].replace("-", ""), (0, "warm-up: ready\n", ""))
+
+        monkeypatch.setattr(one, "job", job)
+        monkeypatch.setattr(warm_up, "node_states", lambda: states)
+        one.run()
+        return one
+
+    def test_each_node_downloads_then_rxdm_runs_on_several(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ):
+        one = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"))
+        assert sorted(nodes[0] for nodes, words in self.jobs if words == ["alpine=alpine"]) == PART["nodes"]
+        assert self.jobs[-1] == (["n-0", "n-1", "n-2"], ["--rxdm"])
+        assert (sorted(one.ready), one.missed) == (PART["nodes"], {})
+        assert "node n-2: ready after 0 s (3 of 3)" in capsys.readouterr().out
+
+    def test_nodes_that_take_no_jobs_are_left_alone(self, monkeypatch: pytest.MonkeyPatch):
+        one = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
+        assert one.missed.keys() == {"n-0", "n-1", "n-2"}
+        assert one.missed["n-1"] == "drained"
+        assert "no other node is free" in one.missed["n-0"]
+
+    def test_one_that_has_seen_rxdm_is_a_partner_and_not_asked_again(self, monkeypatch: pytest.MonkeyPatch):
+        warm = (0, "warm-up: rxdm\nwarm-up: ready\n", "")
+        one = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "mixed"), n0=warm, n1=warm)
+        assert [nodes for nodes, words in self.jobs if words == ["--rxdm"]] == [["n-2", "n-0"]]
+        assert not one.missed
+        again = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), n0=warm, n1=warm, n2=warm)
+        assert not [nodes for nodes, words in self.jobs if words == ["--rxdm"]]
+        assert len(again.ready) == 3
+
+    def test_a_failure_is_reported_and_raises_nothing(self, monkeypatch: pytest.MonkeyPatch):
+        failed = (1, "", "prolog failed\n")
+        one = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), rxdm=failed)
+        assert one.missed == dict.fromkeys(PART["nodes"], "exit code 1: prolog failed")
+
+
+class TestBody:
+    """The part that runs on nodes, with a stand-in for enroot."""
+
+    @pytest.fixture
+    def node(self, tmp_path: Path) -> Path:
+        text = BODY.read_text()
+        for old, new in (
+            ("/var/lib/hpc/images", f"{tmp_path}/images"),
+            ("/run/hpc/warm-up", f"{tmp_path}/marks"),
+            ("/opt/apps/adm/slurm/scripts/rxdm", f"{tmp_path}/rxdm"),
+            ("PATH=/usr/local/sbin", f"PATH={tmp_path}/bin:/usr/local/sbin"),
+        ):
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "body").write_text(text)
+        (tmp_path / "bin").mkdir()
+        enroot = tmp_path / "bin" / "enroot"
+        enroot.write_text(
+            f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\n[ ! -e {tmp_path}/broken ] || exit 1\necho "$4" >"$3"\n'
+        )
+        enroot.chmod(0o755)
+        return tmp_path
+
+    def warm(self, node: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/bash", "-c", (node / "body").read_text(), "warm-up", *arguments],
+            capture_output=True, text=True, check=False, env={}, timeout=30,
+        )  # fmt: skip
+
+    def test_an_image_is_downloaded_once_for_everybody(self, node: Path):
+        image = "nvcr.io+nvidia+x+1=nvcr.io/nvidia/x:1"
+        for _ in range(2):
+            assert self.warm(node, image, "alpine=alpine").stdout == "warm-up: ready\n"
+        there = node / "images" / "nvcr.io+nvidia+x+1.sqsh"
+        assert there.read_text() == "docker://nvcr.io#nvidia/x:1\n"
+        assert there.stat().st_mode & 0o777 == 0o644
+        assert len((node / "asked").read_text().splitlines()) == 2
+        assert sorted(path.name for path in (node / "images").iterdir()) == [".lock", "alpine.sqsh", there.name]
+
+    def test_a_download_that_broke_off_leaves_nothing_that_passes_for_an_image(self, node: Path):
+        (node / "broken").touch()
+        assert self.warm(node, "alpine=alpine").returncode == 1
+        assert not (node / "images" / "alpine.sqsh").exists()
+        (node / "broken").unlink()
+        assert self.warm(node, "alpine=alpine").returncode == 0
+        assert (node / "images" / "alpine.sqsh").read_text() == "docker://alpine\n"
+
+    def test_rxdm_is_noted_by_its_version(self, node: Path):
+        (node / "rxdm").write_text("one")
+        assert self.warm(node).stdout == "warm-up: ready\n"
+        self.warm(node, "--rxdm")
+        assert self.warm(node).stdout == "warm-up: rxdm\nwarm-up: ready\n"
+        (node / "rxdm").write_text("two")
+        assert self.warm(node).stdout == "warm-up: ready\n"
