@@ -56,8 +56,15 @@ def parse_squeue(text: str, ids: Iterable[str]) -> dict[str, JobState]:
             cells.append(line[at : at + width].strip())
             at += width
         number, state, code, elapsed, reason, nodes = cells
-        rows.append(JobState(id=number, state=state, exit_code=code, elapsed=elapsed, reason=reason, nodes=nodes))
+        rows.append(
+            JobState(id=number, state=state, exit_code=_exit_code(code), elapsed=elapsed, reason=reason, nodes=nodes)
+        )
     return _merged(rows, ids)
+
+
+def _exit_code(text: str) -> str:
+    """CODE:SIGNAL, which squeue of 22.05 prints as wait(2) has it, in one number."""
+    return f"{int(text) >> 8}:{int(text) & 0x7F}" if text.isdigit() else text
 
 
 def sacct_line(ids: Iterable[str]) -> str:

@@ -177,6 +177,13 @@ class TestStates:
         assert parse_squeue(squeue, ["4"])["4"].state == state
         assert parse_sacct(sacct, ["4"])["4"].state == state
 
+    @pytest.mark.parametrize(
+        ("printed", "meant"),
+        [("0:0", "0:0"), ("3:0", "3:0"), ("0:9", "0:9"), ("0", "0:0"), ("512", "2:0"), ("9", "0:9")],
+    )
+    def test_exit_codes_are_those_of_every_release(self, printed: str, meant: str):
+        assert parse_squeue(row("4", "FAILED", printed, "0:01", "None", "n"), ["4"])["4"].exit_code == meant
+
     def test_lines_that_are_none_are_left_out(self):
         assert parse_sacct("sacct: something\n\n4|COMPLETED\n", ["4"]) == {}
         assert parse_squeue("\n" + row("4", "RUNNING", "0:0", "0:00", "None", "n"), ["5"]) == {}
