@@ -28,9 +28,9 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[int]]:
     builds: list[int] = []
 
     def use(script: str) -> list[int]:
-        def command(wanted: Recipe, work: Path) -> list[str]:
+        def command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
             builds.append(1)
-            return ["sh", "-c", script, "sh", str(work)]
+            return ["sh", "-c", script, "sh", str(work), "memory" if memory else "disk"]
 
         monkeypatch.setattr(image, "_command", command)
         return builds
@@ -74,6 +74,19 @@ def test_a_full_disk_is_named(build: Callable[[str], list[int]], tmp_path: Path)
     with pytest.raises(HostError, match=rf"the disk of {tmp_path} became full while it was made .*free some space"):
         image.ensure_image("debian-12", tmp_path, _nothing)
     assert [path.name for path in tmp_path.iterdir()] == [".build.lock"]
+
+
+def test_packages_that_do_not_fit_into_memory_are_unpacked_on_the_disk(
+    build: Callable[[str], list[int]], tmp_path: Path
+) -> None:
+    builds = build(f"[ $2 = disk ] || {{ echo 'cp: No space left on device'; exit 1; }}; {MAKE}")
+    said: list[str] = []
+    made = image.ensure_image("debian-13", tmp_path, said.append, ["texlive-full"])
+    assert (made / "os").exists()
+    assert builds == [1, 1]
+    assert "base image debian-13: its packages are too large for memory: building it on the disk" in said
+    with pytest.raises(HostError, match="became full"):
+        image.ensure_image("debian-13", tmp_path, said.append)
 
 
 def test_a_small_disk_is_refused_before_anything_is_made(

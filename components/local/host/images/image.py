@@ -71,7 +71,14 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
         # Temporary files are removed with the rest when the tools are killed.
         scratch = work / "tmp"
         scratch.mkdir(mode=0o700)
-        _run(wanted, _command(wanted, work), report, images, scratch)
+        try:
+            _run(wanted, _command(wanted, work), report, images, scratch)
+        except _FullError:
+            if not wanted.own or shutil.disk_usage(images).free < DISK_NEEDED:
+                raise
+            report(f"base image {wanted.base}: its packages are too large for memory: building it on the disk")
+            shutil.rmtree(work / "root.half", ignore_errors=True)
+            _run(wanted, _command(wanted, work, memory=False), report, images, scratch)
         meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
         meta |= {"own": wanted.own} if wanted.own else {}
         write_atomically(work / "image.json", json.dumps(meta, indent=1))
@@ -87,18 +94,24 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
     return image_root(images, wanted.digest)
 
 
-def _command(wanted: Recipe, work: Path) -> list[str]:
+class _FullError(HostError):
+    """The disk, or the memory that the image is unpacked in, became full."""
+
+
+def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
+    """The build; in memory, where that is allowed and there is enough."""
     files: list[str] = []
     for number, source in enumerate(host_sources(wanted.suite)):
         path = work / f"{number}{source.suffix}"
         path.write_text(source.text)
         files.append(str(path))
-    memory = "yes" if _free_memory() >= MEMORY_NEEDED else "no"
+    in_memory = "yes" if memory and _free_memory() >= MEMORY_NEEDED else "no"
     return [
         # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
         "setpriv", "--pdeathsig", "KILL",
         "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc",
-        str(BUILD), str(work), memory, wanted.suite, ",".join(wanted.packages), str(ROOTFS), str(wanted.trim), *files,
+        str(BUILD), str(work), in_memory, wanted.suite, ",".join(wanted.packages), str(ROOTFS), str(wanted.trim),
+        *files,
     ]  # fmt: skip
 
 
@@ -119,7 +132,7 @@ def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, s
         return
     if any("No space left on device" in line for line in output):
         free = shutil.disk_usage(images).free
-        raise HostError(
+        raise _FullError(
             f"base image: the disk of {images} became full while it was made ({free // 10**6} MB free now, "
             f"{DISK_NEEDED // 10**6} MB needed); nothing of it was kept: free some space and run again"
         )
