@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -190,6 +191,13 @@ class TestRun:
             run("nebius", SD, nodes=2, png=tmp_path / "x.png")
         assert raised.value.exit_code == 1
         assert (tmp_path / "x.png").exists()
+
+    @pytest.mark.parametrize(("state", "code"), [("TIMEOUT", 0), ("FAILED", 1), ("NODE_FAIL", 1)])
+    def test_a_job_that_failed_fails_whatever_its_times(self, jobs: StandIn, state: str, code: int):
+        jobs.log, jobs.ends = lambda _look: reference(), {"mlperf-train_02x08x08": state}
+        with pytest.raises(Exit) if code else nullcontext() as raised:
+            run("nebius", SD, nodes=2)
+        assert (raised.value.exit_code if raised else 0) == code
 
     def test_a_job_without_a_log_is_an_error_with_its_end(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.ends = {"mlperf-train_02x08x08": "FAILED"}

@@ -77,7 +77,8 @@ def run(
 ) -> None:
     """Run an MLPerf benchmark, show the time of its training steps as they are done, and report them.
 
-    The job goes on if you interrupt the command. The exit code is 1 if the run is slower than the published time.
+    The job goes on if you interrupt the command. The exit code is 1 if the run is slower than the published time, or if
+    the job failed.
     """
     place = None if dry_run else shared.connected(stack, user)
     described = place.config if place else shared.described(stack)
@@ -100,6 +101,8 @@ def run(
     files = FILES[benchmark.key] + ((folder,) if benchmark is shared.Benchmark.GPT3 else ())
     missing = shared.check(place, benchmark, where, (*files, *([at] if at.startswith("/") else [])))
     shared.refuse([not_prepared(stack, benchmark.value, where, missing)] if missing else [])
+    if row.gpu and "h100" not in row.gpu.type.lower():
+        console.note(f"note: published times are of H100, and these GPUs are {row.gpu.type}.")
     _train(place, script, where, png, no_wait=no_wait)
 
 
@@ -132,7 +135,9 @@ def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, 
         cancel = f"./hpc run {jobs.stack} --as {jobs.user} -- scancel {number}"
         console.note(f"\nJob {number} goes on. Report it with: {later}\nCancel it with: {cancel}")
         raise Exit(130) from None
-    if not state.completed:
+    # Stable Diffusion trains until its time is over.
+    as_planned = state.completed or state.state == "TIMEOUT"
+    if not as_planned:
         console.note(f"Job {number} ended as {state.state}. The end of its log:")
         console.note(jobs.run(f"tail -n 15 -- {log} 2>/dev/null || true").rstrip())
     try:
@@ -141,6 +146,8 @@ def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, 
     except NoLog as error:
         raise CliError(f"{log} {error}.") from None
     show(found, log, png=png, plot=console.interactive(), json=False)
+    if not as_planned:
+        raise Exit(1)
 
 
 def _follow(jobs: Jobs, number: str, log: str) -> JobState:

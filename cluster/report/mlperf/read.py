@@ -215,4 +215,6 @@ class _Builder:
 
 def _number(value: object) -> float | None:
     """A number of JSON; None for anything else, for what is not finite, and for what no float can be."""
-    return float(value) if type(value) in (int, float) and abs(value) < _LARGEST else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < _LARGEST else None
