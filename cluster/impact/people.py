@@ -17,7 +17,7 @@ def user(edit: Edit) -> Impact:
     if edit.old is None:
         return NoEffect("the user is created on every machine; nobody else is affected")
     return NoEffect(
-        "the account goes, the home folder stays; while the user has jobs, `up` fails before it changes anything",
+        "the account goes and sessions end, the home folder stays; while there are jobs, `up` fails before any change",
         f"./hpc ssh {{stack}} controller -- scancel --user={edit.name}",
     )
 

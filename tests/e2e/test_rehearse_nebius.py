@@ -108,6 +108,19 @@ def test_the_nccl_test_is_taken_and_a_stand_in_runs_as_it_would(rehearsal: Rehea
     assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] != []
 
 
+def test_a_user_comes_and_goes_by_the_commands_of_machines(rehearsal: Rehearsal, alices_key: Path):
+    cluster, public = rehearsal.cluster, str(alices_key.with_suffix(".pub"))
+    words = ("--key", public, "--account", "research", "--no-containers", "--yes")
+    added = cluster.call("user", "add", NAME, "carol", *words)
+    assert added.returncode == 0, added.stdout + added.stderr
+    # The key pair that createuser makes, from one login pod to the other.
+    script = "id -Gn; ssh -o StrictHostKeyChecking=no -o LogLevel=ERROR login-1 hostname"
+    assert ssh(rehearsal, "carol", alices_key, script).split() == ["carol", "sudo", "login-1"]
+    removed = cluster.call("user", "remove", NAME, "carol", "--yes")
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert "Permission denied" in ssh(rehearsal, "carol", alices_key, "true")
+
+
 def test_kubectl_has_terminals_exit_codes_and_logs(rehearsal: Rehearsal):
     tools = json.loads((rehearsal.folder / "tools.json").read_text())
     kubectl = [tools["kubectl"], f"--kubeconfig={rehearsal.folder / 'kubernetes' / 'kubeconfig'}", "--namespace=slurm"]
