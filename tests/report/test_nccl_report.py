@@ -1,7 +1,10 @@
 """`./hpc nccl report`: what it prints, its exit codes, and whose log it reads on a cluster."""
 
 import json
+import os
+import shlex
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,6 +117,16 @@ def test_what_can_not_be_reported(hpc: Hpc, logs: Path, arguments, said):  # noq
     assert "Traceback" not in ended.err
 
 
+def test_a_log_comes_through_a_pipe(hpc: Hpc, logs: Path, tmp_path: Path):  # noqa: F811
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", f"{logs}/pass.log", str(pipe)]) as writer:
+        ended = hpc("nccl", "report", str(pipe))
+        writer.wait()
+    assert (ended.code, ended.err) == (0, "")
+    assert "Result: pass" in ended.out
+
+
 def test_what_others_wrote_does_not_reach_the_terminal(hpc: Hpc, tmp_path: Path):  # noqa: F811
     name = tmp_path / "a\x1b[2Jb.log"
     name.write_text(log(facts=A3_MEGA, hosts=("a\x1b[31m", "b")) + "\nsrun: error: \x1b]0;title\x07\n")
@@ -137,16 +150,19 @@ class TestJobs:
         tool("runuser", f'echo "$2" >>{tmp_path}/as; exec bash -c "$4"')
         return tool
 
-    def test_the_log_of_a_job_is_read_as_its_user(self, hpc: Hpc, cluster, logs: Path, tmp_path: Path):  # noqa: F811
-        shown = f"JobId=17 UserId=alice(2001) StdErr=/x StdIn=/dev/null StdOut={logs}/pass.log Power="
-        cluster("scontrol", f"echo '{shown}'")
+    @pytest.mark.parametrize("job_name", ["test", "x UserId=root(0) StdOut=/etc/shadow", "x\n   StdOut=/etc/shadow"])
+    def test_the_log_of_a_job_is_read_as_its_user(self, hpc: Hpc, cluster, logs: Path, tmp_path: Path, job_name: str):  # noqa: F811
+        head = f"JobId=17 JobName={job_name}\n   UserId=alice(2001) GroupId=alice(2001)\n"
+        shown = f"{head}   StdErr=/x\n   StdOut={logs}/pass.log\n"
+        cluster("scontrol", f"printf %s {shlex.quote(shown)}")
+        cluster("squeue", "echo alice")
         ended = hpc("nccl", "report", "17", "--stack", "dev")
         assert (ended.code, ended.err) == (0, "")
         assert ended.out.startswith(f"{logs}/pass.log: all_gather, 2 nodes")
         assert (tmp_path / "as").read_text().split()[-1] == "alice"
 
     def test_of_an_old_job_the_database_has_the_user(self, hpc: Hpc, cluster, tmp_path: Path):  # noqa: F811
-        cluster("scontrol", "echo slurm_load_jobs error: Invalid job id specified >&2; exit 1")
+        cluster("squeue", "echo slurm_load_jobs error: Invalid job id specified >&2; exit 1")
         cluster("sacct", "echo alice")
         ended = hpc("nccl", "report", "17", "--stack", "dev")
         assert ended.code == 1
@@ -156,7 +172,7 @@ class TestJobs:
         assert hpc("nccl", "report", "17", "--stack", "dev").code == 0
 
     def test_a_job_that_nobody_knows(self, hpc: Hpc, cluster):  # noqa: F811
-        cluster("scontrol", "exit 1")
+        cluster("squeue", "exit 1")
         cluster("sacct", "true")
         ended = hpc("nccl", "report", "17", "--stack", "dev")
         assert ended.code == 1

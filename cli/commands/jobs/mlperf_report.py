@@ -122,18 +122,18 @@ def _on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[t
 
 @contextmanager
 def _opened(log: str) -> Iterator[tuple[str, BinaryIO]]:
-    if log == "-":
-        with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-            copy.seek(0)
-            yield "standard input", copy
-        return
     path = Path(log)
-    if path.exists() and not path.is_file():
-        raise CliError(f"{log} is {'a folder' if path.is_dir() else 'no regular file'}: name the log's file.")
+    if path.is_dir():
+        raise CliError(f"{log} is a folder: name the log's file.")
     try:
-        file = path.open("rb")
+        file = sys.stdin.buffer if log == "-" else path.open("rb")
     except OSError as error:
         raise CliError(f"can't read {log}: {error.strerror}.") from None
     with file:
-        yield log, file
+        if file.seekable():
+            yield log, file
+            return
+        with tempfile.TemporaryFile() as copy:  # a pipe can be read only once
+            shutil.copyfileobj(file, copy)
+            copy.seek(0)
+            yield "standard input" if log == "-" else log, copy

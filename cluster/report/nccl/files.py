@@ -34,8 +34,7 @@ def read_file(path: Path | str) -> Log:
     """
     path = Path(path)
     with path.open("rb") as file:
-        sample = file.read(_SAMPLE)
-        file.seek(0)
+        sample = file.peek(_SAMPLE)[:_SAMPLE]  # a pipe has no way back
         return _read(file, sample, path.stat().st_size, str(path))
 
 
