@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from mlperf_logs import blocks, event, preamble, reference, text
+from tests.report.mlperf_logs import blocks, event, preamble, reference, text
 from typer import Exit
 
 from cli.cluster.jobs import JobState

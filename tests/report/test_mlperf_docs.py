@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mlperf_logs import reference, text
+from tests.report.mlperf_logs import reference, text
 
 from cluster.catalog.mlperf import DIFFUSION_CONFIGS, GPT3_SETTINGS, MINUTES, STORAGE, TARGETS
 

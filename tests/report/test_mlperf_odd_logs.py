@@ -9,7 +9,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, preamble, reference, text
+from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, preamble, reference, text
 
 from cluster.printable import document
 from cluster.report.mlperf.lines import scan

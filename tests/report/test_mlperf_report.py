@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
+from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
 
 from cluster.catalog.mlperf import TARGETS
 from cluster.printable import document
