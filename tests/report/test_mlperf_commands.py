@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.report.mlperf_logs import blocks, event, preamble, reference, text
 from typer import Exit
 
 from cli.cluster.jobs import JobState
@@ -20,6 +19,7 @@ from cli.commands.jobs.mlperf_run import run
 from cli.errors import CliError
 from cluster.jobs.mlperf.look import FILES
 from tests.cluster.stacks import ROOT, config
+from tests.report.mlperf_logs import blocks, event, preamble, reference, text
 
 GOOD = f"folder\nwritable\ndf {3 * 1024**4} /mlperf-sd\n"
 SD = Benchmark.STABLE_DIFFUSION

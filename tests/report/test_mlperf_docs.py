@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.report.mlperf_logs import reference, text
-
 from cluster.catalog.mlperf import DIFFUSION_CONFIGS, GPT3_SETTINGS, MINUTES, STORAGE, TARGETS
+from tests.report.mlperf_logs import reference, text
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "mlperf.md").read_text()

@@ -9,13 +9,13 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, preamble, reference, text
 
 from cluster.printable import document
 from cluster.report.mlperf.lines import scan
 from cluster.report.mlperf.read import NoLog
 from cluster.report.mlperf.report import Report, make
 from cluster.report.plot import print_plot
+from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, preamble, reference, text
 
 START = event(FIRST_MS - 875, "run_start")
 NEXT_MS = FIRST_MS + 3_600_000

@@ -6,13 +6,13 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
 
 from cluster.catalog.mlperf import TARGETS
 from cluster.printable import document
 from cluster.report.mlperf.compare import UnknownSetup
 from cluster.report.mlperf.report import Report, make
 from cluster.report.plot import save_png
+from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
 
 START = event(FIRST_MS - 875, "run_start")
 
