@@ -17,6 +17,7 @@ class WarmPartition(TypedDict):
 
     name: str
     nodes: list[str]
+    others: list[str]  # of the same partition, which may help where rxdm needs two nodes
     rxdm: bool  # whether A3 Mega's prolog runs there, for jobs on several nodes
     cpus: int
     memory: int
@@ -47,6 +48,7 @@ def _partition(row: PartitionFacts, nodes: list[str], *, rxdm: bool, images: boo
     return {
         "name": row.name,
         "nodes": nodes,
+        "others": [node for node in row.nodes if node not in nodes],
         "rxdm": rxdm,
         "cpus": min(_CPUS, row.cpus) if images else 1,
         "memory": min(_MEMORY_MIB, row.memory_mib // 2) if images else min(_SMALL_MIB, row.memory_mib),

@@ -91,7 +91,7 @@ def test_nodes_that_could_not_be_checked_are_listed_with_the_reason(up: dict[str
     assert done.code == 1
     assert "dev-cpu-0  cpu        pass   pass  pass    pass    pass" in done.out
     assert "not checked: dev-cpu-1 (cpu): no free CPU on dev-cpu-1: busy. To do: --wait" in done.out
-    assert "not checked: dev-gpu-0 (gpu): drained: fan. To do: ./hpc status has" in done.out
+    assert "not checked: dev-gpu-0 (gpu): drained: fan. To do: ./hpc status dev; once" in done.out
     assert "2 nodes not checked" in done.out
     assert up["user"] == "alice"
     assert [job["nodes"] for job in up["spec"]["jobs"]] == ["dev-cpu-0"]
@@ -168,7 +168,16 @@ class TestWarmUp:
         assert ran == [
             {
                 "images": ["alpine:3.20"],
-                "partitions": [{"name": "cpu", "nodes": ["dev-cpu-1"], "rxdm": False, "cpus": 2, "memory": 1024}],
+                "partitions": [
+                    {
+                        "name": "cpu",
+                        "nodes": ["dev-cpu-1"],
+                        "others": ["dev-cpu-0"],
+                        "rxdm": False,
+                        "cpus": 2,
+                        "memory": 1024,
+                    }
+                ],
                 "seconds": 90,
             }
         ]

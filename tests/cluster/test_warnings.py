@@ -101,3 +101,14 @@ class TestRxdm:
         (one,) = find_warnings(google(**MEGA))
         assert str(one).startswith("hpc:cluster.slurm.rxdm: jobs of partition main use plain TCP")
         assert str(one).endswith("To do: add main to slurm.rxdm.partitions.")
+
+
+class TestWarmUp:
+    def test_with_nothing_to_download_it_does_nothing(self):
+        (one,) = find_warnings(cluster(slurm={"warm_up": {}}))
+        assert (one.id, one.at) == ("warm-up-nothing", ("slurm", "warm_up"))
+        assert told(slurm={**RXDM, "warm_up": {"partitions": ["other"]}}, partitions={**MEGA["partitions"], **OTHER})
+
+    def test_images_or_rxdm_are_something(self):
+        assert find_warnings(cluster(slurm={"warm_up": {"containers": ["alpine:3.20"]}})) == []
+        assert told(slurm={**RXDM, "warm_up": {}}) == told()

@@ -6,6 +6,7 @@ The tests follow each other on one cluster: a prolog as it comes, patched, refus
 import datetime as dt
 import hashlib
 import ipaddress
+import re
 import shlex
 from pathlib import Path
 
@@ -115,6 +116,27 @@ def test_the_log_has_job_script_and_exit_code(mega: Cluster):
 
 def test_again_there_is_nothing_to_do(mega: Cluster):
     assert "Nothing to do" in mega.up()
+
+
+def test_the_warm_up_lets_rxdm_run_before_the_first_job(mega: Cluster):
+    """Once after each boot, and again for a node that has not seen it; a warm one helps, since rxdm needs two."""
+    before = mega.copy()
+    there = f"test -e {PROFILE} && echo there || echo gone"
+    mega.edit(lambda c: c["slurm"].update(warm_up={}))
+    mega.ssh("cpu-0", f"rm -f {PROFILE}")
+    printed = mega.up()
+    assert "warm-up: 2 of 2 nodes are warm" in printed
+    assert re.search(r"node mega-cpu-[01]: ready after [0-9]+ s \(2 of 2\)", printed)
+    assert mega.ssh("cpu-0", there) == "there"
+    mega.ssh("cpu-0", f"rm {PROFILE}")
+    assert "warm-up: 2 of 2 nodes are warm" in mega.command("warm-up")
+    assert mega.ssh("cpu-0", there) == "gone"
+    mega.ssh("cpu-1", "rm -r /run/hpc/warm-up")
+    assert "warm-up: 1 of 1 nodes are warm" in mega.command("warm-up", "--nodes", "cpu-1")
+    assert mega.ssh("cpu-0", there) == "there"
+    assert "Nothing to do" in mega.up()
+    mega.config = before
+    mega.edit(lambda _: None)
 
 
 def test_a_prolog_of_googles_shape_runs_to_its_end_with_stand_ins(mega: Cluster, tmp_path: Path):

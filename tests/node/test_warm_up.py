@@ -47,7 +47,7 @@ def test_the_reason_is_the_nodes_own(code: int, err: str, text: str):
     assert warm_up.why(code, err) == text
 
 
-PART = {"name": "p", "nodes": ["n-0", "n-1", "n-2"], "rxdm": True, "cpus": 1, "memory": 256}
+PART = {"name": "p", "nodes": ["n-0", "n-1", "n-2"], "others": [], "rxdm": True, "cpus": 1, "memory": 256}
 
 
 class TestRun:
@@ -93,6 +93,16 @@ class TestRun:
         again = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), n0=warm, n1=warm, n2=warm)
         assert not [nodes for nodes, words in self.jobs if words == ["--rxdm"]]
         assert len(again.ready) == 3
+
+    def test_a_node_that_nobody_asked_to_warm_helps_and_is_not_counted(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ):
+        monkeypatch.setitem(PART, "nodes", ["n-0"])
+        monkeypatch.setitem(PART, "others", ["n-1", "n-2"])
+        one = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle"})
+        assert self.jobs[-1] == (["n-0", "n-2"], ["--rxdm"])
+        assert list(one.ready) == ["n-0"]
+        assert "(1 of 1)" in capsys.readouterr().out
 
     def test_a_failure_is_reported_and_raises_nothing(self, monkeypatch: pytest.MonkeyPatch):
         failed = (1, "", "prolog failed\n")

@@ -148,7 +148,7 @@ def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options:
         todo = "run ./hpc up, or add it to slurmctld"
         return NotChecked(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
     if why := why_unusable(node):
-        todo = "./hpc status has the reason; ./hpc nodes STACK resume takes it back"
+        todo = f"./hpc status STACK; once it is mended ./hpc nodes STACK resume {name}"
         return NotChecked(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
     whole = options.exclusive or row.exclusive
     busy = why_busy(

@@ -42,7 +42,8 @@ class Run:
         self.end = self.began + payload["seconds"]
         self.ready: dict[str, bool] = {}
         self.missed: dict[str, str] = {}
-        self.count = len({node for part in payload["partitions"] for node in part["nodes"]})
+        self.wanted = {node for part in payload["partitions"] for node in part["nodes"]}
+        self.states: dict[str, str] = {}
 
     def run(self) -> dict[str, str]:
         """Warm all nodes; those that are not, and why."""
@@ -50,14 +51,13 @@ class Run:
         for part in self.payload["partitions"]:
             for node in part["nodes"]:
                 nodes.setdefault(node, part)
-        states = node_states()
+        self.states = node_states()
         going: list[tuple[str, dict[str, Any]]] = []
         for node, part in nodes.items():
-            state = states.get(node, "unknown to slurmctld")
-            if state.rstrip("*").startswith(_GOOD) and not state.endswith("*"):
+            if self.takes_jobs(node):
                 going.append((node, part))
             else:
-                self.miss(node, state)
+                self.miss(node, self.states.get(node, "unknown to slurmctld"))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             needing = [one for one in pool.map(lambda one: self.single(*one), going) if one]
             groups = [
@@ -94,8 +94,13 @@ class Run:
                 self.done(node)
 
     def partners(self, part: dict[str, Any]) -> list[str]:
-        """Nodes of a partition that are warm, for one that is alone."""
-        return [node for node in part["nodes"] if self.ready.get(node)]
+        """Nodes of a partition for one that is alone: those that are warm, and those that nobody asked to warm."""
+        return [*(node for node in part["nodes"] if self.ready.get(node)), *filter(self.takes_jobs, part["others"])]
+
+    def takes_jobs(self, node: str) -> bool:
+        """Whether slurmctld has the node in service."""
+        state = self.states.get(node, "")
+        return state.startswith(_GOOD) and not state.endswith("*")
 
     def job(self, part: dict[str, Any], nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
         """One srun over these nodes, a task on each: exit code (124 if it took too long), output, errors."""
@@ -125,13 +130,13 @@ class Run:
         return process.returncode, out, err
 
     def done(self, node: str) -> None:
-        if node not in self.ready:
+        if node in self.wanted and node not in self.ready:
             self.ready[node] = True
             took = time.monotonic() - self.began
-            say(f"node {node}: ready after {took:.0f} s ({len(self.ready)} of {self.count})")
+            say(f"node {node}: ready after {took:.0f} s ({len(self.ready)} of {len(self.wanted)})")
 
     def miss(self, node: str, reason: str) -> None:
-        if not self.ready.get(node):
+        if node in self.wanted and not self.ready.get(node):
             self.missed[node] = reason
             say(f"node {node}: not warm: {reason}")
 
@@ -190,7 +195,7 @@ def warm(payload: dict[str, Any], *, while_read: bool = False) -> int:
     if while_read:
         threading.Thread(target=_watch, args=(run.name,), daemon=True).start()
     missed = run.run()
-    say(f"warm-up: {len(run.ready)} of {run.count} nodes are warm")
+    say(f"warm-up: {len(run.ready)} of {len(run.wanted)} nodes are warm")
     if missed:
         say("warm-up: the first job on the others waits longer; ./hpc warm-up STACK tries them again")
     return len(missed)

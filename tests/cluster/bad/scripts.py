@@ -18,7 +18,46 @@ def rxdm(**keys: object) -> Changes:
     return {"slurm": {"rxdm": {"partitions": ["cpu"], **keys}}}
 
 
+def warm_up(**keys: object) -> Changes:
+    return {"slurm": {"warm_up": keys}}
+
+
 CASES = {
+    "a warm-up of an unknown partition": (
+        warm_up(partitions=["gpu"]),
+        "slurm.warm_up.partitions[0]",
+        "gpu",
+        "a partition that exists",
+        "define gpu",
+    ),
+    "a warm-up of a partition twice": (
+        warm_up(partitions=["cpu", "cpu"]),
+        "slurm.warm_up.partitions",
+        "cpu, cpu",
+        "each partition once",
+        "remove the second cpu",
+    ),
+    "an image twice": (
+        warm_up(containers=["alpine", "alpine"]),
+        "slurm.warm_up.containers",
+        "alpine, alpine",
+        "each image once",
+        "remove the second alpine",
+    ),
+    "an image with its protocol": (
+        warm_up(containers=["docker://alpine"]),
+        "slurm.warm_up.containers[0]",
+        "docker://alpine",
+        "an image as registries name it",
+        "without docker://",
+    ),
+    "a warm-up of no time": (
+        warm_up(containers=["alpine"], seconds=5),
+        "slurm.warm_up.seconds",
+        "5",
+        "60",
+        "",
+    ),
     "a script without a source": (script(), "slurm.scripts[0]", "{name: check}", "exactly one of", "say what is in it"),
     "a script with two sources": (
         script(file="a.sh", text=TEXT),

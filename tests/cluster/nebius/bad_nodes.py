@@ -95,6 +95,9 @@ CASES: dict[str, Case] = {
                                      "function slurm_job_modify(job, record, partitions, uid)\n"
                                      "return slurm.SUCCESS\nend\n"}},
         "slurm.job_submit_lua", "function", "nothing on nebius", "remove it"),
+    "a warm-up": (
+        {"slurm": {"warm_up": {"containers": ["alpine:3.20"]}}},
+        "slurm.warm_up", "alpine:3.20", "nothing on nebius", "./hpc warm-up STACK --image IMAGE after `up`"),
     "pam_slurm_adopt": (
         {"slurm": {"pam_slurm_adopt": True}},
         "slurm.pam_slurm_adopt", "true", "false on soperator", "leave it out"),
