@@ -1,0 +1,103 @@
+"""The quickcheck on a real cluster: all of it passes; then nodes are broken, each in another way, and named."""
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import ROOT, Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+PAGE = ROOT / "docs" / "quickcheck.md"
+NODES = [*(f"lab-cpu-{n}" for n in range(8)), "lab-gpu-0"]
+
+
+def check(cluster: Cluster, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = cluster.call("check", "jobs", cluster.name, "--json", *arguments)
+    return done.returncode, json.loads(done.stdout)
+
+
+def failed(report: dict[str, Any]) -> dict[tuple[str, str], str]:
+    return {(one["node"], one["check"]): one["text"] for one in report["results"] if one["status"] != "pass"}
+
+
+def test_all_nodes_pass_for_two_at_once(lab: Cluster):
+    # The machines' limit, not the cluster's: systemd-nspawn has no keyrings for containers in it.
+    keyless = (
+        r'mkdir -p ~/.config/containers; printf "[containers]\nkeyring=false\n" >~/.config/containers/containers.conf'
+    )
+    lab.run("sh", "-c", keyless, user="bob")
+    with ThreadPoolExecutor() as pool:
+        alices = pool.submit(check, lab, "--suite", "hello", "--as", "alice")
+        bobs = check(lab, "--as", "bob")
+    for code, report in (alices.result(), bobs):
+        assert failed(report).keys() <= {("", "nccl")}
+        assert report["not_checked"] == []
+        assert (code, report["passed"]) == (0, True)
+        assert {one["node"] for one in report["results"] if one["check"] == "accounting"} == set(NODES)
+        assert report["seconds"] < 60
+    of_bob = {one["check"]: one["text"] for one in bobs[1]["results"]}
+    assert of_bob["accounting"] == "account teaching, QOS normal"
+    assert of_bob["together"] == "16 tasks on 8 nodes"
+    assert of_bob["gpus"] == "2 GPUs by device files"
+    assert of_bob["nccl"] == "GPUs of a rehearsal are device files, which compute nothing"
+    assert of_bob["mail"] == "in /var/mail/bob"
+    assert {one["text"] for one in bobs[1]["results"] if one["check"] == "container"} == {"podman"}
+    left = lab.run("sh", "-c", "ls -d /home/*/.hpc-check-* 2>/dev/null | wc -l", user="root")
+    assert left == "0"
+
+
+@pytest.fixture
+def broken(lab: Cluster) -> Iterator[str]:
+    """A node without its home, one without a GPU, one that is down and one that is busy; the number of its job."""
+    job = lab.run("sbatch", "--parsable", "-w", "lab-cpu-3", "--exclusive", "--output=/dev/null", "--wrap=sleep 600",
+                  user="bob")  # fmt: skip
+    eventually(lambda: lab.run("squeue", "-h", "-j", job, "-o", "%T", user="bob") == "RUNNING", seconds=30, what="it")
+    lab.ssh("cpu-1", "umount /home")
+    lab.ssh("gpu-0", "rm /dev/nvidia1")
+    lab.ssh("cpu-2", "systemctl stop slurmd")
+    lab.run("scontrol", "update", "nodename=lab-cpu-2", "state=down", "reason=slurmd stopped", user="root")
+    try:
+        yield job
+    finally:
+        lab.run("scancel", job, user="bob")
+        lab.ssh("gpu-0", "mknod -m 666 /dev/nvidia1 c 60 1")
+        lab.ssh("cpu-1", "systemctl restart hpc-node && findmnt /home")
+        lab.ssh("cpu-2", "systemctl start slurmd")
+        lab.command("nodes", "resume", "cpu-2")
+        states = "sinfo -h -N -o %T | sort -u"
+        eventually(lambda: lab.run("sh", "-c", states, user="root") == "idle", seconds=60, what="all nodes idle")
+
+
+def test_what_is_broken_is_found_and_named(lab: Cluster, broken: str):
+    done = lab.call("check", "jobs", "lab", "--suite", "hello", "--as", "alice")
+    assert done.returncode == 1
+    told = re.sub(r"in [0-9.]+ s, as", "in 7.2 s, as", done.stdout)
+    told = re.sub(rf"job {broken}\b", "job 52", told)
+    told = re.sub(r"\.hpc-check-[0-9a-f]{8}", ".hpc-check-3f9a01c7", told)
+    assert f"```console\n$ ./hpc check jobs lab --suite hello\n{told.strip()}\n```" in PAGE.read_text()
+
+
+def test_ctrl_c_cancels_what_was_submitted(lab: Cluster):
+    job = lab.run("sbatch", "--parsable", "-w", "lab-cpu-5", "--exclusive", "--output=/dev/null", "--wrap=sleep 600",
+                  user="bob")  # fmt: skip
+    mine = ["squeue", "--noheader", "--user=alice", "--format=%j"]
+    process = subprocess.Popen(
+        [str(ROOT / "hpc"), "check", "jobs", "lab", "--suite", "hello", "--as", "alice", "--wait"],
+        env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        eventually(lambda: "hpc-check" in lab.run(*mine, user="alice"), seconds=30, what="a job that waits")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        lab.run("scancel", job, user="bob")
+    assert process.returncode == 130, out + err
+    eventually(lambda: lab.run(*mine, user="alice") == "", seconds=30, what="the end of its jobs")
