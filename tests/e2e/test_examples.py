@@ -27,6 +27,22 @@ STEPS=200 EVERY={EVERY} PAUSE=0.05 sbatch --parsable {EXAMPLES}/requeue.sh
 PYTHONPATH=$HOME/without-libuv sbatch --parsable {EXAMPLES}/torchrun.sh
 sbatch --parsable {EXAMPLES}/full-node.sh
 sbatch --parsable {EXAMPLES}/single-gpu.sh
+cat >wait.py <<'END'
+import time
+print("waiting", flush=True)
+time.sleep(600)
+END
+cat >fail.py <<'END'
+import sys
+from pathlib import Path
+folder = Path(sys.argv[sys.argv.index("--checkpoints") + 1])
+folder.mkdir(exist_ok=True)
+(folder / "checkpoint.pt").touch()
+sys.exit(1)
+END
+PROGRAM=$PWD/wait.py sbatch --parsable --nodes=1 {EXAMPLES}/requeue.sh
+PROGRAM=$PWD/fail.py sbatch --parsable --nodes=1 {EXAMPLES}/requeue.sh
+PROGRAM=$PWD/none.py sbatch --parsable --nodes=1 {EXAMPLES}/requeue.sh
 """
 
 
@@ -38,6 +54,9 @@ class Submitted:
     torchrun: str
     full_node: str
     single_gpu: str
+    waits: str
+    fails: str
+    never_begins: str
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +152,17 @@ def test_training_goes_on_from_its_checkpoint_when_a_node_is_lost(
         transcripts.replace("requeue", [told])
     (written,) = transcripts.blocks("requeue")
     assert transcripts.alike(told) == transcripts.alike(written), "pytest --update-golden writes the page"
+
+
+def test_a_job_puts_itself_back_near_its_time_limit_and_after_a_failure(alice: transcripts.Shell, submitted: Submitted):
+    eventually(lambda: "waiting" in output(alice, "requeue", submitted.waits), seconds=120, what="the program")
+    alice.ask(f"scancel --batch --signal=USR1 {submitted.waits}")  # as Slurm does two minutes before the limit
+    for job, why in ((submitted.waits, "the time limit is near"), (submitted.fails, "the program failed")):
+        eventually(lambda job=job: state(alice, job) == "PENDING", seconds=120, what=f"{why}: the job in the queue")
+        assert f"{why}: back into the queue" in output(alice, "requeue", job)
+    alice.ask(f"scancel {submitted.waits} {submitted.fails}")
+    # Without a checkpoint another run would end as this one.
+    assert "back into the queue" not in ended(alice, "requeue", submitted.never_begins)
 
 
 def test_torchrun_trains_on_two_nodes(alice: transcripts.Shell, submitted: Submitted):
