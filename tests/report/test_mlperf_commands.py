@@ -117,6 +117,11 @@ class TestPrepare:
         assert told.count("mlperf-sd-dataset: Transferred: 5 GiB / 10 GiB, 50%\n") == 1
         assert told.endswith("Next: ./hpc mlperf run nebius stable-diffusion --data /mlperf-sd --nodes N\n")
 
+    def test_what_a_run_needs_besides_is_named(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        prepare("nebius", Benchmark.GPT3, checkpoint="/models/gpt3", image="r.example#a/b:1")
+        options = "--data /gpt3 --image r.example#a/b:1 --checkpoint /models/gpt3 --nodes N"
+        assert capsys.readouterr().err.endswith(f"Next: ./hpc mlperf run nebius gpt3 {options}\n")
+
     def test_jobs_that_are_in_the_queue_are_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.queue = "mlperf-sd-dataset 77\nother 78\n"
         prepare("nebius", SD)

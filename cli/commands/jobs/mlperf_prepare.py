@@ -86,7 +86,9 @@ def prepare(
         raise CliError(
             f"{', '.join(failed) or 'No job'} failed.{others} Run the command again: what is done is not done twice."
         )
-    console.note(f"All is there. Next: ./hpc mlperf run {stack} {benchmark.value} --data {wish.data} --nodes N")
+    more = f" --image {wish.image}" if wish.image else ""
+    more += f" --checkpoint {checkpoint}" if checkpoint.startswith("/") else ""
+    console.note(f"All is there. Next: ./hpc mlperf run {stack} {benchmark.value} --data {wish.data}{more} --nodes N")
 
 
 def _files(wish: Preparation) -> tuple[str, ...]:
