@@ -9,7 +9,6 @@ from cluster.config.impact import ByRule, NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import AccountName, Flag, GroupName, Program, PublicKey, QosName, RegularId, UserName
 
-ON_NODE = "node"
 ON_MACHINES = NoEffect("every machine follows within seconds, without a daemon's restart")
 
 
@@ -66,9 +65,9 @@ class Containers(Section):
     """Containers that enroot and pyxis run (docs/containers.md)."""
 
     data: Annotated[
-        Literal["node", "home"],
+        Literal["node", "home"] | None,
         NoEffect("holds for containers that are created from then on; those that exist stay where they are"),
-    ] = ON_NODE
-    """Where enroot unpacks containers: `node` on the node's local SSDs (in the home where a node has none), fast, and
-    a container with a name is found on that node only; `home` in the user's home, so that `srun --container-name=NAME`
-    finds it on every machine, and each start without a name unpacks the image onto the shared file system."""
+    ] = None
+    """Where enroot unpacks containers: `node` on the node, on its local SSDs if it has some; `home` in the user's home,
+    where `srun --container-name=NAME` finds a container on every machine, and jobs on several nodes need one that has
+    a name and was made before. Default: as `node` on nodes with local SSDs, as `home` on others."""

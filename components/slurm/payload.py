@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
-from cluster.config.users import ON_NODE
 from cluster.config.users import User as Person
 from cluster.jobs.measurements import measurements
 from cluster.people import NORMAL, default_account, unix_groups
@@ -76,7 +75,7 @@ def configure(
         "groups": groups(config),
         "setup": setup.version(),
     }
-    if config.containers.data != ON_NODE:
+    if config.containers.data:
         payload["containers"] = config.containers.data
     if "controller" in machine.roles:
         files = slurm_files(config, addresses)

@@ -68,7 +68,9 @@ def configure(payload: dict[str, Any]) -> None:
     if controls:
         nfs_exports.share(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
-    containers.converge(payload["users"], data=payload.get("containers", ""), login="login" in roles)
+    containers.converge(
+        payload["users"], data=payload.get("containers", ""), login="login" in roles, node="node" in roles
+    )
     admit(users="login" in roles)
     protected_files.restore_modes()
     munge.start()

@@ -76,7 +76,9 @@ def test_a_machine_without_ssds_has_paths_that_users_can_make(machine: list[tupl
         "ENROOT_RUNTIME_PATH": "/run/enroot/2001",
         "ENROOT_TEMP_PATH": "/var/tmp",  # noqa: S108
     }
-    assert seen(tmp_path / "enroot", TMPDIR="/scratch")["ENROOT_TEMP_PATH"] == "/scratch"
+    # Slurm gives every job this one.
+    assert seen(tmp_path / "enroot", TMPDIR="/tmp")["ENROOT_TEMP_PATH"] == "/var/tmp"  # noqa: S108
+    assert seen(tmp_path / "enroot", ENROOT_TEMP_PATH="/scratch")["ENROOT_TEMP_PATH"] == "/scratch"
     assert machine == [("systemd-tmpfiles", "--create", str(tmp_path / "tmpfiles"))]
     assert (tmp_path / "tmpfiles").read_text().splitlines()[1:] == [
         "d /run/enroot 1777 root root -", "d /run/enroot/2001 0700 2001 2001 -", "d /run/enroot/2002 0700 2002 3000 -",
@@ -107,6 +109,22 @@ def test_containers_at_home_and_back(machine: list[tuple[str, ...]], tmp_path: P
     assert containers.converge([ALICE])
     assert seen(tmp_path / "enroot") == at_home
     assert len(machine) == 4
+
+
+def test_containers_on_the_node_and_back(
+    machine: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    containers.converge([ALICE], data="node", login=True, node=False)
+    assert "ENROOT_DATA_PATH" not in seen(tmp_path / "enroot"), "only jobs need it"
+    assert containers.converge([ALICE], data="node")
+    assert seen(tmp_path / "enroot")["ENROOT_DATA_PATH"] == "/var/lib/enroot/2001"
+    assert "d /var/lib/enroot/2001 0700 2001 2001 -" in (tmp_path / "tmpfiles").read_text()
+    give_ssd(tmp_path / "enroot", monkeypatch)
+    assert seen(tmp_path / "enroot")["ENROOT_DATA_PATH"] == ON_SSD["ENROOT_DATA_PATH"]
+    assert containers.converge([ALICE])
+    assert "/var/lib" not in (tmp_path / "tmpfiles").read_text()
+    assert not (tmp_path / "enroot/60-hpc-data.conf").exists()
+    assert machine
 
 
 def test_machines_without_enroot_get_none_of_it(machine: list[tuple[str, ...]], tmp_path: Path):

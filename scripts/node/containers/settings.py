@@ -22,19 +22,20 @@ MARK = "# Written by the cluster's set-up."
 # with local SSDs. enroot's own default for what it needs while it runs is /run/enroot or what a login left in
 # XDG_RUNTIME_DIR, /run/user/UID: users can't make the first, and nodes do not have the second (NVIDIA/enroot issues 13
 # and 23, NVIDIA/pyxis issues 12 and 138). Importing needs room for an unpacked image, 30 GB and more: /tmp is memory on
-# some systems. Users install packages into containers that have a name (`--container-remap-root`), so these can be
-# written, as on Soperator (images/common/enroot/enroot.conf); --container-readonly is against it.
+# some systems, and Slurm sets TMPDIR=/tmp in every job. Users install packages into containers that have a name
+# (--container-remap-root), so containers can be written, as on Soperator (images/common/enroot/enroot.conf);
+# --container-readonly is against it.
 PATHS = f"""\
 {MARK}
 ENROOT_RUNTIME_PATH /run/enroot/${{UID}}
-ENROOT_TEMP_PATH ${{TMPDIR:-/var/tmp}}
+ENROOT_TEMP_PATH /var/tmp
 ENROOT_ROOTFS_WRITABLE yes
 """
-# containers.data: home. Before 50-localssd.conf.
-AT_HOME = f"""\
-{MARK}
-ENROOT_DATA_PATH ${{HOME}}/.local/share/enroot
-"""
+# containers.data. In the home before 50-localssd.conf, on the node after it: there local SSDs come first. Not in a
+# folder of temporary files, of which systemd removes the old ones.
+AT_HOME = f"{MARK}\nENROOT_DATA_PATH ${{HOME}}/.local/share/enroot\n"
+ON_DISK = "/var/lib/enroot"
+ON_NODE = f"{MARK}\nENROOT_DATA_PATH {ON_DISK}/${{UID}}\n"
 # Prologs run as root and keep their docker; so does who has a daemon of their own.
 DOCKER_WRAPPER = f"""\
 #!/bin/bash
@@ -52,12 +53,12 @@ exit 1
 """
 
 
-def converge(users: list[User], *, data: str = "", login: bool = False) -> bool:
+def converge(users: list[User], *, data: str = "", login: bool = False, node: bool = True) -> bool:
     """Have all of it as on a machine with these users; True when anything changed.
 
-    `data`: "home" has containers kept in the users' homes, which all machines share. `login`: users log in here.
+    `data`: `containers.data` of the stack. `login`: users log in here. `node`: jobs run here.
     """
-    changed = enroot(users, data) if ENROOT.is_dir() else False
+    changed = enroot(users, data if node or data == "home" else "") if ENROOT.is_dir() else False
     changed |= login and install_nvcrlogin()
     return docker() or changed
 
@@ -73,21 +74,22 @@ def enroot(users: list[User], data: str) -> bool:
     Where users make their own, as users do that the stack does not have, anybody may have made one of that name before.
     """
     changed = write(ENROOT / "60-hpc-paths.conf", PATHS)
-    at_home = ENROOT / "05-hpc-data.conf"
-    changed |= write(at_home, AT_HOME) if data == "home" else _remove(at_home)
-    if write(TMPFILES, tmpfiles("/run/enroot", users)):
-        changed = True
+    for name, text, wanted in (("05", AT_HOME, "home"), ("60", ON_NODE, "node")):
+        file = ENROOT / f"{name}-hpc-data.conf"
+        changed |= write(file, text) if data == wanted else _remove(file)
+    folders = ["/run/enroot", *([ON_DISK] if data == "node" else [])]
+    changed |= write(TMPFILES, tmpfiles(folders, users))
     run("systemd-tmpfiles", "--create", str(TMPFILES))
     if mounts.mounted(SSD):
-        changed |= write(ON_SSD, tmpfiles(SSD, users))
+        changed |= write(ON_SSD, tmpfiles([SSD], users))
         run("systemd-tmpfiles", "--create", str(ON_SSD))
     return changed
 
 
-def tmpfiles(folder: str, users: list[User]) -> str:
-    """Lines of tmpfiles.d(5) for a folder with one for each user, by their number. A pure function."""
-    lines = [f"d {folder} 1777 root root -"]
-    lines += [f"d {folder}/{user['uid']} 0700 {user['uid']} {user['gid']} -" for user in users]
+def tmpfiles(folders: list[str], users: list[User]) -> str:
+    """Lines of tmpfiles.d(5) for folders with one for each user, by their number. A pure function."""
+    lines = [f"d {folder} 1777 root root -" for folder in folders]
+    lines += [f"d {one}/{user['uid']} 0700 {user['uid']} {user['gid']} -" for one in folders for user in users]
     return "\n".join([MARK, *lines]) + "\n"
 
 
