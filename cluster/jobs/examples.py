@@ -75,7 +75,10 @@ KINDS = (
         bodies=("mpi-container.sh",), files=("pi.c",), gpus=False, nodes=2, tasks="cores", needs="pyxis",
     ),
     Kind(name="container", title="A container (enroot and pyxis)", bodies=("container.sh",), needs="pyxis"),
-    Kind(name="apptainer", title="A container (apptainer)", bodies=("apptainer.sh",), needs="apptainer"),
+    Kind(
+        name="apptainer", title="A container (apptainer)", bodies=("apptainer.sh",), files=("apptainer.def",),
+        needs="apptainer",
+    ),
     Kind(
         name="array", title="Eight tasks of one script, four at a time", bodies=("array.sh",), gpus=False,
         more={"array": "1-8%4", "output": "%x-%A_%a.out"},
