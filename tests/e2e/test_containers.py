@@ -139,12 +139,32 @@ def test_the_commands_of_the_guide(lab: Cluster, image: str):
 
 def test_nothing_is_left_of_a_job_that_was_cancelled(lab: Cluster, image: str):
     job_id = lab.run("sbatch", "--parsable", "-w", HERE, "--wrap", f"apptainer exec {image} sleep 1000", user="alice")
-    # Without squashfuse apptainer unpacks the image into /tmp for as long as it runs.
     see = "pgrep -u alice -a; grep -h fuse /proc/[0-9]*/mounts; find /tmp /var/tmp -user alice -name 'rootfs-*'"
     see = f"({see}) 2>/dev/null; true"
     eventually(lambda: "sleep 1000" in lab.ssh(HERE, see), seconds=20, what="a container that runs")
+    assert "squashfuse" in lab.ssh(HERE, see)
     lab.run("scancel", job_id, user="alice")
     eventually(lambda: lab.ssh(HERE, see) == "", seconds=20, what="a node without processes, mounts and files of it")
+
+
+def test_the_epilog_removes_what_killed_programs_left(lab: Cluster, shared: Path):
+    """As it is after SIGKILL of slurmstepd, or of apptainer where there is no squashfuse; `enroot` is a stand-in."""
+    (shared / "epilog.sh").write_text((ROOT / "scripts/epilogs/containers.sh").read_text())
+    left = "pyxis_7.0 pyxis_7.12 pyxis_77.0 pyxis_7.0x pyxis_mine"
+    done = lab.ssh(
+        HERE,
+        "mkdir -m 1777 /run/stand-in; cat >/usr/local/bin/enroot <<'END'\n#!/bin/sh\n"
+        "case $1 in list) ls /run/stand-in ;; remove) rmdir /run/stand-in/$3 ;; esac\nEND\n"
+        "chmod 755 /usr/local/bin/enroot; cd /run/stand-in\n"
+        f"runuser -u alice -- sh -c 'mkdir {left} /tmp/rootfs-1 /tmp/rootfs-1/a; chmod 0 /tmp/rootfs-1/a'\n"
+        "runuser -u bob -- mkdir /tmp/rootfs-2\n"
+        "for uid in 2001 2001 9999; do SLURM_JOB_ID=7 SLURM_JOB_UID=$uid bash /opt/apps/epilog.sh || echo failed; done\n"
+        "ls /run/stand-in; ls -d /tmp/rootfs-*; rm -r /run/stand-in /usr/local/bin/enroot /tmp/rootfs-2",
+    )
+    assert done.splitlines() == [
+        "removed pyxis_7.0", "removed pyxis_7.12", "removed /tmp/rootfs-1",
+        "pyxis_7.0x", "pyxis_77.0", "pyxis_mine", "/tmp/rootfs-2",
+    ]  # fmt: skip
 
 
 def test_podman_runs_an_image_in_a_job_as_the_user(lab: Cluster, image: str):
