@@ -4,6 +4,7 @@
 # they are the user's. As the user, since root follows no names in folders that users can write to.
 set -euo pipefail
 
+cd /
 IFS=: read -r _ _ uid gid _ home _ < <(getent passwd "$SLURM_JOB_UID") || exit 0
 # What can't be removed, or is slow, is said in the log: that is no reason to drain the node.
 # shellcheck disable=SC2016 # for the user's shell

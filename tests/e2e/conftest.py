@@ -12,7 +12,8 @@ from tests.e2e.cluster import Cluster
 from tests.places import own_root
 
 LAB_PACKAGES = [
-    "docker-cli", "openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "squashfs-tools", "squashfuse", "sudo", "uidmap",
+    "docker-cli", "openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "squashfs-tools", "squashfuse", "sudo",
+    "uidmap",
 ]  # fmt: skip
 """Of the cluster `lab`: MPI, PyTorch, containers, sudo, and a docker that jobs don't get."""
 

@@ -158,12 +158,13 @@ def test_the_epilog_removes_what_killed_programs_left(lab: Cluster, shared: Path
         "chmod 755 /usr/local/bin/enroot; cd /run/stand-in\n"
         f"runuser -u alice -- sh -c 'mkdir {left} /tmp/rootfs-1 /tmp/rootfs-1/a; chmod 0 /tmp/rootfs-1/a'\n"
         "runuser -u bob -- mkdir /tmp/rootfs-2\n"
-        "for uid in 2001 2001 9999; do SLURM_JOB_ID=7 SLURM_JOB_UID=$uid bash /opt/apps/epilog.sh || echo failed; done\n"
+        "export SLURM_JOB_ID=7\n"
+        "for uid in 2001 2001 9999; do SLURM_JOB_UID=$uid bash /opt/apps/epilog.sh || echo failed; done\n"
         "ls /run/stand-in; ls -d /tmp/rootfs-*; rm -r /run/stand-in /usr/local/bin/enroot /tmp/rootfs-2",
     )
     assert done.splitlines() == [
         "removed pyxis_7.0", "removed pyxis_7.12", "removed /tmp/rootfs-1",
-        "pyxis_7.0x", "pyxis_77.0", "pyxis_mine", "/tmp/rootfs-2",
+        "pyxis_7.0x", "pyxis_77.0", "pyxis_mine", "/tmp/rootfs-2",  # noqa: S108 - on the node
     ]  # fmt: skip
 
 
