@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from containers import settings as containers
+from interface import User
 from system import mounts
 
 ROOT = Path(__file__).parents[2]
-ALICE = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
-BOB = {**ALICE, "name": "bob", "uid": 2002, "gid": 3000}
+ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
+BOB: User = {**ALICE, "name": "bob", "uid": 2002, "gid": 3000}
 WRITABLE = {"ENROOT_ROOTFS_WRITABLE": "yes"}
 ON_SSD = {
     **WRITABLE,
