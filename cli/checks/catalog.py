@@ -15,7 +15,9 @@ CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "status"))
 """Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
-THIRD = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("containers", "examples", "health", "mlperf", "quickcheck", "user"))
+THIRD = tuple(
+    f"{CLUSTERS}/test_{name}.py" for name in ("containers", "examples", "health", "mlperf", "quickcheck", "user")
+)
 """Those of a third: what users do, most of it on the cluster `lab`."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work."""
