@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from cluster.catalog.nccl_references import REFERENCES
+
 NICS: Mapping[str, tuple[str, ...]] = {
     "a3-megagpu": (
         "enp0s12", "enp6s0", "enp7s0", "enp13s0", "enp14s0", "enp134s0", "enp135s0", "enp141s0", "enp142s0",
@@ -11,7 +13,16 @@ NICS: Mapping[str, tuple[str, ...]] = {
 a3-megagpu-8g, NCCL_FASTRAK_CTRL_DEV and NCCL_FASTRAK_IFNAME; with other names NCCL finds no fabric (its pull request
 2763: an image baked without local SSDs renames them)."""
 
-MIN_BUSBW: Mapping[str, int] = {"a3-megagpu-8g": 420}
-"""Bus bandwidth in GB/s that all_reduce_perf of 512 MiB to 8 GiB reaches at least on one sound node, by machine type.
-Source: nebius-solutions-library, soperator, NCCL benchmark of HGX H100 with eight GPUs over NVLink (threshold 420);
-A3 Mega has the same board."""
+SAME_BOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
+"""Machine types whose GPUs are on a board of which another type has a reference: HGX H100 with eight GPUs."""
+COLLECTIVE = "all_reduce"
+"""What idle nodes are measured with, one by one: it says most of NVLink."""
+
+
+def min_busbw(machine_type: str) -> int:
+    """Bus bandwidth in GB/s that COLLECTIVE reaches at least on one sound node; 0 if no reference has it."""
+    for name in (machine_type, SAME_BOARD.get(machine_type, "")):
+        row = REFERENCES.get((name, COLLECTIVE, 1, False))
+        if row and row.minimums:
+            return int(min(one.busbw for one in row.minimums))
+    return 0

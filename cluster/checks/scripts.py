@@ -106,7 +106,9 @@ def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | Non
 def _health(config: ClusterConfig) -> Iterator[Finding]:
     """Parameters that health checks set."""
     wanted = config.slurm.health
-    for key in config.slurm.extra if wanted else ():
+    if wanted is None:
+        return
+    for key in config.slurm.extra:
         name = CONF.canonical(key) or key
         if name.startswith("HealthCheck") or (name in ("Prolog", "Epilog") and (wanted.prolog or wanted.epilog)):
             yield Finding(

@@ -58,7 +58,7 @@ class HealthChecks(Section):
     itself: a mount, a full disk, the clock, a NIC, leftover processes."""
     skip: Annotated[tuple[Check, ...], Field(max_length=20), NODES] = ()
     """Checks that are left out."""
-    timeout_seconds: Annotated[Positive, Field(le=40), NODES] = 20
+    timeout_seconds: Annotated[Positive, Field(le=30), NODES] = 20
     """How long one program or file system may take to answer, in seconds. slurmd ends the whole check after 60."""
     prolog: Annotated[Flag, SCRIPTS] = True
     """Whether the quick checks (devices, NICs, mounts) run before each job: if one fails, the job is requeued."""

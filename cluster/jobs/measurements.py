@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from cluster.catalog.health import MIN_BUSBW
+from cluster.catalog.health import COLLECTIVE, min_busbw
 from cluster.config.cluster import ClusterConfig
 from cluster.config.health import NcclTest, NetworkTest
 from cluster.jobs.nccl import LOGS, NcclRun, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 
-COLLECTIVE, SMALLEST, LARGEST = "all_reduce", "512M", "8G"
-"""What the thresholds of the catalog are for."""
+SMALLEST, LARGEST = "512M", "8G"
+"""Sizes that the catalog's references of one node are for."""
 
 
 def measurements(config: ClusterConfig) -> dict[str, Any] | None:
@@ -42,7 +42,7 @@ def _nccl(config: ClusterConfig, wanted: NcclTest) -> dict[str, Any]:
             {
                 "partition": row.name,
                 "nodes": list(row.nodes),
-                "busbw_gbps": wanted.min_busbw_gbps or MIN_BUSBW.get(row.machine_type.name, 0),
+                "busbw_gbps": wanted.min_busbw_gbps or min_busbw(row.machine_type.name),
                 "script": run_script(config, NcclRun(partition=row, **run)).text(),
                 "log": f"{LOGS}/%j.log",
             }

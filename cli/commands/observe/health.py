@@ -67,13 +67,13 @@ def health(
         else:
             report.show()
         raise Exit(1 if report.findings else 0)
+    cluster = from_outputs(stack, values, Capability.NODES)
     checked = parse_output(values["config"]).slurm.health if "config" in values else None
     if checked is None:
         raise CliError(
             f"stack {stack} has no health checks. To do: write `slurm: {{health: {{}}}}` into its stack file, and run: "
             f"./hpc up {stack}"
         )
-    cluster = from_outputs(stack, values, Capability.NODES)
     scheduler = Scheduler(cluster, stack)
     picked = scheduler.pick(names) if names else list(scheduler.nodes().values())
     if run:
