@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.faults import states
 
 pytestmark = pytest.mark.e2e
 
@@ -48,8 +49,9 @@ def says(cluster: Cluster, node: str, why: str) -> None:
 
 
 def well(cluster: Cluster) -> None:
-    """Wait until no node is drained."""
-    eventually(lambda: drained(cluster) == {}, seconds=60, what="every node's return")
+    """Wait until every node is idle, and answers."""
+    every = dict.fromkeys(NODES, "idle")
+    eventually(lambda: states(cluster) == every, seconds=60, what="every node's return")
 
 
 def health(cluster: Cluster, *arguments: str) -> dict[str, Any]:
@@ -97,8 +99,8 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     sick.ssh("gpu-0", "mknod /dev/nvidia1 c 195 1 && chmod 666 /dev/nvidia1")
     sick.ssh("cpu-0", "mount /home")
     sick.ssh("cpu-1", "umount --lazy /tmp")
+    last = health(sick, "--run")["nodes"][-1]
     eventually(lambda: set(drained(sick)) == {"gpu-0"}, seconds=60, what="the return of two nodes")
-    (last,) = health(sick, "gpu-0", "--run")["nodes"]
     assert (last["checks"]["gpu-count"]["state"], last["reason"][:10]) == ("ok", "hpc-health")
     assert sick.run("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING"
     sick.run("scancel", job, user="alice")
@@ -111,11 +113,13 @@ def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
     sick.command("nodes", "drain", "cpu-1", "--reason", "new driver")
     sick.ssh("cpu-1", "umount --lazy /home")
     sick.ssh("cpu-0", _CLOCK)
-    says(sick, "cpu-0", "clock: 9")
-    eventually(lambda: "mount" in health(sick, "cpu-1")["nodes"][0]["failing"], seconds=40, what="the lost mount")
+    found = {one["node"]: one["failing"] for one in health(sick, "--run")["nodes"]}
+    assert found["sick-cpu-1"] == {"mount": "/home is not mounted"}
     assert drained(sick)["cpu-1"] == "new driver"
+    says(sick, "cpu-0", "clock: 9")
     sick.ssh("cpu-1", "mount /home")
     sick.ssh("cpu-0", "rm -f /etc/ld.so.preload /etc/faketimerc")
+    health(sick, "--run")
     eventually(lambda: set(drained(sick)) == {"cpu-1"}, seconds=60, what="the return of cpu-0")
     sick.command("nodes", "resume", "cpu-1")
     well(sick)
@@ -124,11 +128,11 @@ def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
 def test_a_slow_nic_is_measured_and_told_from_its_partner(sick: Cluster):
     shape = "dev host0 root tbf rate 10mbit burst 32kbit latency 400ms"
     sick.ssh("cpu-1", f"tc qdisc add {shape}")
-    found = health(sick, "--run")
+    ended = sick.call("health", sick.name, "--run", "--json")
     sick.ssh("cpu-1", f"tc qdisc del {shape}")
-    assert set(drained(sick)) == {"cpu-1"}
+    assert set(drained(sick)) == {"cpu-1"}, ended.stderr
     says(sick, "cpu-1", "network: ")
-    measured = {one["node"]: one["measured"]["network"]["state"] for one in found["nodes"]}
+    measured = {one["node"]: one["measured"]["network"]["state"] for one in json.loads(ended.stdout)["nodes"]}
     assert measured == {"sick-cpu-0": "ok", "sick-cpu-1": "failed", "sick-gpu-0": "ok"}
     sick.command("nodes", "resume", "cpu-1")
     assert health(sick, "cpu-1", "--run")["ok"]

@@ -118,8 +118,12 @@ def _run(cluster: Cluster, nodes: Sequence[Node]) -> None:
 
 def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> None:
     """Measure those of these nodes that are idle, where the stack has measurements."""
+    if not (checked.network or checked.nccl):
+        return
     idle = [node.name for node in nodes if node.states == {"IDLE"}]
-    if not idle or not (checked.network or checked.nccl):
+    if others := [node.name for node in nodes if node.name not in idle]:
+        console.note(f"not measured, because they are not idle: {compress(others)}")
+    if not idle:
         return
     minutes = checked.nccl.minutes if checked.nccl else 0
     console.note(f"measuring idle nodes ({compress(idle)}); jobs of users go first ...")
