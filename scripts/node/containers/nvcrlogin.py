@@ -260,8 +260,9 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: list[str]) -> int:
     """Do as the arguments say: 0 done, 1 refused or no key, 2 wrong arguments, 130 stopped."""
     parser = _Parser(
-        "nvcrlogin", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+        "nvcrlogin", usage="nvcrlogin [--check | --remove]", description=__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     for name in ("--check", "--remove"):
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
