@@ -94,6 +94,17 @@ class TestContainer:
         assert " ".join(container.commands(runtime, "ab12", "/r", image)[0]) == first
 
 
+def test_the_driver_removes_what_killed_runs_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path), pw_name="alice"))
+    for name in (".hpc-check-old", ".hpc-check-new", "kept"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "login").touch()
+        if name != ".hpc-check-new":
+            os.utime(tmp_path / name, (0, 0))
+    driver.Driver({"run": "ab12"}).sweep()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hpc-check-new", "kept"]
+
+
 def test_the_driver_asks_srun_for_what_the_plan_says():
     spec = {"run": "ab12", "jobs": [], "mail": "n-0", "wait": False, "immediate": 15, "image": "", "pyxis": False}
     job = {

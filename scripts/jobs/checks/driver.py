@@ -27,6 +27,8 @@ AT_ONCE = 64
 GRACE = 15
 """Seconds that srun gets to end by itself after its job was cancelled."""
 LONGEST = 65_536
+"""Characters that are kept of what a job prints."""
+DAY = 86_400
 _HERE = Path(__file__).parent
 _print_lock = threading.Lock()
 
@@ -47,6 +49,7 @@ class Driver:
         """All the jobs: those of single nodes, one after the other on each node; then those on several nodes."""
         event("begin", job_name=self.name)
         try:
+            self.sweep()
             self.folder.mkdir(mode=0o700)
             (self.folder / "login").write_text(f"{self.spec['run']}\n")
             self.image = self._image()
@@ -64,6 +67,12 @@ class Driver:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.scancel()
         event("done")
+
+    def sweep(self) -> None:
+        """Remove folders that killed runs have left: no run takes a day."""
+        for old in self.folder.parent.glob(".hpc-check-*"):
+            if time.time() - old.lstat().st_mtime > DAY:
+                shutil.rmtree(old, ignore_errors=True)
 
     def _node(self, jobs: list[tuple[dict[str, Any], str]]) -> None:
         for job, node in jobs:
