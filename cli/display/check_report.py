@@ -9,6 +9,8 @@ from cluster.jobs.checks.result import FAIL, PASS, SKIP, Result
 from cluster.jobs.checks.results import Report
 from cluster.slurm.hostlist import compress
 
+_ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
+"""Of the table's columns."""
 _LINES = 20
 """Of a failing node's output."""
 
@@ -16,7 +18,7 @@ _LINES = 20
 def print_report(report: Report, *, stack: str, user: str, seconds: float) -> None:
     """Print the report on standard output."""
     of_nodes = [one for one in report.results if one.node]
-    checks = list(dict.fromkeys(one.check for one in of_nodes))
+    checks = sorted({one.check for one in of_nodes}, key=_ORDER.index)
     rows: dict[str, dict[str, Result]] = {}
     for one in of_nodes:
         rows.setdefault(one.node, {})[one.check] = one

@@ -102,6 +102,15 @@ def test_gpus_that_are_in_use_are_left_to_their_job():
     assert "--gres=gpu:1" in planned(half).jobs[0].options
 
 
+def test_gpus_that_slurmctld_does_not_have_are_looked_for_but_in_a_rehearsal_without():
+    without = line("dev-gpu-0").replace("gpu:standin:2", "(null)")
+    real = planned(without).expected["dev-gpu-0"]
+    assert (real.gpus, real.held_gpus, real.no_gpus) == (2, "slurmctld has 0 GPUs of dev-gpu-0", "")
+    assert planned(without, rehearsed=True).expected["dev-gpu-0"].no_gpus
+    assert not planned(line("dev-gpu-0"), rehearsed=True).expected["dev-gpu-0"].no_gpus
+    assert not any("gres" in option for one in planned(without).jobs for option in one.options)
+
+
 def test_a_node_that_slurmctld_does_not_know_is_not_checked():
     assert [(one.node, one.why) for one in planned(*map(line, NAMES[1:])).not_checked] == [
         ("dev-cpu-0", "slurmctld does not know it")

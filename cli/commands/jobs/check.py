@@ -88,6 +88,7 @@ def jobs(
     cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), Capability.RUN, Capability.NODES)
     config = parse_output(values["config"])
     who = cluster.user(user)
+    rehearsed = registry.get(config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack)))
     on, scheduler = Jobs(cluster, stack, who), Scheduler(cluster, stack)
     with Progress(quiet=json) as progress:
         progress.show("reading the nodes' states")
@@ -100,7 +101,7 @@ def jobs(
             run=secrets.token_hex(4), suites=suites, wait=wait, exclusive=exclusive, seconds=seconds, pyxis=pyxis,
             image=image or (IMAGE if pyxis else ""), mail=who != "root", shared_home=who != "root",
             most_nodes={name: one.max_nodes for name, one in config.partitions.items() if one.max_nodes},
-            prolog_seconds=_prolog_seconds(config),
+            prolog_seconds=_prolog_seconds(config), rehearsed=rehearsed,
         )  # fmt: skip
         planned = plan(facts, scheduler.nodes(), rooms, chosen, only=only)
         events: list[Event] = []
@@ -112,10 +113,7 @@ def jobs(
             if chosen.mail and _answered(events, next(iter(planned.expected))):
                 progress.show("waiting for mail")
                 mail = quickcheck.mail_result(scheduler, who, chosen.run)
-        test = NcclCheck(
-            jobs=on, config=config, facts=facts, planned=planned, binaries=binaries,
-            rehearsed=registry.get(config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack))),
-        )  # fmt: skip
+        test = NcclCheck(jobs=on, config=config, facts=facts, planned=planned, binaries=binaries, rehearsed=rehearsed)
         measured = _measured(test, suite, progress)
         lost = any(event["event"] == "end" and event["code"] for event in events)
         report = results(

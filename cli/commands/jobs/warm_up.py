@@ -9,6 +9,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from cli import console, options
+from cli.access.drivers import Indirect, driver_of
 from cli.access.follow import follow
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.jobs import Jobs
@@ -96,13 +97,17 @@ def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> Wa
 def _run(cluster: Cluster, text: str) -> int:
     """Run it on the login machine; its exit code."""
     target = cluster.target(None)
+    driver = driver_of(target)
+    own = driver.own if isinstance(driver, Indirect) else None
 
     def show(lines: Mapping[str, list[str]]) -> None:
         console.lines(line for some in lines.values() for line in some)
 
     def note(lines: Mapping[str, list[str]]) -> None:
         for line in (line for some in lines.values() for line in some):
-            console.note(line)
+            # kubectl prints the exit code, which is this command's own.
+            if not (own and own.match(line)):
+                console.note(line)
 
     line = shlex.join(["python3", f"{_PLACE}/warm_up.py", text])
     return follow([target], cluster.admin_key, lambda _: line, show=show, note=note)[target.name]

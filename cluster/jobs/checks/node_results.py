@@ -37,7 +37,10 @@ def node_results(
         else result("shared", FAIL, "/opt/apps/hpc can't be read", todo=f"./hpc ssh STACK {expected.node} -- findmnt")
     )
     yield _memory(expected, full, result)
-    if expected.gpus:
+    if expected.no_gpus:
+        yield result("gpus", SKIP, expected.no_gpus)
+        yield result("confined", SKIP, expected.no_gpus)
+    elif expected.gpus:
         yield from _gpus(expected, full.get("gpus") or {}, event(GPUS), result)
     if "container" in plan.options.suites:
         yield _container(event(CONTAINER), result)

@@ -62,6 +62,8 @@ class Expected:
     """MiB that its job may use."""
     gpus: int
     """That the stack file promises."""
+    no_gpus: str = ""
+    """Why they are not looked for, if they are not."""
     held_gpus: str = ""
     """Why its GPUs can't be had now, if they can't."""
     all_gpus: str = ""
@@ -84,6 +86,8 @@ class Options:
     image: str = ""
     pyxis: bool = False
     mail: bool = False
+    rehearsed: bool = False
+    """Machines stand for others, and may lack their GPUs."""
     shared_home: bool = True
     """Whether the user's home is on the shared file system; root's is not."""
     most_nodes: Mapping[str, int] = field(default_factory=dict)
@@ -168,6 +172,7 @@ def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options:
         tasks=min(TASKS, max(1, free.free_cpus)),
         memory=max(LEAST_MEMORY, min(MEMORY, free.free_memory)),
         gpus=promised,
+        no_gpus="nodes of this rehearsal have no GPUs" if promised and options.rehearsed and not room.gpus else "",
         held_gpus=why_busy(node, free, cpus=0, memory=0, gpus=1) if promised else "",
         all_gpus=why_busy(node, free, cpus=0, memory=0, gpus=promised) if promised else "",
         shared=why_busy(node, free, cpus=room.cpus, memory=0, gpus=0),

@@ -59,6 +59,8 @@ def why_unusable(node: Node) -> str:
 
 def why_busy(node: Node, room: Room, *, cpus: int, memory: int, gpus: int) -> str:
     """Why a job of this size can't start on a node now; empty if it can."""
+    if gpus > room.gpus:
+        return f"slurmctld has {room.gpus} GPUs of {node.name}"
     lacking = [
         name
         for name, free, needed in (
