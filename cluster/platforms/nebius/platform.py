@@ -45,7 +45,8 @@ PLATFORM = Platform(
         Login: frozenset({"disk"}),
         Nodeset: frozenset({"disk", "capacity"}),
     },
-    # Soperator's own check prepull-container-image has no list of images (helm/soperator-activechecks, 4.1.7).
+    # Soperator's own check prepull-container-image pulls the one image that its script names: that of other checks
+    # (nebius/soperator, internal/e2e/acceptance/steps, PrepullContainerImagePyxis).
     instead={"warm_up": "remove it here, and run ./hpc warm-up STACK --image IMAGE after `up`"},
     capabilities=frozenset(
         {
