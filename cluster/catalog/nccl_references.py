@@ -14,13 +14,19 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Minimum:
-    """What the average busbw of a range of sizes has to reach: out-of-place and in-place, as nccl-tests averages."""
+    """What the average busbw of sizes has to reach: out-of-place and in-place, as nccl-tests averages."""
 
     low: int
     high: int
-    """Smallest and largest size in bytes; both are needed in a run. One size where they are the same."""
+    """Smallest and largest size in bytes. One size where they are the same."""
     busbw: float
     source: str
+
+    @property
+    def sizes(self) -> frozenset[int]:
+        """Each is twice the one before, as all sources measure (`-f 2`): a run needs all of them. With other steps
+        between, small sizes weigh more or less in the average."""
+        return frozenset(self.low << number for number in range((self.high // self.low).bit_length()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,20 +6,22 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nccl_logs import A3_MEGA, GUIDE, log, measured
+from nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 
 from cluster.findings import Level
 from cluster.report.nccl.against import compare
 from cluster.report.nccl.files import read_text
 from cluster.report.nccl.folder import Entry, Folder
-from cluster.report.nccl.result import check
+from cluster.report.nccl.result import Word, check
 from cluster.report.nccl.run import Log
 
 MODIFIED = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def saved(factor: float, *, hosts=("a3-0", "a3-1"), date="", collective="all_gather", name="x.log") -> Log:
-    facts = A3_MEGA.replace("all_gather", collective) + (f" date={date}" if date else "")
+def saved(factor: float, *, hosts=("a3-0", "a3-1"), date="", collective="all_gather", name="x.log", machine="") -> Log:
+    facts = A3_MEGA.replace("all_gather", collective).replace("a3-megagpu-8g", machine or "a3-megagpu-8g") + (
+        f" date={date}" if date else ""
+    )
     rows = measured(collective, [one * factor for one in GUIDE])
     return read_text(log(collective, rows, hosts=hosts, facts=facts), name)
 
@@ -54,6 +56,25 @@ def test_kinds_are_not_compared_with_each_other():
         "all_gather, 2 x a3-megagpu-8g",
         "broadcast, 2 x a3-megagpu-8g",
     }
+
+
+def test_runs_over_the_fabric_are_not_compared_with_those_over_nvlink():
+    facts = "machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=1 collective=all_reduce"
+    logs = []
+    for host in ("w-0", "w-1"):
+        for busbw, over in ((460.0, ""), (48.0, " over=fabric")):
+            rows = measured("all_reduce", [busbw] * 5, first=512 * MIB, ranks=8)
+            logs.append(read_text(log("all_reduce", rows, hosts=(host,), facts=facts + over), f"{host}{over}.log"))
+    assert list(folder(logs).findings()) == []
+    assert folder(logs).word is Word.PASS
+    assert len(folder(logs).document()["kinds"]) == 2
+
+
+def test_a_slow_node_fails_without_a_reference_too():
+    pairs = combinations(range(4), 2)
+    logs = [saved(0.6 if 0 in pair else 1.0, hosts=tuple(f"n-{n}" for n in pair), machine="x") for pair in pairs]
+    assert {one.result.word for one in folder(logs).entries} == {Word.NONE}
+    assert folder(logs).word is Word.FAIL
 
 
 class TestAgainst:

@@ -109,6 +109,15 @@ def test_an_operation_and_a_root_of_its_own_each_begin_with_the_smallest_size():
     assert {row.root for row in run.rows} == {0, 1, 2}
 
 
+def test_a_last_run_that_ended_before_its_first_row_is_no_pass():
+    whole, cut = log(facts=A3_MEGA), log().partition("     8388608")[0]
+    result = check(read_text(whole + cut, "x.log"))
+    assert result.word is Word.FAIL
+    finding = next(one for one in result.findings if one.id == "nccl-truncated")
+    assert "The last run of the log ends before its first row" in finding.what
+    assert check(read_text(cut + whole, "x.log")).word is Word.PASS
+
+
 def test_errors_are_quoted_once_with_their_line():
     text = log().split("\n")
     text[3:3] = [
@@ -130,6 +139,8 @@ def test_errors_are_quoted_once_with_their_line():
         (b"hello\nworld\n", "begins with hello"),
         (b'{"version": 3, "args": ["all_gath', "not complete"),
         (b'{"a": 1}', "another program"),
+        (b'{"a":' * 100_000, "another program"),
+        (b'{"args": ["x_perf"], "results": [], "out_of_bounds": {"count": 1e999}}', "another program"),
         (b"slurmstepd: error: execve(): all_gather_perf: No such file or directory\n", "line 1 has: slurmstepd"),
     ],
 )

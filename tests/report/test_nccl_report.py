@@ -60,7 +60,8 @@ def test_the_exit_code_is_that_of_the_result(hpc: Hpc, logs: Path, name, code): 
 
 
 def test_json_is_one_document(hpc: Hpc, logs: Path):  # noqa: F811
-    ended = hpc("nccl", "report", str(logs / "slow.log"), "--against", str(logs), "--json")
+    beside = logs / ".." / "logs"
+    ended = hpc("nccl", "report", str(logs / "slow.log"), "--against", str(beside), "--json")
     document = json.loads(ended.out)
     assert (document["result"], document["collective"], document["nodes"]) == ("fail", "all_gather", 2)
     assert document["runs"][document["last"]]["rows"][0]["out_of_place"]["busbw"] == 22.52
@@ -103,6 +104,7 @@ def test_a_folder_has_a_line_for_each_log(hpc: Hpc, logs: Path):  # noqa: F811
     ("arguments", "said"),
     [
         (("nothing.log",), "can't read nothing.log: No such file"),
+        (("{logs}/pass.log", "--collective", "allgather"), "Did you mean all_gather?"),
         (("17",), "name its cluster: --stack STACK"),
         (("{logs}/pass.log", "--stack", "dev"), "--stack goes with the number of a job"),
         (("{logs}", "--png", "x.png"), "--against and --png are for one log"),

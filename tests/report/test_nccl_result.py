@@ -111,6 +111,39 @@ def test_the_networks_line_rate_is_named_without_a_reference():
     assert "47% of the line rate of the GPUs' NICs (200 GB/s)" in result.reasons[-1].text
 
 
+def test_sizes_in_other_steps_are_not_averaged():
+    """Small sizes weigh less, or more, in them than in what the minimum was measured with."""
+    every = [one for one in measured() if one.size in SIZES[::5]]
+    result = check(read_text(log(lines=every, facts=A3_MEGA), "x.log"))
+    texts = [reason.text for reason in result.reasons if reason.met is None]
+    assert texts[0].startswith("average of 8 MiB to 8 GiB: not measured at 16 MiB, 32 MiB")
+    assert result.word is Word.PASS, "8 GiB is met"
+    # Sizes between do not count.
+    more = sorted([*measured(), *(one for one in measured(first=12 * MIB)[:-1])], key=lambda one: one.size)
+    result = check(read_text(log(lines=more, facts=A3_MEGA), "x.log"))
+    assert result.reasons[0].text == "average of 8 MiB to 8 GiB: 126.5 GB/s, at least 100"
+
+
+@pytest.mark.parametrize("collective", ["sendrecv", "alltoall"])
+def test_a_collective_in_which_each_gpu_has_one_nic_may_be_at_one_nics_level(collective):
+    facts = f"machine_type=a3-megagpu-8g nodes=2 collective={collective}"
+    busbw = [min(one, 23.5) for one in GUIDE]
+    text = log(collective, measured(collective, busbw), facts=facts)
+    result = check(read_text(text, "x.log"))
+    assert "nccl-fabric-inactive" not in ids(result)
+    assert result.word is Word.NONE
+    result = check(read_text("a3-0:1:1 [0] NCCL INFO Using network Socket\n" + text, "x.log"))
+    assert "nccl-fabric-inactive" in ids(result)
+
+
+def test_the_line_rate_does_not_overrule_a_minimum_that_is_met():
+    facts = "machine_type=a4-highgpu-8g nodes=2 collective=all_gather"
+    result = result_of([254.0, 255.0, 256.0], first=2 * GIB, facts=facts)
+    assert "nccl-one-slow" in ids(result)
+    assert result.word is Word.PASS
+    assert result_of([245.0, 245.0, 245.0], first=2 * GIB, facts=facts).word is Word.FAIL
+
+
 def test_over_the_fabric_on_one_node_another_minimum_holds():
     facts = "machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=1 collective=all_reduce"
     busbw = [46.0, 47.0, 48.0, 48.5, 48.5]

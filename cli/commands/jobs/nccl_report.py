@@ -12,9 +12,11 @@ from cli import console, options
 from cli.cluster.cluster import from_outputs
 from cli.cluster.job_log import read_job_log
 from cli.commands import outputs
+from cli.commands.jobs.nccl_options import hint
 from cli.errors import CliError
 from cluster.platforms.capability import Capability
 from cluster.report.nccl.against import Comparison, compare
+from cluster.report.nccl.collective import COLLECTIVES, collective_of
 from cluster.report.nccl.files import NotALogError, read_file, read_text
 from cluster.report.nccl.report import folder_of, logs_of, saved
 from cluster.report.nccl.result import Result, Word, check
@@ -72,6 +74,11 @@ def report(
     run` write machine type, nodes and collective into their logs; of other logs name them, since references are kept by
     them. The exit code is 1 if the result is `fail`. Of a folder, each log has one line, and each node a summary.
     """
+    if collective and (collective := collective_of(collective)) not in COLLECTIVES:
+        raise CliError(
+            f"--collective {collective!r}: nccl-tests has none of that name.{hint(collective, COLLECTIVES)} "
+            f"There are: {', '.join(COLLECTIVES)}."
+        )
     given = Given(machine_type=machine_type, nodes=nodes, collective=collective)
     if Path(log).is_dir():
         if against or png:
@@ -114,7 +121,8 @@ def _read(name: str, stack: str) -> Log:
 def _compared(log: Log, result: Result, against: Path, given: Given) -> Comparison:
     if not against.exists():
         raise CliError(f"--against: {against} does not exist.")
-    others = saved(path for path in logs_of(against) if str(path) != log.name)
+    itself = Path(log.name).resolve()
+    others = saved(path for path in logs_of(against) if path.resolve() != itself)
     return compare(result.run, result.subject, others, given)
 
 

@@ -78,6 +78,12 @@ def is_ring(collective: str) -> bool:
     return collective in _RING
 
 
+def is_of_nodes(collective: str) -> bool:
+    """Whether its busbw is what all NICs of a node carry together. In the others each GPU sends for itself: their busbw
+    comes down to one NIC's, and that is what a node without the GPUs' network reaches as well."""
+    return is_ring(collective) or collective == "all_reduce"
+
+
 def _ratio(run: Run) -> float | None:
     """busbw / algbw of the fastest rows, whose two decimals matter least."""
     ratios = [

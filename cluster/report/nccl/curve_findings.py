@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from cluster.catalog.families import Fabric
 from cluster.findings import Finding, Level
-from cluster.report.nccl.collective import is_ring
+from cluster.report.nccl.collective import is_of_nodes, is_ring
 from cluster.report.nccl.run import Run, text_of
 from cluster.report.nccl.subject import Subject
 
@@ -54,7 +54,8 @@ def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
     elif low := _plateau(subject, curve):
         yield Finding(
             id="nccl-one-slow",
-            level=Level.ERROR if subject.reference else Level.WARNING,
+            # Beside the line rate only it is a guess, and a minimum decides.
+            level=Level.ERROR if subject.reference and subject.reference.busbw else Level.WARNING,
             at=where,
             what=f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
             "or links. The log does not say which",
@@ -75,13 +76,13 @@ def _inactive(run: Run, subject: Subject, curve: Mapping[int, float]) -> str:
     if not large:
         return ""
     best, nic, reference = max(large), subject.nic_rate, subject.reference
-    if nic and best <= nic:
+    if nic and best <= nic and is_of_nodes(subject.collective):
         beside = (
             f", where the reference has {max(reference.busbw.values()):.0f}" if reference and reference.busbw else ""
         )
         return f"at most {best:.1f} GB/s at large sizes{beside}, which is TCP's level ({nic:.0f} GB/s by one NIC)"
     if reference and reference.inactive and set(reference.busbw) <= set(curve):
-        average = run.mean(min(reference.busbw), max(reference.busbw))
+        average = run.mean(reference.busbw)
         if average is not None and average < reference.inactive:
             return (
                 f"the average is {average:.1f} GB/s, below {reference.inactive:.0f}. Large sizes are above what TCP "

@@ -100,7 +100,7 @@ def _from_json(text: str, name: str) -> Log:
     except json.JSONDecodeError as error:
         given = f"JSON that is not complete: {error.msg} in line {error.lineno}, column {error.colno}"
         raise _not_a_log(name, given, todo="report the text that the same run printed; it has every row") from error
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise _not_a_log(name, "JSON of another program", todo="name the file that -J wrote") from error
 
 

@@ -33,7 +33,8 @@ class Entry:
         """What is compared with each other."""
         subject = self.result.subject
         nodes = f"{subject.nodes} x " if subject.nodes else ""
-        return f"{subject.collective or 'unknown'}, {nodes}{subject.machine_type or 'unknown machine type'}"
+        network = ", without NVLink" if subject.network_only else ""
+        return f"{subject.collective or 'unknown'}, {nodes}{subject.machine_type or 'unknown machine type'}{network}"
 
     @property
     def hosts(self) -> str:
@@ -100,8 +101,10 @@ class Folder:
 
     @property
     def word(self) -> Word:
-        """Fail if one log fails, pass if one passes."""
+        """Fail if one log fails or a node is slow, pass if one passes."""
         words = {one.result.word for one in self.entries}
+        if any(one.level is Level.ERROR for one in self.findings()):
+            return Word.FAIL
         return next((word for word in (Word.FAIL, Word.PASS) if word in words), Word.NONE)
 
     def document(self) -> dict[str, Any]:

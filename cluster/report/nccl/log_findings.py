@@ -92,6 +92,13 @@ def _mixture(log: Log, run: Run) -> Iterator[Finding]:
 
 
 def _end(log: Log, run: Run) -> Iterator[Finding]:
+    if run is not log.runs[-1] and run.rows and not log.runs[-1].rows:
+        yield Finding(
+            id="nccl-truncated",
+            at=f"{log.name}:{log.runs[-1].line}",
+            what="The last run of the log ends before its first row. The result is about one before it",
+            todo="see why it stopped, in the lines that follow, or report the one before in a file of its own",
+        )
     if run.complete:
         return
     if not run.rows:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -123,10 +123,9 @@ class Run:
         """Wrong elements in all rows."""
         return sum(one.wrong or 0 for row in self.rows for one in row.measures)
 
-    def mean(self, low: int = 0, high: int = 0) -> float | None:
-        """Average busbw of rows from `low` to `high` bytes, both halves, as nccl-tests averages."""
-        return mean(one.busbw for row in self.rows if row.size >= low and (not high or row.size <= high)
-                    for one in row.measures)  # fmt: skip
+    def mean(self, sizes: Collection[int] | None = None) -> float | None:
+        """Average busbw of rows of these sizes (None: of all), both halves, as nccl-tests averages."""
+        return mean(one.busbw for row in self.rows if sizes is None or row.size in sizes for one in row.measures)
 
     def curve(self) -> dict[int, float]:
         """Size -> busbw: out of place, else in place; the average where a size was measured more than once."""
