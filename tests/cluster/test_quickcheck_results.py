@@ -22,8 +22,8 @@ def a_plan(**options: Any) -> Plan:
     return Plan(
         jobs=(together,),
         expected={
-            "c-0": Expected(node="c-0", partition="p", tasks=2, memory=512, gpus=0),
-            "g-0": Expected(node="g-0", partition="p", tasks=2, memory=512, gpus=2),
+            "c-0": Expected(node="c-0", partition="p", tasks=2, memory=512, container_memory=1024, gpus=0),
+            "g-0": Expected(node="g-0", partition="p", tasks=2, memory=512, container_memory=1024, gpus=2),
         },
         not_checked=(),
         options=Options(run="ab12", **options),

@@ -14,6 +14,8 @@ NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
 TASKS = 2
 MEMORY = 512
 """MiB of a node's job; nvidia-smi alone takes some hundred."""
+CONTAINER_MEMORY = 1024
+"""MiB of a job that starts a container: enroot unpacks its image within it."""
 LEAST_MEMORY = 64
 IMMEDIATE = 15
 """Seconds for a node that was free to be free: the epilog of its last job may still run."""
@@ -60,6 +62,8 @@ class Expected:
     tasks: int
     memory: int
     """MiB that its job may use."""
+    container_memory: int
+    """MiB for the start of a container."""
     gpus: int
     """That the stack file promises."""
     no_gpus: str = ""
@@ -171,6 +175,7 @@ def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options:
         partition=row.name,
         tasks=min(TASKS, max(1, free.free_cpus)),
         memory=max(LEAST_MEMORY, min(MEMORY, free.free_memory)),
+        container_memory=max(LEAST_MEMORY, min(CONTAINER_MEMORY, free.free_memory)),
         gpus=promised,
         no_gpus="nodes of this rehearsal have no GPUs" if promised and options.rehearsed and not room.gpus else "",
         held_gpus=why_busy(node, free, cpus=0, memory=0, gpus=1) if promised else "",
@@ -210,8 +215,8 @@ def _of_node(one: Expected, options: Options) -> list[Job]:
     if "container" in options.suites:
         seconds = max(options.seconds, 300)
         jobs.append(
-            Job(key=CONTAINER, tasks=1, options=("--mpi=none", memory, *exclusive), program=("container.py",),
-                **{**common, "seconds": seconds})
+            Job(key=CONTAINER, tasks=1, options=("--mpi=none", f"--mem={one.container_memory}M", *exclusive),
+                program=("container.py",), **{**common, "seconds": seconds})
         )  # fmt: skip
     return jobs
 
