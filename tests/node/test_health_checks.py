@@ -8,6 +8,7 @@ import pytest
 from health import checks, clock, devices, nics, nvidia, outcome, storage
 from hypothesis import given
 from hypothesis import strategies as st
+from side_by_side import side_by_side
 from system import disk_usage
 from system.host import SetupError
 
@@ -85,6 +86,8 @@ class TestNvidia:
              "gpu-lost", "GPU1"),
             ({"gpus": (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")},
              "gpu-driver", "exit code 9"),
+            ({"gpus": "0, 00000000:04:00.0, [GPU requires reset]\n1, 00000000:05:00.0, 0\n"},
+             "gpu-driver", "GPU 0 requires a reset"),
             ({"gpus": "\x00garbage\n<xml>"}, "gpu-driver", "0 of 2 GPUs"),
             ({"rows": f"{BUS[0]}, 0, No, No\n{BUS[1]}, 8, No, Yes"}, "gpu-memory", BUS[1]),
             ({"status": STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")}, "gpu-nvlink", "GPU 1 link 1"),
@@ -171,14 +174,39 @@ class TestTime:
     def test_one_that_cannot_be_ended_is_not_started_again(self):
         release, held = os.pipe(), os.pipe()
         if not (pid := os.fork()):
-            outcome.once("gpus", lambda: (os.write(held[1], b"x"), os.read(release[0], 1)))()
+            outcome.once("gpus", lambda: (os.write(held[1], b"x"), os.read(release[0], 1)), seconds=1)()
             os._exit(0)
         os.read(held[0], 1)
+        with pytest.raises(SetupError, match="just now"):
+            outcome.once("gpus", lambda: None, seconds=1)()
         with pytest.raises(SetupError, match="still waits"):
-            outcome.once("gpus", lambda: None)()
+            outcome.once("gpus", lambda: None, seconds=-outcome.ENDING - 1)()
         os.write(release[1], b"x")
         os.waitpid(pid, 0)
-        assert outcome.once("gpus", lambda: 7)() == 7
+        assert outcome.once("gpus", lambda: 7, seconds=1)() == 7
+
+    def test_two_jobs_that_end_at_once_do_not_fail_each_other(self, tmp_path, monkeypatch):
+        smi = f"""mkdir {tmp_path}/asked.$$; case "$*" in
+            *query-gpu*) sleep 1; echo '0, 00000000:04:00.0, 0'; echo '1, 00000000:05:00.0, 0';;
+        esac"""
+        with_program(tmp_path, monkeypatch, smi)
+        monkeypatch.setattr(disk_usage, "mounts", list)
+        wanted = {**WANTED, "seconds": 20}
+        occasions = {"first": lambda: checks.after_job(wanted, "7"), "second": lambda: checks.after_job(wanted, "8"),
+                     "periodic": lambda: checks.all_checks(wanted)}  # fmt: skip
+        found = side_by_side(occasions, seconds=30)
+        states = [one["gpu-driver"]["state"] for one in found.values()]
+        assert sorted(states) == ["ok", "skipped", "skipped"]
+        assert [failed(one) for one in found.values()] == [{}, {}, {}]
+
+    def test_a_file_server_that_is_late_once_is_not_sure(self, monkeypatch):
+        monkeypatch.setattr(disk_usage, "mounts", lambda: ["/"])
+        monkeypatch.setattr(storage, "answers", lambda _: time.sleep(30))
+        found = checks.all_checks({**WANTED, "skip": ["clock", "nic"], "mine": {**WANTED["mine"], "gpus": 0}})["mount"]
+        assert (found["text"], found.get("unsure")) == ("/: no answer within 1 s", True)
+        monkeypatch.setattr(storage, "answers", lambda _: outcome.failed("/ is read only"))
+        found = checks.all_checks({**WANTED, "skip": ["clock", "nic"], "mine": {**WANTED["mine"], "gpus": 0}})["mount"]
+        assert found == outcome.failed("/ is read only")
 
     def test_a_controller_that_does_not_answer_is_no_fault_of_the_node(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -75,7 +75,12 @@ class Slurm:
 
     def run(self, *words: str, stdin: str | None = None, **_: object) -> str:
         self.called.append(words)
-        words = words[4:] if words[0] == "runuser" else words
+        if words[:5] == ("runuser", "-u", "alice", "--", "env"):
+            assert "HOME=/home/x" in words
+            assert words[5] == "-i"
+            words = words[next(at for at, word in enumerate(words) if at > 5 and "=" not in word) :]
+        elif words[0] == "runuser":
+            words = words[4:]
         if words[0] == "sbatch":
             if self.refuses:
                 raise SetupError("sbatch: error: Invalid account")
@@ -101,7 +106,9 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
         monkeypatch.setattr(module, name, tmp_path / place)
     monkeypatch.setattr(slurm_node, "look", lambda _: slurm_node.Seen({"IDLE"}, ""))
     monkeypatch.setattr(slurm_node, "apply", lambda name, _, why: found.drained.update({name: why}))
-    monkeypatch.setattr(measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x"))
+    monkeypatch.setattr(
+        measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x", pw_shell="/bin/bash")
+    )
     return found
 
 
@@ -112,9 +119,14 @@ NCCL = {"hours": 24, "minutes": 10, "user": "alice", "partitions": [PART]}
 
 class TestJobs:
     def test_nothing_is_measured_while_jobs_are_pending(self, slurm):
-        slurm.pending = "17\n"
+        slurm.pending = "JobHeldUser\nPriority\n"
         measure._measure({"network": NETWORK}, [])
         assert [words[0] for words in slurm.called] == ["squeue"]
+
+    def test_jobs_that_wait_for_something_else_than_nodes_do_not_count(self, slurm):
+        slurm.pending = "JobHeldUser\nDependency\nJobArrayTaskLimit\n"
+        measure._measure({"network": NETWORK}, [])
+        assert [words for words in slurm.called if words[0] == "sbatch"]
 
     def test_jobs_are_polite(self, slurm):
         measure._measure({"network": NETWORK}, ["a", "b"])
@@ -144,6 +156,8 @@ class TestJobs:
         (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
         measure._measure({"nccl": NCCL}, ["a"])
         assert slurm.drained == {"a": "hpc-health: nccl: 88.4 GB/s bus bandwidth, least 420"}
+        (job,) = (words for words in slurm.called if "sbatch" in words)
+        assert job[:6] == ("runuser", "-u", "alice", "--", "env", "-i")
         read = next(words for words in slurm.called if "tail" in words)
         assert read[:3] == ("runuser", "-u", "alice")
         assert measure._due("a", "nccl", NCCL)

@@ -1,5 +1,6 @@
 """What follows from checks of a node: drained once, with what failed, and resumed where that is right."""
 
+import json
 import os
 from pathlib import Path
 
@@ -95,6 +96,47 @@ class TestProgram:
         for _ in range(5):
             self.run(monkeypatch, mount=outcome.ok())
         assert slurmctld["asked"] == asked, "slurmctld is asked although nothing is wrong"
+
+    def test_what_may_be_over_in_a_moment_drains_at_the_second_run(self, slurmctld, monkeypatch):
+        late = {"mount": outcome.unsure("/home: no answer within 20 s")}
+        self.run(monkeypatch, **late)
+        assert slurmctld["states"] == {"IDLE"}
+        assert record.last()["checks"]["mount"]["state"] == "failed"
+        self.run(monkeypatch, mount=outcome.ok())
+        self.run(monkeypatch, **late)
+        assert slurmctld["states"] == {"IDLE"}
+        self.run(monkeypatch, **late)
+        assert slurmctld["reason"] == "hpc-health: mount: /home: no answer within 20 s"
+
+    @pytest.mark.parametrize(
+        ("others", "drained"), [((), True), (("ok", "failed"), True), (("ok", "failed", "failed"), False)]
+    )
+    def test_a_clock_that_differs_on_most_nodes_drains_none(self, slurmctld, monkeypatch, others, drained):
+        record.RESULTS.mkdir()
+        monkeypatch.setattr(record.cluster_state, "FOLDER", record.RESULTS)
+        for number, state in enumerate(others):
+            text = json.dumps({"checks": {"clock": {"state": state, "text": ""}}})
+            (record.RESULTS / f"n{number}.json").write_text(text)
+        for _ in range(2):
+            self.run(monkeypatch, clock=outcome.unsure("90 s behind the controller"))
+        assert ("DRAIN" in slurmctld["states"]) == drained
+        assert ("most other nodes" in record.last()["checks"]["clock"]["text"]) != drained
+
+    def test_processes_that_a_job_left_are_looked_for_until_they_are_gone(self, slurmctld, monkeypatch):
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+        left = {"gpu-processes": outcome.failed("processes 10 of no job hold GPUs")}
+        self.run(monkeypatch, "epilog", **left)
+        monkeypatch.delenv("SLURM_JOB_ID")
+        asked = []
+        monkeypatch.setattr(checks, "left", lambda _, job: asked.append(job) or left)
+        for _ in range(4):
+            self.run(monkeypatch)
+        assert "DRAIN" in slurmctld["states"]
+        left = {"gpu-processes": outcome.ok()}
+        for _ in range(2):
+            self.run(monkeypatch)
+        assert slurmctld["states"] == {"IDLE"}
+        assert asked == ["7"] * 5
 
     def test_a_prolog_that_fails_keeps_the_job_away_and_says_why(self, slurmctld, monkeypatch, capsys):
         assert self.run(monkeypatch, "prolog", mount=outcome.failed("/home is not mounted")) == 1

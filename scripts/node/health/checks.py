@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from health import clock, devices, nics, nvidia, storage
-from health.outcome import Outcome, failed, in_container, once, skipped
+from health.outcome import BUSY, Outcome, failed, in_container, once, skipped, unsure
 from side_by_side import side_by_side
 from system import disk_usage
 from system.mounts import mounted
@@ -45,12 +45,11 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         parts["clock"] = lambda: clock.clock(limits["clock_seconds"])
     if settings["mine"]["gpus"]:
         parts["gpus"] = lambda: _gpus(settings)
-    answers = side_by_side({name: once(name, check) for name, check in parts.items()}, seconds=seconds)
-    wrong = [
-        _said(one) or f"{path}: {one['error']}" for path, one in answers.get("mount", {}).items() if not _well(one)
-    ]
+    answers = side_by_side({name: once(name, check, seconds=seconds) for name, check in parts.items()}, seconds=seconds)
+    wrong = {path: one for path, one in answers.get("mount", {}).items() if not _well(one)}
     if wrong and found["mount"]["state"] != "failed":
-        found["mount"] = failed(", ".join(wrong))
+        text = ", ".join(_said(one) or f"{path}: {one['error']}" for path, one in wrong.items())
+        found["mount"] = unsure(text) if all(_late(one) for one in wrong.values()) else failed(text)
     if "clock" in answers:
         # A controller that does not answer is no fault of this node.
         found["clock"] = answers["clock"] if "state" in answers["clock"] else skipped(answers["clock"]["error"])
@@ -63,12 +62,21 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
     """Checks of GPUs after a job: what it has left there, and errors that it may have met."""
     if not settings["mine"]["gpus"] or nvidia.absent():
         return {}
-    parts = {"gpus": once("gpus", lambda: _gpus(settings)), "gpu-processes": lambda: nvidia.leftovers(job)}
-    answers = side_by_side(parts, seconds=settings["seconds"])
-    found = _driver(answers["gpus"], settings["seconds"])
+    seconds = settings["seconds"]
+    parts = {
+        "gpus": once("gpus", lambda: _gpus(settings), seconds=seconds), "gpu-processes": lambda: nvidia.leftovers(job),
+    }  # fmt: skip
+    answers = side_by_side(parts, seconds=seconds)
+    found = _driver(answers["gpus"], seconds)
     if "state" in answers["gpu-processes"]:
         found["gpu-processes"] = answers["gpu-processes"]
     return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
+
+
+def left(settings: dict[str, Any], job: str) -> Outcomes:
+    """Whether processes that a job left on GPUs are still there; for a node that an epilog has drained for them."""
+    answer = side_by_side({"left": lambda: nvidia.leftovers(job)}, seconds=settings["seconds"])["left"]
+    return {"gpu-processes": answer if "state" in answer else failed("nvidia-smi does not say whether they have ended")}
 
 
 def _gpus(settings: dict[str, Any]) -> Outcomes:
@@ -80,12 +88,18 @@ def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:
     """Outcomes of the driver, or its silence as one."""
     if "error" not in answer:
         return answer
-    late = str(answer["error"]).startswith("no answer")
-    return {"gpu-driver": failed(f"nvidia-smi did not answer in {seconds} s" if late else answer["error"])}
+    if answer["error"] == BUSY:
+        return {"gpu-driver": skipped(BUSY)}
+    late = unsure(f"nvidia-smi did not answer in {seconds} s")
+    return {"gpu-driver": late if _late(answer) else failed(answer["error"])}
+
+
+def _late(one: dict[str, Any]) -> bool:
+    return str(one.get("error", "")).startswith("no answer")
 
 
 def _well(one: dict[str, str]) -> bool:
-    return one.get("state") == "ok"
+    return one.get("state") == "ok" or one.get("error") == BUSY
 
 
 def _said(one: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ import re
 import time
 from datetime import datetime, timezone
 
-from health.outcome import Outcome, ask, failed, ok
+from health.outcome import Outcome, ask, ok, unsure
 from system.host import SetupError
 
 # slurmctld fills the time in when it is asked (src/slurmctld/read_config.c, fill_ctld_conf).
@@ -30,5 +30,5 @@ def compare(theirs: str, before: float, after: float, most: int) -> Outcome:
     # It printed a whole second, which had begun less than one ago.
     ahead = before - (there + 1) if before > there + 1 else min(after - there, 0.0)
     if abs(ahead) > most:
-        return failed(f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the controller, most {most} s")
+        return unsure(f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the controller, most {most} s")
     return ok(f"within {max(abs(ahead), 1.0):.0f} s of the controller")

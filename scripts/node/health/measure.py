@@ -27,10 +27,13 @@ from system.host import SetupError, folder, log, printable, read_json, run, writ
 SETTINGS = Path("/etc/hpc/health-measure.json")
 MEASURED = record.RESULTS / "measured"
 LOGS = record.RESULTS / "jobs"
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 PROGRAM = Path(__file__).with_name("throughput.py")
+ELSE = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
+"""Reasons for which jobs wait for something else than nodes (slurm.schedmd.com/job_reason_codes.html)."""
 START_SECONDS = 60  # a job that has not started by then waits for somebody else's
 NETWORK_MINUTES = 10  # with the prolog of a partition, which may pull containers
-_AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.]+)", re.MULTILINE)  # nccl-tests, src/common.cu
+_AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9]+(?:\.[0-9]+)?)", re.MULTILINE)  # nccl-tests, src/common.cu
 
 
 def main(arguments: list[str]) -> int:
@@ -58,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _measure(wanted: dict[str, Any], names: list[str]) -> None:
-    if not names and run("squeue", "--noheader", "--states=pending", "--format=%i").strip():
+    if not names and _waiting():
         log("jobs are pending: nothing is measured now")
         return
     for path in (record.RESULTS, MEASURED, LOGS):
@@ -75,6 +78,12 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
         for part in nccl["partitions"]:
             nodes = [name for name in _idle(part["nodes"]) if name in names or (not names and _due(name, "nccl", nccl))]
             _nccl(part, nodes, nccl)
+
+
+def _waiting() -> bool:
+    """Whether jobs wait for nodes. Some are held for weeks, or for other jobs: these do not."""
+    lines = run("squeue", "--noheader", "--states=pending", "--format=%r").splitlines()
+    return any(line.strip() not in ELSE for line in lines if line.strip())
 
 
 def _idle(names: list[str]) -> list[str]:
@@ -145,7 +154,10 @@ def _run_pairs(partition: str, todo: list[pairs.Pair], seconds: int) -> dict[pai
 
 def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> None:
     """Run the NCCL test of each node, side by side, as the user who has built it; act on its average."""
-    user = pwd.getpwnam(wanted["user"])
+    try:
+        user = pwd.getpwnam(wanted["user"])
+    except KeyError:
+        raise SetupError(f"there is no user {wanted['user']}, who is to run the NCCL test") from None
     jobs: dict[str, str] = {}
     for name in nodes:
         state = read_json(record.RESULTS / f"{name}.json", {}).get("checks", {}).get("gpu-driver", {})
@@ -153,7 +165,7 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
             _record(name, "nccl", "skipped", state.get("text") or "the driver was not checked yet")
             continue
         options = [f"--nodelist={name}", f"--chdir={user.pw_dir}", f"--time={wanted['minutes']}"]
-        if job := _submit("nccl", part["partition"], options, [], stdin=part["script"], user=user.pw_name):
+        if job := _submit("nccl", part["partition"], options, [], stdin=part["script"], user=user):
             jobs[job] = name
     _wait(list(jobs), wanted["minutes"] * 60)
     for job, name in jobs.items():
@@ -175,16 +187,32 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
             _record(name, "nccl", "ok", text)
 
 
-def _submit(kind: str, partition: str, options: list[str], end: list[str], *, stdin: str = "", user: str = "") -> str:
+def _submit(
+    kind: str,
+    partition: str,
+    options: list[str],
+    end: list[str],
+    *,
+    stdin: str = "",
+    user: pwd.struct_passwd | None = None,
+) -> str:
     """Submit one job; its number, or nothing where Slurm refuses it."""
     words = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive",
              "--no-requeue", "--nice=10000", *options, *end]  # fmt: skip
     try:
-        said = run(*(["runuser", "-u", user, "--"] if user else []), *words, stdin=stdin or None, timeout=60)
+        said = run(*(_as(user) if user else []), *words, stdin=stdin or None, timeout=60)
     except SetupError as error:
         log(f"{kind}: {error}")
         return ""
     return said.strip().partition(";")[0]
+
+
+def _as(user: pwd.struct_passwd) -> list[str]:
+    """A command before another one, which then runs as the user: sbatch gives its own environment to the job, where
+    root's HOME is a place that the user can't read."""
+    name = user.pw_name
+    place = [f"HOME={user.pw_dir}", f"USER={name}", f"LOGNAME={name}", f"SHELL={user.pw_shell}", f"PATH={PATH}"]
+    return ["runuser", "-u", name, "--", "env", "-i", *place]
 
 
 def _wait(jobs: list[str], seconds: float) -> None:

@@ -15,6 +15,7 @@ from health.outcome import Outcome, ask, failed, in_container, ok, skipped
 
 Smi = Callable[..., tuple[int, str]]
 _LOST = re.compile(r"GPU is lost|unable to determine the device handle|fallen off the bus|Unknown Error", re.IGNORECASE)
+_RESET = "GPU requires reset"  # in place of a value: nvmlErrorString of NVML_ERROR_RESET_REQUIRED
 _GPU = re.compile(r"^GPU (?P<gpu>[0-9]+):")
 _RECOVERY = re.compile(r"Link (?P<link>[0-9]+): Recovery Errors: (?P<errors>[0-9]+)")
 _STATUS = re.compile(r"Link (?P<link>[0-9]+): (?P<state><inactive>|[0-9.]+ GB/s)")
@@ -43,7 +44,7 @@ def gpus(count: int, *, ecc_errors: int, nvlink_errors: int, smi: Smi = smi) -> 
     fields = "index,pci.bus_id,ecc.errors.uncorrected.volatile.total"
     code, said = smi(f"--query-gpu={fields}", "--format=csv,noheader,nounits")
     rows = csv(said, 3)
-    if wrong := _wrong(code, said, len(rows), count):
+    if wrong := _wrong(code, said, rows, count):
         return wrong
     found = {"gpu-driver": ok(f"{len(rows)} GPUs"), "gpu-ecc": ecc(rows, ecc_errors)}
     remapped = "gpu_bus_id,remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure"
@@ -55,14 +56,16 @@ def gpus(count: int, *, ecc_errors: int, nvlink_errors: int, smi: Smi = smi) -> 
     return found
 
 
-def _wrong(code: int, said: str, listed: int, count: int) -> dict[str, Outcome]:
+def _wrong(code: int, said: str, rows: list[list[str]], count: int) -> dict[str, Outcome]:
     """What is wrong with the driver itself, from the first answer of nvidia-smi; empty if nothing is."""
     if _LOST.search(said):
         return {"gpu-lost": failed(_line(said, _LOST))}
     if code:
         return {"gpu-driver": failed(f"nvidia-smi ended with exit code {code}: {_first(said)}")}
-    if listed < count:
-        return {"gpu-driver": failed(f"the driver lists {listed} of {count} GPUs")}
+    if reset := [row[0] for row in rows if _RESET in row[2]]:
+        return {"gpu-driver": failed(f"GPU {', '.join(reset)} requires a reset")}
+    if len(rows) < count:
+        return {"gpu-driver": failed(f"the driver lists {len(rows)} of {count} GPUs")}
     return {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
@@ -13,13 +14,20 @@ from system.host import SetupError
 
 RUN = Path("/run/hpc/health")  # root's; locks of checks that have not ended
 CONTAINER = Path("/run/systemd/container")  # systemd's container interface: what kind of container, if it is one
+BUSY = "another run asks just now"
+ENDING = 5  # seconds that a program may take to be gone once it is killed
 
 
-class Outcome(TypedDict):
-    """`state` is ok, failed or skipped; `text` has the figures, or why it was skipped."""
-
+class _Outcome(TypedDict):
     state: str
     text: str
+
+
+class Outcome(_Outcome, total=False):
+    """`state` is ok, failed or skipped; `text` has the figures, or why it was skipped. `unsure`: it may be over in a
+    moment, as a file server that is restarted, so a node is drained when two runs in a row find it."""
+
+    unsure: bool
 
 
 def ok(text: str = "") -> Outcome:
@@ -28,6 +36,10 @@ def ok(text: str = "") -> Outcome:
 
 def failed(text: str) -> Outcome:
     return {"state": "failed", "text": text}
+
+
+def unsure(text: str) -> Outcome:
+    return {"state": "failed", "text": text, "unsure": True}
 
 
 def skipped(text: str) -> Outcome:
@@ -39,9 +51,13 @@ def in_container() -> bool:
     return CONTAINER.exists()
 
 
-def once(name: str, check: Callable[[], Any]) -> Callable[[], Any]:
-    """The check, unless an earlier run of it still hangs: a process that waits for a dead device or file server can't
-    be killed, and one more at every interval would fill the machine."""
+def once(name: str, check: Callable[[], Any], *, seconds: float) -> Callable[[], Any]:
+    """The check, unless an earlier run of it has not ended: a process that waits for a dead device or file server can't
+    be killed, and one more at every interval would fill the machine.
+
+    Raises SetupError: BUSY while the earlier one has had less than `seconds`, since then it is the epilog of another
+    job, or a person's `hpc-health now`, and its answer is its own; else that it hangs.
+    """
 
     def run() -> Any:  # noqa: ANN401 - what the check returns
         RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,11 +65,21 @@ def once(name: str, check: Callable[[], Any]) -> Callable[[], Any]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SetupError("an earlier check still waits for its answer") from None
+            hangs = time.monotonic() - _since(lock) > seconds + ENDING
+            raise SetupError("an earlier check still waits for its answer" if hangs else BUSY) from None
+        os.pwrite(lock, f"{time.monotonic():024.3f}".encode(), 0)
         os.set_inheritable(lock, True)  # noqa: FBT003 - of the standard library; programs that hang hold it too
         return check()
 
     return run
+
+
+def _since(lock: int) -> float:
+    """When the holder of a lock took it, by the monotonic clock; now, where it has not said so yet."""
+    try:
+        return float(os.pread(lock, 24, 0))
+    except ValueError:
+        return time.monotonic()
 
 
 def ask(*command: str) -> tuple[int, str]:

@@ -59,6 +59,8 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return 0
+        elif mode == "now" and not _take(lock):
+            raise SetupError(f"another run has not ended in {KEPT_SECONDS} s")
         began = time.time()
         if mode == "prolog":
             found = checks.quick(wanted)
@@ -66,11 +68,13 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
             found = checks.after_job(wanted, os.environ.get("SLURM_JOB_ID", ""))
         else:
             found = checks.all_checks(wanted)
+            if (left := record.last().get("left")) is not None:
+                found |= checks.left(wanted, left)
         bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
         for kind, text in bad.items():
             sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
         # Quick checks before a job that pass leave no trace: they cost no write and no lock.
-        if (bad or mode in ("periodic", "now")) and (mode == "periodic" or _take(lock)):
+        if mode in ("periodic", "now") or (bad and _take(lock)):
             kept = _settle(name, mode, wanted, found, began=began)
             if mode == "now":
                 sys.stdout.write(json.dumps(kept) + "\n")
@@ -81,6 +85,11 @@ def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes
     """Do what follows from the checks, and record it."""
     bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
     before = record.last()
+    known = {kind for kind, one in before.get("checks", {}).items() if one["state"] == "failed"}
+    sure = {kind: text for kind, text in bad.items() if not found[kind].get("unsure") or kind in known}
+    if "clock" in sure and record.common(name, "clock"):
+        del sure["clock"]
+        found["clock"]["text"] += "; so are most other nodes: look at the controller's clock"
     whole = mode in ("periodic", "now")
     kept: dict[str, Any] = {
         "node": name, "time": began, "seconds": round(time.time() - began, 3), "occasion": mode,
@@ -88,12 +97,17 @@ def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes
         "passes": 0 if bad else before.get("passes", 0) + 1,
         "held": bool(before.get("held", True)),
     }  # fmt: skip
+    # Of which job processes are left on GPUs: until a whole run has seen that they are gone.
+    if "gpu-processes" in bad and mode == "epilog":
+        kept["left"] = os.environ.get("SLURM_JOB_ID", "")
+    elif "left" in before and ("gpu-processes" in bad or not whole):
+        kept["left"] = before["left"]
     # slurmctld is not asked at every interval of every node: only where something failed, or a node may be held.
-    if wanted["drain"] and (bad or kept["held"]):
+    if wanted["drain"] and (sure or kept["held"]):
         try:
             seen = slurm_node.look(name)
             todo = verdict.action(
-                seen.states, seen.reason, bad, passes=kept["passes"], resume_after=wanted["resume_after"]
+                seen.states, seen.reason, sure, passes=kept["passes"], resume_after=wanted["resume_after"]
             )
             if todo.name != "none":
                 slurm_node.apply(name, todo.name, todo.reason)

@@ -13,6 +13,7 @@ from system.host import read_json, write
 LAST = Path("/var/lib/hpc/health.json")
 RESULTS = cluster_state.FOLDER / "health"  # one file a node, and `measured` below it
 SECONDS = 5
+RECENT = 3600  # seconds
 
 
 def last() -> dict[str, Any]:
@@ -36,6 +37,22 @@ def _publish(name: str, text: str) -> bool:
         RESULTS.mkdir(mode=0o755, exist_ok=True)
         return write(RESULTS / f"{name}.json", text, quiet=True)
     return False
+
+
+def common(name: str, kind: str) -> bool:
+    """Whether more than half of the other nodes fail this check as well, by their results of the last hour: its cause
+    is then none of theirs, and draining them all would stop the cluster."""
+    found = side_by_side({"common": lambda: _common(name, kind)}, seconds=SECONDS)
+    return found["common"] is True
+
+
+def _common(name: str, kind: str) -> bool:
+    # Times of the files, which are one file server's: nodes' own clocks may be what is wrong.
+    files = {path: path.stat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
+    newest = max(files.values(), default=0.0)
+    recent = [read_json(path, {}) for path, time in files.items() if time > newest - RECENT]
+    failing = [one for one in recent if one.get("checks", {}).get(kind, {}).get("state") == "failed"]
+    return len(failing) * 2 > len(recent)
 
 
 def results() -> dict[str, Any]:
