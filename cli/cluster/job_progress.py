@@ -5,11 +5,13 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from cli import console
 from cli.cluster.jobs import Jobs, JobState
 from cli.errors import CliError
 
+Seen = TypeVar("Seen")
 _LOOK_SECONDS = 3.0
 _SILENCE_SECONDS = 60.0
 """Without news for so long, the last line is shown again, with the time."""
@@ -57,24 +59,14 @@ class Progress:
         Raises:
             CliError: the login machine does not answer any more; the job goes on.
         """
-        self._start = self._noted = lost = time.monotonic()
+        self._start = self._noted = time.monotonic()
         try:
-            while True:
-                try:
-                    state = self.jobs.wait([self.id], self._note_state, _LOOK_SECONDS)[self.id]
-                    self._note_log()
-                except CliError as error:
-                    if time.monotonic() - lost > _LOST_SECONDS:
-                        raise CliError(
-                            f"{error}\nJob {self.id} goes on by itself. When it has ended: {self.afterwards}"
-                        ) from None
-                    time.sleep(_LOOK_SECONDS)
-                    continue
-                lost = time.monotonic()
-                if state.ended:
-                    return state
-                if lost - self._noted > _SILENCE_SECONDS:
+            while not (state := patiently(self._look)).ended:
+                if time.monotonic() - self._noted > _SILENCE_SECONDS:
                     self._note(self._last)
+            return state
+        except CliError as error:
+            raise CliError(f"{error}\nJob {self.id} goes on by itself. When it has ended: {self.afterwards}") from None
         except KeyboardInterrupt:
             try:
                 self.jobs.cancel([self.id])
@@ -83,6 +75,11 @@ class Progress:
                 raise CliError(f"{error}\nJob {self.id} was not cancelled. To cancel it: {how}") from None
             console.note(f"Job {self.id} was cancelled.")
             raise
+
+    def _look(self) -> JobState:
+        state = self.jobs.wait([self.id], self._note_state, _LOOK_SECONDS)[self.id]
+        self._note_log()
+        return state
 
     def _note_state(self, states: Mapping[str, JobState]) -> None:
         if state := states.get(self.id):
@@ -103,6 +100,22 @@ class Progress:
         minutes, seconds = divmod(int(now - self._start), 60)
         console.note(f"[{minutes}:{seconds:02}] {text}")
         self._last, self._noted = text, now
+
+
+def patiently(look: Callable[[], Seen]) -> Seen:
+    """What `look` returns. The login machine may be away for a while: a laptop that sleeps, a network that changes.
+
+    Raises:
+        CliError: it was, for _LOST_SECONDS and every time that it was asked.
+    """
+    since = time.monotonic()
+    while True:
+        try:
+            return look()
+        except CliError:
+            if time.monotonic() - since > _LOST_SECONDS:
+                raise
+            time.sleep(_LOOK_SECONDS)
 
 
 def _text(state: JobState) -> str:

@@ -87,7 +87,7 @@ class Jobs:
         on_change: Callable[[Mapping[str, JobState]], None] | None = None,
         seconds: float | None = None,
     ) -> Mapping[str, JobState]:
-        """Wait until jobs have ended; their last states, also if they have not after `seconds`.
+        """Wait until jobs have ended; the last states of all, also if they have not after `seconds`.
 
         `on_change` is called with all states whenever a state, a reason or nodes change. Ctrl-C raises through: the
         jobs go on, and the caller says how to see them or cancels them.
@@ -109,7 +109,7 @@ class Jobs:
                 raise CliError(f"job {', '.join(missing)}: slurmctld and the accounting database do not know it.")
             if not missing and all(row.ended for row in found.values()):
                 return found
-            if seconds is not None and now - start > seconds:
+            if not missing and seconds is not None and now - start > seconds:
                 return found
             pause = 0.5 if seen != shown else min(_LONGEST_PAUSE, pause * 1.3)
             shown = seen

@@ -152,8 +152,9 @@ class TestWaiting:
         self.answers(tool, tmp_path, "")
         tool("sacct", "true")
         monkeypatch.setattr(module, "_RECORD_SECONDS", 0.05)
-        with pytest.raises(CliError, match="job 99: slurmctld and the accounting database do not know it"):
-            jobs.wait(["99"])
+        for seconds in (None, 0):  # what was asked for is in the answer, so it does not return without it
+            with pytest.raises(CliError, match="job 99: slurmctld and the accounting database do not know it"):
+                jobs.wait(["99"], seconds=seconds)
 
     def test_after_the_time_the_last_states_are_returned(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         self.answers(tool, tmp_path, row("7", "PENDING", "0:0", "0:00", "Resources", ""))

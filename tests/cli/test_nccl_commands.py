@@ -222,20 +222,6 @@ class TestRun:
         assert error in ended.err
         assert not site.submitted
 
-    def test_a_job_that_fails_leaves_its_log_here(self, hpc: Hpc, site: Site):
-        site.states("FAILED", code="1:0")
-        site.log("==> warm-up\nthe warm-up failed\n")
-        ended = self.run(hpc, site)
-        assert ended.code == 1
-        assert "job 7 ended as FAILED (exit code 1:0) on n-[0-1]. Its log is nccl-a3mega-all_gather-7.log" in ended.err
-        assert Path("nccl-a3mega-all_gather-7.log").exists()
-
-    def test_one_that_never_ran_has_no_log(self, hpc: Hpc, site: Site):
-        site.states("CANCELLED")
-        ended = self.run(hpc, site)
-        assert ended.err.endswith("ended as CANCELLED (exit code 0:0) on n-[0-1], without a log.\n")
-        assert list(Path().iterdir()) == []
-
     def test_ctrl_c_cancels_the_job(self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch):
         site.states("PENDING", "RUNNING")
 

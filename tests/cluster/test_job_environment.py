@@ -114,6 +114,11 @@ class TestTcpxo:
         assert "LD_LIBRARY_PATH" not in found
         assert "tcpxo" not in found["HPC_CONTAINER_MOUNTS"]
 
+    def test_a_job_that_was_submitted_in_one_on_one_node_loads_it(self, mega: Job):
+        mega.profile(PROFILE)
+        assert "NCCL_NET_PLUGIN" not in mega.sourced(**in_job("a3mega", 2, NCCL_NET_PLUGIN="none"))
+        assert mega.sourced(**in_job("a3mega", 2, NCCL_NET_PLUGIN="mine"))["NCCL_NET_PLUGIN"] == "mine"
+
     def test_without_the_plugin_the_job_ends_with_the_reason(self, mega: Job):
         done = mega.run(". ENV; echo went on", **in_job("a3mega", 2))
         assert (done.returncode, done.stdout) == (1, "")

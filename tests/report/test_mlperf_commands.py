@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer import Exit
 
+from cli.cluster import job_progress
 from cli.cluster.jobs import JobState
 from cli.commands.jobs import mlperf_options
 from cli.commands.jobs.mlperf_options import Benchmark, Place
@@ -62,9 +63,9 @@ class StandIn:
             return self.queue
         if line.startswith("tail"):
             return "Transferred: 5 GiB / 10 GiB, 50%\n"
-        if line.startswith("scontrol"):
-            return "/mlperf-sd/logs/101_train_02x08x08.out\n"
-        if line.startswith("grep"):
+        if line.startswith(("scontrol", "if [ -f ")):
+            return "" if "/none.out" in line else "/mlperf-sd/logs/101_train_02x08x08.out\n"
+        if "grep -anE" in line:
             file = self.folder / "log"
             file.write_bytes(text(self.log(self.looks)))
             done = subprocess.run(
@@ -123,9 +124,10 @@ class TestPrepare:
         assert capsys.readouterr().err.endswith(f"Next: ./hpc mlperf run nebius gpt3 {options}\n")
 
     def test_jobs_that_are_in_the_queue_are_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.queue = "mlperf-sd-dataset 77\nother 78\n"
+        jobs.queue = "mlperf-sd-dataset 77 /mlperf-sd\nother 78 (null)\nmlperf-sd-image 79 /another\n"
         prepare("nebius", SD)
         assert len(jobs.submitted) == 3
+        assert all("#SBATCH --comment=/mlperf-sd\n" in script for script, _ in jobs.submitted)
         assert "mlperf-sd-dataset: job 77 is in the queue already" in capsys.readouterr().err
 
     def test_a_failed_job_is_shown_with_the_end_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
@@ -208,6 +210,10 @@ class TestRun:
         jobs.ends = {"mlperf-train_02x08x08": "FAILED"}
         with pytest.raises(CliError, match=r"/mlperf-sd/logs/101_train_02x08x08\.out is empty"):
             run("nebius", SD, nodes=2)
+        jobs.log = lambda _look: ["srun: error: no container"]
+        jobs.looks = 0
+        with pytest.raises(CliError, match="has no line with :::MLLOG: it is no log"):
+            run("nebius", SD, nodes=2)
         assert "Job 101 ended as FAILED. The end of its log:\nTransferred" in capsys.readouterr().err
 
     def test_an_interrupt_says_how_to_go_on(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
@@ -218,6 +224,33 @@ class TestRun:
         told = capsys.readouterr().err
         assert "./hpc mlperf report 101 --stack nebius --data /mlperf-sd --as alice" in told
         assert "./hpc run nebius --as alice -- scancel 101" in told
+        assert jobs.cancelled == []
+
+    @pytest.mark.parametrize("away", [1, 1_000])
+    def test_a_login_machine_that_is_away(self, jobs: StandIn, monkeypatch: pytest.MonkeyPatch, away: int):
+        monkeypatch.setattr("time.sleep", lambda _seconds: None)
+        monkeypatch.setattr(job_progress, "_LOST_SECONDS", 60.0 if away == 1 else -1.0)
+        jobs.log, wait = lambda _look: reference(), jobs.wait
+        left = [away]
+
+        def lost(*given):
+            left[0] -= 1
+            if left[0] >= 0:
+                raise CliError("login: does not answer")
+            return wait(*given)
+
+        monkeypatch.setattr(jobs, "wait", lost)
+        if away == 1:
+            run("nebius", SD, nodes=2)
+            return
+        with pytest.raises(
+            CliError, match=r"does not answer\nJob 101 goes on by itself\. Report it with: \./hpc mlperf"
+        ):
+            run("nebius", SD, nodes=2)
+        with pytest.raises(
+            CliError, match=r"does not answer\nThe jobs go on: mlperf-sd-code, .* Run the command again"
+        ):
+            prepare("nebius", SD)
         assert jobs.cancelled == []
 
     def test_what_is_not_prepared_is_named(self, jobs: StandIn):
@@ -235,6 +268,13 @@ class TestRun:
 
 
 class TestReportOfACluster:
+    def test_a_path_that_is_no_file_is_not_called_empty(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        with pytest.raises(CliError, match=r"/mlperf-sd/none\.out is no file on the cluster that alice can read"):
+            report("/mlperf-sd/none.out", stack="nebius")
+        jobs.log = lambda _look: reference()
+        report("/mlperf-sd/there.out", stack="nebius")
+        assert " AVG: 20.51s" in capsys.readouterr().out
+
     def test_a_job_is_reported_with_the_lines_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         bad = ":::MLLOG hello"
         jobs.log = lambda _look: [*reference(), bad, event(1, "run_stop")[:-10]]

@@ -195,7 +195,8 @@ def test_another_commit_replaces_the_code(machine: Machine) -> None:
     assert (machine.data / "training/stable_diffusion/run_and_time.sh").read_text() == "echo new\n"
 
 
-def test_gpt3_has_its_layout(machine: Machine) -> None:
+def test_gpt3_has_its_layout(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(machine.folder)
     dataset, checkpoint = machine.folder / "dataset_c4_spm.tar", machine.folder / "ckpt.tar"
     for name, archive, file in (
         ("c4", dataset, "preprocessed_c4_spm/x.bin"),
@@ -205,9 +206,7 @@ def test_gpt3_has_its_layout(machine: Machine) -> None:
         place.parent.mkdir(parents=True)
         place.write_text(name)
         subprocess.run(["tar", "-cf", archive, "-C", machine.folder / name, "."], check=True)
-    jobs = machine.jobs(
-        GPT3, source=f"mirror:{dataset}", checkpoint=f"mirror:{checkpoint}", image="registry.example#a/b:1"
-    )
+    jobs = machine.jobs(GPT3, source=f"mirror:{dataset}", checkpoint="mirror:ckpt.tar", image="registry.example#a/b:1")
     for script in jobs.values():
         machine.run(script)
     found = tree(machine.data)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,22 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
     assert "--use-ext-ckpt" in values
     node.run(script)
     assert len(node.calls) == 3
+
+
+def test_the_checkpoint_may_be_a_link(node: Node) -> None:
+    (node.folder / "elsewhere").mkdir()
+    (node.folder / "elsewhere/metadata.json").touch()
+    (node.data / "checkpoint").symlink_to(node.folder / "elsewhere")
+    setting = request.gpt3_setting(node.wish(8).partition, 8, request.Sizes())
+    done = node.run(gpt3(node.wish(8), setting, f"{node.data}/checkpoint").text())
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nodes_with_few_cpus_get_one_for_each_task(node: Node) -> None:
+    row = replace(node.wish(2).partition, cpus=4, max_time="00:00:30")
+    wish = replace(node.wish(2), partition=row)
+    options = diffusion(wish, request.diffusion_config("", 2)).options
+    assert (options["cpus-per-task"], options["time"]) == (1, 1)
 
 
 def test_gpt3_without_a_checkpoint_says_so(node: Node) -> None:

@@ -14,11 +14,20 @@ from cluster.report.mlperf.lines import PATTERNS
 
 _MOST = 200_000_000
 """Bytes of lines that are brought here: those of 400,000 intervals."""
+_BEGINNING = 300
+"""Bytes of the first line that are brought here: they show what a file is that is no log."""
 _NUMBERED = re.compile(rb"([0-9]{1,12}):(.*)", re.DOTALL)
 
 
 def find(jobs: Jobs, number: str, data: str) -> str:
-    """The log of a job. Raises CliError: slurmctld does not have it any more, and it is in none of the data folders."""
+    """The log of a job, or the path itself of one that is there.
+
+    Raises CliError: there is none; slurmctld does not have the job any more, and it is in none of the data folders.
+    """
+    if number.startswith("/"):
+        if jobs.run(f"if [ -f {shlex.quote(number)} ] && [ -r {shlex.quote(number)} ]; then echo there; fi").strip():
+            return number
+        raise CliError(f"{number} is no file on the cluster that {jobs.user} can read.")
     if not number.isascii() or not number.isdigit():
         raise CliError(f"{number!r} is no job: with --stack, name the number of one, or the path of a log there.")
     folders = [data] if data else [one.path for one in STORAGE.values()]
@@ -38,15 +47,19 @@ def find(jobs: Jobs, number: str, data: str) -> str:
 
 @contextmanager
 def fetched(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
-    """A copy of a log, with the lines that a report needs at their own places, and empty lines for the others. It is
-    empty if the log is not there yet."""
+    """A copy of a log: its beginning, the lines that a report needs at their own places, and empty lines for others. It
+    is empty if the log is not there yet."""
     pattern = "|".join(re.escape(one.decode()).replace(r"\ ", " ") for one in PATTERNS)
-    text = jobs.run(
-        f"grep -anE -- {shlex.quote(pattern)} {shlex.quote(path)} 2>/dev/null | head -c {_MOST} || true", 600
-    )
+    file = shlex.quote(path)
+    first = f"head -c {_BEGINNING} {file} | head -n 1 | awk '{{ print \"1:\" $0 }}'"
+    wanted = f"grep -anE -- {shlex.quote(pattern)} {file}"
+    text = jobs.run(f"{{ {first} ; {wanted} ; }} 2>/dev/null | head -c {_MOST} || true", 600)
+    rows = text.encode("utf-8", "replace").split(b"\n")
+    if rows[1:] and rows[1].startswith(b"1:"):
+        del rows[0]  # the first line is one that a report needs
     with tempfile.TemporaryFile() as copy:
         last = 0
-        for row in text.encode("utf-8", "replace").split(b"\n"):
+        for row in rows:
             if found := _NUMBERED.fullmatch(row):
                 number = int(found[1])
                 copy.write(b"\n" * max(0, number - last - 1) + found[2] + b"\n")

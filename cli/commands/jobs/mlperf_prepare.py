@@ -7,6 +7,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from cli import console, options
+from cli.cluster.job_progress import patiently
 from cli.cluster.jobs import Jobs, JobState
 from cli.commands.jobs import mlperf_options as shared
 from cli.commands.jobs.mlperf_news import News
@@ -100,9 +101,9 @@ def _files(wish: Preparation) -> tuple[str, ...]:
 def _submit(jobs: Jobs, data: str, wanted: tuple[JobScript, ...]) -> dict[str, str]:
     """Ids of the jobs by their names. Those that are in the queue already are not submitted again."""
     jobs.run(f"mkdir -p {shlex.quote(data)}/.hpc")
-    there = dict(
-        row.split(maxsplit=1) for row in jobs.run('squeue --noheader --me --format="%j %i"').splitlines() if " " in row
-    )
+    rows = [row.split() for row in jobs.run('squeue --noheader --me --format="%j %i %k"').splitlines()]
+    # Those of another folder have the same names.
+    there = {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == data}
     found: dict[str, str] = {}
     for one in wanted:
         name = str(one.options["job-name"])
@@ -118,16 +119,23 @@ def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, JobState]:
     news = News(names)
     try:
         while True:
-            states = jobs.wait(names, news.states, _LOOK_SECONDS)
-            if len(states) == len(names) and all(one.ended for one in states.values()):
+            states = patiently(lambda: _look(jobs, news, data))
+            if all(one.ended for one in states.values()):
                 return {names[number]: state for number, state in states.items()}
-            for number, state in states.items():
-                if state.state == "RUNNING":
-                    news.line(number, _tail(jobs, data, names[number], number, 1).strip())
-            _end_what_never_runs(jobs, states)
+    except CliError as error:
+        raise CliError(f"{error}\nThe jobs go on: {', '.join(ids)}. Run the command again to see them.") from None
     except KeyboardInterrupt:
         console.note(f"The jobs go on: {', '.join(ids)}. Run the command again to see them.")
         raise Exit(130) from None
+
+
+def _look(jobs: Jobs, news: News, data: str) -> Mapping[str, JobState]:
+    states = jobs.wait(news.names, news.states, _LOOK_SECONDS)
+    for number, state in states.items():
+        if state.state == "RUNNING":
+            news.line(number, _tail(jobs, data, news.names[number], number, 1).strip())
+    _end_what_never_runs(jobs, states)
+    return states
 
 
 def _end_what_never_runs(jobs: Jobs, states: Mapping[str, JobState]) -> None:

@@ -115,7 +115,7 @@ def _on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[t
     from cli.commands.jobs.mlperf_options import connected
 
     jobs = connected(stack, user).jobs
-    path = log if log.startswith("/") else mlperf_log.find(jobs, log, data)
+    path = mlperf_log.find(jobs, log, data)
     with mlperf_log.fetched(jobs, path) as file:
         yield path, file
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from cli import console, options
+from cli.cluster.job_progress import patiently
 from cli.cluster.jobs import Jobs, JobState
 from cli.commands.jobs import mlperf_log
 from cli.commands.jobs import mlperf_options as shared
@@ -22,6 +23,7 @@ from cluster.jobs.place import ENV
 from cluster.jobs.script import JobScript
 from cluster.report.mlperf.read import NoLog
 from cluster.report.mlperf.report import make
+from cluster.report.mlperf.run import Interval
 
 _LOOK_SECONDS = 15.0
 _MOST = 1_000_000
@@ -131,6 +133,8 @@ def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, 
         return
     try:
         state = _follow(jobs, number, log)
+    except CliError as error:
+        raise CliError(f"{error}\nJob {number} goes on by itself. Report it with: {later}") from None
     except KeyboardInterrupt:
         cancel = f"./hpc run {jobs.stack} --as {jobs.user} -- scancel {number}"
         console.note(f"\nJob {number} goes on. Report it with: {later}\nCancel it with: {cancel}")
@@ -154,14 +158,19 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
     """Wait until the job has ended; prints its state, and the time of each interval as it is done."""
     news, done = News({number: f"job {number}"}), 0
     while True:
-        states = jobs.wait([number], news.states, _LOOK_SECONDS)
-        try:
-            with mlperf_log.fetched(jobs, log) as file:
-                intervals = make(file).log.runs[-1].intervals
-        except NoLog:
-            intervals = ()
+        states = patiently(lambda: jobs.wait([number], news.states, _LOOK_SECONDS))
+        intervals = patiently(lambda: _intervals(jobs, log))
         for one in intervals[done:]:
             news.line(number, f"steps {one.first}-{one.last}: {one.ms / 1000:.2f} s")
         done = len(intervals)
-        if number in states and states[number].ended:
+        if states[number].ended:
             return states[number]
+
+
+def _intervals(jobs: Jobs, log: str) -> tuple[Interval, ...]:
+    """Those that a log has so far."""
+    try:
+        with mlperf_log.fetched(jobs, log) as file:
+            return make(file).log.runs[-1].intervals
+    except NoLog:
+        return ()

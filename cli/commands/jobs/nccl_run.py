@@ -1,10 +1,11 @@
 """nccl run."""
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Exit, Option
 
 from cli import console, options
 from cli.cluster.job_progress import Progress
@@ -15,6 +16,7 @@ from cli.commands.jobs.nccl_request import Request
 from cli.errors import CliError
 from cluster.catalog.nccl_tests import NCCL_TESTS
 from cluster.jobs.nccl import LOGS, NcclRun, run_script, way
+from cluster.report.nccl.files import NotALogError, read_text
 
 _SHOWN = "^==> |^ +[0-9]+ +[0-9]+ +[a-z]"
 """Progress of the script, and rows of nccl-tests: size, count, type, redop, root, time, algbw, busbw ..."""
@@ -93,16 +95,26 @@ def run(
         raise CliError(f"--against: {against} does not exist.")
     if output and output.exists():
         raise CliError(f"{output}: is there already, and is not overwritten. Give another name, or move it away.")
+    if not os.access(folder := (output or Path("log")).parent, os.W_OK):
+        raise CliError(
+            f"the log can't be saved: {folder.absolute()} is no folder that you can write to. Name another "
+            "file with --output."
+        )
     if way(chosen.config, wanted.binaries) != "installed" and not is_built(chosen):
         raise CliError(f"{chosen.jobs.user} has no NCCL test yet. Build it with: {_build(stack, chosen.jobs.user)}")
     chosen.prepare()
-    file = _measure(chosen, wanted, output)
+    file, failure = _measure(chosen, wanted, output)
     (console.note if json else console.line)(f"Saved {file}")
+    if failure:
+        console.error(failure)
     nccl_report.report(str(file), against=against, json=json)
+    if failure:
+        raise Exit(1)
 
 
-def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> Path:
-    """Run the job; the file here that has its log."""
+def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> tuple[Path, str]:
+    """Run the job; the file here that has its log, and how the job failed, if it did. Raises CliError: it failed before
+    it measured anything."""
     jobs = chosen.jobs
     number = jobs.submit(run_script(chosen.config, wanted).text())
     console.note(
@@ -114,22 +126,30 @@ def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> Pat
     text = jobs.run(f"head -c 20000000 {LOGS}/{number}.log 2>/dev/null || true", seconds=300)
     file = output or Path(f"nccl-{jobs.stack}-{wanted.collective}-{number}.log")
     if text:
-        _save(file, text)
-    if not state.completed:
-        end = "\n".join(text.splitlines()[-40:])
-        raise CliError(
-            f"job {number} ended as {state.state} (exit code {state.exit_code}) on {state.nodes or 'no node'}"
-            + (f". Its log is {file}, which ends so:\n{end}" if text else ", without a log.")
-        )
-    return file
+        _save(file, text, afterwards)
+    if state.completed:
+        return file, ""
+    failure = f"job {number} ended as {state.state} (exit code {state.exit_code}) on {state.nodes or 'no node'}"
+    # nccl-tests ends with exit code 1 after wrong results too, and a job that is out of time has some rows.
+    if _has_rows(text, file):
+        return file, f"{failure}. What it measured until then:"
+    end = "\n".join(text.splitlines()[-40:])
+    raise CliError(failure + (f". Its log is {file}, which ends so:\n{end}" if text else ", without a log."))
 
 
-def _save(file: Path, text: str) -> None:
+def _has_rows(text: str, file: Path) -> bool:
+    try:
+        return bool(read_text(text, str(file)).last.rows)
+    except NotALogError:
+        return False
+
+
+def _save(file: Path, text: str, afterwards: str) -> None:
     try:
         with file.open("x", encoding="utf-8", newline="") as out:
             out.write(text)
     except OSError as error:
-        raise CliError(f"{file}: can't be written: {error.strerror}.") from None
+        raise CliError(f"{file}: can't be written: {error.strerror}. To read it on the cluster: {afterwards}") from None
 
 
 def _progress(line: str) -> str:

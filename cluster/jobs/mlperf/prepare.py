@@ -98,6 +98,7 @@ def _script(
 ) -> JobScript:
     options: dict[str, Option] = {
         "job-name": f"mlperf-{name}",
+        "comment": wish.data,
         "partition": wish.partition.name,
         "nodes": 1,
         "ntasks": 1,
@@ -122,4 +123,4 @@ def variables(values: Mapping[str, str | int]) -> str:
 
 def time_limit(partition: PartitionFacts, wanted: int) -> int:
     """Minutes that a job may ask for in a partition."""
-    return int(min(wanted, minutes(partition.max_time)))
+    return max(1, int(min(wanted, minutes(partition.max_time))))

@@ -48,7 +48,7 @@ def diffusion(wish: Training, config: DiffusionConfig) -> JobScript:
         "CONFIG": f"train_{config.name}.yaml",
         "GPUS": GPUS,
     }
-    cpus = min(TASK_CPUS, wish.partition.cpus // GPUS)
+    cpus = max(1, min(TASK_CPUS, wish.partition.cpus // GPUS))
     memory = min(TASK_CPU_GIB * 1024, wish.partition.memory_mib // (GPUS * cpus))
     options: dict[str, Option] = {"cpus-per-task": cpus, "mem-per-cpu": f"{memory}M"}
     title = f"Trains MLPerf's Stable Diffusion on {wish.nodes} nodes."
@@ -71,7 +71,11 @@ def gpt3(wish: Training, setting: Gpt3Setting, checkpoint: str) -> JobScript:
     }  # fmt: skip
     title = f"Trains MLPerf's GPT-3 on {wish.nodes} nodes."
     name = f"gpt3_{wish.nodes:02d}x{GPUS:02d}_tp{setting.tensor}_pp{setting.pipeline}_gbs{setting.batch}"
-    options = _options(wish, name, limit) | {"exclusive": True, "mem": 0, "cpus-per-task": wish.partition.cpus // GPUS}
+    options = _options(wish, name, limit) | {
+        "exclusive": True,
+        "mem": 0,
+        "cpus-per-task": max(1, wish.partition.cpus // GPUS),
+    }
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=_body(values, "gpt3.sh"))
 
 

@@ -14,6 +14,8 @@ _hpc_tcpxo() {
             "prolog writes it; in a container it needs --container-mounts=\"\$HPC_CONTAINER_MOUNTS\"." >&2
         return 1
     fi
+    # Of a job on one node, where this one was submitted.
+    [[ ${NCCL_NET_PLUGIN:-} != none ]] || unset -v NCCL_NET_PLUGIN
     set +eu
     # shellcheck disable=SC1091 # on A3 Mega nodes only
     NCCL_LIB_DIR=$libraries . "$libraries/nccl-env-profile.sh"

@@ -4,6 +4,8 @@
 # that are there already, so a job that was interrupted goes on where it was. Keys come from your own configuration
 # (~/.config/rclone/rclone.conf, ~/.aws) or from the environment (RCLONE_*, AWS_*).
 copy() {
+    # The name of an archive: of REMOTE:DIR/X.tar and of REMOTE:X.tar.
+    local name=${SOURCE##*[:/]}
     mkdir -p "$DATA/$TARGET"
     if [[ $SOURCE == s3://* ]]; then
         need aws "install the AWS CLI on the nodes, or name an rclone remote as --source"
@@ -11,7 +13,7 @@ copy() {
         [[ -z $ENDPOINT ]] || options+=(--endpoint-url "$ENDPOINT")
         [[ -e ~/.aws/credentials || -n ${AWS_ACCESS_KEY_ID:-} ]] || options+=(--no-sign-request)
         if [[ $SOURCE == *.tar ]]; then
-            aws s3 cp "${options[@]}" "$SOURCE" "$DATA/$TARGET/${SOURCE##*/}"
+            aws s3 cp "${options[@]}" "$SOURCE" "$DATA/$TARGET/$name"
         else
             aws s3 sync "${options[@]}" "$SOURCE" "$DATA/$TARGET"
         fi
@@ -21,7 +23,7 @@ copy() {
         rclone copy "$SOURCE" "$DATA/$TARGET" --links --transfers 64 --checkers 16 --retries 10 --low-level-retries 20 \
             --stats 30s --stats-one-line --stats-log-level NOTICE
     fi
-    local archive=$DATA/$TARGET/${SOURCE##*/}
+    local archive=$DATA/$TARGET/$name
     if [[ $SOURCE == *.tar ]]; then
         tar --blocking-factor=8192 -xf "$archive" -C "$DATA/$TARGET"
         rm "$archive"

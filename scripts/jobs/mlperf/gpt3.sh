@@ -4,8 +4,8 @@
 # shellcheck source=/dev/null
 . "$ENVIRONMENT"
 code=$DATA/training/large_language_model/megatron-lm
-# The folder itself, or one below it that an archive had.
-found=$(find "$CHECKPOINT" -maxdepth 3 -name metadata.json -print -quit)
+# The folder itself, which may be a link, or one below it that an archive had.
+found=$(find -H "$CHECKPOINT" -maxdepth 3 -name metadata.json -print -quit)
 if [[ -z $found ]]; then
     echo "error: no metadata.json below $CHECKPOINT: it is no checkpoint of GPT-3" >&2
     exit 1

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Folders and code of gpt3.
 #SBATCH --job-name=mlperf-gpt3-code
+#SBATCH --comment=/data
 #SBATCH --partition=main
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

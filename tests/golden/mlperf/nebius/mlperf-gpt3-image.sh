@@ -1,6 +1,7 @@
 #!/bin/bash
 # The container image of gpt3 as one file.
 #SBATCH --job-name=mlperf-gpt3-image
+#SBATCH --comment=/data
 #SBATCH --partition=main
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Copies data to /data/checkpoints; goes on where it was.
 #SBATCH --job-name=mlperf-sd-checkpoint
+#SBATCH --comment=/data
 #SBATCH --partition=main
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
@@ -53,6 +54,8 @@ mkdir -p "$DATA/.hpc" || fail "$DATA can't be written" "choose another --data, o
 # that are there already, so a job that was interrupted goes on where it was. Keys come from your own configuration
 # (~/.config/rclone/rclone.conf, ~/.aws) or from the environment (RCLONE_*, AWS_*).
 copy() {
+    # The name of an archive: of REMOTE:DIR/X.tar and of REMOTE:X.tar.
+    local name=${SOURCE##*[:/]}
     mkdir -p "$DATA/$TARGET"
     if [[ $SOURCE == s3://* ]]; then
         need aws "install the AWS CLI on the nodes, or name an rclone remote as --source"
@@ -60,7 +63,7 @@ copy() {
         [[ -z $ENDPOINT ]] || options+=(--endpoint-url "$ENDPOINT")
         [[ -e ~/.aws/credentials || -n ${AWS_ACCESS_KEY_ID:-} ]] || options+=(--no-sign-request)
         if [[ $SOURCE == *.tar ]]; then
-            aws s3 cp "${options[@]}" "$SOURCE" "$DATA/$TARGET/${SOURCE##*/}"
+            aws s3 cp "${options[@]}" "$SOURCE" "$DATA/$TARGET/$name"
         else
             aws s3 sync "${options[@]}" "$SOURCE" "$DATA/$TARGET"
         fi
@@ -70,7 +73,7 @@ copy() {
         rclone copy "$SOURCE" "$DATA/$TARGET" --links --transfers 64 --checkers 16 --retries 10 --low-level-retries 20 \
             --stats 30s --stats-one-line --stats-log-level NOTICE
     fi
-    local archive=$DATA/$TARGET/${SOURCE##*/}
+    local archive=$DATA/$TARGET/$name
     if [[ $SOURCE == *.tar ]]; then
         tar --blocking-factor=8192 -xf "$archive" -C "$DATA/$TARGET"
         rm "$archive"

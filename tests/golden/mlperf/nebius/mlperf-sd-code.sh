@@ -1,6 +1,7 @@
 #!/bin/bash
 # Folders and code of stable-diffusion.
 #SBATCH --job-name=mlperf-sd-code
+#SBATCH --comment=/data
 #SBATCH --partition=main
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

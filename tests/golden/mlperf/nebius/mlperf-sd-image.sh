@@ -1,6 +1,7 @@
 #!/bin/bash
 # The container image of stable-diffusion as one file.
 #SBATCH --job-name=mlperf-sd-image
+#SBATCH --comment=/data
 #SBATCH --partition=main
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
