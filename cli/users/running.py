@@ -5,7 +5,7 @@ from pathlib import Path
 from cli import console
 from cli.commands import operation, outputs
 from cli.errors import CliError
-from cli.stack import project, stack_config
+from cli.stack import project, stack_config, state_dir
 from cli.stack.run_options import RunOptions
 from cli.users.in_effect import Seen, look
 from cluster.config import ClusterConfig
@@ -32,6 +32,12 @@ class Running:
     def has(self, name: str) -> bool:
         """Whether it was given a user of this name."""
         return self.config is not None and any(user.name == name for user in self.config.users)
+
+    def may_have(self, name: str) -> bool:
+        """`has`; also where that can't be known here: the state can't be read, or no `up` has ended."""
+        if self.config is not None:
+            return self.has(name)
+        return not state_dir.on_files(self.stack) or self.stack in project.workspace(self.stack).stacks()
 
     def seen(self) -> Seen:
         """What is on it; nothing if it is not up or does not answer, which is printed."""

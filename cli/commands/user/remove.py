@@ -44,7 +44,7 @@ def remove(
     user = _user(config, name)
     if running.has(name) and apply:
         _refuse_busy(stack, name)
-    _say_what_stays(user, was_there=running.has(name))
+    _say_what_stays(user, was_there=running.may_have(name))
     if apply and not yes:
         if not console.interactive():
             raise CliError(f"removing {name} without a terminal needs --yes. Nothing was changed.")
@@ -56,7 +56,7 @@ def remove(
         position = config.users.index(current)
         text = without_item(text, edit.USERS, position)
         # A number that no machine has had needs nobody's memory.
-        if running.has(name) and name not in {one.name for one in config.former_users}:
+        if running.may_have(name) and name not in {one.name for one in config.former_users}:
             text = with_item(text, edit.FORMER, {"name": name, "uid": current.uid}, after="users")
         return text, []
 

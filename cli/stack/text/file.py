@@ -41,13 +41,16 @@ def read(path: Path) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace the text atomically, and keep the file's mode; of a link, what it leads to. Raises CliError: it can't be
-    written, and is as it was."""
+    """Replace the text atomically, and keep the file's mode and owner; of a link, what it leads to. Raises CliError: it
+    can't be written, and is as it was."""
     target = path.resolve()
     new = target.with_name(f".{target.name}.new")
     try:
         new.write_bytes(text.encode("utf-8"))
         shutil.copymode(target, new)
+        if os.geteuid() == 0:
+            # A rehearsal needs root, and the file may be somebody's.
+            os.chown(new, target.stat().st_uid, target.stat().st_gid)
         new.replace(target)
     except OSError as error:
         new.unlink(missing_ok=True)

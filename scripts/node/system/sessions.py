@@ -11,6 +11,8 @@ from pathlib import Path
 from system.host import log, run
 
 PROC = Path("/proc")
+SHADOW = Path("/etc/shadow")
+EXPIRED = "1"  # days since 1970 (shadow(5))
 SECONDS = {signal.SIGTERM: 3.0, signal.SIGKILL: 5.0}  # for processes to end by each, in this order
 
 
@@ -18,7 +20,7 @@ def end(name: str, uid: int) -> None:
     """Let nobody log in as the user any more, and end what runs as the user; at last by SIGKILL."""
     if not any(processes(uid)):
         return
-    run("usermod", "--expiredate", "1", name)  # sshd refuses an account that has expired
+    run("usermod", "--expiredate", EXPIRED, name)  # sshd refuses an account that has expired
     log(f"{name}: ending {len(list(processes(uid)))} processes")
     for number, seconds in SECONDS.items():
         deadline = time.monotonic() + seconds
@@ -26,6 +28,15 @@ def end(name: str, uid: int) -> None:
             for pid in processes(uid):
                 _send(pid, uid, number)
             time.sleep(0.1)
+
+
+def closed(name: str) -> bool:
+    """Whether `end` has closed this account, and it is still there."""
+    try:
+        rows = [line.split(":") for line in SHADOW.read_text().splitlines()]
+    except FileNotFoundError:
+        return False
+    return any(row[0] == name and row[7:8] == [EXPIRED] for row in rows)
 
 
 def processes(uid: int) -> Iterator[int]:

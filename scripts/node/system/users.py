@@ -86,9 +86,11 @@ def _user(user: User) -> bool:
             "Files and running jobs belong to the number: keep it, or remove the user first and move the files by hand."
         )
     has = {g.gr_name for g in grp.getgrall() if name in g.gr_mem}
-    if found.pw_gid == gid and found.pw_shell == user["shell"] and has == wanted:
+    # A removal that was stopped before its end, and then taken back, would let nobody log in for ever.
+    back = ["--expiredate", ""] if sessions.closed(name) else []
+    if found.pw_gid == gid and found.pw_shell == user["shell"] and has == wanted and not back:
         return False
-    run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(wanted)), "--shell", user["shell"], name)
+    run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(wanted)), "--shell", user["shell"], *back, name)
     log(f"changed user {name}")
     return True
 

@@ -1,11 +1,16 @@
 """`./hpc user remove` and `list`; edits of one file at the same time."""
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import pytest
+
+from cli.errors import CliError
 from cli.stack.run_options import RunOptions
 from cli.stack.text import file as text_file
 from cli.users import in_effect
@@ -36,6 +41,17 @@ class TestRemove:
         hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert hpc("user", "remove", "dev", "carol", "--no-apply").code == 0
         assert file.read_text() == FILE
+
+    def test_keeps_the_number_where_it_can_not_be_known_who_was_there(
+        self, hpc: Hpc, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def unreadable(*_: Any, **__: Any) -> dict[str, Any]:
+            raise CliError("the passphrase does not fit")
+
+        monkeypatch.setattr("cli.commands.outputs.read", unreadable)
+        monkeypatch.setattr("cli.stack.project.workspace", lambda _: SimpleNamespace(stacks=lambda: ["dev"]))
+        assert hpc("user", "remove", "dev", "bob", "--no-apply").code == 0
+        assert "- {name: bob, uid: 2003}" in file.read_text()
 
     def test_of_somebody_with_jobs_is_refused(
         self, hpc: Hpc, file: Path, ups: list[RunOptions], running: Callable[..., None]
@@ -117,6 +133,14 @@ def test_two_edits_at_once_come_one_after_the_other(file: Path) -> None:
     for one in threads:
         one.join()
     assert sorted(file.read_text().removeprefix(FILE).split()[1::2]) == sorted(map(str, range(20)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to somebody else")
+def test_an_edit_by_root_leaves_the_file_to_its_owner(file: Path) -> None:
+    """`sudo ./hpc user add`, which a rehearsal needs."""
+    os.chown(file, 12345, 54321)
+    text_file.write(file, FILE + "# more\n")
+    assert (file.stat().st_uid, file.stat().st_gid) == (12345, 54321)
 
 
 def test_a_link_and_a_mode_are_kept(file: Path, tmp_path: Path) -> None:
