@@ -124,9 +124,13 @@ class TestPrepare:
         assert capsys.readouterr().err.endswith(f"Next: ./hpc mlperf run nebius gpt3 {options}\n")
 
     def test_jobs_that_are_in_the_queue_are_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.queue = "mlperf-sd-dataset 77 /mlperf-sd\nother 78 (null)\nmlperf-sd-image 79 /another\n"
+        jobs.queue = (
+            "mlperf-sd-dataset|77|/mlperf-sd|Priority\nother|78|(null)|None\nmlperf-sd-image|79|/another|None\n"
+            "mlperf-sd-checkpoint|80|/mlperf-sd|DependencyNeverSatisfied\n"
+        )
         prepare("nebius", SD)
         assert len(jobs.submitted) == 3
+        assert jobs.cancelled == ["80"], "it waits for a job that has failed"
         assert all("#SBATCH --comment=/mlperf-sd\n" in script for script, _ in jobs.submitted)
         assert "mlperf-sd-dataset: job 77 is in the queue already" in capsys.readouterr().err
 

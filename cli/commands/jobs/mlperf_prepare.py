@@ -20,6 +20,7 @@ from cluster.jobs.mlperf.request import CantRun
 from cluster.jobs.script import JobScript
 
 _LOOK_SECONDS = 10.0
+_NEVER = "DependencyNeverSatisfied"
 
 
 def prepare(
@@ -101,9 +102,13 @@ def _files(wish: Preparation) -> tuple[str, ...]:
 def _submit(jobs: Jobs, data: str, wanted: tuple[JobScript, ...]) -> dict[str, str]:
     """Ids of the jobs by their names. Those that are in the queue already are not submitted again."""
     jobs.run(f"mkdir -p {shlex.quote(data)}/.hpc")
-    rows = [row.split() for row in jobs.run('squeue --noheader --me --format="%j %i %k"').splitlines()]
+    rows = [row.split("|") for row in jobs.run('squeue --noheader --me --format="%j|%i|%k|%r"').splitlines()]
     # Those of another folder have the same names.
-    there = {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == data}
+    mine = {row[0]: row[1:] for row in rows if len(row) == 4 and row[2] == data}
+    # An interrupted command leaves those that wait for a job that has failed since.
+    lost = [number for number, _, reason in mine.values() if reason.startswith(_NEVER)]
+    jobs.cancel(lost)
+    there = {name: number for name, (number, *_) in mine.items() if number not in lost}
     found: dict[str, str] = {}
     for one in wanted:
         name = str(one.options["job-name"])
@@ -140,7 +145,7 @@ def _look(jobs: Jobs, news: News, data: str) -> Mapping[str, JobState]:
 
 def _end_what_never_runs(jobs: Jobs, states: Mapping[str, JobState]) -> None:
     """Cancel jobs that wait for one that has failed."""
-    jobs.cancel([number for number, one in states.items() if one.reason.startswith("DependencyNeverSatisfied")])
+    jobs.cancel([number for number, one in states.items() if one.reason.startswith(_NEVER)])
 
 
 def _tail(jobs: Jobs, data: str, name: str, number: str, lines: int) -> str:
