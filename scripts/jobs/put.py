@@ -19,10 +19,19 @@ def put(folder: str, files: dict[str, Any]) -> None:
     """
     changed = []
     for path, (text, mode) in files.items():
-        target = Path(path)
-        _make(Path(folder), target.parent)
-        if _is(target, text, mode):
-            continue
+        try:
+            if _write(Path(folder), Path(path), text, mode):
+                changed.append(path)
+        except OSError as error:
+            sys.exit(f"{path} can't be written: {error.strerror or error}")
+    print(json.dumps(changed))
+
+
+def _write(folder: Path, target: Path, text: str, mode: int) -> bool:
+    """Write a file below `folder`, unless it is there; whether it was written."""
+    _make(folder, target.parent)
+    there = _is(target, text, mode)
+    if not there:
         number, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(number, "w", encoding="utf-8", newline="") as out:
@@ -34,8 +43,7 @@ def put(folder: str, files: dict[str, Any]) -> None:
         except BaseException:
             Path(part).unlink()
             raise
-        changed.append(path)
-    print(json.dumps(changed))
+    return not there
 
 
 def _make(top: Path, folder: Path) -> None:

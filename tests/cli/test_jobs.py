@@ -69,6 +69,12 @@ class TestFiles:
         assert not (tmp_path / "apps/file").is_symlink()
         assert (tmp_path / "elsewhere/file").read_text() == "mine"
 
+    def test_what_can_not_be_written_is_said_without_a_traceback(self, jobs: Jobs, tmp_path: Path):
+        (tmp_path / "apps").write_text("")
+        with pytest.raises(CliError) as raised:
+            jobs.put({f"{tmp_path}/apps/a/run.sh": ""})
+        assert str(raised.value) == f"dev-login-0: {tmp_path}/apps/a/run.sh can't be written: File exists"
+
     @pytest.mark.parametrize("path", ["/etc/passwd", "apps/x", "{}/apps/../x"])
     def test_nothing_is_written_elsewhere(self, jobs: Jobs, tmp_path: Path, path: str):
         with pytest.raises(ValueError, match="not below"):

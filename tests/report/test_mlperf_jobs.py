@@ -124,11 +124,36 @@ class TestPreparation:
         assert [one.options["time"] for one in made] == [60, 720, 720, 240]
 
     @pytest.mark.parametrize(
-        "given", ["", "no-colon", "-x:y", "remote:a\nb", "r,secret_access_key=1:b", "r,PASSWORD=x:b"]
+        "given",
+        [
+            "",
+            "no-colon",
+            "-x:y",
+            "remote:a\nb",
+            "r,secret_access_key=1:b",
+            "r,PASSWORD=x:b",
+            ":sftp,host=h,pass=x:b",
+            ":azureblob,sas_url='https://x?sig=y':b",
+            ":b2,account=a,key=b:c",
+        ],
     )
     def test_sources_are_places_without_keys(self, given: str):
         with pytest.raises(CantRun):
             request.source("--source", given)
+
+    def test_sources_may_have_words_that_look_like_keys(self):
+        for given in ("remote:keys/data", "s3://bucket/tokens=1/x", BUCKET):
+            assert request.source("--source", given) == given
+
+    @pytest.mark.parametrize("given", ["https://id:key@host", "host", "https://host?x=y", "https://h/\n", "file:///x"])
+    def test_endpoints_are_urls_without_keys(self, given: str):
+        with pytest.raises(CantRun, match="--endpoint") as raised:
+            request.endpoint(given)
+        assert given not in str(raised.value), "it may have a key in it"
+
+    @pytest.mark.parametrize("given", ["", "https://storage.eu-north1.nebius.cloud:443", "http://10.0.0.1/s3"])
+    def test_endpoints_of_any_storage(self, given: str):
+        assert request.endpoint(given) == given
 
     @pytest.mark.parametrize("given", ["data", "/a b", "/a:b", "/a,b", "/a/../b", "/a/", "/$(id)", "/a\n"])
     def test_data_folders_are_paths_that_containers_can_mount(self, given: str):

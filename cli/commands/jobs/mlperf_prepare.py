@@ -63,7 +63,7 @@ def prepare(
             data=request.folder(data, benchmark.key),
             partition=request.any_partition(config, partition),
             source=source,
-            endpoint=endpoint,
+            endpoint=request.endpoint(endpoint),
             checkpoint=checkpoint,
             image=request.image(image) if image else "",
         )

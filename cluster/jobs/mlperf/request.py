@@ -24,6 +24,11 @@ from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 _FOLDER = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _IMAGE = re.compile(r"[A-Za-z0-9._:/#@+-]+")
 _SOURCE = re.compile(r"[ -~]{1,1000}")
+_KEY = re.compile(
+    r"secret|access_key|password|((^|[,_])(pass|token|key|key_pem|sas_url|account_key|client_id)=)", re.IGNORECASE
+)
+"""What rclone's options for keys are called, of all kinds of storage (rclone.org/overview, `rclone help backends`)."""
+_ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
 
 
 class CantRun(ValueError):  # noqa: N818 - reads as what it says
@@ -52,8 +57,17 @@ def source(option: str, given: str) -> str:
     """Where data is copied from. Raises CantRun: neither an rclone remote nor s3://."""
     if not _SOURCE.fullmatch(given) or given.startswith("-") or ":" not in given:
         raise CantRun(f"{option} {given!r}: allowed is an rclone remote and a path, REMOTE:PATH, or s3://BUCKET/PATH")
-    if re.search("secret|access_key|password|token=", given, re.IGNORECASE):
+    if _KEY.search(given):
         raise CantRun(f"{option} has a key in it: keep keys in ~/.config/rclone/rclone.conf or ~/.aws on the cluster")
+    return given
+
+
+def endpoint(given: str) -> str:
+    """The URL of an object storage; empty without one. Raises CantRun."""
+    if given and not _ENDPOINT.fullmatch(given):
+        raise CantRun(
+            "--endpoint: allowed is the URL of an object storage without a user and a key, https://HOST[:PORT]"
+        )
     return given
 
 
