@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cluster.catalog.parameters import CONF
 from cluster.catalog.programs import INTERPRETERS, missing_interpreter
 from cluster.catalog.prologs import RXDM_VERSIONS
-from cluster.checks.names import repeated, unknown
+from cluster.checks.names import repeated, unknown, unknown_name
 from cluster.config.cluster import ClusterConfig
 from cluster.config.scripts import Script
 from cluster.findings import Finding, Level, Location, listing, show
@@ -104,10 +104,14 @@ def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | Non
 
 
 def _health(config: ClusterConfig) -> Iterator[Finding]:
-    """Parameters that health checks set."""
+    """Parameters that health checks set, and the user whom they name."""
     wanted = config.slurm.health
     if wanted is None:
         return
+    names = [user.name for user in config.users]
+    if wanted.nccl and wanted.nccl.user and wanted.nccl.user not in names:
+        at = ("slurm", "health", "nccl", "user")
+        yield unknown_name(at, wanted.nccl.user, names, "a user", "users", rule="unknown-name")
     for key in config.slurm.extra:
         name = CONF.canonical(key) or key
         if name.startswith("HealthCheck") or (name in ("Prolog", "Epilog") and (wanted.prolog or wanted.epilog)):

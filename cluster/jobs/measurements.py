@@ -1,5 +1,6 @@
 """What the controller measures on idle nodes for their health: by jobs, in the partitions that nodes are in."""
 
+from dataclasses import replace
 from typing import Any
 
 from cluster.catalog.health import COLLECTIVE, min_busbw
@@ -57,7 +58,7 @@ def _each_node_once(config: ClusterConfig) -> list[PartitionFacts]:
     found: list[PartitionFacts] = []
     seen: set[str] = set()
     for row in partition_facts(config):
-        if not seen & set(row.nodes):
-            found.append(row)
-            seen |= set(row.nodes)
+        if left := tuple(name for name in row.nodes if name not in seen):
+            found.append(replace(row, nodes=left))
+            seen |= set(left)
     return found

@@ -145,6 +145,21 @@ class TestStack:
             {"partition": "cpu", "nodes": ["dev-cpu-0", "dev-cpu-1"]}, {"partition": "gpu", "nodes": ["dev-gpu-0"]},
         ]  # fmt: skip
         assert measurements(config()) is None
+        values = load("dev")
+        values["hpc:cluster"]["partitions"] = {
+            "some": {"nodesets": ["cpu"], "default": True}, "every": {"nodesets": ["cpu", "gpu"]},
+        }  # fmt: skip
+        values["hpc:cluster"]["nodesets"]["gpu"] = {"count": 1}
+        values["hpc:cluster"]["slurm"] = {"health": {"network": {}}}
+        found = measurements(parse(values))
+        assert found
+        assert found["network"]["partitions"] == [
+            {"partition": "some", "nodes": ["dev-cpu-0", "dev-cpu-1"]}, {"partition": "every", "nodes": ["dev-gpu-0"]},
+        ]  # fmt: skip
+
+    def test_the_nccl_test_is_of_a_user_whom_there_is(self):
+        with pytest.raises(ConfigError, match=r"slurm\.health\.nccl\.user"):
+            config(nccl={"user": "nobody-here"})
 
     def test_checks_that_can_be_left_out_are_kinds(self):
         assert HealthChecks(nccl=NcclTest(), skip=("clock", "gpu-ecc")).skip == ("clock", "gpu-ecc")

@@ -162,6 +162,23 @@ class TestJobs:
         assert read[:3] == ("runuser", "-u", "alice")
         assert measure._due("a", "nccl", NCCL)
 
+    def test_where_most_are_slow_the_limit_is_doubted_and_nobody_drained(self, slurm):
+        for name in "abc":
+            (record.RESULTS / f"{name}.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+        wanted = {**NCCL, "partitions": [{**PART, "nodes": ["a", "b", "c"]}]}
+        measure._measure({"nccl": wanted}, ["a", "b", "c"])
+        assert slurm.drained == {}
+        found = record.results()["a"]["measured"]["nccl"]
+        assert found["state"] == "failed"
+        assert "is the limit right?" in found["text"]
+        assert not measure._due("a", "nccl", wanted)
+
+    def test_of_two_slow_ones_among_fast_ones_both_are_drained(self, slurm):
+        for name in ("c", "d", "e"):
+            measure._record(name, "nccl", "ok", "450.0 GB/s")
+        measure._settle("nccl", list("abcde"), dict.fromkeys("ab", ("failed", "88.4 GB/s")))
+        assert set(slurm.drained) == {"a", "b"}
+
     def test_a_fast_one_is_recorded_and_not_due(self, slurm):
         (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
         measure._measure({"nccl": {**NCCL, "partitions": [{**PART, "busbw_gbps": 0}]}}, ["a"])

@@ -29,6 +29,8 @@ MEASURED = record.RESULTS / "measured"
 LOGS = record.RESULTS / "jobs"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 PROGRAM = Path(__file__).with_name("throughput.py")
+Results = dict[str, tuple[str, str]]
+"""State and text of each node's measurement."""
 ELSE = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
 """Reasons for which jobs wait for something else than nodes (slurm.schedmd.com/job_reason_codes.html)."""
 START_SECONDS = 60  # a job that has not started by then waits for somebody else's
@@ -73,7 +75,7 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
             nodes = [
                 name for name in _idle(part["nodes"]) if name in names or (not names and _due(name, "network", network))
             ]
-            _network(part["partition"], nodes, _idle(part["nodes"]), network)
+            _network(part, nodes, _idle(part["nodes"]), network)
     if nccl := wanted.get("nccl"):
         for part in nccl["partitions"]:
             nodes = [name for name in _idle(part["nodes"]) if name in names or (not names and _due(name, "nccl", nccl))]
@@ -96,10 +98,11 @@ def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
     """Whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
     last = read_json(MEASURED / f"{name}.json", {}).get(kind, {})
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
-    return last.get("state") == "failed" or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
+    resumed = last.get("state") == "failed" and not last.get("common")
+    return resumed or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
 
 
-def _network(partition: str, due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
+def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
     """Measure pairs until every due node is decided, and act. A lonely node borrows a partner that is idle."""
     every = due if len(due) > 1 else [*due, *[name for name in idle if name not in due][:2]]
     if not due or len(every) < 2:
@@ -110,24 +113,26 @@ def _network(partition: str, due: list[str], idle: list[str], wanted: dict[str, 
         todo = pairs.next_pairs(every, fast)
         if not todo:
             break
-        for pair, mbps in _run_pairs(partition, todo, wanted["seconds"]).items():
+        for pair, mbps in _run_pairs(part["partition"], todo, wanted["seconds"]).items():
             fast[pair], figures[pair] = mbps >= wanted["mbps"], mbps
         if not set(todo) <= set(fast):
             break  # a job did not run: its nodes are busy now
     slow, open_ = pairs.slow(fast), pairs.undecided(fast)
     least = f", least {wanted['mbps']}" if wanted["mbps"] else ""
+    found: Results = {}
     for name in sorted({name for pair in fast for name in pair}):
         mine = {pair: mbps for pair, mbps in figures.items() if name in pair}
         if name in slow:
             pair = next(pair for pair in mine if slow[name] in pair)
-            _slow(name, "network", f"{mine[pair]:.0f} Mbit/s with {slow[name]}{least}")
+            found[name] = ("failed", f"{mine[pair]:.0f} Mbit/s with {slow[name]}{least}")
             continue
         pair = max(mine, key=lambda one: mine[one])
         other = next(one for one in pair if one != name)
         text = f"{mine[pair]:.0f} Mbit/s with {other}{least}"
         if name in open_:
             text += ": one of the two is slow, and no third node was idle"
-        _record(name, "network", "skipped" if name in open_ else "ok", text)
+        found[name] = ("skipped" if name in open_ else "ok", text)
+    _settle("network", part["nodes"], found)
 
 
 def _run_pairs(partition: str, todo: list[pairs.Pair], seconds: int) -> dict[pairs.Pair, float]:
@@ -159,10 +164,11 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
     except KeyError:
         raise SetupError(f"there is no user {wanted['user']}, who is to run the NCCL test") from None
     jobs: dict[str, str] = {}
+    found: Results = {}
     for name in nodes:
         state = read_json(record.RESULTS / f"{name}.json", {}).get("checks", {}).get("gpu-driver", {})
         if state.get("state") != "ok":
-            _record(name, "nccl", "skipped", state.get("text") or "the driver was not checked yet")
+            found[name] = ("skipped", state.get("text") or "the driver was not checked yet")
             continue
         options = [f"--nodelist={name}", f"--chdir={user.pw_dir}", f"--time={wanted['minutes']}"]
         if job := _submit("nccl", part["partition"], options, [], stdin=part["script"], user=user):
@@ -175,16 +181,14 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
             said = run("runuser", "-u", user.pw_name, "--", "tail", "-c", "100000", path, timeout=30)
         except SetupError as error:
             said = str(error)
-        found = _AVERAGE.findall(said)
-        if not found:
-            _record(name, "nccl", "skipped", f"job {job} of {user.pw_name} has no result: {path}")
+        averages = _AVERAGE.findall(said)
+        if not averages:
+            found[name] = ("skipped", f"job {job} of {user.pw_name} has no result: {path}")
             continue
         least = part["busbw_gbps"]
-        text = f"{float(found[-1]):.1f} GB/s bus bandwidth" + (f", least {least}" if least else "")
-        if float(found[-1]) < least:
-            _slow(name, "nccl", text)
-        else:
-            _record(name, "nccl", "ok", text)
+        text = f"{float(averages[-1]):.1f} GB/s bus bandwidth" + (f", least {least}" if least else "")
+        found[name] = ("failed" if float(averages[-1]) < least else "ok", text)
+    _settle("nccl", part["nodes"], found)
 
 
 def _submit(
@@ -232,16 +236,32 @@ def _wait(jobs: list[str], seconds: float) -> None:
             left -= set(late)
 
 
-def _slow(name: str, kind: str, text: str) -> None:
-    """Record a node that is too slow, and drain it unless somebody has."""
-    _record(name, kind, "failed", text)
-    if "DRAIN" not in slurm_node.look(name).states:
-        slurm_node.apply(name, "drain", reason({kind: text}))
+def _settle(kind: str, nodes: list[str], found: Results) -> None:
+    """Record results, and drain nodes that are too slow unless somebody has, or most of their kind are: then the
+    network, a new driver or the limit is at fault, and the cluster would stop."""
+    for name, (state, text) in found.items():
+        _record(name, kind, state, text)
+    for name, (state, text) in found.items():
+        if state != "failed":
+            continue
+        if _common(kind, [one for one in nodes if one != name]):
+            _record(
+                name, kind, state, f"{text}; so are most nodes, which are not drained: is the limit right?", common=True
+            )
+        elif "DRAIN" not in slurm_node.look(name).states:
+            slurm_node.apply(name, "drain", reason({kind: text}))
 
 
-def _record(name: str, kind: str, state: str, text: str) -> None:
+def _common(kind: str, others: list[str]) -> bool:
+    """Whether more than half of the others that were measured, and more than one, were too slow."""
+    states = [read_json(MEASURED / f"{name}.json", {}).get(kind, {}).get("state") for name in others]
+    failed, passed = states.count("failed"), states.count("ok")
+    return failed > max(1, passed)
+
+
+def _record(name: str, kind: str, state: str, text: str, *, common: bool = False) -> None:
     log(f"{name}: {kind}: {state}: {text}")
     path = MEASURED / f"{name}.json"
     kept = read_json(path, {})
-    kept[kind] = {"state": state, "text": text, "time": time.time()}
+    kept[kind] = {"state": state, "text": text, "time": time.time(), "common": common}
     write(path, json.dumps(kept) + "\n", quiet=True)
