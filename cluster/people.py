@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cluster.config.accounting import Account
 from cluster.config.cluster import ClusterConfig
+from cluster.config.partitions import Partition
 from cluster.config.users import User
 
 GENERAL = "general"
@@ -28,6 +29,14 @@ def accounts(config: ClusterConfig) -> tuple[Account, ...]:
         return config.accounting.accounts
     names = {name for user in config.users for name in (user.account or GENERAL, *user.accounts)}
     return tuple(Account(name=name) for name in sorted(names))
+
+
+def admits_root(partition: Partition) -> bool:
+    """Whether a job of root's may run in a partition.
+
+    Groups do not keep root out (slurmctld, validate_group). Accounts and QOS do: root has none but its own.
+    """
+    return not partition.allow_accounts and (not partition.allow_qos or NORMAL in partition.allow_qos)
 
 
 def qos_names(config: ClusterConfig) -> tuple[str, ...]:

@@ -1,11 +1,14 @@
 """What the warm-up of nodes is given (scripts/node/jobs/warm_up.py), on `up` and on demand."""
 
+import math
 from collections.abc import Collection
 from typing import TypedDict
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
+from cluster.config.validators.settings import minutes
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.people import admits_root
 
 _CPUS, _MEMORY_MIB = 4, 16_384
 """Of a node's job that downloads images: enroot compresses them with all CPUs that it has."""
@@ -21,6 +24,7 @@ class WarmPartition(TypedDict):
     rxdm: bool  # whether A3 Mega's prolog runs there, for jobs on several nodes
     cpus: int
     memory: int
+    minutes: int | None  # the longest time limit of a job there; None: any
 
 
 class Payload(TypedDict):
@@ -40,7 +44,7 @@ def warm_up(config: ClusterConfig, wanted: WarmUp, *, only: Collection[str] | No
         if nodes and (not wanted.partitions or row.name in wanted.partitions):
             parts.append(_partition(row, nodes, rxdm=row.name in rxdm, images=bool(wanted.containers)))
     # A node of several partitions is warmed in the first of them: in the one with rxdm, if there is one.
-    parts.sort(key=lambda part: not part["rxdm"])
+    parts.sort(key=lambda part: (not admits_root(config.partitions[part["name"]]), not part["rxdm"]))
     return {"images": list(wanted.containers), "partitions": parts, "seconds": wanted.seconds}
 
 
@@ -52,4 +56,5 @@ def _partition(row: PartitionFacts, nodes: list[str], *, rxdm: bool, images: boo
         "rxdm": rxdm,
         "cpus": min(_CPUS, row.cpus) if images else 1,
         "memory": min(_MEMORY_MIB, row.memory_mib // 2) if images else min(_SMALL_MIB, row.memory_mib),
+        "minutes": None if math.isinf(longest := minutes(row.max_time)) else max(1, int(longest)),
     }

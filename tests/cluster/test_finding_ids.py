@@ -39,7 +39,7 @@ script-interpreter script-name-differs script-name-twice script-parameter servic
 slurmrestd-parameter timer-unkillable-step unknown-name unknown-setting user-account-unknown user-gid-of-group
 user-gid-taken user-name-of-group user-name-twice user-shell user-sudo-adopt user-sudo-missing user-uid-before
 user-uid-former user-uid-taken value-choice value-invalid value-missing
-warm-up-image-twice warm-up-nothing warm-up-partition-twice
+warm-up-closed warm-up-image-twice warm-up-nothing warm-up-partition-twice
 zone-unknown
 """.split()
 """In alphabetical order. A new rule adds its own; one that was released stays."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.checks.run import find_warnings
+from cluster.jobs.warm_up import warm_up
 from cluster.load.parse import parse
 from cluster.platforms.gcp.checks import location, rxdm
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
@@ -108,6 +109,19 @@ class TestWarmUp:
         (one,) = find_warnings(cluster(slurm={"warm_up": {}}))
         assert (one.id, one.at) == ("warm-up-nothing", ("slurm", "warm_up"))
         assert told(slurm={**RXDM, "warm_up": {"partitions": ["other"]}}, partitions={**MEGA["partitions"], **OTHER})
+
+    def test_partitions_that_root_may_not_use_are_named(self):
+        accounts = {"accounting": {"accounts": [{"name": "ml"}]}, "slurm": {"warm_up": {"containers": ["alpine:3.20"]}}}
+        closed = {"nodesets": ["cpu"], "allow_accounts": ["ml"]}
+        (one,) = find_warnings(cluster(partitions={"cpu": {**closed, "default": True}}, **accounts))
+        assert one.id == "warm-up-closed"
+        assert "may not run in cpu" in one.what
+        both = {"cpu": {**closed, "default": True}, "open": {"nodesets": ["cpu"]}}
+        assert find_warnings(cluster(partitions=both, **accounts)) == []
+        found = cluster(partitions=both, **accounts)
+        assert found.slurm.warm_up
+        (part, *_) = warm_up(found, found.slurm.warm_up)["partitions"]
+        assert part["name"] == "open"
 
     def test_images_or_rxdm_are_something(self):
         assert find_warnings(cluster(slurm={"warm_up": {"containers": ["alpine:3.20"]}})) == []

@@ -1,7 +1,9 @@
 """Warm-up of nodes: groups, names of files, what is said of nodes that are not warm, and the body of the job."""
 
+import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -47,7 +49,15 @@ def test_the_reason_is_the_nodes_own(code: int, err: str, text: str):
     assert warm_up.why(code, err) == text
 
 
-PART = {"name": "p", "nodes": ["n-0", "n-1", "n-2"], "others": [], "rxdm": True, "cpus": 1, "memory": 256}
+PART = {
+    "name": "p",
+    "nodes": ["n-0", "n-1", "n-2"],
+    "others": [],
+    "rxdm": True,
+    "cpus": 1,
+    "memory": 256,
+    "minutes": None,
+}
 
 
 class TestRun:
@@ -110,6 +120,24 @@ class TestRun:
         assert one.missed == dict.fromkeys(PART["nodes"], "exit code 1: prolog failed")
 
 
+@pytest.mark.parametrize(("longest", "minutes"), [(None, 32), (15, 15), (60, 32)])
+def test_a_job_asks_for_no_longer_than_its_partition_allows(
+    monkeypatch: pytest.MonkeyPatch, longest: int | None, minutes: int
+):
+    asked: list[list[str]] = []
+
+    def popen(line: list[str], **_: object) -> SimpleNamespace:
+        asked.append(line)
+        return SimpleNamespace(communicate=lambda **_: ("", ""), returncode=0)
+
+    monkeypatch.setattr(
+        warm_up, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=0, PIPE=0, TimeoutExpired=TimeoutError)
+    )
+    one = warm_up.Run({"images": [], "partitions": [], "seconds": 1810})
+    one.job({**PART, "minutes": longest}, ["n-0"], [])
+    assert f"--time={minutes}" in asked[0]
+
+
 class TestBody:
     """The part that runs on nodes, with a stand-in for enroot."""
 
@@ -136,7 +164,7 @@ class TestBody:
     def warm(self, node: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["/bin/bash", "-c", (node / "body").read_text(), "warm-up", *arguments],
-            capture_output=True, text=True, check=False, env={}, timeout=30,
+            capture_output=True, text=True, check=False, env={}, timeout=30, preexec_fn=lambda: os.umask(0o077),
         )  # fmt: skip
 
     def test_an_image_is_downloaded_once_for_everybody(self, node: Path):
@@ -146,12 +174,14 @@ class TestBody:
         there = node / "images" / "nvcr.io+nvidia+x+1.sqsh"
         assert there.read_text() == "docker://nvcr.io#nvidia/x:1\n"
         assert there.stat().st_mode & 0o777 == 0o644
+        assert there.parent.stat().st_mode & 0o777 == 0o755
         assert len((node / "asked").read_text().splitlines()) == 2
         assert sorted(path.name for path in (node / "images").iterdir()) == [".lock", "alpine.sqsh", there.name]
 
     def test_a_download_that_broke_off_leaves_nothing_that_passes_for_an_image(self, node: Path):
         (node / "broken").touch()
         assert self.warm(node, "alpine=alpine").returncode == 1
+        assert [path.name for path in (node / "images").iterdir()] == [".lock"]
         assert not (node / "images" / "alpine.sqsh").exists()
         (node / "broken").unlink()
         assert self.warm(node, "alpine=alpine").returncode == 0

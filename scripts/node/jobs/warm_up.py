@@ -107,11 +107,13 @@ class Run:
         left = self.end - time.monotonic()
         if left < 1:
             return 124, "", ""
+        # A job that asks for longer than its partition allows never starts.
+        minutes = min(int(left / 60) + 2, part["minutes"] or sys.maxsize)
         count = len(nodes)
         line = ["srun", "--quiet", f"--job-name={self.name}", "--chdir=/", f"--nice={NICE}",
                 f"--partition={part['name']}", f"--nodelist={','.join(nodes)}", f"--nodes={count}",
                 f"--ntasks={count}", "--mpi=none",
-                f"--cpus-per-task={part['cpus']}", f"--mem={part['memory']}M", f"--time={int(left / 60) + 2}",
+                f"--cpus-per-task={part['cpus']}", f"--mem={part['memory']}M", f"--time={minutes}",
                 f"--immediate={BUSY_SECONDS}", "--export=NONE", "/bin/bash", "-c", _BODY.read_text(), "warm-up",
                 *arguments]  # fmt: skip
         process = subprocess.Popen(

@@ -5,6 +5,8 @@
 # IMAGE is REGISTRY/NAME:TAG; it is put at FILE, below the folder of images, by enroot (FILE.sqsh) or apptainer
 # (FILE.sif). A file that exists is not downloaded again.
 set -euo pipefail
+# The images are for all users, whatever umask srun brings along.
+umask 022
 # srun gives it no environment: what root has here is of no use there.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 
@@ -42,6 +44,8 @@ download() {
         # What a killed job left. Not in the cache of a user, nor below a folder that users can write to.
         rm -rf "$work"
         mkdir -m 0700 "$work"
+        # Nor does one that fails keep tens of GB: a full disk may be why.
+        trap 'rm -rf "$folder/.work"' EXIT
         if [[ $program == enroot ]]; then
             ENROOT_CACHE_PATH=$work/cache ENROOT_DATA_PATH=$work/data ENROOT_TEMP_PATH=$work \
                 ENROOT_RUNTIME_PATH=$work/run TMPDIR=$work \
@@ -53,6 +57,7 @@ download() {
         chmod 0644 "$work/image"
         mv "$work/image" "$target"
         rm -rf "$work"
+        trap - EXIT
     fi
     exec 9>&-
 }
