@@ -114,6 +114,21 @@ def test_options_reach_the_plan(up: dict[str, Any], hpc: Hpc):
     assert all("--exclusive" in job["options"] for job in spec["jobs"])
 
 
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [
+        ("nvcr.io/nvidia/pytorch:24.04-py3", "nvcr.io#nvidia/pytorch:24.04-py3"),
+        ("nvcr.io#nvidia/pytorch", "nvcr.io#nvidia/pytorch"),
+        ("localhost:5000/a", "localhost:5000#a"),
+        ("redhat/ubi9-minimal", "redhat/ubi9-minimal"),
+        ("ubuntu:24.04", "ubuntu:24.04"),
+    ],
+)
+def test_an_image_may_be_named_as_registries_or_as_pyxis_do(up: dict[str, Any], hpc: Hpc, given: str, image: str):
+    hpc("check", "jobs", "dev", "--nodes", "cpu-0", "--image", given)
+    assert up["spec"]["image"] == image
+
+
 def test_for_programs_there_is_json(up: dict[str, Any], hpc: Hpc):
     done = hpc("check", "jobs", "dev", "--suite", "hello", "--json")
     report = json.loads(done.out)
@@ -176,6 +191,7 @@ class TestWarmUp:
                         "rxdm": False,
                         "cpus": 2,
                         "memory": 1024,
+                        "minutes": None,
                     }
                 ],
                 "seconds": 90,

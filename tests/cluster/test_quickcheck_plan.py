@@ -160,3 +160,15 @@ def test_rooms_of_odd_output():
     assert parse_rooms("NodeName=a CPUTot=x State=IDLE Gres=gpu:h100:8(S:0-1),shard:4") == {
         "a": Room(gpus=8, free_gpus=8)
     }
+
+
+def test_no_job_asks_for_longer_than_its_partition_allows():
+    short = {"cpu": {**PARTITIONS["cpu"], "max_time": "00:03:30"}, "gpu": PARTITIONS["gpu"]}
+    text = "\n".join(map(line, NAMES))
+    chosen = Options(run="ab12", suites=frozenset({"hello", "container"}))
+    facts = partition_facts(cluster(nodesets=TWO, partitions=short))
+    found = plan(facts, parse_nodes(text), parse_rooms(text), chosen)
+    minutes = {(job.partition, job.key): job.minutes for job in found.jobs}
+    assert minutes["cpu", "container"] == 3
+    assert minutes["gpu", "container"] == 5
+    assert minutes["cpu", "node"] == minutes["cpu", "together"] == 1

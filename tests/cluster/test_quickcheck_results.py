@@ -158,6 +158,24 @@ def test_a_job_with_all_gpus_that_fails_says_why():
     assert (bad.check, bad.output) == ("gpus", "srun: error: gpu: launch failed")
 
 
+@pytest.mark.parametrize("err", ["Requested nodes are busy", "Immediate execution impossible, insufficient priority"])
+def test_jobs_of_others_that_take_the_node_between_two_jobs_are_no_failure(err: str):
+    events = good()
+    busy = {"out": "", "err": f"srun: error: Unable to allocate resources: {err}", "code": 1}
+    events["gpus"] |= busy
+    events |= {node: events[node] for node in ("c", "g")}
+    for node in NODES:
+        events[f"container {node}"] = end("container", node, **busy)
+    found = report(events, a_plan(suites=frozenset({"hello", "container"})))
+    assert failed(found) == {}
+    texts = {one.check: (one.status, one.text) for one in found.results if one.node == "g-0"}
+    assert texts["gpus"] == (
+        "pass",
+        "2 GPUs by device files; not tried together: other jobs took GPUs of the node meanwhile",
+    )
+    assert texts["container"][0] == "skip"
+
+
 @pytest.mark.parametrize(
     ("err", "unavailable"),
     [

@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +88,8 @@ class TestContainer:
             ("apptainer", "", "apptainer exec --contain --no-home /r cat /hpc-check"),
             ("apptainer", "/a.sif", "apptainer exec --contain --no-home /a.sif cat /etc/os-release"),
             ("apptainer", "alpine", "apptainer exec --contain --no-home docker://alpine cat /etc/os-release"),
+            ("apptainer", "nvcr.io#a/b", "apptainer exec --contain --no-home docker://nvcr.io/a/b cat /etc/os-release"),
+            ("enroot", "nvcr.io#a/b", "enroot import --output /r.sqsh docker://nvcr.io#a/b"),
             ("enroot", "alpine", "enroot import --output /r.sqsh docker://alpine"),
             ("enroot", "/a.sqsh", "enroot create --name hpc-check-ab12 /a.sqsh"),
         ],
@@ -109,7 +113,7 @@ def test_the_driver_asks_srun_for_what_the_plan_says():
     spec = {"run": "ab12", "jobs": [], "mail": "n-0", "wait": False, "immediate": 15, "image": "", "pyxis": False}
     job = {
         "key": "node", "partition": "p", "tasks": 2, "options": ["--mem=64M"], "program": ["node.py", "node", "ab12"],
-        "seconds": 60, "nodes": "n-0", "each": True,
+        "seconds": 60, "minutes": 1, "nodes": "n-0", "each": True,
     }  # fmt: skip
     line = driver.Driver(spec).line(job, ["n-0"])
     assert line[:2] == ["srun", "--job-name=hpc-check-ab12"]
@@ -121,3 +125,67 @@ def test_the_driver_asks_srun_for_what_the_plan_says():
     line = waiting.line({**job, "key": "container"}, ["n-1"])
     assert not any(word.startswith(("--immediate", "--mail")) for word in line)
     assert line[-3:] == ["--container-image=alpine", "cat", "/etc/os-release"]
+
+
+class TestImage:
+    """The download of the image on the login machine, with a stand-in for enroot."""
+
+    @pytest.fixture
+    def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path), pw_name="alice"))
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        (tmp_path / ".hpc-check-ab12").mkdir()
+        return tmp_path
+
+    def a_driver(self, **more: object) -> driver.Driver:
+        jobs = [{"key": "container"}]
+        spec = {"run": "ab12", "jobs": jobs, "image": "nvcr.io#a/b", "shared_home": True, "image_seconds": 30}
+        return driver.Driver({**spec, **more})
+
+    def program(self, folder: Path, name: str, text: str) -> None:
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+
+    def test_goes_into_the_home(self, here: Path):
+        self.program(here, "enroot", 'echo "$4" >"$3"')
+        place = self.a_driver()._image()
+        assert place == f"{here}/.hpc-check-ab12/image.sqsh"
+        assert Path(place).read_text() == "docker://nvcr.io#a/b\n"
+
+    def test_apptainer_has_no_hash_behind_the_registry(self, here: Path):
+        self.program(here, "apptainer", 'echo "$3" >"$2"')
+        assert Path(self.a_driver()._image()).read_text() == "docker://nvcr.io/a/b\n"
+
+    def test_not_where_the_home_is_the_machines_own(self, here: Path):
+        self.program(here, "enroot", f"touch {here}/asked")
+        assert self.a_driver(shared_home=False)._image() == "nvcr.io#a/b"
+        assert not (here / "asked").exists()
+
+    def test_one_that_fails_or_takes_too_long_is_left_to_the_nodes(self, here: Path):
+        self.program(here, "enroot", "exit 3")
+        assert self.a_driver()._image() == "nvcr.io#a/b"
+        self.program(here, "enroot", "sleep 60")
+        assert self.a_driver(image_seconds=0.2)._image() == "nvcr.io#a/b"
+
+    def test_ends_with_the_run(self, here: Path):
+        """All of it: enroot is a script, and what it has started goes on without it."""
+        self.program(here, "enroot", f"sleep 60 & echo $! >{here}/pid; wait")
+        self.program(here, "scancel", "")
+        one = self.a_driver()
+        thread = threading.Thread(target=one._image)
+        thread.start()
+        while not ((here / "pid").exists() and (here / "pid").read_text()):
+            time.sleep(0.01)
+        one.cancel_all()
+        thread.join(10)
+        assert not thread.is_alive()
+        number = int((here / "pid").read_text())
+        state = Path(f"/proc/{number}/stat")
+        assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_container_that_fails_does_not_keep_a_node_from_the_job_over_all(monkeypatch: pytest.MonkeyPatch):
+    one = driver.Driver({"run": "ab12"})
+    monkeypatch.setattr(one, "_run", lambda job, _: int(job["key"] == "container"))
+    one._node([({"key": "node"}, "n-0"), ({"key": "container"}, "n-0")])
+    assert one.good == {"n-0": True}

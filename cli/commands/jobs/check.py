@@ -99,7 +99,7 @@ def jobs(
         pyxis = "container" in suites and "--container-image" in on.run("srun --help 2>&1 || true")
         chosen = Options(
             run=secrets.token_hex(4), suites=suites, wait=wait, exclusive=exclusive, seconds=seconds, pyxis=pyxis,
-            image=image or (IMAGE if pyxis else ""), mail=who != "root", shared_home=who != "root",
+            image=_image(image) or (IMAGE if pyxis else ""), mail=who != "root", shared_home=who != "root",
             most_nodes={name: one.max_nodes for name, one in config.partitions.items() if one.max_nodes},
             prolog_seconds=_prolog_seconds(config), rehearsed=rehearsed,
         )  # fmt: skip
@@ -126,6 +126,13 @@ def jobs(
         print_report(report, stack=stack, user=who, seconds=elapsed)
     if not report.passed:
         raise Exit(1)
+
+
+def _image(given: str) -> str:
+    """An image as enroot and pyxis name it, with # behind the registry; a path as it is."""
+    first, slash, rest = given.partition("/")
+    registry = "." in first or ":" in first or first == "localhost"
+    return f"{first}#{rest}" if slash and registry and not given.startswith("/") and "#" not in given else given
 
 
 def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionFacts, ...]:

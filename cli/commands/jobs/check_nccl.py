@@ -44,8 +44,10 @@ class NcclCheck:
                 if row.gpu:
                     skipped, wanted = self._wanted(row)
                     found += skipped
+                    before: list[str] = []
                     for nodes in wanted:
-                        submitted[self._submit(row, nodes, list(submitted))] = (row, nodes)
+                        before.append(self._submit(row, nodes, before))
+                        submitted[before[-1]] = (row, nodes)
             states = self._wait(submitted, show) if submitted else {}
         except BaseException:
             self.jobs.cancel(submitted)

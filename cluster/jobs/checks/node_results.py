@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.jobs.checks.plan import CONTAINER, GPUS, NODE, Expected, Plan
-from cluster.jobs.checks.result import FAIL, PASS, SKIP, Event, Result, output_of, tasks_of
+from cluster.jobs.checks.result import FAIL, PASS, SKIP, Event, Result, found_no_room, output_of, tasks_of
 
 _MIB = 1024 * 1024
 _PAGE = 65_536
@@ -107,6 +107,8 @@ def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None, resu
     output, skipped = "", expected.all_gpus
     if whole is None and not skipped:
         problems.append(f"the job with all {expected.gpus} GPUs did not end")
+    elif found_no_room(whole):
+        skipped = "other jobs took GPUs of the node meanwhile"
     elif whole is not None:
         tasks = tasks_of(whole)
         full = (tasks[0].get("gpus") if tasks else None) or {}
@@ -144,8 +146,9 @@ def _confined(expected: Expected, seen: Mapping[str, Any], result: Make) -> Resu
 
 def _container(event: Event | None, result: Make) -> Result:
     todo = "start one by hand on the node, with ./hpc run STACK -- srun; docs/quickcheck.md has the commands"
-    if event is None:
-        return result("container", FAIL, "its job did not end", todo=todo)
+    if event is None or found_no_room(event):
+        status, text = (SKIP, "other jobs took the node meanwhile") if event else (FAIL, "its job did not end")
+        return result("container", status, text, todo="" if event else todo)
     seen = next(iter(tasks_of(event)), None)
     if seen is None:
         # pyxis: what the container printed comes as it is.

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
+from cluster.config.validators.settings import minutes
 from cluster.jobs.checks.room import Room, why_busy, why_unusable
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.observe.nodes import Node
@@ -39,6 +40,8 @@ class Job:
     """A file beside the driver, and its arguments."""
     seconds: int
     """How long it may take, with its wait for the nodes."""
+    minutes: int = 0
+    """Its time limit in Slurm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +120,8 @@ class Plan:
         return json.dumps(
             {
                 "run": options.run, "wait": options.wait, "immediate": IMMEDIATE, "mail": mail,
-                "image": options.image, "pyxis": options.pyxis, "image_seconds": 600, "accounting_seconds": 20,
-                "jobs": [asdict(job) for job in self.jobs],
+                "image": options.image, "pyxis": options.pyxis, "shared_home": options.shared_home,
+                "image_seconds": 600, "accounting_seconds": 20, "jobs": [asdict(job) for job in self.jobs],
             }
         )  # fmt: skip
 
@@ -148,6 +151,9 @@ def plan(
             if name in expected:
                 together.setdefault(row.name, []).append(name)
     jobs = [*_each(expected, options), *_together(together, expected, options)]
+    longest = {row.name: minutes(row.max_time) for row in facts}
+    # A job that asks for longer than its partition allows never starts.
+    jobs = [replace(job, minutes=max(1, int(min(-(-job.seconds // 60), longest[job.partition])))) for job in jobs]
     return Plan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
 
 

@@ -28,6 +28,15 @@ class Result:
     todo: str = ""
 
 
+_BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
+"""What srun prints when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
+
+
+def found_no_room(event: Event | None) -> bool:
+    """Whether a job did not begin, because others have its nodes."""
+    return event is not None and bool(event["code"]) and any(text in str(event["err"]) for text in _BUSY)
+
+
 def tasks_of(event: Event | None) -> list[dict[str, Any]]:
     """What the tasks of a job printed."""
     found: list[dict[str, Any]] = []

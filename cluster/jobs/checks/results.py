@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 from cluster.jobs.checks.node_results import node_results
 from cluster.jobs.checks.plan import NODE, TOGETHER, Expected, NotChecked, Plan
-from cluster.jobs.checks.result import FAIL, MARK, PASS, SKIP, Event, Result, output_of, tasks_of
+from cluster.jobs.checks.result import FAIL, MARK, PASS, SKIP, Event, Result, found_no_room, output_of, tasks_of
 from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
 
-_BUSY = ("Requested nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
-"""What srun prints when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
 _REFUSED = (
     "Invalid account", "not permitted to use this partition", "Required partition not available", "Invalid qos",
     "violates accounting/QOS policy", "Access/permission denied", "node count specification invalid",
@@ -79,7 +77,7 @@ def _lost(expected: Expected, event: Event | None, now: Node | None) -> NotCheck
     if event is None or event["code"] == 0 or MARK in event["out"]:
         return None
     why = " ".join(str(event["err"]).split())
-    if any(text in why for text in _BUSY):
+    if found_no_room(event):
         jobs = [f"{job.number}{'' if job.running else ' (completing)'}" for job in now.jobs] if now else []
         busy = f"busy with jobs {', '.join(jobs)}" if jobs else why
         text = f"no room on {expected.node}: {busy}"
@@ -108,7 +106,7 @@ def _together(partition: str, tasks: int, event: Event | None) -> Result:
     wanted = len(nodes) * tasks
     found = {(str(one.get("node")), one.get("task")) for one in seen}
     silent = [node for node in nodes if sum(name == node for name, _ in found) < tasks]
-    if any(text in str(event["err"]) for text in _BUSY):
+    if found_no_room(event):
         text = f"no room on all {len(nodes)} nodes at once"
         return Result(check="together", status=SKIP, partition=partition, text=text)
     if silent or event["code"]:

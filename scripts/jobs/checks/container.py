@@ -29,7 +29,7 @@ _OS = ("cat", "/etc/os-release")
 def commands(runtime: str, token: str, root: str, image: str) -> list[list[str]]:
     """Command lines that start a container; the last one's output is the container's.
 
-    `image` is a path or a registry's name; if empty, `root` is the root folder.
+    `image` is a path or a registry's name, with # behind the registry; if empty, `root` is the root folder.
     """
     if runtime == "enroot":
         packed = image if image.startswith("/") else f"{root}.sqsh"
@@ -37,6 +37,8 @@ def commands(runtime: str, token: str, root: str, image: str) -> list[list[str]]
         fetch = [] if image.startswith("/") else [["enroot", "import", "--output", packed, f"docker://{image}"]]
         create = ["enroot", "create", "--name", name, packed]
         return [*fetch, create, ["enroot", "start", name, *_OS]]
+    if not image.startswith("/"):
+        image = image.replace("#", "/", 1)  # which only enroot has
     if runtime == "podman":
         what = [image, *_OS] if image else ["--rootfs", root, *_SHOW]
         return [["podman", "run", "--rm", "--network", "none", "--cgroups", "disabled", *what]]

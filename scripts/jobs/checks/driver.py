@@ -9,11 +9,13 @@ srun's command line for the same reason. Ends, and cancels what it started, when
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -42,6 +44,7 @@ class Driver:
         self.stop = threading.Event()
         self.running: set[subprocess.Popen[str]] = set()
         self.lock = threading.Lock()
+        self.downloading: subprocess.Popen[str] | None = None
         self.good: dict[str, bool] = {}
         self.folder = Path(pwd.getpwuid(os.getuid()).pw_dir) / f".hpc-check-{spec['run']}"
 
@@ -77,9 +80,10 @@ class Driver:
     def _node(self, jobs: list[tuple[dict[str, Any], str]]) -> None:
         for job, node in jobs:
             code = self._run(job, [node])
-            self.good[node] = self.good.get(node, True) and code == 0
-            if job["key"] == "node" and code:
-                break  # the others would wait for the same
+            if job["key"] == "node":
+                self.good[node] = code == 0
+                if code:
+                    break  # the others would wait for the same
 
     def _together(self, job: dict[str, Any]) -> None:
         """A job on all nodes that answered alone: one that does not would only fail it for the others."""
@@ -121,8 +125,7 @@ class Driver:
 
     def line(self, job: dict[str, Any], nodes: list[str]) -> list[str]:
         """The srun of a job."""
-        minutes = -(-job["seconds"] // 60)
-        line = ["srun", f"--job-name={self.name}", f"--comment={job['key']}", "--chdir=/", f"--time={minutes}",
+        line = ["srun", f"--job-name={self.name}", f"--comment={job['key']}", "--chdir=/", f"--time={job['minutes']}",
                 f"--partition={job['partition']}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
                 f"--ntasks={len(nodes) * job['tasks']}", "--kill-on-bad-exit=0", *job["options"]]  # fmt: skip
         if self.spec["mail"] == nodes[0] and job["key"] == "node":
@@ -142,22 +145,42 @@ class Driver:
 
     def _image(self) -> str:
         """The image, downloaded once where the login machine can: nodes of a large cluster would exceed a registry's
-        limits."""
+        limits. Into the home, so not where that is the login machine's own."""
         name = self.spec["image"]
-        if not name or name.startswith("/") or not any(job["key"] == "container" for job in self.spec["jobs"]):
+        wanted = any(job["key"] == "container" for job in self.spec["jobs"])
+        if not name or name.startswith("/") or not wanted or not self.spec["shared_home"]:
             return name
         for program, suffix, words in (("enroot", "sqsh", ["import", "--output"]), ("apptainer", "sif", ["pull"])):
             if shutil.which(program):
                 place = self.folder / f"image.{suffix}"
                 event("note", text=f"{program}: downloading {name} on the login machine")
-                done = subprocess.run(
-                    [program, *words, str(place), f"docker://{name}"], capture_output=True, text=True, check=False,
-                    stdin=subprocess.DEVNULL, timeout=self.spec["image_seconds"],
-                )  # fmt: skip
-                if done.returncode == 0:
+                # Only enroot has # between a registry and the image.
+                source = name if program == "enroot" else name.replace("#", "/", 1)
+                error = self._download([program, *words, str(place), f"docker://{source}"])
+                if error is None:
                     return str(place)
-                event("note", text=f"{program}: {done.stderr.strip()[-500:]}")
+                event("note", text=f"{program}: {error.strip()[-500:]}")
         return name
+
+    def _download(self, line: list[str]) -> str | None:
+        """Run a program that starts others; why it failed, or None."""
+        with self.lock:
+            if self.stop.is_set():
+                return "stopped"
+            process = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                errors="replace", start_new_session=True,
+            )  # fmt: skip
+            self.downloading = process
+        try:
+            err = process.communicate(timeout=self.spec["image_seconds"])[1]
+        except subprocess.TimeoutExpired:
+            kill_group(process)
+            process.communicate()
+            return f"no end within {self.spec['image_seconds']} s"
+        finally:
+            self.downloading = None
+        return (err or f"exit code {process.returncode}") if process.returncode else None
 
     def _after(self) -> None:
         """What came back to this machine: files that nodes wrote into the home, and records of accounting."""
@@ -191,6 +214,9 @@ class Driver:
     def cancel_all(self) -> None:
         """End every job of this run."""
         self.stop.set()
+        with self.lock:
+            if self.downloading:
+                kill_group(self.downloading)
         self.scancel()
         with self.lock:
             for process in self.running:
@@ -201,6 +227,12 @@ class Driver:
         subprocess.run(
             ["scancel", f"--name={self.name}"], capture_output=True, check=False, timeout=60, stdin=subprocess.DEVNULL
         )
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """End a process that leads its group, and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
 
 
 def expand(nodes: str) -> list[str]:
