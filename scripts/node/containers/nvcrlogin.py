@@ -125,7 +125,7 @@ def replace(folder: int, name: str, text: str) -> None:
     part = f".{name}.{secrets.token_hex(6)}"
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
     try:
-        with os.fdopen(file, "w") as opened:
+        with os.fdopen(file, "w", encoding="utf-8") as opened:
             opened.write(text)
             opened.flush()
             os.fsync(file)
