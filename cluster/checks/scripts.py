@@ -111,7 +111,7 @@ def _health(config: ClusterConfig) -> Iterator[Finding]:
     names = [user.name for user in config.users]
     if wanted.nccl and wanted.nccl.user and wanted.nccl.user not in names:
         at = ("slurm", "health", "nccl", "user")
-        yield unknown_name(at, wanted.nccl.user, names, "a user", "users", rule="unknown-name")
+        yield unknown_name(at, wanted.nccl.user, names, "a user", "users", rule="health-user-unknown")
     for key in config.slurm.extra:
         name = CONF.canonical(key) or key
         if name.startswith("HealthCheck") or (name in ("Prolog", "Epilog") and (wanted.prolog or wanted.epilog)):
