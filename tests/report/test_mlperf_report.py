@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.commands.jobs.mlperf_report import report
+from cli.errors import CliError
 from cluster.catalog.mlperf import TARGETS
 from cluster.printable import document
 from cluster.report.mlperf.compare import UnknownSetup
@@ -203,3 +205,9 @@ def test_what_was_written_is_read_whatever_stands_between(durations: list[int], 
     lines = [f"{label}{line}" for line in [*preamble(ranks=1), START, *blocks(durations)]]
     mixed = [one for line in lines for one in (*noise, line)]
     assert [one.ms for one in reported(mixed).log.runs[0].intervals] == durations
+
+
+@pytest.mark.parametrize("name", ["nothing.out", "x" * 5000, "."])
+def test_what_can_not_be_opened_is_an_error(name: str):
+    with pytest.raises(CliError, match=r"^can't read |is a folder"):
+        report(name)

@@ -105,6 +105,7 @@ def test_a_folder_has_a_line_for_each_log(hpc: Hpc, logs: Path):  # noqa: F811
     [
         (("nothing.log",), "can't read nothing.log: No such file"),
         (("{logs}/pass.log", "--collective", "allgather"), "Did you mean all_gather?"),
+        (("x" * 5000,), "File name too long"),
         (("17",), "name its cluster: --stack STACK"),
         (("{logs}/pass.log", "--stack", "dev"), "--stack goes with the number of a job"),
         (("{logs}", "--png", "x.png"), "--against and --png are for one log"),
@@ -117,6 +118,7 @@ def test_what_can_not_be_reported(hpc: Hpc, logs: Path, arguments, said):  # noq
     assert ended.code in (1, 2)
     assert said in ended.err
     assert "Traceback" not in ended.err
+    assert "defect" not in ended.err
 
 
 def test_a_log_comes_through_a_pipe(hpc: Hpc, logs: Path, tmp_path: Path):  # noqa: F811

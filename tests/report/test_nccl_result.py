@@ -104,7 +104,8 @@ def test_halves_that_differ_are_unsteady():
 
 def test_the_networks_line_rate_is_named_without_a_reference():
     facts = "machine_type=a3-megagpu-8g nodes=4 collective=all_gather"
-    result = result_of(scaled(0.5), facts=facts)
+    text = log(lines=measured(busbw=scaled(0.5), ranks=32), hosts=tuple("abcd"), facts=facts)
+    result = check(read_text(text, "x.log"))
     assert result.word is Word.NONE
     assert "nccl-one-slow" in ids(result)
     assert "nccl-no-reference" in ids(result)
@@ -165,6 +166,14 @@ def test_what_is_given_is_taken_before_what_the_log_says():
     assert result.subject.nodes == 4
     assert "nccl-nodes-differ" in ids(result)
     assert result.subject.reference is None
+
+
+@pytest.mark.parametrize(("hosts", "word"), [(("a", "b"), Word.PASS), (("a",), Word.FAIL), (tuple("abcd"), Word.PASS)])
+def test_a_run_on_fewer_nodes_than_it_is_compared_with_fails(hosts, word):
+    text = log(lines=measured(busbw=scaled(2.0)), hosts=hosts, facts=A3_MEGA)
+    result = check(read_text(text, "x.log"))
+    assert ("nccl-nodes-differ" in ids(result)) == (len(hosts) != 2)
+    assert result.word is word
 
 
 class TestReferences:

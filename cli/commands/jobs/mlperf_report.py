@@ -123,9 +123,9 @@ def _on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[t
 @contextmanager
 def _opened(log: str) -> Iterator[tuple[str, BinaryIO]]:
     path = Path(log)
-    if path.is_dir():
-        raise CliError(f"{log} is a folder: name the log's file.")
     try:
+        if path.is_dir():
+            raise CliError(f"{log} is a folder: name the log's file.")
         file = sys.stdin.buffer if log == "-" else path.open("rb")
     except OSError as error:
         raise CliError(f"can't read {log}: {error.strerror}.") from None

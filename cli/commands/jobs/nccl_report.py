@@ -80,7 +80,7 @@ def report(
             f"There are: {', '.join(COLLECTIVES)}."
         )
     given = Given(machine_type=machine_type, nodes=nodes, collective=collective)
-    if Path(log).is_dir():
+    if _is_folder(Path(log)):
         if against or png:
             raise CliError("--against and --png are for one log; name a file of the folder.")
         _folder(Path(log), given, json=json)
@@ -96,6 +96,13 @@ def report(
     if png:
         _save(result, earlier, png)
     _end(result.word)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:  # one on the way to it can't be searched, or the name is too long
+        raise CliError(f"can't read {path}: {error.strerror}.") from None
 
 
 def _read(name: str, stack: str) -> Log:

@@ -121,7 +121,8 @@ def _differences(log: Log, run: Run, subject: Subject) -> Iterator[Finding]:
     if hosts and subject.nodes and hosts != subject.nodes:
         yield Finding(
             id="nccl-nodes-differ",
-            level=Level.WARNING,
+            # Fewer nodes are faster than the reference. More may be containers with host names of their own.
+            level=Level.ERROR if hosts < subject.nodes else Level.WARNING,
             at=f"{log.name}:{run.line}",
             what=f"The ranks are on {hosts} nodes, and the run is compared as one of {subject.nodes}",
             todo="name the right number with `--nodes`, or see why the job did not use all its nodes",
