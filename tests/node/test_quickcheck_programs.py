@@ -189,3 +189,19 @@ def test_a_container_that_fails_does_not_keep_a_node_from_the_job_over_all(monke
     monkeypatch.setattr(one, "_run", lambda job, _: int(job["key"] == "container"))
     one._node([({"key": "node"}, "n-0"), ({"key": "container"}, "n-0")])
     assert one.good == {"n-0": True}
+
+
+def test_what_many_tasks_print_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two lines of each of 400 nodes: without the first of them nodes would pass for silent."""
+    (tmp_path / "srun").write_text("#!/bin/sh\nseq -f '%0119g' 800\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(driver, "event", lambda kind, **more: told.append({"event": kind, **more}))
+    spec = {"run": "ab12", "jobs": [], "mail": "", "wait": True, "image": "", "pyxis": False}
+    job = {
+        "key": "together", "partition": "p", "tasks": 2, "options": [], "program": ["node.py", "hello"],
+        "seconds": 60, "minutes": 1,
+    }  # fmt: skip
+    driver.Driver(spec)._run(job, [f"n-{n}" for n in range(400)])
+    assert len(str(told[0]["out"]).splitlines()) == 800

@@ -1,6 +1,5 @@
 """Warm-up of nodes: groups, names of files, what is said of nodes that are not warm, and the body of the job."""
 
-import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,19 +160,21 @@ class TestBody:
         enroot.chmod(0o755)
         return tmp_path
 
-    def warm(self, node: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def warm(self, node: Path, *arguments: str, umask: int = 0o022) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["/bin/bash", "-c", (node / "body").read_text(), "warm-up", *arguments],
-            capture_output=True, text=True, check=False, env={}, timeout=30, preexec_fn=lambda: os.umask(0o077),
+            capture_output=True, text=True, check=False, env={}, timeout=30, umask=umask,
         )  # fmt: skip
 
-    def test_an_image_is_downloaded_once_for_everybody(self, node: Path):
+    @pytest.mark.parametrize("umask", [0o022, 0o077])
+    def test_an_image_is_downloaded_once_for_everybody(self, node: Path, umask: int):
         image = "nvcr.io+nvidia+x+1=nvcr.io/nvidia/x:1"
         for _ in range(2):
-            assert self.warm(node, image, "alpine=alpine").stdout == "warm-up: ready\n"
+            assert self.warm(node, image, "alpine=alpine", umask=umask).stdout == "warm-up: ready\n"
         there = node / "images" / "nvcr.io+nvidia+x+1.sqsh"
         assert there.read_text() == "docker://nvcr.io#nvidia/x:1\n"
         assert there.stat().st_mode & 0o777 == 0o644
+        assert (there.parent / ".lock").stat().st_mode & 0o777 == 0o600
         assert there.parent.stat().st_mode & 0o777 == 0o755
         assert len((node / "asked").read_text().splitlines()) == 2
         assert sorted(path.name for path in (node / "images").iterdir()) == [".lock", "alpine.sqsh", there.name]

@@ -29,7 +29,8 @@ AT_ONCE = 64
 GRACE = 15
 """Seconds that srun gets to end by itself after its job was cancelled."""
 LONGEST = 65_536
-"""Characters that are kept of what a job prints."""
+"""Characters that are kept of what a job prints; of one with many tasks LONGEST_OF_TASK for each."""
+LONGEST_OF_TASK = 512
 DAY = 86_400
 _HERE = Path(__file__).parent
 _print_lock = threading.Lock()
@@ -116,10 +117,11 @@ class Driver:
         with self.lock:
             self.running.discard(process)
         code = 124 if late else process.returncode
+        most = max(LONGEST, LONGEST_OF_TASK * len(nodes) * job["tasks"])
         if not self.stop.is_set():
             event(
                 "end", key=job["key"], partition=job["partition"], nodes=nodes, code=code, late=late,
-                seconds=round(time.monotonic() - began, 2), out=out[-LONGEST:], err=err[-LONGEST:],
+                seconds=round(time.monotonic() - began, 2), out=out[-most:], err=err[-most:],
             )  # fmt: skip
         return code
 

@@ -38,6 +38,8 @@ download() {
     local target=$folder/$name.$ending work=$folder/.work
     [[ ! -e $target ]] || return 0
     # Where nodes share this folder, as in a jail, one downloads and the others wait.
+    # Root's alone: whoever can open the file can hold the lock.
+    (umask 077 && : >>"$folder/.lock")
     exec 9>"$folder/.lock"
     flock 9
     if [[ ! -e $target ]]; then
