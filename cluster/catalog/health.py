@@ -13,6 +13,11 @@ NICS: Mapping[str, tuple[str, ...]] = {
 a3-megagpu-8g, NCCL_FASTRAK_CTRL_DEV and NCCL_FASTRAK_IFNAME; with other names NCCL finds no fabric (its pull request
 2763: an image baked without local SSDs renames them)."""
 
+NVLINKS: Mapping[tuple[str, int], int] = {("h100", 8): 18, ("h200", 8): 18, ("b200", 8): 18}
+"""Links of each GPU, by GPU and their number in a machine, on boards whose NVSwitches use all of them. Others have
+links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or none. Sources: nvidia.com, NVLink
+(generations 4 and 5); aws-samples/awsome-distributed-ai, pull request 112 (18 links of H100)."""
+
 SAME_BOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
 """Machine types whose GPUs are on a board of which another type has a reference: HGX H100 with eight GPUs."""
 COLLECTIVE = "all_reduce"

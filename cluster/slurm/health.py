@@ -1,7 +1,7 @@
 """What nodes are told of their health checks, with the config version: what each kind of node must have, and limits."""
 
 from cluster.catalog.families import Fabric
-from cluster.catalog.health import NICS
+from cluster.catalog.health import NICS, NVLINKS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
@@ -39,6 +39,7 @@ def _nodes(config: ClusterConfig, section: Nodeset) -> HealthNodes:
     kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
     return {
         "gpus": gpu.count if gpu else 0,
+        "nvlinks": NVLINKS.get((gpu.type, gpu.count), 0) if gpu else 0,
         "nics": list(NICS.get(kind.family.name, ())),
         "nic_count": kind.family.gpu_nics + kind.family.other_nics,
         "apertures": kind.family.fabric is Fabric.TCPXO,

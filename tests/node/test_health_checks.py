@@ -60,7 +60,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
-    return nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(**answers))
+    return nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, nvlinks=2, smi=smi(**answers))
 
 
 def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
@@ -98,6 +98,20 @@ class TestNvidia:
         found = failed(gpus(**answers))
         assert list(found) == [kind]
         assert figure in found[kind]
+
+    @pytest.mark.parametrize("gone", ["0", "1"])
+    def test_a_gpu_without_any_link_is_told_on_boards_that_have_all(self, gone):
+        parts = STATUS.split("GPU ")[1:]
+        lost = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+        text = "".join(
+            f"GPU {part}" if part[0] != gone else f"GPU {part.splitlines()[0]}\n{lost}" for part in parts
+        )  # fmt: skip
+        assert failed(gpus(status=text)) == {"gpu-nvlink": f"GPU {gone}: 0 of 2 links"}
+
+    def test_links_that_are_inactive_by_design_are_no_fault(self):
+        text = STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")
+        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(status=text))["gpu-nvlink"]
+        assert found == outcome.ok("2 links active")
 
     @pytest.mark.parametrize(
         ("answers", "kind"),

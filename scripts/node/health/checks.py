@@ -80,8 +80,11 @@ def left(settings: dict[str, Any], job: str) -> Outcomes:
 
 
 def _gpus(settings: dict[str, Any]) -> Outcomes:
-    limits = settings["limits"]
-    return nvidia.gpus(settings["mine"]["gpus"], ecc_errors=limits["ecc_errors"], nvlink_errors=limits["nvlink_errors"])
+    limits, mine = settings["limits"], settings["mine"]
+    return nvidia.gpus(
+        mine["gpus"], ecc_errors=limits["ecc_errors"], nvlink_errors=limits["nvlink_errors"],
+        nvlinks=mine.get("nvlinks", 0),
+    )  # fmt: skip
 
 
 def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:

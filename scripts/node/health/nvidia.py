@@ -35,7 +35,7 @@ def smi(*arguments: str) -> tuple[int, str]:
     return ask("nvidia-smi", *arguments)
 
 
-def gpus(count: int, *, ecc_errors: int, nvlink_errors: int, smi: Smi = smi) -> dict[str, Outcome]:
+def gpus(count: int, *, ecc_errors: int, nvlink_errors: int, nvlinks: int = 0, smi: Smi = smi) -> dict[str, Outcome]:
     """All that is asked of the driver, by kind."""
     if not count:
         return {}
@@ -52,7 +52,7 @@ def gpus(count: int, *, ecc_errors: int, nvlink_errors: int, smi: Smi = smi) -> 
     found["gpu-memory"] = memory(csv(said, 4)) if not code else skipped("the driver reports no remapped rows")
     if count > 1:
         status, errors = smi("nvlink", "--status"), smi("nvlink", "--errorcounters")
-        found["gpu-nvlink"] = nvlink(status[1], errors[1], nvlink_errors)
+        found["gpu-nvlink"] = nvlink(status[1], errors[1], nvlink_errors, nvlinks)
     return found
 
 
@@ -98,15 +98,26 @@ def memory(rows: list[list[str]]) -> Outcome:
     return ok(f"remapped at the next reset: {', '.join(pending)}" if pending else "no row failed")
 
 
-def nvlink(status: str, errors: str, most: int) -> Outcome:
-    """The verdict on links, from `nvidia-smi nvlink --status` and `--errorcounters`."""
+def nvlink(status: str, errors: str, most: int, wanted: int) -> Outcome:
+    """The verdict on links, from `nvidia-smi nvlink --status` and `--errorcounters`; `wanted` active ones of each GPU,
+    0 where some are inactive by design."""
     links = {link: found["state"] for link, found in _links(status, _STATUS)}
-    if not links:
+    # Of a GPU whose links are all inactive it prints no link (leptonai/gpud, issue 1085).
+    gpus = [found["gpu"] for line in status.splitlines() if (found := _GPU.match(line))]
+    if not links and not (wanted and gpus):
         return skipped("the driver reports no NVLink")
-    wrong = [f"{link} is inactive" for link, state in links.items() if state == "<inactive>"]
+    wrong = [f"{link} is inactive" for link, state in links.items() if wanted and state == "<inactive>"]
+    for gpu in gpus if wanted else ():
+        there = sum(1 for link in links if link.startswith(f"GPU {gpu} "))
+        if there < wanted:
+            wrong.append(f"GPU {gpu}: {there} of {wanted} links")
     counted = [(link, int(found["errors"])) for link, found in _links(errors, _RECOVERY)]
     wrong += [f"{link}: {count} recovery errors, most {most}" for link, count in counted if count > most]
-    return failed(", ".join(wrong)) if wrong else ok(f"{len(links)} links active")
+    return (
+        failed(", ".join(wrong))
+        if wrong
+        else ok(f"{sum(1 for state in links.values() if state != '<inactive>')} links active")
+    )
 
 
 def leftovers(job: str, *, smi: Smi = smi, proc: Path = Path("/proc")) -> Outcome:

@@ -9,9 +9,11 @@ _NUMBER = re.compile(r"-[0-9]+$")
 
 
 class HealthNodes(TypedDict):
-    """What each node of a nodeset must have; `nics` are names, `nic_count` is for types whose names are not known."""
+    """What each node of a nodeset must have; `nics` are names, `nic_count` is for types whose names are not known;
+    `nvlinks` of each GPU, 0 where some are inactive by design."""
 
     gpus: int
+    nvlinks: int
     nics: list[str]
     nic_count: int
     apertures: bool
