@@ -108,13 +108,16 @@ def patiently(look: Callable[[], Seen]) -> Seen:
     Raises:
         CliError: it was, for _LOST_SECONDS and every time that it was asked.
     """
-    since = time.monotonic()
+    since, told = time.monotonic(), False
     while True:
         try:
             return look()
-        except CliError:
+        except CliError as error:
             if time.monotonic() - since > _LOST_SECONDS:
                 raise
+            if not told:
+                console.note(f"{error}\nTrying again for {_LOST_SECONDS:.0f} s.")
+            told = True
             time.sleep(_LOOK_SECONDS)
 
 

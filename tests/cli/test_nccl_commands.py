@@ -243,8 +243,9 @@ class TestRun:
         site.log(LOG)
         first = (site.folder / "bin/squeue").read_text()
         tool("squeue", f"[ -e {site.folder}/away ] || {{ touch {site.folder}/away; exit 255; }}\n{first}")
-        self.run(hpc, site)
+        ended = self.run(hpc, site)
         assert Path("nccl-a3mega-all_gather-7.log").exists()
+        assert ended.err.count("Trying again for 120 s.") == 1
 
     def test_one_that_stays_away_leaves_the_job_to_itself(
         self, hpc: Hpc, site: Site, tool: Tool, monkeypatch: pytest.MonkeyPatch

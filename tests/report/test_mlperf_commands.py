@@ -214,8 +214,7 @@ class TestRun:
         jobs.ends = {"mlperf-train_02x08x08": "FAILED"}
         with pytest.raises(CliError, match=r"/mlperf-sd/logs/101_train_02x08x08\.out is empty"):
             run("nebius", SD, nodes=2)
-        jobs.log = lambda _look: ["srun: error: no container"]
-        jobs.looks = 0
+        jobs.log, jobs.looks = lambda _look: ["srun: error: no container"], 0
         with pytest.raises(CliError, match="has no line with :::MLLOG: it is no log"):
             run("nebius", SD, nodes=2)
         assert "Job 101 ended as FAILED. The end of its log:\nTransferred" in capsys.readouterr().err
@@ -272,11 +271,16 @@ class TestRun:
 
 
 class TestReportOfACluster:
-    def test_a_path_that_is_no_file_is_not_called_empty(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_a_path_that_is_no_file_is_not_called_empty(
+        self, jobs: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ):
         with pytest.raises(CliError, match=r"/mlperf-sd/none\.out is no file on the cluster that alice can read"):
             report("/mlperf-sd/none.out", stack="nebius")
         jobs.log = lambda _look: reference()
         report("/mlperf-sd/there.out", stack="nebius")
+        monkeypatch.setattr(jobs, "run", lambda line, _seconds=60: "/bobs/1.out\n" if "scontrol" in line else "")
+        with pytest.raises(CliError, match=r"/bobs/1\.out is no file on the cluster that alice can read"):
+            report("1", stack="nebius")
         assert " AVG: 20.51s" in capsys.readouterr().out
 
     def test_a_job_is_reported_with_the_lines_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):

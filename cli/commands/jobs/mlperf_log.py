@@ -24,10 +24,14 @@ def find(jobs: Jobs, number: str, data: str) -> str:
 
     Raises CliError: there is none; slurmctld does not have the job any more, and it is in none of the data folders.
     """
-    if number.startswith("/"):
-        if jobs.run(f"if [ -f {shlex.quote(number)} ] && [ -r {shlex.quote(number)} ]; then echo there; fi").strip():
-            return number
-        raise CliError(f"{number} is no file on the cluster that {jobs.user} can read.")
+    path = number if number.startswith("/") else _of_job(jobs, number, data)
+    file = shlex.quote(path)
+    if not jobs.run(f"if [ -f {file} ] && [ -r {file} ]; then echo there; fi").strip():
+        raise CliError(f"{path} is no file on the cluster that {jobs.user} can read.")
+    return path
+
+
+def _of_job(jobs: Jobs, number: str, data: str) -> str:
     if not number.isascii() or not number.isdigit():
         raise CliError(f"{number!r} is no job: with --stack, name the number of one, or the path of a log there.")
     folders = [data] if data else [one.path for one in STORAGE.values()]
