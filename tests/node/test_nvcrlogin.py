@@ -78,6 +78,28 @@ def test_a_key_is_stored_once_for_both_and_read_by_its_owner_only(run: Run, home
     assert run("--check").returncode == 0
 
 
+def test_other_logins_are_kept_in_a_locale_without_their_letters(home: Path):
+    enroot(home).parent.mkdir(parents=True, mode=0o700)
+    enroot(home).write_text(f"# für mich\n{HUB}", encoding="utf-8")
+    enroot(home).chmod(0o600)
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", str(PROGRAM)], input=KEY, capture_output=True, text=True, check=False,
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert enroot(home).read_text(encoding="utf-8").endswith(f"# für mich\n{HUB}")
+
+
+def test_what_is_no_text_is_refused(home: Path):
+    done = subprocess.run(
+        [sys.executable, "-I", str(PROGRAM)], input=b"\xff\xfe" * 40, capture_output=True, check=False,
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"can't be a key" in done.stderr
+    assert not enroot(home).exists()
+
+
 def test_the_key_is_in_no_output_and_no_argument(run: Run):
     assert KEY not in run(typed=KEY).stdout + run("--check").stdout + run("--remove").stdout
     wrong = run(KEY)

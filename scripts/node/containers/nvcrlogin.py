@@ -203,7 +203,7 @@ def ask() -> str:
     if sys.stdin.isatty():
         key = getpass.getpass("API key of NGC (not shown): ").strip()
     else:
-        key = sys.stdin.read(4096).strip()
+        key = sys.stdin.buffer.read(4096).decode(errors="replace").strip()
     if not KEY.fullmatch(key):
         what = "nothing was" if not key else f"what was given ({len(key)} characters) can't be a key, and was not"
         raise RefusedError(f"{what} stored: a key has 32 to 512 letters, digits and -_./+=, for example nvapi-...")
