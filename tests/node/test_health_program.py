@@ -99,13 +99,13 @@ class TestProgram:
 
     def test_what_may_be_over_in_a_moment_drains_at_the_second_run(self, slurmctld, monkeypatch):
         late = {"mount": outcome.unsure("/home: no answer within 20 s")}
-        self.run(monkeypatch, **late)
+        self.run(monkeypatch, "", **late)
         assert slurmctld["states"] == {"IDLE"}
         assert record.last()["checks"]["mount"]["state"] == "failed"
         self.run(monkeypatch, mount=outcome.ok())
-        self.run(monkeypatch, **late)
+        self.run(monkeypatch, "", **late)
         assert slurmctld["states"] == {"IDLE"}
-        self.run(monkeypatch, **late)
+        self.run(monkeypatch, "", **late)
         assert slurmctld["reason"] == "hpc-health: mount: /home: no answer within 20 s"
 
     @pytest.mark.parametrize(

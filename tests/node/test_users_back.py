@@ -5,9 +5,10 @@ import pwd
 from types import SimpleNamespace
 
 import pytest
+from interface import User
 from system import sessions, users
 
-ALICE = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
+ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
 
 
 @pytest.mark.parametrize(("expires", "changed"), [("", False), ("1", True), ("20000", False)])
