@@ -16,6 +16,7 @@ from cluster.jobs.checks.room import parse_rooms
 from cluster.jobs.partition_facts import partition_facts
 from cluster.observe.nodes import parse_nodes
 from tests.cli.test_check_jobs import CONFIG, NODES, OUTPUTS
+from tests.cluster.stacks import cluster
 
 
 class TestDriver:
@@ -133,3 +134,31 @@ class TestNccl:
         busy = self.FREE.replace("dev-gpu-0 CPUAlloc=0", "dev-gpu-0 CPUAlloc=1")
         (one,) = test(busy, rehearsed=True, binaries="/opt/nccl").results(lambda _: None)
         assert (one.node, one.status) == ("dev-gpu-0", "skip")
+
+    @pytest.mark.usefixtures("root")
+    def test_a_run_over_a_partition_waits_for_its_own_nodes_only(self, monkeypatch: pytest.MonkeyPatch):
+        kinds = {name: {"count": 2, "machine_type": "local-2c-2gpu"} for name in ("a", "b")}
+        config = cluster(
+            nodesets=kinds, partitions={"a": {"nodesets": ["a"], "default": True}, "b": {"nodesets": ["b"]}}
+        )
+        text = "\n".join(
+            f"NodeName=dev-{name}-{n} CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE Gres=gpu:standin:2"
+            for name in kinds for n in range(2)
+        )  # fmt: skip
+        facts = partition_facts(config)
+        planned = plan(facts, parse_nodes(text), parse_rooms(text), Options(run="ab12"))
+        asked: list[str] = []
+
+        def submit(_: Jobs, __: str, *, options: dict[str, str]) -> str:
+            asked.append(options.get("dependency", ""))
+            return str(len(asked))
+
+        monkeypatch.setattr(Jobs, "submit", submit)
+        monkeypatch.setattr(Jobs, "wait", lambda *_, **__: {})
+        monkeypatch.setattr(Jobs, "cancel", lambda *_: None)
+        monkeypatch.setattr(Jobs, "run", lambda *_, **__: "")
+        test = NcclCheck(
+            jobs=TestDriver.jobs(), config=config, facts=facts, planned=planned, rehearsed=True, binaries="/opt/nccl"
+        )
+        test.results(lambda _: None)
+        assert asked == ["", "", "afterany:1:2", "", "", "afterany:4:5"]
