@@ -8,6 +8,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.health import NcclTest, NetworkTest
 from cluster.jobs.nccl import LOGS, NcclRun, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.people import admits_root
 
 SMALLEST, LARGEST = "512M", "8G"
 """Sizes that the catalog's references of one node are for."""
@@ -54,10 +55,11 @@ def _nccl(config: ClusterConfig, wanted: NcclTest) -> dict[str, Any]:
 
 
 def _each_node_once(config: ClusterConfig) -> list[PartitionFacts]:
-    """Partitions with their nodes, the default one's first; nodes that an earlier one has are left out."""
+    """Partitions with their nodes; nodes that an earlier one has are left out. Those that are open to every account
+    come first, since slurmctld refuses root's jobs in the others, then the default one."""
     found: list[PartitionFacts] = []
     seen: set[str] = set()
-    for row in partition_facts(config):
+    for row in sorted(partition_facts(config), key=lambda row: not admits_root(config.partitions[row.name])):
         if left := tuple(name for name in row.nodes if name not in seen):
             found.append(replace(row, nodes=left))
             seen |= set(left)

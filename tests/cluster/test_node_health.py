@@ -158,6 +158,12 @@ class TestStack:
             {"partition": "some", "nodes": ["dev-cpu-0", "dev-cpu-1"]}, {"partition": "every", "nodes": ["dev-gpu-0"]},
         ]  # fmt: skip
 
+        values["hpc:cluster"]["partitions"]["some"]["allow_accounts"] = ["research"]
+        found = measurements(parse(values))
+        assert found
+        nodes = ["dev-cpu-0", "dev-cpu-1", "dev-gpu-0"]
+        assert found["network"]["partitions"] == [{"partition": "every", "nodes": nodes}]
+
     def test_the_nccl_test_is_of_a_user_whom_there_is(self):
         with pytest.raises(ConfigError, match=r"slurm\.health\.nccl\.user"):
             config(nccl={"user": "nobody-here"})
