@@ -86,7 +86,7 @@ def seen(e2e_root: Path) -> Iterator[dict[str, Seen]]:
         },
     )
     try:
-        said = vm.boot(disk, "confined.service", seconds=600)
+        said = vm.boot(disk, "confined.service", seconds=1800)
         told = {one["name"]: Seen(one["code"], one["out"]) for line in said.splitlines() if (one := json.loads(line))}
         assert "logs" in told, said
         assert "failed" not in told, said

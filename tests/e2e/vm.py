@@ -80,7 +80,7 @@ def boot(disk: Path, unit: str, *, seconds: int) -> str:
     asked = f"console=ttyS0 root=/dev/nvme0n1 rw mitigations=off panic=-1 systemd.show_status=false systemd.unit={unit}"
     command = [
         # It ends with us, whichever way we end; and other tests on this host come first.
-        "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10",
+        "setpriv", "--pdeathsig", "KILL", "nice", "-n", "3",
         "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2,sockets=1,cores=2,threads=1",
         "-m", "1200", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-nic", "none",
         "-kernel", str(kernel(SUITES[BASE])),
