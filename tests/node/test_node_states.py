@@ -1,7 +1,10 @@
 """Machines and `./hpc` mean the same by the states of nodes: they can't import one another."""
 
+from contextlib import nullcontext
+
 import pytest
 from slurm import node_states
+from system.host import SetupError
 
 from cluster.slurm.node_states import NODE_STATES, Means, parse
 
@@ -23,3 +26,15 @@ def test_states_in_which_it_does_not():
 @pytest.mark.parametrize("text", ["IDLE", "IDLE*", "DOWN*+DRAIN", "MIXED+REBOOT_REQUESTED", "IDLE+CLOUD+POWERED_DOWN"])
 def test_scontrol_is_read_alike(text: str):
     assert node_states.parse(f"NodeName=n State={text}")["n"]["states"] == parse(text)
+
+
+@pytest.mark.parametrize(("now", "raises"), [("IDLE", False), ("DOWN", True), ("IDLE+DRAIN", True)])
+def test_a_node_that_came_back_by_itself_is_not_resumed(monkeypatch: pytest.MonkeyPatch, now: str, raises: bool):
+    def scontrol(*command: str) -> str:
+        if "update" in command:
+            raise SetupError("slurm_update error: Invalid node state specified")
+        return f"NodeName=n State={now}\n"
+
+    monkeypatch.setattr(node_states, "run", scontrol)
+    with pytest.raises(SetupError) if raises else nullcontext():
+        node_states.resume(["n"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from slurm.scontrol import rows, signed
-from system.host import log, run
+from system.host import SetupError, log, run
 
 # States in which a node takes or runs jobs, and those in which it does not; cluster/slurm/node_states.py has them all.
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
@@ -48,5 +48,11 @@ def parse(text: str) -> dict[str, State]:
 def resume(names: list[str]) -> None:
     """Resume nodes that slurmctld holds although they answer."""
     for name in names:
-        run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        try:
+            run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        except SetupError:
+            # slurmctld refuses it for a node that has just registered, and so is in service by itself.
+            if states().get(name, State(states={"DOWN"}, reason=""))["states"] & {"DOWN", "DRAIN"}:
+                raise
+            continue
         log(f"resumed {name}")
