@@ -184,7 +184,10 @@ def test_podman_runs_an_image_in_a_job_as_the_user(lab: Cluster, image: str):
 
 def test_docker_is_kept_out_of_jobs(lab: Cluster):
     bind = "import socket; socket.socket(socket.AF_UNIX).bind('/run/docker.sock')"
-    lab.ssh(HERE, f'groupadd -f docker; python3 -c "{bind}"; chgrp docker /run/docker.sock; chmod 660 /run/docker.sock')
+    lab.ssh(
+        HERE,
+        f'groupadd --system -f docker; python3 -c "{bind}"; chgrp docker /run/docker.sock; chmod 660 /run/docker.sock',
+    )
     connect = "import socket; print('errno', socket.socket(socket.AF_UNIX).connect_ex('/run/docker.sock'))"
     printed = job(lab, f'docker ps; echo code $?; python3 -c "{connect}"', "-w", HERE)
     assert "srun --container-image=ubuntu:24.04 COMMAND" in printed
