@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from slurm import slurm_conf
 from slurm.squeue import WAITING
-from system.host import run
+from system.host import SetupError, run
 
 ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 }  # fmt: skip
+RESTART_SECONDS = 30
+CUT_OFF = ("Connection reset by peer", "Zero Bytes were transmitted or received")
+"""What squeue prints when slurmctld ends while it answers."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,17 @@ class Job:
 
 
 def everywhere() -> list[Job]:
-    """Every job that slurmctld knows, ended ones too."""
-    return parse(run("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N"))
+    """Every job that slurmctld knows, ended ones too. One that is restarting meanwhile is asked again."""
+    end = time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            return parse(
+                run("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N")
+            )
+        except SetupError as error:
+            if not any(text in str(error) for text in CUT_OFF) or time.monotonic() > end:
+                raise
+        time.sleep(0.5)
 
 
 def left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
