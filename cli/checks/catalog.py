@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli import console
 from cli.checks.check import Check
+from cli.errors import CliError
 from cli.stack import project
 
 _SHELLS = (b"sh", b"bash", b"dash")
@@ -91,6 +92,8 @@ SLOW = (
     "tests/node/test_rxdm.py::TestVersionsThatFollowEachOther::test_a_write_that_fails_anywhere_costs_nothing",
 )
 """What a fast run leaves out, by measured cost: four fifths of the time of all tests but clusters."""
+OUTSIDE = "tests/outside"
+"""Checks against artifacts of others, `check_NAME.py`: run by name alone, with the artifact."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 _ENV = {"PYTHONDONTWRITEBYTECODE": ""}
 """Checks start Python a thousand times: what it compiles is kept, also where the environment says otherwise."""
@@ -140,6 +143,29 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
         Check(name="pods", command=[*listed, PODS], env=_ENV),
         Check(name="tests", command=[*listed, f"--ignore={CLUSTERS}", f"--ignore={PODS}"], env=_ENV),
     ]
+
+
+def outside(pairs: Sequence[str], arguments: Sequence[str]) -> Check:
+    """The checks NAME=PATH against outside artifacts, and nothing else. Raises CliError for what is not there."""
+    names = [file.stem.removeprefix("check_").replace("_", "-") for file in project.ROOT.glob(f"{OUTSIDE}/check_*.py")]
+    files, options = [], []
+    for pair in pairs:
+        name, _, path = pair.partition("=")
+        artifact = Path(path).expanduser().resolve()
+        if name not in names:
+            raise CliError(
+                f"--outside: there is no such check\n  given: {pair}\n  allowed: NAME=PATH, NAME one of "
+                f"{', '.join(sorted(names))}\n  to do: name one of these, with the folder or file it is run on"
+            )
+        if not path or not artifact.exists():
+            raise CliError(
+                f"--outside {name}: there is no such file or folder\n  given: {path or 'no path'}\n  allowed: what the "
+                f"check is run on: see the head of {OUTSIDE}/check_{name.replace('-', '_')}.py\n  to do: download it, "
+                f"and give its path: --outside {name}=PATH"
+            )
+        files.append(f"{OUTSIDE}/check_{name.replace('-', '_')}.py")
+        options += ["--outside", f"{name}={artifact}"]
+    return Check(name="outside", command=[sys.executable, "-m", "pytest", *files, *options, *arguments], env=_ENV)
 
 
 def shell_scripts(root: Path) -> list[Path]:

@@ -1,0 +1,71 @@
+"""What an outside check did, what differs, and which rows of the ledger it holds."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.outside.ledger import OUTSIDE, Belief
+
+
+@dataclass(frozen=True)
+class Difference:
+    id: str
+    text: str
+    accepted: bool
+
+    def __str__(self) -> str:
+        return f"{self.id}: {self.text}"
+
+
+@dataclass
+class Recorder:
+    """Of one check."""
+
+    name: str
+    ledger: Sequence[Belief]
+    done: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    _of_test: list[Difference] = field(default_factory=list)
+    _held_of_test: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Begin one test of the check."""
+        self._of_test, self._held_of_test = [], []
+
+    def did(self, text: str) -> None:
+        """Something was compared: say what and how much."""
+        self.done.append(text)
+
+    def differs(self, id: str, text: str, *, accepted: bool = False) -> None:  # noqa: A002
+        """The artifact and this program differ. The test fails at its end, unless the difference is accepted."""
+        difference = Difference(id, text, accepted)
+        self.differences.append(difference)
+        self._of_test.append(difference)
+
+    def holds(self, *ids: str) -> None:
+        """Rows of the ledger that this test holds if it passes."""
+        own = {belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held}
+        if stray := [one for one in ids if one not in own]:
+            pytest.fail(
+                f"no row of the ledger with the id {stray[0]} has {OUTSIDE}{self.name} in `held`", pytrace=False
+            )
+        self._held_of_test += ids
+
+    def refused(self) -> list[str]:
+        """Differences of this test that are not accepted."""
+        return [str(one) for one in self._of_test if not one.accepted]
+
+    def passed(self) -> None:
+        """This test has passed."""
+        self.held += [one for one in self._held_of_test if one not in self.held]
+
+    def report(self) -> Iterator[str]:
+        """Lines for the end of a run."""
+        yield from (f"did: {text}" for text in self.done)
+        for accepted, label in ((False, "DIFFERS"), (True, "differs, accepted")):
+            yield from (f"{label}: {one}" for one in self.differences if one.accepted is accepted)
+        yield from (f"holds: {one}" for one in self.held)
+        named = [belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held]
+        yield from (f"NOT HELD by this run: {one}" for one in named if one not in self.held)

@@ -1,0 +1,101 @@
+"""`./hpc test --outside NAME=PATH`: one check, on what was given, and a report of what it did."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.checks import catalog
+from cli.commands.checks import run_checks
+from cli.errors import CliError
+from cli.stack import project
+
+ROOT = Path(__file__).parents[2]
+CHECK = """
+def test_size(artifact, outside):
+    outside.did(f"read {artifact.name}")
+    outside.differs("known", "ours is larger", accepted=True)
+    outside.holds("example-size")
+
+def test_name(artifact, outside):
+    outside.differs("example-name", f"theirs is {artifact.read_text()}")
+    outside.holds("example-name")
+
+def test_other(outside):
+    outside.holds("example-other")
+"""
+ROW = """
+[[belief]]
+id = "example-{}"
+belief = "It is so."
+code = ["x"]
+source = "theirs"
+date = 2026-11-22
+held = ["outside:{}"]
+"""
+
+
+@pytest.fixture
+def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one check."""
+    folder = tmp_path / catalog.OUTSIDE
+    (folder / "ledger").mkdir(parents=True)
+    (folder / "conftest.py").write_text((ROOT / catalog.OUTSIDE / "conftest.py").read_text())
+    (folder / "check_example.py").write_text(CHECK)
+    rows = ("size", "example"), ("name", "example"), ("other", "another")
+    (folder / "ledger" / "gcp.toml").write_text("".join(ROW.format(*row) for row in rows))
+    (tmp_path / "artifact").write_text("theirs")
+    monkeypatch.setattr(project, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> None:
+    command = catalog.outside([f"example={checks / 'artifact'}"], ()).command
+    done = subprocess.run(
+        command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = done.stdout.partition("outside: example, 20")[2].splitlines()[1:7]
+    assert report == [
+        "did: read artifact",
+        "DIFFERS: example-name: theirs is theirs",
+        "differs, accepted: known: ours is larger",
+        "holds: example-size",
+        "NOT HELD by this run: example-name",
+        "=========================== short test summary info ============================",
+    ]
+    assert "no row of the ledger with the id example-other has outside:example in `held`" in done.stdout
+    assert "2 failed, 1 passed" in done.stdout
+
+
+def test_a_normal_run_collects_no_check(checks: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", str(checks)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert "no tests collected" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        (
+            "sample=artifact",
+            "there is no such check\n  given: sample=artifact\n  allowed: NAME=PATH, NAME one of example",
+        ),
+        ("example=gone", "example: there is no such file or folder\n  given: gone"),
+        ("example", "given: no path"),
+    ],
+)
+def test_what_does_not_exist_is_an_error(checks: Path, pair: str, told: str) -> None:
+    with pytest.raises(CliError) as error:
+        run_checks(outside=[pair])
+    assert told in str(error.value)
+    assert "to do: " in str(error.value)
+
+
+def test_outside_runs_nothing_else(checks: Path) -> None:
+    with pytest.raises(CliError, match="--outside runs the checks named there alone"):
+        run_checks(outside=[f"example={checks / 'artifact'}"], fast=True)
