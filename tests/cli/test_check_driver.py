@@ -115,6 +115,29 @@ class TestNccl:
         assert "--nodelist=dev-gpu-0" in scripts[0]
         assert cancelled == (["41"] if state == "RUNNING" else [])
 
+    @pytest.mark.parametrize(("busbw", "status"), [(3.0, "fail"), (100.0, "skip"), (300.0, "pass")])
+    @pytest.mark.usefixtures("root")
+    def test_a_run_that_is_compared_with_nothing_is_skipped(
+        self, test: Callable[..., NcclCheck], monkeypatch: pytest.MonkeyPatch, busbw: float, status: str
+    ):
+        half = f"1000.0 {busbw / 1.875} {busbw} N/A"
+        columns = "time algbw busbw #wrong"
+        lines = [
+            "# hpc: machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce",
+            f"# size count type redop root {columns} {columns}",
+            *(f"{size << 20} {size << 18} float sum -1 {half} {half}" for size in (512, 1024, 2048)),
+            "# Out of bounds values : 0 OK",
+            f"# Avg bus bandwidth    : {busbw}\n",
+        ]
+        text = "\n".join(lines)
+        row = JobState(id="41", state="COMPLETED", reason="", nodes="dev-gpu-0", exit_code="0:0", elapsed="1")
+        monkeypatch.setattr(Jobs, "submit", lambda *_, **__: "41")
+        monkeypatch.setattr(Jobs, "wait", lambda *_, **__: {"41": row})
+        monkeypatch.setattr(Jobs, "run", lambda *_, **__: text)
+        (one,) = test(self.FREE, rehearsed=True, binaries="/opt/nccl").results(lambda _: None)
+        assert one.status == status
+        assert ("no reference to compare with" in one.text) == (status == "skip")
+
     def test_ctrl_c_cancels_the_runs(
         self, root: object, test: Callable[..., NcclCheck], monkeypatch: pytest.MonkeyPatch
     ):

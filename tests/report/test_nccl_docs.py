@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.catalog.nccl_references import REFERENCES
+from cluster.catalog.nccl_references import LINE_RATES, REFERENCES
+from cluster.report.nccl.curve_findings import FLOOR_NICS
 from cluster.report.nccl.run import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,15 @@ def test_the_references_are_those_of_the_catalog() -> None:
         for one in REFERENCES.values()
     ]
     assert rows == expected
+
+
+def test_the_line_rates_are_those_of_the_catalog() -> None:
+    rows = re.findall(r"^\| (`.+) \| (\d) x (\d+) Gbit/s \| (\d+) \| (\d+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    shown = {name: tuple(map(int, row[1:])) for row in rows for name in re.findall("`([^`]+)`", row[0])}
+    assert shown == {
+        name.partition("/")[0]: (rate.nics, rate.gbps, rate.total, FLOOR_NICS * rate.nic)
+        for name, rate in LINE_RATES.items()
+    }
 
 
 def test_findings_are_those_of_the_code() -> None:

@@ -4,7 +4,9 @@ import pytest
 from nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.nccl_references import FABRIC_GBPS, REFERENCES
+from cluster.catalog.families import Fabric
+from cluster.catalog.nccl_references import LINE_RATES, REFERENCES
+from cluster.catalog.nebius.presets import preset_of
 from cluster.report.nccl.files import read_file, read_text
 from cluster.report.nccl.result import Result, Word, check
 from cluster.report.nccl.subject import Given
@@ -109,7 +111,45 @@ def test_the_networks_line_rate_is_named_without_a_reference():
     assert result.word is Word.NONE
     assert "nccl-one-slow" in ids(result)
     assert "nccl-no-reference" in ids(result)
-    assert "47% of the line rate of the GPUs' NICs (200 GB/s)" in result.reasons[-1].text
+    assert "47% of the line rate of the GPUs' NICs (200 GB/s), at least 65%" in result.reasons[-1].text
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 16])
+@pytest.mark.parametrize("name", LINE_RATES)
+def test_a_fabric_that_is_not_used_fails_on_any_number_of_nodes(name, nodes):
+    rate, collective = LINE_RATES[name], "all_reduce" if "/" in name else "all_gather"
+    facts = f"machine_type={name} nodes={nodes} collective={collective}"
+    hosts = tuple(f"n-{number}" for number in range(nodes))
+
+    def word(busbw):
+        lines = measured(collective, [busbw] * 5, first=512 * MIB, ranks=nodes * rate.nics)
+        text = log(collective, lines, hosts=hosts, per_host=rate.nics, facts=facts)
+        result = check(read_text(text, "x.log"))
+        assert ("nccl-fabric-inactive" in ids(result)) == (busbw <= 1.2 * rate.nic)
+        return result.word
+
+    assert word(3.1) is Word.FAIL
+    assert word(1.19 * rate.nic) is Word.FAIL
+    if (name, collective, nodes, False) not in REFERENCES:
+        assert word(1.3 * rate.nic) is Word.NONE
+        assert word(0.7 * rate.total) is Word.PASS
+
+
+def test_small_messages_are_not_held_against_the_line_rate():
+    facts = "machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce"
+    lines = measured("all_reduce", [1.0] * 5, first=MIB)
+    result = check(read_text(log("all_reduce", lines, facts=facts), "x.log"))
+    assert (result.word, result.reasons) == (Word.NONE, ())
+
+
+def test_machines_without_all_gpus_of_a_host_have_no_fabric():
+    """They can't join a GPU cluster: TCP is what they should use."""
+    facts = "machine_type=gpu-h100-sxm/1gpu-16vcpu-200gb nodes=2 collective=all_reduce"
+    lines = measured("all_reduce", [3.0] * 5, first=512 * MIB, ranks=2)
+    text = "a3-0:1:1 [0] NCCL INFO Using network Socket\n" + log("all_reduce", lines, per_host=1, facts=facts)
+    result = check(read_text(text, "x.log"))
+    assert "nccl-fabric-inactive" not in ids(result)
+    assert result.word is Word.NONE
 
 
 def test_sizes_in_other_steps_are_not_averaged():
@@ -189,8 +229,17 @@ class TestReferences:
         assert list(row.busbw.values()) == sorted(row.busbw.values())
 
     def test_machine_types_are_the_catalogs_or_azures(self):
-        names = {row.machine_type for row in REFERENCES.values()} | set(FABRIC_GBPS)
+        names = {row.machine_type for row in REFERENCES.values()}
         assert {name for name in names if not name.startswith("Standard_")} <= set(MACHINE_TYPES)
+
+    def test_every_machine_with_a_fabric_has_a_line_rate(self):
+        having = {
+            name
+            for name, kind in MACHINE_TYPES.items()
+            if kind.family.fabric is not Fabric.NONE and (kind.platform != "nebius" or preset_of(name).clusterable)
+        }
+        assert having == set(LINE_RATES)
+        assert all(rate.nics and rate.source for rate in LINE_RATES.values())
 
     def test_the_guides_average(self):
         row = REFERENCES["a3-megagpu-8g", "all_gather", 2, False]

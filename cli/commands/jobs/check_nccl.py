@@ -121,8 +121,9 @@ def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
     average = f"average {result.run.average:g} GB/s" if result.run.average is not None else "no average"
     if result.word is Word.FAIL:
         return FAIL, "; ".join([average, *_failed(result.reasons), *(str(one) for one in result.findings)][:4])
-    note = "" if result.word is Word.PASS else ", no reference to compare with"
-    return PASS, average + note
+    if result.word is Word.NONE:
+        return SKIP, f"{average}, and no reference to compare with"
+    return PASS, average
 
 
 def _failed(reasons: Iterable[Reason]) -> Iterator[str]:

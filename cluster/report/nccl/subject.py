@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.families import Fabric
 from cluster.catalog.machines import MachineType
-from cluster.catalog.nccl_references import FABRIC_GBPS, Reference, reference
+from cluster.catalog.nccl_references import LINE_RATES, LineRate, Reference, reference
 from cluster.report.nccl.collective import candidates, ranks_of
 from cluster.report.nccl.run import Run
-
-_GBIT = 8
-"""Gbit in one GB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,23 +39,12 @@ class Subject:
     @property
     def fabric(self) -> Fabric:
         """The network between GPUs of different nodes; NONE on one node."""
-        return self.machine.family.fabric if self.machine and (self.nodes or 0) > 1 else Fabric.NONE
+        return self.machine.family.fabric if self.machine and self.line_rate else Fabric.NONE
 
     @property
-    def gpu_nics(self) -> int:
-        return self.machine.family.gpu_nics if self.machine else 0
-
-    @property
-    def line_rate(self) -> float | None:
-        """GB/s of all NICs for GPUs of a node, if known and if the run leaves the node."""
-        gbps = FABRIC_GBPS.get(self.machine_type)
-        return gbps / _GBIT if gbps and (self.nodes or 0) > 1 else None
-
-    @property
-    def nic_rate(self) -> float | None:
-        """GB/s that a node can send without the GPUs' network, if known."""
-        machine = self.machine
-        return machine.egress_mbps / 1000 if machine and machine.family.egress else None
+    def line_rate(self) -> LineRate | None:
+        """What the NICs for GPUs of a node carry, if there are some and if the run leaves the node."""
+        return LINE_RATES.get(self.machine_type) if (self.nodes or 0) > 1 else None
 
     def __str__(self) -> str:
         nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
