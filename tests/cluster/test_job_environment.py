@@ -119,6 +119,19 @@ class TestTcpxo:
         assert "NCCL_NET_PLUGIN" not in mega.sourced(**in_job("a3mega", 2, NCCL_NET_PLUGIN="none"))
         assert mega.sourced(**in_job("a3mega", 2, NCCL_NET_PLUGIN="mine"))["NCCL_NET_PLUGIN"] == "mine"
 
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_what_the_job_has_stays_where_googles_profile_sets_it_too(self, mega: Job, times: int):
+        mega.profile(
+            PROFILE + "export NCCL_DEBUG=WARN NCCL_DEBUG_SUBSYS=ENV\nexport CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\n"
+        )
+        own = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "CUDA_VISIBLE_DEVICES": "2,3"}
+        script = ". ENV\n" * times + "declare -p NCCL_DEBUG NCCL_DEBUG_SUBSYS CUDA_VISIBLE_DEVICES 2>/dev/null"
+        done = mega.run(script, **in_job("a3mega", 2, **own))
+        assert done.stdout.splitlines() == [f'declare -x {name}="{value}"' for name, value in own.items()]
+        # Of what a job does not have, NCCL's settings are Google's, and the GPUs nobody's but Slurm's.
+        done = mega.run(script + " || true", **in_job("a3mega", 2))
+        assert done.stdout.splitlines() == ['declare -x NCCL_DEBUG="WARN"', 'declare -x NCCL_DEBUG_SUBSYS="ENV"']
+
     def test_without_the_plugin_the_job_ends_with_the_reason(self, mega: Job):
         done = mega.run(". ENV; echo went on", **in_job("a3mega", 2))
         assert (done.returncode, done.stdout) == (1, "")

@@ -11,7 +11,10 @@ from cluster.jobs.nccl import NcclRun, build_script, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.place import ENV
 from cluster.jobs.script import JobScript
+from cluster.report.nccl.files import read_text
+from cluster.report.nccl.result import check
 from tests.cluster.stacks import ROOT, config
+from tests.report.nccl_logs import log
 
 GOLDEN = ROOT / "tests" / "golden" / "jobs"
 
@@ -134,6 +137,25 @@ class TestRun:
         assert [call.split()[1:4] for call in node.calls[1:]] == [
             ["--mpi=pmix", "--ntasks-per-node=8", "--cpu-bind=none"]
         ] * 2
+
+    def test_the_network_that_nccl_uses_is_in_the_log_once(self, node: Node):
+        self.gpus(node, 8)
+        node.tool(
+            "all_reduce_perf_mpi",
+            '[[ ${NCCL_DEBUG:-} == INFO && $NCCL_DEBUG_SUBSYS == *INIT* ]] || { echo "measured"; exit; }\n'
+            'for rank in 0 1 2; do echo "n-0:$rank:9 [$rank] NCCL INFO Using network Socket"; done; echo other',
+        )
+        done = node.run("nebius-run")
+        assert done.stdout.splitlines()[2:] == [
+            "==> warm-up",
+            "n-0:0:9 [0] NCCL INFO Using network Socket",
+            "==> test: all_reduce_perf_mpi -b 512M -e 8G -f 2 -g 1 -c 0",
+            "measured",
+        ]
+        measured = log("all_reduce", hosts=("n-0", "n-1"))
+        result = check(read_text(done.stdout.replace("measured", measured), "7.log"))
+        assert "network that NCCL uses: Socket" in [reason.text for reason in result.reasons]
+        assert "nccl-fabric-inactive" in {one.id for one in result.findings}
 
     def test_a_node_without_all_of_its_gpus_ends_it(self, node: Node):
         self.gpus(node, 7)

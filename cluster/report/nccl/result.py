@@ -72,6 +72,8 @@ def _reasons(run: Run, subject: Subject) -> Iterator[Reason]:
             yield Reason(
                 f"{what}: {busbw:.1f} GB/s, at least {minimum.busbw:g}", busbw >= minimum.busbw, minimum.source
             )
+    if run.networks and subject.line_rate:
+        yield Reason(f"network that NCCL uses: {', '.join(sorted(run.networks))}", None)
     top, rate = best_large(run.curve()), subject.line_rate
     if top is None or rate is None or not is_of_nodes(subject.collective):
         return

@@ -47,12 +47,14 @@ srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpu-bind=none bash -c
     (($1 == found)) || { echo "$SLURMD_NODENAME: $found GPUs, and the partition has $1 on each node" >&2; exit 1; }
 ' bash "$gpus"
 
-# Containers are unpacked, libraries read and connections made outside the measurement.
+# Containers are unpacked, libraries read and connections made outside the measurement. NCCL says which network it uses.
 say "warm-up"
-if ! srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${first[@]}" >"$warm_up" 2>&1; then
+if ! NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${first[@]}" >"$warm_up" 2>&1; then
     echo "the warm-up failed; the end of $warm_up on this cluster:" >&2
     uniq "$warm_up" | tail -n 40 >&2
     exit 1
 fi
+# The report reads these lines: one for each network.
+awk '/NCCL INFO .*Using network / && !seen[substr($0, index($0, "Using network"))]++' "$warm_up"
 say "test: ${program##*/} ${arguments[*]}"
 srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${arguments[@]}"
