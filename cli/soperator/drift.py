@@ -19,8 +19,6 @@ from cluster.platforms.nebius.observe.helm import SELECTOR, Installed, installed
 from cluster.platforms.nebius.observe.slurm import ACCOUNTING
 from cluster.platforms.nebius.section import Nebius
 
-_NO_OBJECTS = ("helm-soperator-crds", "soperator-crds")
-"""Charts of definitions alone: megabytes of text that nobody changes by hand."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -44,7 +42,7 @@ def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], lis
         releases = None if secrets.code else installed(secrets.items)
         wanted = wanted_releases(config, settings)
         own = {one.name for one in wanted if one.repo == settings.soperator.charts}
-        ours = [one for name, one in (releases or {}).items() if name in own and one.chart not in _NO_OBJECTS]
+        ours = [one for name, one in (releases or {}).items() if name in own]
         manifests = {one.name: _documents(one) for one in ours}
         with ThreadPoolExecutor() as pool:
             rows = pool.map(lambda one: _applied(api, one.namespace, manifests[one.name]), ours)

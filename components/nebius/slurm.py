@@ -13,11 +13,12 @@ from cluster.platforms.nebius.releases.backups import SECRET
 from cluster.roster import MachineSpec, machines
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubernetes.charts import Charts, ChartsArgs, in_order
+from components.nebius.kubernetes.definitions import Definitions
 from components.nebius.people import payload
 from components.nebius.people.resource import People
 from components.nebius.waits.resource import Wait
 
-CLUSTER, NODESETS = "slurm-cluster", "nodesets"
+OPERATOR, CLUSTER, NODESETS = "soperator", "slurm-cluster", "nodesets"
 """Names of releases."""
 
 
@@ -43,7 +44,10 @@ class Slurm(pulumi.ComponentResource):
         self._charts = self._installable()
         self._waits: dict[str, Wait] = {}
         for release in in_order(self._releases):
-            self._charts.install(release, [one for word in release.after for one in self._after(word)])
+            after = [one for word in release.after for one in self._after(word)]
+            if release.name == OPERATOR:
+                after.append(self._definitions(release))
+            self._charts.install(release, after)
         last = self._wait("available")
         wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
         if settings.has_nodesets:
@@ -87,6 +91,15 @@ class Slurm(pulumi.ComponentResource):
                 secrets=self._secrets(),
             ),
             opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _definitions(self, release: Release) -> Definitions:
+        infrastructure = self._infrastructure
+        return Definitions(
+            f"{self._name}-definitions",
+            access=infrastructure.cluster.access,
+            release=release,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[infrastructure.api]),
         )
 
     def _after(self, word: str) -> Sequence[pulumi.Resource]:

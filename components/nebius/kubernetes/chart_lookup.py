@@ -1,11 +1,15 @@
-"""Whether a chart's version can be had, asked of its registry or repository before anything is created.
+"""Whether a chart's version can be had, asked of its registry or repository before anything is created; and the
+definitions that are in a chart.
 
 A version that does not exist would be found by the first installation that needs it, half an hour later. A registry
 that does not answer is no proof that a version does not exist: Helm may reach it through another proxy.
 """
 
+import hashlib
+import io
 import json
 import re
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,6 +20,9 @@ SECONDS = 15
 _MANIFESTS = ", ".join(
     f"application/vnd.{kind}" for kind in ("oci.image.manifest.v1+json", "docker.distribution.manifest.v2+json")
 )
+_CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+"""Media type of the layer of a chart's manifest that is its archive."""
+_OCI = "oci://"
 _SHOWN = 5
 _LIMIT = 64 << 20
 """Bytes of a repository's index that are read; the largest known one has 20 MB."""
@@ -32,8 +39,8 @@ def check_exists(repo: str, chart: str, version: str) -> str:
 
     Raises MissingChartError if it can't.
     """
-    if repo.startswith("oci://"):
-        return _in_registry(repo.removeprefix("oci://").rstrip("/"), chart, version)
+    if repo.startswith(_OCI):
+        return _in_registry(repo.removeprefix(_OCI).rstrip("/"), chart, version)
     if repo.startswith(("https://", "http://")):
         return _in_repository(repo.rstrip("/"), chart, version)
     if not Path(repo, chart, "Chart.yaml").is_file():
@@ -41,13 +48,56 @@ def check_exists(repo: str, chart: str, version: str) -> str:
     return ""
 
 
-def _in_registry(place: str, chart: str, version: str) -> str:
+def definitions(repo: str, chart: str, version: str) -> str:
+    """The CustomResourceDefinitions in the `crds/` of a chart in a registry or a folder, as one text of YAML.
+
+    Raises MissingChartError: it can't be read, or has none.
+    """
+    if not repo.startswith(_OCI):
+        found = {str(file): file.read_bytes() for file in Path(repo, chart, "crds").glob("*.yaml")}
+    else:
+        place = repo.removeprefix(_OCI).rstrip("/")
+        try:
+            found = _files(_archive(place, chart, version), "crds")
+        except (OSError, ValueError, KeyError, tarfile.TarError) as error:
+            raise MissingChartError(f"{chart} {version} can't be read from {place}: {error}") from None
+    if not found:
+        raise MissingChartError(f"{chart} {version} of {repo} has no definitions in crds/")
+    return "\n---\n".join(text.decode() for _, text in sorted(found.items()))
+
+
+def _archive(place: str, chart: str, version: str) -> bytes:
+    """A chart's archive. Raises OSError, ValueError and KeyError."""
+    base = _base(place, chart)
+    manifest = json.loads(_read(f"{base}/manifests/{_tag(version)}", {"Accept": _MANIFESTS}))
+    [digest] = [one["digest"] for one in manifest["layers"] if one["mediaType"] == _CONTENT]
+    archive = _read(f"{base}/blobs/{digest}", {})
+    if f"sha256:{hashlib.sha256(archive).hexdigest()}" != digest:
+        raise ValueError(f"the archive does not have the digest {digest}")
+    return archive
+
+
+def _files(archive: bytes, folder: str) -> dict[str, bytes]:
+    """Files in a folder of a chart, by name."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as chart:
+        inside = [one for one in chart if one.isfile() and one.name.split("/")[1:2] == [folder]]
+        return {one.name: file.read() for one in inside if (file := chart.extractfile(one))}
+
+
+def _base(place: str, chart: str) -> str:
     host, _, folder = place.partition("/")
-    # A tag has no plus sign: Helm writes an underscore in its place.
-    tag = version.replace("+", "_")
-    base = f"https://{host}/v2/{folder}/{chart}"
+    return f"https://{host}/v2/{folder}/{chart}"
+
+
+def _tag(version: str) -> str:
+    """A tag has no plus sign: Helm writes an underscore in its place."""
+    return version.replace("+", "_")
+
+
+def _in_registry(place: str, chart: str, version: str) -> str:
+    host, base = place.partition("/")[0], _base(place, chart)
     try:
-        _read(f"{base}/manifests/{tag}", {"Accept": _MANIFESTS})
+        _read(f"{base}/manifests/{_tag(version)}", {"Accept": _MANIFESTS})
     except urllib.error.HTTPError as error:
         if error.code != 404:
             return f"{host} answers {error.code} for {chart} {version}"
@@ -103,10 +153,13 @@ def _read(url: str, headers: Mapping[str, str]) -> bytes:
     query = "&".join(f"{name}={given[name]}" for name in ("service", "scope") if name in given)
     answer: dict[str, Any] = json.loads(_open(f"{given['realm']}?{query}", {}))
     token = answer.get("token") or answer.get("access_token") or ""
-    return _open(url, {**headers, "Authorization": f"Bearer {token}"})
+    return _open(url, headers, token)
 
 
-def _open(url: str, headers: Mapping[str, str]) -> bytes:
+def _open(url: str, headers: Mapping[str, str], token: str = "") -> bytes:
     request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - from the stack file or a table
+    if token:
+        # Registries answer with the address of a blob in a store, which refuses requests with a foreign token.
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
         return answer.read(_LIMIT)

@@ -60,7 +60,6 @@ class TestOrder:
     def test_charts_come_in_the_order_of_their_dependencies(self):
         recording = recorded()
         for later, earlier in (
-            ("soperator", "soperator-crds"),
             ("soperator", "kruise"),
             ("slurm-cluster-storage", "soperator"),
             ("slurm-cluster", "slurm-cluster-storage"),
@@ -68,6 +67,12 @@ class TestOrder:
             ("soperator-activechecks", "slurm-cluster"),
         ):
             assert recording.waits_for(release(recording, later), release(recording, earlier)), (later, earlier)
+
+    def test_soperator_comes_after_its_definitions(self):
+        recording = recorded()
+        definitions = recording.one(f"{recording.outputs['cluster']}-definitions")
+        assert recording.waits_for(release(recording, "soperator"), definitions)
+        assert definitions.inputs["chart"]["chart"] == "helm-soperator"
 
     def test_slurm_waits_for_nodes_and_operators(self):
         recording = recorded()

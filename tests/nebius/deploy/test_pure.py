@@ -1,7 +1,10 @@
 """Rules of the waits and of the drain, without a cluster."""
 
+import hashlib
 import http.server
+import io
 import json
+import tarfile
 import threading
 
 import pytest
@@ -165,6 +168,30 @@ generated: now
 """
 
 
+def _archive() -> bytes:
+    """A chart's archive: definitions, and what is none."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in (("crds/b.yaml", b"b: 2"), ("crds/a.yaml", b"a: 1"), ("templates/crds/x.yaml", b"x")):
+            member = tarfile.TarInfo(f"helm-soperator/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    return packed.getvalue()
+
+
+ARCHIVE = _archive()
+MANIFEST = json.dumps(
+    {
+        "layers": [
+            {
+                "mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+                "digest": f"sha256:{hashlib.sha256(ARCHIVE).hexdigest()}",
+            }
+        ]
+    }
+)
+
+
 class TestVersions:
     @pytest.fixture
     def registry(self, monkeypatch):
@@ -176,18 +203,25 @@ class TestVersions:
                 text, code = "", 404
                 if self.path.startswith("/token"):
                     text, code = json.dumps({"token": "anonymous"}), 200
+                elif self.path == "/store/chart":
+                    # As object stores do: a token of the registry is none of theirs.
+                    text, code = ARCHIVE, 400 if self.headers.get("Authorization") else 200
                 elif self.path == "/charts/index.yaml":
                     text, code = INDEX, 200
                 elif self.headers.get("Authorization") != "Bearer anonymous":
                     code = 401
                 elif self.path.endswith("/manifests/4.1.7"):
-                    text, code = "{}", 200
+                    text, code = MANIFEST, 200
+                elif "/blobs/" in self.path:
+                    code = 307
                 elif self.path.endswith("/tags/list"):
                     text, code = json.dumps({"tags": ["4.1.7", "4.1.6"]}), 200
                 self.send_response(code)
                 self.send_header("WWW-Authenticate", f'Bearer realm="{base}/token",service="s",scope="x"')
+                if code == 307:
+                    self.send_header("Location", f"{base}/store/chart")
                 self.end_headers()
-                self.wfile.write(text.encode())
+                self.wfile.write(text if isinstance(text, bytes) else text.encode())
 
             def log_message(self, format, *args):  # noqa: A002 - the base class's name
                 pass
@@ -196,9 +230,7 @@ class TestVersions:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_port}"
         real = chart_lookup._open
-        monkeypatch.setattr(
-            chart_lookup, "_open", lambda url, headers: real(url.replace("https://", "http://"), headers)
-        )
+        monkeypatch.setattr(chart_lookup, "_open", lambda url, *more: real(url.replace("https://", "http://"), *more))
         yield place
         server.shutdown()
         server.server_close()
@@ -210,6 +242,19 @@ class TestVersions:
             chart_lookup.MissingChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"
         ):
             chart_lookup.check_exists(repo, "helm-soperator", "4.9.9")
+
+    def test_definitions_in_a_registry(self, registry):
+        repo = f"oci://{registry}/soperator"
+        assert chart_lookup.definitions(repo, "helm-soperator", "4.1.7") == "a: 1\n---\nb: 2"
+        with pytest.raises(chart_lookup.MissingChartError, match=r"helm-soperator 4.9.9 can't be read from"):
+            chart_lookup.definitions(repo, "helm-soperator", "4.9.9")
+
+    def test_definitions_in_a_folder(self, tmp_path):
+        (tmp_path / "helm-soperator" / "crds").mkdir(parents=True)
+        with pytest.raises(chart_lookup.MissingChartError, match="no definitions in crds/"):
+            chart_lookup.definitions(str(tmp_path), "helm-soperator", "4.1.7")
+        (tmp_path / "helm-soperator" / "crds" / "one.yaml").write_text("a: 1")
+        assert chart_lookup.definitions(str(tmp_path), "helm-soperator", "4.1.7") == "a: 1"
 
     def test_in_a_repository(self, registry):
         repo = f"http://{registry}/charts"

@@ -13,7 +13,7 @@ NODES = {"login": {"size": 2}, "accounting": {"enabled": True}}
 
 @pytest.fixture(scope="module", autouse=True)
 def crds(helm):
-    assert helm("crds", "helm-soperator-crds", "soperator-system", {})[0] == 0
+    assert helm("soperator", "helm-soperator", "soperator-system", {})[0] == 0
 
 
 @pytest.fixture

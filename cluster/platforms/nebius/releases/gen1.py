@@ -23,8 +23,7 @@ def releases(inputs: Inputs) -> tuple[Release, ...]:
         *((operators.kruise(inputs),) if kruise else ()),
         *((operators.mariadb_crds(inputs),) if kruise else ()),
         operators.mariadb(inputs, *crds),
-        operators.crds(inputs),
         slurm_cluster.storage(inputs),
-        operators.soperator(inputs, "soperator-crds", "mariadb-operator", *(("kruise",) if kruise else ())),
+        operators.soperator(inputs, "mariadb-operator", *(("kruise",) if kruise else ())),
         slurm_cluster.slurm_cluster(inputs, more, needs=("soperator", "slurm-cluster-storage")),
     )

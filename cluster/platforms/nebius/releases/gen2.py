@@ -22,13 +22,12 @@ def releases(inputs: Inputs) -> tuple[Release, ...]:
 
 def base(inputs: Inputs) -> tuple[Release, ...]:
     """What a cluster runs on, which needs none of its nodes but those of the system."""
-    needs = ("prometheus-operator-crds", "cert-manager", "kruise", "mariadb-operator-crds", "soperator-crds")
+    needs = ("prometheus-operator-crds", "cert-manager", "kruise", "mariadb-operator-crds")
     return (
         operators.prometheus_crds(inputs),
         operators.mariadb_crds(inputs),
         operators.cert_manager(inputs),
         operators.kruise(inputs, "cert-manager"),
-        operators.crds(inputs),
         operators.soperator(inputs, *needs),
         operators.mariadb(inputs, "mariadb-operator-crds", "cert-manager"),
     )

@@ -1,4 +1,4 @@
-"""Releases that run a cluster: CRDs, certificates, OpenKruise, MariaDB's operator, Soperator and its checks."""
+"""Releases that run a cluster: certificates, OpenKruise, MariaDB's operator, Soperator and its checks."""
 
 from typing import Any
 
@@ -68,13 +68,10 @@ def mariadb(inputs: Inputs, *needs: str) -> Release:
     return other_release(inputs, "mariadb-operator", values=values, needs=needs)
 
 
-def crds(inputs: Inputs) -> Release:
-    """Soperator's custom resources. Helm never updates those inside a chart with other things, so they have one."""
-    return soperator_release(inputs, "soperator-crds", namespace=OPERATOR_NAMESPACE, values={})
-
-
 def soperator(inputs: Inputs, *needs: str) -> Release:
-    """Soperator itself. Its values must name MariaDB's custom resources, or accounting never comes up."""
+    """Soperator itself, with its custom resources in the chart's `crds/`: the chart helm-soperator-crds can't be
+    installed, since its release record is larger than a Secret may be. Its values must name MariaDB's custom resources,
+    or accounting never comes up."""
     crds = {"isMariadbCrdInstalled": "true", "isPrometheusCrdInstalled": _text("prometheus-operator-crds" in needs)}
     manager: dict[str, Any] = {"env": crds, **images.program(inputs, "slurm-operator")}
     values: dict[str, Any] = {"fullnameOverride": "soperator", "controllerManager": {"manager": manager}}

@@ -145,7 +145,6 @@ CHARTS: dict[str, Key] = {
     "helm-slurm-cluster": parse(slurm_cluster.TEXT),
     "helm-slurm-cluster-storage": parse(_STORAGE),
     "helm-soperator": parse(_OPERATOR),
-    "helm-soperator-crds": parse("nameOverride fullnameOverride kubernetesClusterDomain serviceAccount(create name)"),
     "helm-nodesets": parse(_NODESETS),
     "helm-soperatorchecks": parse(_CHECKS),
     "helm-nodeconfigurator": parse(_NODECONFIGURATOR),
