@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.outside.ledger import Belief, LedgerError, load, problems
+from tests.outside.limitations import PAGE, page
 
 ROW = """
 [[belief]]
@@ -91,3 +92,21 @@ def test_a_row_that_stands_on_nothing_is_named(write: Write, tmp_path: Path, old
 
 def test_an_id_is_used_once(write: Write, tmp_path: Path) -> None:
     assert problems(write(ROW + ROW), tmp_path) == ["google-mtu: this id is used 2 times"]
+
+
+def test_the_page_of_limitations_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(load()), "python -m tests.outside.limitations --write"
+
+
+def test_what_nothing_holds_comes_first(write: Write) -> None:
+    held = ROW.replace("google-mtu", "google-held").replace("takes an MTU", "takes | an MTU")
+    nothing = ROW.replace("held = [", 'held = []\nsettle = "`up`" # [')
+    assert page(write(held + nothing)).partition("### Image")[0].strip().splitlines()[-2:] == [
+        "| Google Cloud takes an MTU of 8896. | nothing yet | `up` | its documentation, 2026-11 (2026-11-22) |",
+        r"| Google Cloud takes \| an MTU of 8896. | `example`, tests |  | its documentation, 2026-11 (2026-11-22) |",
+    ]
+
+
+def test_an_area_without_a_place_gets_one(write: Write, tmp_path: Path) -> None:
+    (belief,) = write(ROW)
+    assert "\n## Other\n\n| Belief |" in page([belief.model_copy(update={"area": "other"})])
