@@ -13,9 +13,38 @@ COMMIT = "00f04c57d589721aabce4618922780d29f73cf4e"
 
 STABLE_DIFFUSION = "stable_diffusion"
 GPT3 = "gpt3"
-TITLES: Mapping[str, str] = MappingProxyType({STABLE_DIFFUSION: "Stable Diffusion", GPT3: "GPT-3"})
-"""Benchmarks by the value of `submission_benchmark` in their logs (source: github.com/mlcommons/logging,
-mlperf_logging/mllog/constants.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """What its logs mean, where their words are the same for all."""
+
+    title: str
+    metric: str
+    """What `eval_accuracy` is."""
+    counts: str = "epochs"
+    """What `epoch_num` and `first_epoch_num` count."""
+
+
+BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({
+    STABLE_DIFFUSION: Benchmark(title="Stable Diffusion", metric="CLIP"),
+    GPT3: Benchmark(title="GPT-3", metric="log perplexity", counts="tokens"),
+    "bert": Benchmark(title="BERT", metric="masked LM accuracy", counts="samples"),
+    "dlrm_dcnv2": Benchmark(title="DLRM-DCNv2", metric="AUC"),
+    "flux1": Benchmark(title="Flux.1", metric="validation loss"),
+    "gnn": Benchmark(title="R-GAT", metric="accuracy"),
+    "llama2_70b_lora": Benchmark(title="Llama 2 70B LoRA", metric="eval loss"),
+    "llama31_405b": Benchmark(title="Llama 3.1 405B", metric="log perplexity"),
+    "llama31_8b": Benchmark(title="Llama 3.1 8B", metric="log perplexity"),
+    "resnet": Benchmark(title="ResNet-50", metric="top-1 accuracy"),
+    "retinanet": Benchmark(title="RetinaNet", metric="mAP"),
+    "rgat": Benchmark(title="R-GAT", metric="accuracy"),
+    "ssd": Benchmark(title="RetinaNet", metric="mAP"),
+    "unet3d": Benchmark(title="3D U-Net", metric="mean DICE score", counts="samples"),
+})  # fmt: skip
+"""By the value of `submission_benchmark` in their logs. Sources: github.com/mlcommons/logging at 7bbf792,
+mlperf_logging/mllog/constants.py and compliance_checker/training_4.0.0 to training_5.1.0; github.com/mlcommons/
+training_results_v4.0 to v5.1, logs of each."""
 
 LOG_STEPS = 100
 """Training steps between two lines of a log of Stable Diffusion that targets are given for."""

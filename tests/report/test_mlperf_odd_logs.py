@@ -151,7 +151,7 @@ def test_blocks_without_steps_are_left_out_and_named() -> None:
     odd = [event(FIRST_MS, "block_start", "training_step", step_num=value) for value in (None, "1", True, -1)]
     found = of([*odd, *blocks()])
     assert durations(found) == list(DURATIONS)
-    assert "line 1 has no step_num: 4 such events are left out" in found.notes()
+    assert "line 1 has no step: 4 such events are left out" in found.notes()
 
 
 NO_LOGS = {

@@ -176,6 +176,73 @@ def test_gpt3_of_megatron_has_times_of_iterations() -> None:
     assert "intervals are sums of 16 times that Megatron-LM wrote for its iterations" in found.notes()
 
 
+def newer(benchmark: str, *lines: str, batch: int = 16, ranks: int = 1) -> list[str]:
+    """A log as submissions have them: what comes before training, then these lines."""
+    starts = [event(FIRST_MS - 9000, "init_start") for _ in range(ranks)]
+    before = [event(FIRST_MS - 9000, "submission_benchmark", benchmark), *starts]
+    before += [event(FIRST_MS - 8000, "global_batch_size", batch), event(FIRST_MS - 1, "run_start")]
+    return [*before, *lines]
+
+
+@pytest.mark.parametrize("named_by_start", [False, True])
+def test_a_log_with_samples_alone_has_steps(named_by_start: bool) -> None:
+    """A stop has what was trained by then; in some logs of 5.0 it has what its start has."""
+    lines: list[str] = []
+    for number, samples in enumerate((0, 1920, 2304)):
+        at, end = FIRST_MS + 100_000 * number, (1920, 2304, 2688)[number]
+        lines += [
+            event(at, "block_start", samples_count=samples),
+            event(at + 10_000, "block_stop", samples_count=samples if named_by_start else end),
+            event(at + 10_000, "eval_start", samples_count=end),
+            event(at + 90_000, "eval_accuracy", 0.93, samples_count=end),
+        ]
+    found = reported(newer("llama2_70b_lora", *lines, event(FIRST_MS + 300_000, "run_stop", status="success")))
+    assert [one[:3] for one in found.log.runs[0].intervals] == [
+        (0, 120, 10_000),
+        (120, 144, 10_000),
+        (144, 168, 10_000),
+    ]
+    assert found.lines()[-2] == " evaluation at step 168: eval loss 0.93"
+
+
+def test_a_log_without_blocks_has_what_was_trained_between_evaluations() -> None:
+    lines = [event(FIRST_MS, "epoch_start", epoch_num=0)]
+    for number in range(1, 4):
+        at = FIRST_MS + 10_000 * number
+        lines += [
+            event(at - 3000, "eval_start", epoch_num=0.05 * number),
+            event(at, "eval_accuracy", 0.8, epoch_num=0.05 * number),
+        ]
+    found = reported(newer("dlrm_dcnv2", *lines))
+    assert [one.ms for one in found.log.runs[0].intervals] == [7001, 7000, 7000]
+    assert found.lines()[0] == " interval |    epochs     |     duration     "
+    assert found.lines()[3] == "        2 |   0.05-0.10   |   7.00s (7000ms)"
+    assert " evaluation at epoch 0.15: AUC 0.8" in found.lines()
+    assert "intervals are the training between evaluations: the log has no blocks of steps" in found.notes()
+
+
+def test_a_log_of_epochs_leaves_out_the_one_that_the_end_cut_off() -> None:
+    lines: list[str] = []
+    for number, ms in enumerate((50_000, 49_000, 48_000, 4000)):
+        at = FIRST_MS + 50_000 * number
+        lines += [
+            event(at, "epoch_start", number, epoch_num=number), event(at + ms, "epoch_stop", number, epoch_num=number),
+            event(at + ms, "eval_start", number + 1, epoch_num=number + 1),
+        ]  # fmt: skip
+    lines[-1] = event(FIRST_MS + 154_000, "run_stop", status="success")
+    found = reported(newer("retinanet", *lines))
+    assert [one[:3] for one in found.log.runs[0].intervals] == [(0, 1, 50_000), (1, 2, 49_000), (2, 3, 48_000)]
+
+
+def test_init_start_alone_counts_ranks() -> None:
+    lines = newer("llama31_405b", *(event(FIRST_MS - 9500, "cache_clear", True) for _ in range(72)), ranks=64)
+    assert reported(lines).log.runs[0].ranks == 64
+    assert (
+        reported(newer("retinanet", *(event(FIRST_MS, "cache_clear", True) for _ in range(18)))).log.runs[0].ranks
+        is None
+    )
+
+
 def test_the_document_has_every_number() -> None:
     found = json.loads(document({"file": "x", **reported(reference()).document()}))
     (run,) = found["runs"]

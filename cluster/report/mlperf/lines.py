@@ -19,8 +19,9 @@ ITERATION = b" elapsed time per iteration (ms): "
 PATTERNS = (MARK, RESULT, MEMBER, ITERATION)
 
 KEYS = frozenset(
-    "block_start block_stop cache_clear eval_accuracy global_batch_size init_start max_sequence_length run_start "
-    "run_stop status submission_benchmark submission_platform tracked_stats trained_samples".split()
+    "block_start block_stop cache_clear epoch_start epoch_stop eval_accuracy eval_start eval_stop global_batch_size "
+    "init_start max_sequence_length run_start run_stop status submission_benchmark submission_platform tracked_stats "
+    "trained_samples".split()
 )
 """Keys of the events that a report reads; the others are not parsed."""
 

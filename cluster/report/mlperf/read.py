@@ -5,14 +5,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from cluster.catalog.mlperf import BENCHMARKS
 from cluster.printable import one_line
 from cluster.report.mlperf import lines
-from cluster.report.mlperf.blocks import RANKS_APART_MS, Blocks, position, whole
+from cluster.report.mlperf.blocks import RANKS_APART_MS, Blocks, Mark, Position, position, whole
 from cluster.report.mlperf.lines import Event, Text, Unreadable, scan
 from cluster.report.mlperf.run import Evaluation, Interval, Run
 
 _PREAMBLE = ("cache_clear", "init_start", "submission_benchmark", "run_start")
 """Events before training: the first of them begins a run."""
+_PHASES = ("epoch_start", "epoch_stop", "eval_start", "eval_accuracy", "eval_stop", "run_start", "run_stop")
+_AT_ONCE_MS = 100
 _MOST_NOTES = 10
 _LARGEST = 1e300
 _MEMBER = re.compile(r"[0-9]{1,7}/([0-9]{1,7})(?![0-9])")
@@ -91,10 +94,23 @@ class _Builder:
     sequence: int | None = None
     world: int | None = None
     trained: int | None = None
-    tokens: bool = False
+    unit: str = ""
+    """Of the positions of blocks."""
+    last: float | None = None
+    """The furthest position of an evaluation or of the end, in that unit."""
+    epochs: dict[float, Mark] = field(default_factory=dict)
+    """Epochs that have begun."""
+    epoch_stop_ms: int = 0
+    """When the last one ended."""
+    run_stop_ms: int = 0
+    phases: dict[str, list[tuple[Interval, str]]] = field(default_factory=lambda: {"epochs": [], "evaluations": []})
+    """Epochs, and what was trained between evaluations, each with its unit. Epochs first: where training goes on during
+    an evaluation, the time from its end to the next one is too short."""
+    trains: Mark | None = None
+    """Where training began, or went on after an evaluation."""
     status: str = ""
     seconds: int | None = None
-    evaluations: dict[tuple[int | None, str, float], Evaluation] = field(default_factory=dict)
+    evaluations: dict[tuple[int | None, float | None, str, float], Evaluation] = field(default_factory=dict)
     throughput: list[float] = field(default_factory=list)
     step_ms: dict[int, float] = field(default_factory=dict)
     unplaced: list[int] = field(default_factory=list)
@@ -105,6 +121,8 @@ class _Builder:
         if event.key in ("block_start", "block_stop"):
             # Stable Diffusion has blocks of validation as well.
             return event.value not in (None, "training_step") or self._add_block(event)
+        if event.key in _PHASES:
+            self._add_phase(event)
         if event.key in _PREAMBLE and self._begins_again(event):
             return False
         self._add_other(event)
@@ -116,20 +134,51 @@ class _Builder:
         return begun is not None and event.time_ms > begun + RANKS_APART_MS
 
     def _add_block(self, event: Event) -> bool:
-        at = position(event, self.trained)
-        if at is None:
+        at = position(event, self.benchmark)
+        if at is None or (self.unit and at.unit != self.unit):
             self.unplaced.append(event.line)
             return True
         blocks = self.blocks.get(event.task)
         if blocks is None:
             blocks = self.blocks[event.task] = Blocks()
-        elif blocks.begins_again(event, at[0]):
+        elif blocks.begins_again(event, at.at):
             return False
         if event.task is not None:
             self.tasks.add(event.task)
-        self.tokens |= at[1]
-        blocks.add(event, at[0])
+        self.unit = at.unit
+        blocks.add(event, at.at, at.length)
         return True
+
+    def _add_phase(self, event: Event) -> None:
+        """Take in what else divides the training: epochs, and evaluations. The first of several ranks counts."""
+        at = position(event, self.benchmark)
+        if at is None:
+            if event.key not in ("run_start", "run_stop"):
+                return
+            at = Position(0, "")
+        if at.unit == self.unit:
+            self.last = max(at.at, self.last or 0)
+        mark = Mark(event.line, event.time_ms, at.at)
+        if event.key == "epoch_start":
+            self.epochs.setdefault(at.at, mark)
+        elif event.key == "epoch_stop":
+            self.epoch_stop_ms = event.time_ms
+            if (begun := self.epochs.get(at.at)) and mark.time_ms > begun.time_ms:
+                self._phase("epochs", begun, mark._replace(at=at.at + 1), "epochs")
+        elif event.key == "eval_start":
+            if self.trains and at.at > self.trains.at and mark.time_ms > self.trains.time_ms:
+                self._phase("evaluations", self.trains, mark, at.unit)
+                self.trains = None
+        elif event.key == "run_stop":
+            self.run_stop_ms = event.time_ms
+        else:
+            self.trains = mark
+
+    def _phase(self, kind: str, begun: Mark, end: Mark, unit: str) -> None:
+        done = self.phases[kind]
+        if not done or done[-1][0].last < end.at:
+            interval = Interval(first=begun.at, last=end.at, ms=end.time_ms - begun.time_ms, line=begun.line)
+            done.append((interval, unit))
 
     def _add_other(self, event: Event) -> None:
         self.keys[event.key] += 1
@@ -158,12 +207,14 @@ class _Builder:
         value = _number(event.value)
         if value is None:
             return
-        metric = str(event.metadata.get("metric") or "log perplexity")[:40]
-        step = whole(event.metadata, "step_num")
-        tokens = whole(event.metadata, "epoch_num")
-        if step is None and tokens is not None and self.batch and self.sequence:
-            step = tokens // (self.batch * self.sequence)
-        self.evaluations[step, metric, value] = Evaluation(step=step, metric=metric, value=value)
+        known = BENCHMARKS.get(self.benchmark)
+        metric = str(event.metadata.get("metric") or (known.metric if known else "eval_accuracy"))[:40]
+        at, step, epoch = position(event, self.benchmark), None, None
+        if at and at.unit == "epochs":
+            epoch = at.at
+        elif at and (size := self._size(at.unit)):
+            step = int(at.at // size)
+        self.evaluations[step, epoch, metric, value] = Evaluation(step=step, metric=metric, value=value, epoch=epoch)
 
     def add_text(self, found: Text) -> None:
         """Take in a line that is no event."""
@@ -179,7 +230,7 @@ class _Builder:
         """The run."""
         chosen = min(self.blocks, key=lambda task: -1 if task is None else task, default=None)
         blocks = self.blocks.get(chosen, Blocks())
-        intervals, notes = blocks.intervals()
+        intervals, notes = blocks.intervals(self.trained or self.last)
         repeated = blocks.repeated + sum(
             len(one.starts) + len(one.stops) for task, one in self.blocks.items() if task != chosen
         )
@@ -187,13 +238,23 @@ class _Builder:
             whose = "of the first rank" if chosen is None else f"of task {chosen}"
             notes.append(f"several ranks wrote blocks: those {whose} count, {repeated} others are left out")
         if self.unplaced:
-            notes.append(f"line {self.unplaced[0]} has no step_num: {len(self.unplaced)} such events are left out")
+            notes.append(f"line {self.unplaced[0]} has no step: {len(self.unplaced)} such events are left out")
         ended = bool(self.keys["run_stop"]) or self.seconds is not None or bool(self.status)
         if not ended:
             notes.append("the log has no end of this run: it goes on still, or was stopped")
-        unit, intervals = self._in_steps(intervals)
+        unit = self.unit or "steps"
+        epochs = self.phases["epochs"]
+        if len(epochs) > 1 and abs(self.run_stop_ms - self.epoch_stop_ms) < _AT_ONCE_MS:
+            epochs.pop()  # an evaluation beside it reached the target, and the run ended within the epoch
+        if len(intervals) < 2 and not self.step_ms:
+            kind, others = max(self.phases.items(), key=lambda pair: len(pair[1]), default=("", []))
+            if len(others) > len(intervals):
+                intervals, unit = [interval for interval, _ in others], others[0][1]
+                what = "epochs" if kind == "epochs" else "the training between evaluations"
+                notes.append(f"intervals are {what}: the log has no blocks of steps")
+        unit, intervals = self._in_steps(intervals, unit)
         cut = notes[:_MOST_NOTES] + ([f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else [])
-        each = max(self.keys["init_start"], self.keys["cache_clear"])
+        each = self.keys["init_start"]  # cache_clear is once a node, in some logs beside once a rank
         return Run(
             line=self.line, started_ms=self.started_ms, benchmark=self.benchmark, batch=self.batch,
             ranks=self.world or (each if each > 1 else None), labelled=len(self.tasks), intervals=tuple(intervals),
@@ -202,15 +263,17 @@ class _Builder:
             notes=tuple(cut),
         )  # fmt: skip
 
-    def _in_steps(self, intervals: list[Interval]) -> tuple[str, list[Interval]]:
-        if not self.tokens:
-            return "steps", intervals
-        if not self.batch or not self.sequence:
-            return "tokens", intervals
-        size = self.batch * self.sequence
-        return "steps", [
-            Interval(first=one.first // size, last=one.last // size, ms=one.ms, line=one.line) for one in intervals
-        ]
+    def _size(self, unit: str) -> int | None:
+        """How many of a unit are in one step, if the log says so."""
+        sizes = {"steps": 1, "samples": self.batch, "tokens": (self.batch or 0) * (self.sequence or 0)}
+        return sizes.get(unit) or None
+
+    def _in_steps(self, intervals: list[Interval], unit: str) -> tuple[str, list[Interval]]:
+        size = self._size(unit)
+        ends = {end for one in intervals for end in one[:2]}
+        if size is None or (unit == "samples" and any(end % size for end in ends)):
+            return unit, intervals
+        return "steps", [one._replace(first=int(one.first // size), last=int(one.last // size)) for one in intervals]
 
 
 def _number(value: object) -> float | None:

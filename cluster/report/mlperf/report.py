@@ -34,7 +34,7 @@ class Report:
         for number, (run, one) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             if len(self.log.runs) > 1:
                 found += ([""] if number > 1 else []) + [heading(run, number, len(self.log.runs))]
-            found += [*(table(one) if one else [" no training steps"]), *more(run)]
+            found += [*(table(one, run.unit) if one else [" no training steps"]), *more(run)]
         return found
 
     def notes(self) -> list[str]:
@@ -86,12 +86,12 @@ def _run(run: Run, found: Comparison | None) -> dict[str, Any]:
         if found and found.target else None,
         "result": (found.result or "none") if found else "empty",
         "evaluations": [
-            {"step": one.step, "metric": one.metric, "value": one.value} for one in run.evaluations
+            {"step": one.step, "epoch": one.epoch, "metric": one.metric, "value": one.value} for one in run.evaluations
         ],
         "throughput": list(run.throughput), "status": run.status, "seconds": run.seconds,
         "notes": [*run.notes, *(found.notes if found else ())],
     }  # fmt: skip
 
 
-def _intervals(found: Comparison) -> Sequence[dict[str, int]]:
+def _intervals(found: Comparison) -> Sequence[dict[str, float]]:
     return [{"first": one.first, "last": one.last, "ms": one.ms} for one in found.intervals]

@@ -3,20 +3,20 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.catalog.mlperf import TITLES
+from cluster.catalog.mlperf import BENCHMARKS
 
 
 class Interval(NamedTuple):
-    """Training steps between two events of a log, `block_start` and `block_stop`."""
+    """A part of training between two events of a log."""
 
-    first: int
-    """Training steps before it."""
-    last: int
+    first: float
+    """Training steps before it, or what Run.unit says."""
+    last: float
     """Training steps after it."""
     ms: int
     """Its duration."""
     line: int
-    """Of its block_start."""
+    """Of the event that begins it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,8 @@ class Evaluation:
     step: int | None
     metric: str
     value: float
+    epoch: float | None = None
+    """Where the log has no steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +59,13 @@ class Run:
     seconds: int | None
     """Of the whole run, by its RESULT line."""
     unit: str
-    """Of Interval.first and .last: `steps`, or `tokens` where the log does not have the batch size."""
+    """Of Interval.first and .last: `steps`; `samples` or `tokens` where the batch size does not divide them into steps;
+    `epochs` where the log has nothing else."""
     notes: tuple[str, ...]
     """What is wrong with the log, as sentences."""
 
     @property
     def title(self) -> str:
         """Name of the benchmark."""
-        return TITLES.get(self.benchmark, self.benchmark or "an unknown benchmark")
+        known = BENCHMARKS.get(self.benchmark)
+        return known.title if known else self.benchmark or "an unknown benchmark"

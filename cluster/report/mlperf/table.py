@@ -7,16 +7,16 @@ from cluster.printable import one_line
 from cluster.report.mlperf.compare import Comparison
 from cluster.report.mlperf.run import Run
 
-_HEADER = " interval |     steps     |     duration     "
 _RULE = "----------+---------------+-------------------"
 
 
-def table(found: Comparison) -> Iterator[str]:
-    """Lines of the table."""
-    yield _HEADER
+def table(found: Comparison, unit: str) -> Iterator[str]:
+    """Lines of the table; `unit` of its intervals."""
+    yield f" interval |{unit:^15}|     duration     "
     yield _RULE
     for number, one in enumerate(found.intervals, 1):
-        yield f" {number:8d} | {one.first:6d}-{one.last:<6d} | {one.ms / 1000:6.2f}s ({one.ms}ms)"
+        part = f"{_count(one.first):>6}-{_count(one.last):<6}"
+        yield f" {number:8d} | {part} | {one.ms / 1000:6.2f}s ({one.ms}ms)"
     yield _RULE
     against = ""
     if found.target:
@@ -25,6 +25,10 @@ def table(found: Comparison) -> Iterator[str]:
     yield f" AVG: {found.average:.2f}s{against}"
     yield f" min: {found.least:.2f}s"
     yield f" max: {found.most:.2f}s"
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
 
 
 def heading(run: Run, number: int, runs: int) -> str:
@@ -42,6 +46,7 @@ def more(run: Run) -> Iterator[str]:
     """Lines on what else a log has of a run: its quality, its throughput, its end."""
     for one in run.evaluations[-20:]:
         at = f" at step {one.step}" if one.step is not None else ""
+        at = f" at epoch {_count(one.epoch)}" if one.epoch is not None else at
         yield f" evaluation{at}: {one_line(one.metric)} {one.value:.4g}"
     if run.throughput:
         mean = sum(run.throughput) / len(run.throughput)
