@@ -1,4 +1,7 @@
-"""Users and groups that machines have before a stack's own people come, and groups whose members become root."""
+"""Users and groups that machines have before a stack's own people come, and groups whose members become root.
+
+Source: the packages that each list names.
+"""
 
 _BASE = """
     root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody _apt

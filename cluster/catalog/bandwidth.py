@@ -1,14 +1,15 @@
-"""What a machine of Compute Engine moves at most: to and from its disks, and over its network."""
+"""What a machine of Compute Engine moves at most: to and from its disks, and over its network.
+
+Source: cloud.google.com/compute/docs/disks/performance and optimizing-pd-performance ("Network egress caps on write
+throughput").
+"""
 
 from dataclasses import dataclass
 
 DISK_WRITES = 0.6
 """Part of the network's bandwidth that writes to disks can have while other traffic wants some as well."""
 WRITE_OVERHEAD = 1.16
-"""Bytes that go over the network for each byte written to a disk, as it is kept more than once.
-
-Both: cloud.google.com/compute/docs/disks/optimizing-pd-performance, "Network egress caps on write throughput".
-"""
+"""Bytes that go over the network for each byte written to a disk, as it is kept more than once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Limit:
 
 
 _DISKS = (Limit(cpus=1, mbps=240), Limit(cpus=8, mbps=800), Limit(cpus=16, mbps=1200))
-"""MB/s of all SSD disks of a machine together (cloud.google.com/compute/docs/disks/performance)."""
+"""MB/s of all SSD disks of a machine together."""
 _EXTREME = (*_DISKS, Limit(cpus=64, mbps=4000))
 _EXTREME_TYPES = ("pd-extreme", "hyperdisk-extreme")
 

@@ -13,10 +13,10 @@ out with no word (as_mysql_qos.c and accounting_storage_mysql.c: `(int32_t) ... 
 FAIRSHARE = SIGNED - 1
 """SIGNED itself is `parent` (SLURMDB_FS_USE_PARENT, slurm/slurmdb.h)."""
 COUNT = 2**53 - 1
-"""Resources of a limit, which Slurm keeps in 64 bits; the largest number that JSON keeps (RFC 8259, section 6), and a
+"""Resources of a limit, which Slurm keeps in 64 bits; the largest number that JSON keeps (source: RFC 8259, 6), and a
 stack's settings are JSON on their way to the program."""
 MEBIBYTES = 2**32
-"""Memory of a machine in MiB: 4 PiB, all that x86-64 can address (52 bits, AMD64 manual volume 2, section 5.1)."""
+"""Memory of a machine in MiB: 4 PiB, all that x86-64 can address (52 bits; source: AMD64 manual, volume 2, 5.1)."""
 MINUTES = (2**31 - 1) // 60
 """A time limit: Slurm works it out in seconds, in 32 bits with sign (src/common/parse_time.c: time_str2secs)."""
 BRIDGE_PORTS = 1023

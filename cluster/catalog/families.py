@@ -1,5 +1,7 @@
 """Families of machine types: what all types of a family have in common, whatever their size.
 
+Source: the pages that each row names.
+
 A family is what a name begins with, up to its size: `n2` of n2-standard-8, `a3-megagpu` of a3-megagpu-8g, since the A3
 machines differ in everything but their CPUs. On Nebius it is the platform: `cpu-d3` of cpu-d3/8vcpu-32gb.
 """

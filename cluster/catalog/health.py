@@ -21,7 +21,7 @@ links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or 
 SAME_BOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
 """Machine types whose GPUs are on a board of which another type has a reference: HGX H100 with eight GPUs."""
 COLLECTIVE = "all_reduce"
-"""What idle nodes are measured with, one by one: it says most of NVLink."""
+"""What idle nodes are measured with, one by one; ours, as it says most of NVLink."""
 
 
 def min_busbw(machine_type: str) -> int:

@@ -11,8 +11,8 @@ REPOSITORY = "https://github.com/mlcommons/training"
 COMMIT = "00f04c57d589721aabce4618922780d29f73cf4e"
 """The commit of REPOSITORY that both recipes use (source: _RECIPE at soperator-v1.15.4-1, */init.sh)."""
 
-STABLE_DIFFUSION = "stable_diffusion"
-GPT3 = "gpt3"
+STABLE_DIFFUSION, GPT3 = "stable_diffusion", "gpt3"
+"""Source: as of TITLES."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ mlperf_logging/mllog/constants.py and compliance_checker/training_4.0.0 to train
 training_results_v4.0 to v5.1, logs of each."""
 
 LOG_STEPS = 100
-"""Training steps between two lines of a log of Stable Diffusion that targets are given for."""
+"""Training steps between two lines of a log of Stable Diffusion that targets are for (source: _RECIPE, parselog)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +131,10 @@ common/env.sh and mlperf-sd/sd-impl-3.0-mlcommons/scripts/docker/VERSION). None 
 MINUTES: Mapping[str, int] = MappingProxyType({STABLE_DIFFUSION: 4 * 60, GPT3: 20 * 60})
 """Run time of a job (source: _RECIPE, scripts/slurm/sbatch.sh and config_H100x8_*.sh)."""
 DOWNLOAD_MINUTES = 2 * 24 * 60
-"""Run time of a job that copies data: a terabyte at the 25 MB/s that GPT-3's README.md speaks of takes 12 hours."""
+"""Run time of a job that copies data: a terabyte takes 12 hours at 25 MB/s (source: GPT-3's README.md in
+_TRAINING)."""
 GPUS = 8
-"""Of each node, in every configuration."""
+"""Of each node, in every configuration (source: _RECIPE and _TRAINING)."""
 TASK_CPUS, TASK_CPU_GIB = 8, 4
 """CPUs of each task of Stable Diffusion, and memory of each of these (source: _RECIPE, scripts/slurm/sbatch.sh)."""
 

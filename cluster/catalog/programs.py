@@ -1,4 +1,7 @@
-"""Programs that every image has, whatever it is made from: shells to log in with, and interpreters of scripts."""
+"""Programs that every image has, whatever it is made from: shells to log in with, and interpreters of scripts.
+
+Source: packages of Debian 12 and 13 and of Ubuntu 22.04 and 24.04, by the names given with each list.
+"""
 
 import re
 

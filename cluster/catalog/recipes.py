@@ -78,15 +78,16 @@ class Recipe:
 
 
 FIRST, NEWEST = "2025-01", "2026-11"
-"""Versions of the recipes: what a stack file without `image.recipe` means, for ever, and what a new one should name."""
+"""Versions of the recipes (ours): what no `image.recipe` means, for ever, and what a new stack file should name."""
 SNAPSHOTS = {"2026-11": "20261101T000000Z", "2025-01": "20261101T000000Z"}
 """The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
 on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.
 Snapshots go back to March 2023, and are kept for two years at least (snapshot.ubuntu.com)."""
+# Source of drivers: QUALIFIED in cluster/catalog/prologs.py.
 R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1")
-# A driver that Google has qualified with an rxdm prolog that is published (cluster/catalog/prologs.py), of a branch
-# that NVIDIA supports for long. 595.71.05, of the newest prolog, has packages of other names (from 590 on without the
-# branch), and is not known to run A3 Mega on Ubuntu.
+# The newest with an rxdm prolog that is published (the same source), of a branch that NVIDIA supports for long.
+# 595.71.05, of the newest prolog, has packages of other names (from 590 on without the branch), and is not known to run
+# A3 Mega on Ubuntu.
 R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1")
 _SLURM = {
     "25.05": Source(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 SYSTEMS: Mapping[str, Mapping[str, str]] = {
-    # base-files 12ubuntu4 of Ubuntu 22.04, without its web addresses.
+    # Source: base-files 12ubuntu4 of Ubuntu 22.04, without its web addresses.
     "ubuntu-2204": {
         "PRETTY_NAME": "Ubuntu 22.04.5 LTS",
         "NAME": "Ubuntu",

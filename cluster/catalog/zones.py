@@ -2,10 +2,11 @@
 
 Google adds zones from time to time: add yours to its row, if `gcloud compute machine-types list --zones ZONE` (A3 Mega)
 or `gcloud compute accelerator-types list --filter zone:ZONE` (GPUs that are attached) shows them there.
+
+Source: zones that Google has a price for, skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a. Google's own page
+is cloud.google.com/compute/docs/gpus/gpu-regions-zones.
 """
 
-# What Google has a price for: skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a; Google's own page is
-# cloud.google.com/compute/docs/gpus/gpu-regions-zones.
 A3_MEGA = (
     "asia-east1-c",
     "asia-northeast1-b",

@@ -21,6 +21,7 @@ def _fabric(name: str, platform: str, region: str) -> InfinibandFabric:
     return InfinibandFabric(name=name, platform=platform, region=region)
 
 
+# Source: SOURCE.
 _ROWS = (
     *(_fabric(f"fabric-{number}", "gpu-h100-sxm", "eu-north1") for number in (2, 3, 4, 6)),
     _fabric("fabric-7", "gpu-h200-sxm", "eu-north1"),

@@ -1,0 +1,77 @@
+"""Constants of the catalogs have a source: in their text, in that of what they are made with, or as a ledger's row."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outside.ledger import ROOT, load
+
+CATALOG = ROOT / "cluster" / "catalog"
+SOURCE = re.compile(r"\bsources?\b|\bours\b|\w\.(com|org|io)\b|\w\.[ch]\b", re.IGNORECASE)
+"""The word itself, an address, or a file of C; `ours` for what no other system decides."""
+
+
+def without_source(text: str) -> Iterator[str]:
+    """Constants of a module with numbers or texts of their own, and without a source."""
+    tree = ast.parse(text)
+    if SOURCE.search(ast.get_docstring(tree) or ""):
+        return
+    made_with = {
+        node.name: ast.get_source_segment(text, node) or ""
+        for node in tree.body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef))
+    }
+    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or not _has_values(node.value):
+            continue
+        used = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
+        said = [_with_comments(text, node, after), *(made_with.get(name, "") for name in used)]
+        if not any(map(SOURCE.search, said)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
+
+
+def _has_values(value: ast.expr) -> bool:
+    """Whether it has a number or a text, other than as a type; a sum of other constants has none."""
+    if isinstance(value, (ast.Subscript, ast.JoinedStr)):
+        return False
+    return any(isinstance(one, ast.Constant) and one.value not in (None, True, False, "") for one in ast.walk(value))
+
+
+def _with_comments(text: str, node: ast.stmt, after: ast.stmt | None) -> str:
+    """A statement with the comments above it and the docstring below."""
+    lines, first, last = text.splitlines(), node.lineno - 1, node.end_lineno
+    while first and lines[first - 1].startswith("#"):
+        first -= 1
+    if isinstance(after, ast.Expr):
+        last = after.end_lineno
+    return "\n".join(lines[first:last])
+
+
+@pytest.mark.parametrize("file", sorted(CATALOG.rglob("*.py")), ids=lambda file: str(file.relative_to(CATALOG)))
+def test_every_constant_has_one(file: Path) -> None:
+    rows = {code for belief in load() for code in belief.code}
+    named = {name for name in without_source(file.read_text()) if f"{file.relative_to(ROOT)}::{name}" not in rows}
+    assert named == set(), "name the source in its docstring, or add a row to the ledger"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("LIMIT = 8", ["LIMIT"]),
+        ('LIMIT = 8\n"""Of nodes."""', ["LIMIT"]),
+        ('LIMIT = 8\n"""Of nodes (example.com/quota)."""', []),
+        ("# Source: slurm.h.\nLIMIT = 8", []),
+        ("# slurm.h: MAX.\nLIMIT: int = 8", []),
+        ('"""Limits. Source: the manual."""\nLIMIT = 8', []),
+        ("A, B = 1, 2", ["A", "B"]),
+        ("BOTH = A | B\nNAMES = {row.name: row for row in ROWS}\nKind = Literal['a']", []),
+        ("class Row:\n    source: str\nROWS = (Row(name='a'),)", []),
+        ("class Row:\n    name: str\nROWS = (Row(name='a'),)", ["ROWS"]),
+    ],
+)
+def test_one_without_is_found(text: str, found: list[str]) -> None:
+    assert list(without_source(text)) == found
