@@ -39,6 +39,8 @@ class Driver:
     version: str
     package: str
     """Version of its packages, exactly; empty where the distribution's newest of the branch is taken."""
+    cuda: int
+    """Major version of CUDA that it reports, by which DCGM chooses its plugins (nvvs/src/TestFramework.cpp)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class Recipe:
     """Public image that it is made from, or that machines run where nothing is baked: a name, never a family."""
     kernel: str = ""
     """The one kernel it has, as `uname -r` says it; empty: the public image's own."""
+    kernel_day: str
+    """YYYY-MM-DD: a day on which it was the newest of its series. Later fixes are missing."""
     snapshot: str
     """State of Ubuntu's archive that has this kernel, and all else where `image.snapshot` says nothing."""
     gve: Source | None = None
@@ -68,7 +72,7 @@ class Recipe:
     slurm: Mapping[str, Source] = field(default_factory=dict)
     """For each release that can be built, its source; empty: the distribution's packages."""
     client: Source | None = None
-    """The Lustre client; none: the packages of Google's repository that are for the kernel, or no Lustre."""
+    """The Lustre client; none: the packages of Google's repository, for the kernel or by DKMS, or no Lustre."""
     enroot: Source | None = None
     pyxis: Source | None = None
     apptainer: Download | None = None
@@ -77,18 +81,20 @@ class Recipe:
     source: str
 
 
-FIRST, NEWEST = "2025-01", "2026-11"
+DEFAULT = NEWEST = "2026-11"
 """Versions of the recipes (ours): what no `image.recipe` means, for ever, and what a new stack file should name."""
-SNAPSHOTS = {"2026-11": "20261101T000000Z", "2025-01": "20261101T000000Z"}
+SNAPSHOTS = {"2026-11": "20261121T000000Z", "2025-01": "20261101T000000Z"}
 """The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
 on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.
 Snapshots go back to March 2023, and are kept for two years at least (snapshot.ubuntu.com)."""
+OLDEST_KERNEL = 120
+"""Days after which a kernel is warned of (ours). Who becomes root by a fault in it can read the cluster's key."""
 # Source of drivers: QUALIFIED in cluster/catalog/prologs.py.
-R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1")
+R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1", cuda=12)
 # The newest with an rxdm prolog that is published (the same source), of a branch that NVIDIA supports for long.
 # 595.71.05, of the newest prolog, has packages of other names (from 590 on without the branch), and is not known to run
 # A3 Mega on Ubuntu.
-R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1")
+R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1", cuda=13)
 _SLURM = {
     "25.05": Source(
         url="https://github.com/SchedMD/slurm", version="25.05.8", commit="90ff1dd4058b3ec2df25306a3917650efa59537f"
@@ -120,8 +126,8 @@ _GVE = Source(
 
 
 def _jammy(
-    version: str, lustre: str, *, image: str, kernel: str, driver: Driver, source: str, client: Source | None = None,
-    gve: Source | None = None,
+    version: str, lustre: str, *, image: str, kernel: str, day: str, driver: Driver, source: str,
+    client: Source | None = None, gve: Source | None = None,
 ) -> Recipe:  # fmt: skip
     return Recipe(
         version=version,
@@ -129,6 +135,7 @@ def _jammy(
         lustre=lustre,
         image=f"projects/ubuntu-os-cloud/global/images/{image}",
         kernel=kernel,
+        kernel_day=day,
         snapshot=SNAPSHOTS[version],
         gve=gve,
         driver=driver,
@@ -145,14 +152,15 @@ def _jammy(
     )
 
 
-def _noble(version: str, *, image: str, branch: str) -> Recipe:
+def _noble(version: str, *, image: str, day: str, branch: str, cuda: int) -> Recipe:
     return Recipe(
         version=version,
         base="ubuntu-2404",
         lustre="none",
         image=f"projects/ubuntu-os-cloud/global/images/{image}",
+        kernel_day=day,
         snapshot=SNAPSHOTS[version],
-        driver=Driver(branch=branch, version=branch, package=""),
+        driver=Driver(branch=branch, version=branch, package="", cuda=cuda),
         cuda="distribution",
         apptainer=_APPTAINER,
         source=f"packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-{branch}-server, nvidia-cuda-toolkit",
@@ -163,34 +171,39 @@ _EXASCALER = (
     "EXAScaler 6.3's clients on Ubuntu 22.04 want a kernel from 5.15 to 6.2 (exascaler-cloud-terraform, tag "
     "scripts/2.2.2, gcp/README); Lustre 2.15.8 was tested with 5.15 of Ubuntu 22.04 (its lustre/ChangeLog)"
 )
+_JAMMY_UPDATES = "jammy-updates of 2026-11-20 09:03 UTC (Ubuntu's archive) has {} as its newest"
 _OF_MANAGED = (
+    "modules for a kernel that Google's repository has none for: its package for DKMS (docs.cloud.google.com, "
+    "managed-lustre/docs/dkms; cluster-toolkit, pull request 6168)"
+)
+_OF_1021 = (
     "6.8.0-1021 is a kernel for which Google's repository has the client's modules (cluster-toolkit, pull request 3937 "
-    "and examples/pfs-managed-lustre-vm.yaml)"
+    "and examples/pfs-managed-lustre-vm.yaml), and the one that this image has"
 )
 # fmt: off
 _ROWS = (
     _jammy(
-        "2026-11", "exascaler", image="ubuntu-2204-jammy-v20260906", kernel="5.15.0-1112-gcp", driver=R580,
-        client=_LUSTRE, gve=_GVE,
-        source=f"{_EXASCALER}; packages.ubuntu.com/source/jammy/all/linux-gcp has 5.15.0-1112.122, with older ones"),
+        "2026-11", "exascaler", image="ubuntu-2204-jammy-v20260906", kernel="5.15.0-1122-gcp", day="2026-11-20",
+        driver=R580, client=_LUSTRE, gve=_GVE,
+        source=f"{_EXASCALER}; {_JAMMY_UPDATES.format('linux-image-5.15.0-1122-gcp 5.15.0-1122.132')}"),
     _jammy(
-        "2026-11", "managed", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1021-gcp", driver=R580,
-        source=_OF_MANAGED),
+        "2026-11", "managed", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1074-gcp", day="2026-11-20",
+        driver=R580, source=f"{_JAMMY_UPDATES.format('linux-image-gcp 6.8.0-1074.82~22.04.1')}; {_OF_MANAGED}"),
     _jammy(
-        "2026-11", "none", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1066-gcp", driver=R580,
-        source="the kernel that this image has; packages.ubuntu.com/jammy/linux-image-gcp has 6.8.0-1066.74~22.04.1"),
+        "2026-11", "none", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1074-gcp", day="2026-11-20", driver=R580,
+        source=_JAMMY_UPDATES.format("linux-image-gcp 6.8.0-1074.82~22.04.1")),
     # NVIDIA's support for 535 ended in June 2026.
-    _noble("2026-11", image="ubuntu-2404-noble-amd64-v20260901", branch="580"),
+    _noble("2026-11", image="ubuntu-2404-noble-amd64-v20260901", day="2026-09-01", branch="580", cuda=13),
     _jammy(
-        "2025-01", "exascaler", image="ubuntu-2204-jammy-v20250128", kernel="5.15.0-1077-gcp", driver=R570,
-        client=_LUSTRE, gve=_GVE, source=_EXASCALER),
+        "2025-01", "exascaler", image="ubuntu-2204-jammy-v20250128", kernel="5.15.0-1077-gcp", day="2025-01-28",
+        driver=R570, client=_LUSTRE, gve=_GVE, source=_EXASCALER),
     _jammy(
-        "2025-01", "managed", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", driver=R570,
-        source=f"{_OF_MANAGED}, and the one that this image has"),
+        "2025-01", "managed", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", day="2025-01-28",
+        driver=R570, source=_OF_1021),
     _jammy(
-        "2025-01", "none", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", driver=R570,
+        "2025-01", "none", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", day="2025-01-28", driver=R570,
         source="as for managed: the kernel that this image has"),
-    _noble("2025-01", image="ubuntu-2404-noble-amd64-v20251205", branch="535"),
+    _noble("2025-01", image="ubuntu-2404-noble-amd64-v20251205", day="2025-12-05", branch="535", cuda=12),
 )
 # fmt: on
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cluster.catalog.recipes import FIRST, NEWEST
+from cluster.catalog.recipes import DEFAULT, NEWEST
 from cluster.config.impact import NoEffect
 from cluster.config.scripts import Sourced
 from cluster.config.section import Section
@@ -53,10 +53,9 @@ class Image(Section):
     bake: Flag | None = None
     """On gcp: whether the stack makes an image of its own, so that machines boot ready; otherwise each installs what
     it needs at its first boot. Default: true for ubuntu-2204, false for ubuntu-2404."""
-    recipe: RecipeVersion = Field(default=FIRST, examples=[NEWEST])
+    recipe: RecipeVersion = Field(default=DEFAULT, examples=[NEWEST])
     """On gcp: version of the recipes, which say what kernel, driver, Slurm and Lustre client go together. A newer
-    program changes none of them: write the newest here, when its time has come. Default: the first there was, so that a
-    cluster that is up without this key stays as it is."""
+    program changes none of them: write the newest here, when its time has come."""
     snapshot: SnapshotDate | None = Field(default=None, examples=["20261115T000000Z"])
     """On gcp: the state of Ubuntu's archive that packages come from, YYYYMMDDTHHMMSSZ; a later one brings the security
     updates of the time between. Default: the recipe's own."""

@@ -215,6 +215,18 @@ module_for() {
         die "the kernel module $1 is not there for $(kernel): $(modinfo -k "$(kernel)" "$1" 2>&1 | head -n 1)"
 }
 
+# built NAME: DKMS has installed the modules of this package for the image's kernel. Its line is `NAME/VERSION, KERNEL, ARCH:
+# installed`, up to DKMS 2.8.1 `NAME, VERSION, ...`. Where a file is lost since, it still says `installed`, and that it
+# differs.
+built() {
+    local status
+    status=$(dkms status -k "$(kernel)")
+    grep "^$1[/,].*: installed" <<<"$status" | grep -qvi diff || {
+        say "DKMS has not installed $1 for $(kernel): ${status:-it has no modules for it}"
+        return 1
+    }
+}
+
 # Lustre speaks over the system network: with nine interfaces it would otherwise take the first that comes up.
 lustre_network() {
     put "$OURS/lnet" 0755 <<'END'

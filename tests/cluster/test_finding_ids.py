@@ -12,7 +12,8 @@ customize-protected disk-boot-size disk-provisioned disk-size disk-type exascale
 filestore-size flex-duration flex-gpu gcp-region gpu-network-nodes gpu-network-size gpus-built-in gpus-count
 gpus-unknown group-gid-taken health-parameter health-user-unknown host-name-length image-bake image-builder-type
 image-builder-unused image-name-alone
-image-platform image-provision-size image-recipe key-unknown login-count login-public-nobody login-public-nowhere
+image-platform image-provision-size image-recipe image-snapshot-future kernel-old
+key-unknown login-count login-public-nobody login-public-nowhere
 lustre-client lustre-kind-field lustre-size lustre-throughput machine-type-fabric machine-type-gpu
 machine-type-platform machines-too-many
 mlperf-data-missing mlperf-data-owner mlperf-data-root mlperf-not-prepared mlperf-storage-size

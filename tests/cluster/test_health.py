@@ -267,6 +267,13 @@ class TestImages:
     def test_an_image_of_before_is_known_by_when_it_was_made(self):
         assert only(self.observed(made=NOW - 61 * 86400)).id == "image-old"
 
+    def test_a_kernel_that_is_held_is_told_on_any_image(self):
+        found = only(self.observed(kernel="2026-07-01", snapshot="20261101T000000Z"))
+        assert (found.id, found.where) == ("kernel-old", ("hc-cpu-0", "hc-cpu-1"))
+        assert found.what.startswith("its kernel is of 2026-07-01, 143 days ago")
+        assert "image.recipe" in found.note
+        assert findings(self.observed(kernel="2026-11-20")) == []
+
     def test_machines_that_keep_themselves_up_to_date_are_not_told(self):
         assert findings(self.observed(snapshot="20250101T000000Z", baked=0)) == []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.catalog import IMAGES
-from cluster.catalog.recipes import FIRST, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download, Source
+from cluster.catalog.recipes import DEFAULT, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download, Source
 from cluster.findings import ConfigError
 from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.image import program
@@ -55,7 +55,7 @@ def test_a_version_of_the_recipes_never_changes(update_golden):
     if update_golden:
         file.write_text(text)
     assert text == file.read_text(), "leave the version as it is, and add one"
-    assert (VERSIONS[0], VERSIONS[-1]) == (NEWEST, FIRST)
+    assert (VERSIONS[0], DEFAULT in VERSIONS) == (NEWEST, True)
     assert set(VERSIONS) == set(SNAPSHOTS)
 
 
@@ -177,7 +177,7 @@ class TestName:
             {"storage": {"lustre": EXASCALER, "buckets": [{"name": "my-data", "mount": "/gcs"}]}},
             {"image": {"builder": {"size_gb": 150}}},
             {"image": {"provision": [{"name": "ours", "text": "#!/bin/sh\n"}]}},
-            {"image": {"recipe": "2026-11"}},
+            {"image": {"recipe": "2025-01"}},
             {"image": {"snapshot": "20261115T000000Z"}},
         ],
     )
@@ -191,7 +191,7 @@ class TestName:
             {"nodesets": {"a3": {**A3, "count": 9}}},
             {"login": {"count": 3}},
             {"image": {"builder": {"machine_type": "e2-standard-8", "minutes": 200}}},
-            {"image": {"snapshot": SNAPSHOTS[FIRST]}},
+            {"image": {"snapshot": SNAPSHOTS[DEFAULT]}},
         ],
     )
     def test_what_is_not_does_not(self, changes):
@@ -211,7 +211,7 @@ class TestName:
 
     def test_labels_say_what_is_in_it(self):
         assert versions(a3mega()) == {
-            "recipe": "2025-01", "snapshot": "20261101t000000z", "kernel": "5-15-0-1077-gcp", "driver": "570-133-20",
+            "recipe": "2026-11", "snapshot": "20261121t000000z", "kernel": "5-15-0-1122-gcp", "driver": "580-95-05",
             "cuda": "12-8-0", "slurm": "25-05-8", "lustre": "2-15-8",
         }  # fmt: skip
         for stack in GCP:

@@ -1,5 +1,7 @@
 """What a stack is warned of: the case itself, and nothing where all is as it should be."""
 
+import re
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from cluster.checks.run import find_warnings
 from cluster.jobs.warm_up import warm_up
 from cluster.load.parse import parse
-from cluster.platforms.gcp.checks import location, rxdm
+from cluster.platforms.gcp.checks import image, location, rxdm
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.cluster.stacks import EVERY, cluster, config
 
@@ -16,6 +18,7 @@ MEGA: dict[str, Any] = {
     "partitions": {"main": {"nodesets": ["a3"], "default": True, "exclusive": True}},
 }
 RXDM: dict[str, Any] = {"rxdm": {"partitions": ["main"]}, "timers": {"batch_start": 600, "prolog_epilog": 600}}
+OLD = {"base": "ubuntu-2204", "recipe": "2025-01"}
 OTHER = {"other": {"nodesets": ["a3"], "exclusive": True}}
 
 
@@ -39,6 +42,22 @@ class TestExascaler:
         assert told(storage={"lustre": MANAGED}) == {}
         assert find_warnings(config("a3mega-managed")) == []
         assert [".".join(map(str, one.at)) for one in find_warnings(config("a3mega"))] == ["storage.lustre.kind"]
+
+
+class TestKernel:
+    def test_a_recipe_of_long_ago_is_told_with_the_newest(self):
+        (what,) = [what for at, what in told(storage={"lustre": MANAGED}, image=OLD).items() if at == "image.recipe"]
+        assert re.fullmatch("kernel 6.8.0-1021-gcp of recipe 2025-01 is of 2025-01-28, [0-9]+ days ago: .*", what)
+
+    @pytest.mark.parametrize(("day", "expected"), [("2027-03-20", 0), ("2027-03-21", 1)])
+    def test_the_newest_gets_old_as_well(self, monkeypatch: pytest.MonkeyPatch, day: str, expected: int):
+        monkeypatch.setattr(image, "today", lambda: datetime.fromisoformat(day))
+        found = find_warnings(google(**MEGA, slurm=RXDM, storage={"lustre": MANAGED}, image={"base": "ubuntu-2204"}))
+        assert [one.id for one in found] == ["kernel-old"] * expected
+        assert all("a newer version of this program" in one.todo for one in found)
+
+    def test_what_an_image_of_ones_own_has_is_not_known(self):
+        assert told(storage={"lustre": MANAGED}, image={**OLD, "name": "mine"}) == {}
 
 
 class TestZones:

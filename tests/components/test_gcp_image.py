@@ -140,7 +140,7 @@ SAME: dict[str, dict[str, Any]] = {
 }
 OTHER: dict[str, dict[str, Any]] = {
     "an own step": {"image": {**JAMMY, "provision": [{"name": "10-tools", "text": "#!/bin/bash\ntrue\n"}]}},
-    "another recipe": {"image": {**JAMMY, "recipe": "2026-11"}},
+    "another recipe": {"image": {**JAMMY, "recipe": "2025-01"}},
     "another day's packages": {"image": {**JAMMY, "snapshot": "20261115T000000Z"}},
     "a smaller disk": {"image": {**JAMMY, "builder": {"size_gb": 100}}},
     "another Slurm": {"slurm": {"version": "24.11"}},

@@ -30,10 +30,10 @@ def fake() -> Iterator[FakeCompute]:
 
 
 def asked_for(stack: str, **changes: Any) -> dict[str, Any]:
-    """What today's program asks for, for a stack file of that time: without the keys that came since."""
+    """What today's program asks for, for a stack file of that time, whose images are of the first recipe."""
     given = load(stack)
     image = {key: one for key, one in given["hpc:cluster"]["image"].items() if key not in ("recipe", "snapshot")}
-    cluster = {**given["hpc:cluster"], "image": {**image, **changes.pop("image", {})}, **changes}
+    cluster = {**given["hpc:cluster"], "image": {**image, "recipe": "2025-01", **changes.pop("image", {})}, **changes}
     (one,) = made(parse({**given, "hpc:cluster": cluster})).all(BAKED)
     return dict(one.inputs)
 

@@ -175,6 +175,13 @@ class TestSmoke:
             found = self.said(tmp_path, HPC_FIRMWARE=str(tmp_path), **self.DRIVER)
             assert f"{expected}: GSP firmware of 580.95.05" in found
 
+    def test_plugins_of_dcgm_for_another_cuda_are_missed(self, tmp_path: Path):
+        (tmp_path / "cuda12").mkdir()
+        (tmp_path / "cuda12" / "libMemtest.so.4").touch()
+        for cuda, expected in (("12", "ok"), ("13", "wrong")):
+            said = self.said(tmp_path, DCGM="1:4.5.2-1", DRIVER_CUDA=cuda, HPC_DCGM_PLUGINS=str(tmp_path))
+            assert f"{expected}: DCGM's plugins for CUDA {cuda}" in said
+
     def test_the_closed_driver_needs_none(self, tmp_path: Path):
         assert "GSP" not in self.said(tmp_path, **{**self.DRIVER, "DRIVER_FLAVOUR": ""})
 

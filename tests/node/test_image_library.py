@@ -74,6 +74,51 @@ class TestPut:
         assert path.read_text() == "new\n"
 
 
+STATUS = {
+    # What `dkms status -k KERNEL` printed for one real module of each kind, built for Debian's 6.1.0-56-cloud-amd64.
+    "2.8.1": "{}, 1.1, 6.1.0-56-cloud-amd64, x86_64: {}\n",
+    "2.8.7": "{}/1.1, 6.1.0-56-cloud-amd64, x86_64: {}\n",
+    "3.0.10": "{}/1.1, 6.1.0-56-cloud-amd64, x86_64: {}\n",
+}
+LOST = (
+    "installed (WARNING! Diff between built and installed module!)",
+    "installed (Differences between built and installed modules)",
+)
+
+
+class TestBuilt:
+    """Modules that DKMS has built and installed, by what `dkms status` of its versions prints."""
+
+    def built(self, said: str, name: str = "dmabuf-import-helper") -> tuple[int, str]:
+        return bash(f"built {name}", before=f"dkms() {{ printf %b {said!r}; }}", KERNEL="6.1.0-56-cloud-amd64")
+
+    @pytest.mark.parametrize("version", STATUS)
+    @pytest.mark.parametrize(
+        "state", ["installed", "installed (original_module exists)", "installed (Original modules exist)"]
+    )
+    def test_what_is_installed_is(self, version: str, state: str) -> None:
+        said = "nvidia/580.95.05, 6.1.0-56-cloud-amd64, x86_64: built\n" + STATUS[version].format(
+            "dmabuf-import-helper", state
+        )
+        assert self.built(said) == (0, "")
+
+    @pytest.mark.parametrize("version", STATUS)
+    @pytest.mark.parametrize("state", ["added", "built", *LOST])
+    def test_what_is_not_or_was_lost_since_is_shown(self, version: str, state: str) -> None:
+        said = STATUS[version].format("dmabuf-import-helper", state)
+        status, told = self.built(said)
+        assert (status, said.strip() in told) == (1, True)
+
+    def test_a_name_is_the_whole_name(self) -> None:
+        said = STATUS["3.0.10"].format("dmabuf-import-helper", "installed")
+        assert [self.built(said, name)[0] for name in ("import-helper", "dmabuf", "dmabuf-import-helper/1.1")] == [
+            1,
+            1,
+            0,
+        ]
+        assert "it has no modules for it" in self.built("")[1]
+
+
 class TestFetch:
     def test_a_file_of_the_named_content_is_kept_and_not_fetched_again(self, served: str, tmp_path: Path) -> None:
         path, hash_ = tmp_path / "to" / "file", sha256(CONTENT).hexdigest()

@@ -23,6 +23,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
     daemons.restarting,
     versions.outdated,
     versions.old_packages,
+    versions.old_kernels,
 )
 """In the order in which their findings are shown: causes before their effects."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from cluster.catalog.recipes import OLDEST_KERNEL
 from cluster.observe.health.finding import Finding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
@@ -68,6 +69,24 @@ def old_packages(seen: ClusterObservation) -> Iterator[Finding]:
                 what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
+                "machines are recreated from it, nodes as their jobs end (docs/gcp/how-to.md).",
+                since=since,
+            )
+
+
+def old_kernels(seen: ClusterObservation) -> Iterator[Finding]:
+    """Machines whose kernel, which is held, lacks the fixes of too long a time."""
+    for one in seen.machines:
+        day = (one.part("image") or {}).get("kernel")
+        since = datetime.strptime(f"{day}+0000", "%Y-%m-%d%z").timestamp() if day else one.answered
+        days = int((one.answered - since) // DAY)
+        if days > OLDEST_KERNEL:
+            yield Finding(
+                id="kernel-old",
+                where=(one.name,),
+                what=f"its kernel is of {day}, {days} days ago: security fixes since then are missing",
+                todo=f"./hpc preview {seen.stack}",
+                note="After writing a newer image.recipe in the stack file: its kernel comes with another image, and "
                 "machines are recreated from it, nodes as their jobs end (docs/gcp/how-to.md).",
                 since=since,
             )

@@ -4,6 +4,7 @@
 . "$HPC_LIBRARY"
 
 GVE=${HPC_GVE:-/sys/module/gve} FIRMWARE=${HPC_FIRMWARE:-/lib/firmware}
+PLUGINS=${HPC_DCGM_PLUGINS:-/usr/libexec/datacenter-gpu-manager-4/plugins}
 wrong=0
 # check WHAT COMMAND...: the command must succeed.
 check() {
@@ -17,7 +18,6 @@ check() {
     fi
 }
 one_kernel() { [[ $(echo /boot/vmlinuz-*) == "/boot/vmlinuz-$KERNEL" ]]; }
-built() { dkms status -k "$(kernel)" | grep -q "^$1.*installed"; }
 version() { [[ "$("${@:2}" 2>&1)" == *"$1"* ]]; }
 holds() { [[ -n $(apt-mark showhold) ]]; }
 linked() { [[ -f $1 ]] && ! ldd "$1" | grep 'not found'; }
@@ -54,7 +54,9 @@ fi
 [[ -z ${CONTAINER_TOOLKIT:-} ]] || check "container toolkit" version "${CONTAINER_TOOLKIT%-*}" nvidia-ctk --version
 [[ -z ${CONTAINER_TOOLKIT:-} ]] || check "Docker" dockerd --validate
 [[ -z ${DCGM:-} ]] || check "DCGM" dcgmi --version
-[[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper is built" built import-helper
+# dcgmi diag takes its plugins from the folder of the CUDA that the driver reports.
+[[ -z ${DCGM:-} ]] || check "DCGM's plugins for CUDA $DRIVER_CUDA" compgen -G "$PLUGINS/cuda$DRIVER_CUDA/lib*.so*"
+[[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper is built" built dmabuf-import-helper
 [[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper can be loaded" loads import-helper
 [[ -z ${TCPXO:-} ]] || check "the rule for aperture devices" test -s /etc/udev/rules.d/00-hpc-aperture.rules
 [[ -z ${ENROOT_VERSION:-} ]] || check "enroot $ENROOT_VERSION" version "$ENROOT_VERSION" env HOME=/root enroot version

@@ -6,5 +6,5 @@ needs BAKE
 
 # Once: steps that have changed and run again bring no newer packages.
 if [[ ! -e /etc/hpc/image.json ]]; then
-    put /etc/hpc/image.json <<<"{\"recipe\": \"${RECIPE:-}\", \"snapshot\": \"${SNAPSHOT:-}\", \"made\": $(date +%s), \"baked\": $BAKE}"
+    put /etc/hpc/image.json <<<"{\"recipe\": \"${RECIPE:-}\", \"snapshot\": \"${SNAPSHOT:-}\", \"kernel\": \"${KERNEL_DAY:-}\", \"made\": $(date +%s), \"baked\": $BAKE}"
 fi

@@ -26,7 +26,7 @@ hold "$toolkit"
 
 # The package builds for the kernel that runs; the image's may be another.
 dkms autoinstall -k "$(kernel)"
-dkms status -k "$(kernel)" | grep -q '^nvidia.*installed' || die "the driver was not built for $(kernel): $(dkms status)"
+built nvidia || die "the driver was not built"
 module_for nvidia
 version=$(modinfo -k "$(kernel)" -F version nvidia)
 [[ $version == "$DRIVER_VERSION" ]] || die "the driver for $(kernel) is $version, not $DRIVER_VERSION"

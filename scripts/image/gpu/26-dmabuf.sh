@@ -10,6 +10,5 @@ repository tcpxo "$REGISTRY_KEY" "$GOOGLE_FINGERPRINT" \
 packages dmabuf-import-helper
 hold dmabuf-import-helper
 dkms autoinstall -k "$(kernel)"
-dkms status -k "$(kernel)" | grep -q 'import-helper.*installed' ||
-    die "dmabuf's import-helper was not built for $(kernel): $(dkms status)"
+built dmabuf-import-helper || die "GPUDirect-TCPXO would not run with this kernel"
 put /etc/modules-load.d/hpc-import-helper.conf <<<import-helper

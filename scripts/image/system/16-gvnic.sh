@@ -5,7 +5,7 @@
 needs GVE_URL GVE_VERSION GVE_COMMIT BAKE
 
 if [[ $(modinfo -k "$(kernel)" -F version gve 2>/dev/null) != "$GVE_VERSION"* ]] ||
-    ! dkms status -m gve -v "$GVE_VERSION" -k "$(kernel)" 2>/dev/null | grep -q installed; then
+    ! built "gve/$GVE_VERSION" >/dev/null 2>&1; then
     packages coccinelle
     checkout "$GVE_URL" "$GVE_COMMIT" "$BUILD/gve"
     (cd "$BUILD/gve" && ./build_src.sh --target=oot --version="$GVE_VERSION")

@@ -107,6 +107,13 @@ IMAGES = {
         "from 20230301T000000Z on",
         "write the day",
     ),
+    "a day that is still to come": (
+        image(snapshot="20991231T000000Z"),
+        "image.snapshot",
+        "20991231T000000Z",
+        "a day that was",
+        "write an earlier day",
+    ),
     "packages for an image that is there": (
         image(name="a3mega-0123456789ab", snapshot="20261115T000000Z"),
         "image.snapshot",

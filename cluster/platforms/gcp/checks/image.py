@@ -1,13 +1,39 @@
 """The image of machines on Google Cloud: made in one way, from what belongs together."""
 
 from collections.abc import Iterator
+from datetime import date, datetime, timezone
 
 from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.recipes import NEWEST, OLDEST_KERNEL
 from cluster.checks.platform_fields import given, shown
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Finding
+from cluster.findings import Finding, Level
 from cluster.platforms.gcp.defaults import BASE_IMAGES
+from cluster.platforms.gcp.image.recipe import recipe
 from cluster.platforms.gcp.image.source import BAKED, bakes
+
+
+def today() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """A recipe whose kernel is old. What an image of a given name contains is not known here."""
+    if config.image.base not in BASE_IMAGES or config.image.name:
+        return
+    row = recipe(config)
+    days = (today().date() - date.fromisoformat(row.kernel_day)).days
+    if days > OLDEST_KERNEL:
+        yield Finding(
+            id="kernel-old",
+            level=Level.WARNING,
+            at=("image", "recipe"),
+            what=f"kernel {row.kernel or row.image.rpartition('/')[2]} of recipe {row.version} is of {row.kernel_day}, "
+            f"{days} days ago: security fixes since then are missing",
+            todo=f"write {NEWEST}"
+            if row.version != NEWEST
+            else "take a newer version of this program, whose recipes have a newer kernel",
+        )
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -27,6 +53,14 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 todo=f"remove it, or remove `name` and let the stack bake an image with {key}",
             )
         return
+    if image.snapshot and image.snapshot > (now := today().strftime("%Y%m%dT%H%M%SZ")):
+        yield Finding(
+            id="image-snapshot-future",
+            at=("image", "snapshot"),
+            given=image.snapshot,
+            allowed=f"a day that was, up to {now} (UTC): the archive of a later one would be another at each bake",
+            todo="write an earlier day, or remove it for the recipe's own",
+        )
     if image.bake and image.base not in BAKED:
         yield Finding(
             id="image-bake",

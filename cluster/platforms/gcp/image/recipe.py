@@ -98,12 +98,13 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
     """Environment variables of the steps; what a missing or empty one stands for is not installed."""
     row, gpus = recipe(config), bool(gpu_types(config))
     found = {"BAKE": "1" if bakes(config) else "0", "KERNEL": row.kernel, "LUSTRE": row.lustre, "RECIPE": row.version}
+    found |= {"KERNEL_DAY": row.kernel_day}
     # The kernel is of the recipe's own date: a later state of the archive may lack it.
     found |= {"SNAPSHOT": snapshot(config)}
     found |= {"KERNEL_SNAPSHOT": row.snapshot} if row.kernel and found["SNAPSHOT"] != row.snapshot else {}
     if gpus:
         found |= {"DRIVER_BRANCH": row.driver.branch, "DRIVER_PACKAGE": row.driver.package, "DCGM": row.dcgm}
-        found |= {"CONTAINER_TOOLKIT": row.container_toolkit}
+        found |= {"CONTAINER_TOOLKIT": row.container_toolkit, "DRIVER_CUDA": str(row.driver.cuda)}
         if row.driver.package:
             flavour = "-open" if open_driver(config) else ""
             found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}

@@ -1,0 +1,12 @@
+"""The day that tests of stack files take for today: recipes get old."""
+
+from datetime import datetime, timezone
+
+import pytest
+
+from cluster.platforms.gcp.checks import image
+
+
+@pytest.fixture(autouse=True)
+def _day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "today", lambda: datetime(2026, 11, 22, tzinfo=timezone.utc))
