@@ -21,6 +21,8 @@ from cli.interrupts import child, left_to_child, unwound
 __all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "log_in", "on_terminal", "run"]
 _AT_ONCE = 128
 """Targets that are asked side by side: each costs a process."""
+_TIMED_OUT = "Connection timed out"
+"""What ssh prints if its ConnectTimeout is over before a connection, or the server's banner; it has none after that."""
 
 
 def on_terminal() -> bool:
@@ -64,6 +66,8 @@ class Done:
     """Its exit code; UNREACHED also where the target did not answer."""
     out: str
     err: str
+    late: bool = False
+    """Whether something answers there, but the command did not end in time: nothing is known of the target."""
     asked: float = 0.0
     answered: float = 0.0
     """By this machine's clock, in seconds since the epoch."""
@@ -81,12 +85,20 @@ def capture(target: Target, admin_key: str, line: str, *, stdin: str = "", secon
 
 
 def gather(
-    targets: Iterable[Target], admin_key: str, line: str, *, stdin: str = "", seconds: float = 30
+    targets: Iterable[Target],
+    admin_key: str,
+    line: str,
+    *,
+    stdin: str = "",
+    seconds: float = 30,
+    connect: float = CONNECT_SECONDS,
 ) -> dict[str, Done]:
-    """Run one line as root on all of these targets, side by side; what each printed, by its name. Raises CliError: a
-    program that reaches them is not here."""
+    """Run one line as root on all of these targets, side by side; what each printed, by its name.
+
+    A target has `connect` of the `seconds` to let us in. Raises CliError: a program that reaches them is not here.
+    """
     every = list(targets)
-    with connected(every, admin_key, seconds=seconds) as argv:
+    with connected(every, admin_key, seconds=min(connect, seconds)) as argv:
 
         def one(target: Target) -> Done:
             driver = driver_of(target)
@@ -96,9 +108,12 @@ def gather(
                     argv(target, line), input=stdin, capture_output=True, text=True, errors="replace",
                     timeout=allowed, check=False,
                 )  # fmt: skip
-            except subprocess.TimeoutExpired:
-                return Done(code=UNREACHED, out="", err=f"no answer within {allowed:.0f} s")
+            except subprocess.TimeoutExpired as expired:
+                # Whatever it printed came from there.
+                return _late(target, allowed, let_in=bool(expired.stdout))
             code, err = done.returncode, done.stderr
+            if code == UNREACHED and target.direct and _TIMED_OUT in err and not done.stdout:
+                return _late(target, allowed, let_in=False)
             if isinstance(driver, Indirect):
                 code, err = driver.outcome(code, err)
             if code == UNREACHED and not target.direct:
@@ -115,8 +130,8 @@ def connected(
 ) -> Generator[Callable[[Target, str], list[str]]]:
     """The command that runs a line as root on one of these targets, while their connections are there.
 
-    A target that does not answer within `seconds`, 15 at most, and what its method needs, is given up. Raises CliError:
-    a program that reaches them is not here."""
+    A target that does not answer within `seconds`, and what its method needs, is given up. Raises CliError: a program
+    that reaches them is not here."""
     with unwound(), _sessions(targets, admin_key, seconds) as argv:
         yield lambda target, line: argv(target, "root", [line])
 
@@ -137,6 +152,16 @@ def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Gene
             return sessions[driver_of(target)](target, user, command, terminal=terminal)
 
         yield argv
+
+
+def _late(target: Target, seconds: float, *, let_in: bool) -> Done:
+    """A command that did not end in time, with how far it came."""
+    # The kernel accepts connections for sshd, however busy the machine is. Behind a jump host only ssh can connect.
+    late = let_in or (target.direct and _answers(target.address, target.port))
+    why = f"no answer within {seconds:.0f} s"
+    if late:
+        why += ", although SSH let us in" if let_in else f" from SSH, although port {target.port} accepts connections"
+    return Done(code=UNREACHED, out="", err=why, late=late)
 
 
 def _why_unreached(target: Target, admin_key: str) -> str:

@@ -50,8 +50,8 @@ class Ssh:
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
         """What gives the argv for these targets, while keys and connections are there.
 
-        A target that does not answer within `seconds`, 15 at most, is given up. For one that can't be reached the argv
-        prints the reason and ends like ssh. Raises CliError: there is no ssh here, or an output of the stack is no
+        A target that does not answer within `seconds` is given up. For one that can't be reached the argv prints the
+        reason and ends like ssh. Raises CliError: there is no ssh here, or an output of the stack is no
         name, address or key."""
         with ExitStack() as stack:
             session = _Session(stack, admin_key, targets, seconds)
@@ -185,7 +185,7 @@ class _Session:
         return ""
 
     def _host(self, target: Target) -> Host:
-        connect = min(CONNECT_SECONDS, self._seconds) + Ssh.extra_seconds(target)
+        connect = self._seconds + Ssh.extra_seconds(target)
         options = {**ssh_config.route(target), "ConnectTimeout": f"{connect:.0f}"}
         if target.name in self._jumps:
             options["ControlPath"] = f"{self._folder}/{self._jumps.index(target.name)}"

@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.access import remote
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import Cluster, from_outputs
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.observation import Observation
 
@@ -14,19 +14,32 @@ SECONDS = 8.0
 """For one machine to answer. It limits itself to half of that (scripts/node/collect.py), for the connection's sake."""
 EACH = 0.2
 """Seconds of two cores that one machine of a rehearsal needs: many on one host wait for each other."""
-LOOK = "python3 /usr/local/lib/hpc/node look"
+LONGER = 3
+"""Times as long for machines that were late: on a busy host they answer at a second try."""
+LOOK = "echo; HPC_TIMEOUT_FACTOR={factor:.3g} python3 /usr/local/lib/hpc/node look"
+"""The line feed says that the machine let us in."""
 _NO_SUCH_PHASE = 2
 _NO_PROGRAM = ("can't open file", "can't find '__main__'")
 OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
-def ask(stack: str, outputs: Mapping[str, Any]) -> ClusterObservation:
-    """The observations of all machines of a stack, also of those that do not answer. Raises CliError: the stack is not
+def ask(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = None) -> ClusterObservation:
+    """The observations of all machines of a stack, also of those that do not answer. Each is given `seconds`; if none
+    are given, machines that are late are asked once more, with a longer deadline. Raises CliError: the stack is not
     up."""
     cluster = from_outputs(stack, outputs)
-    answers = remote.gather(cluster.targets.values(), cluster.admin_key, LOOK, seconds=timeout(len(cluster.targets)))
-    machines = [_observation(name, cluster.targets[name].roles, done) for name, done in answers.items()]
-    return ClusterObservation(stack=stack, machines=tuple(sorted(machines, key=_rank)))
+    usual = timeout(len(cluster.targets))
+    seen = _ask(cluster, cluster.targets, seconds or usual, factor=(seconds or usual) / usual)
+    if not seconds and (again := [name for name, one in seen.items() if one.deserves_longer]):
+        for name, one in _ask(cluster, again, LONGER * usual, factor=LONGER).items():
+            seen[name] = one if one.has_facts or not seen[name].has_facts else seen[name]
+    return ClusterObservation(stack=stack, machines=tuple(sorted(seen.values(), key=_rank)))
+
+
+def _ask(cluster: Cluster, names: Iterable[str], seconds: float, *, factor: float) -> dict[str, MachineObservation]:
+    targets = [cluster.targets[name] for name in names]
+    answers = remote.gather(targets, cluster.admin_key, LOOK.format(factor=factor), seconds=seconds, connect=seconds)
+    return {name: _observation(name, cluster.targets[name].roles, done) for name, done in answers.items()}
 
 
 def _rank(one: MachineObservation) -> tuple[int, list[tuple[str, int]]]:
@@ -53,8 +66,8 @@ def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> Machin
         except ValueError:
             why = f"its answer can't be read: {done.out[:80]!r}"
     return MachineObservation(
-        name=name, roles=roles, reached=done.reached, why=why, old=why == OLD, facts=facts, asked=done.asked,
-        answered=done.answered,
+        name=name, roles=roles, reached=done.reached, why=why, late=done.late, old=why == OLD, facts=facts,
+        asked=done.asked, answered=done.answered,
     )  # fmt: skip
 
 

@@ -1,10 +1,14 @@
 """What was observed of a cluster's machines: the document of each (scripts/node/collect.py), or why there is none."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
+
+LATE = re.compile("(no answer|did not end) within")
+"""What machines report of a command, and of a part, that did not end in time (scripts/node)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +18,9 @@ class MachineObservation:
     name: str
     roles: tuple[str, ...]
     reached: bool
-    """Whether SSH to it worked."""
+    """Whether SSH to it worked, and its report came in time."""
+    late: bool = False
+    """Whether something answers there, but no report came in time: it, this host or the network is slow."""
     why: str = ""
     """Why it was not reached, or sent no document."""
     old: bool = False
@@ -43,6 +49,17 @@ class MachineObservation:
     def has_facts(self) -> bool:
         """Whether it sent a document."""
         return bool(self.facts)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether parts of its report that ask no daemon are late: then no silence of a daemon is a finding."""
+        return any(LATE.search(self.error(name)) for name in ("boot", "followed", "setup", "unix", "keys"))
+
+    @property
+    def deserves_longer(self) -> bool:
+        """Whether a longer deadline may change what is known of it."""
+        silent = ((self.munge or {}).get("why"), self.error("slurm", "ping"), self.part("slurm", "database", "said"))
+        return self.late or self.is_busy or any(LATE.search(why or "") for why in silent)
 
     @property
     def time(self) -> float:

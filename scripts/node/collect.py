@@ -22,7 +22,7 @@ from jobs import prologs
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
 from system import cluster_state, disk_usage, installation, munge, protected_files, units, user_facts
-from system.host import SetupError, read_json, run
+from system.host import SetupError, read_json, run, timeout_factor
 
 SECONDS = 4.0  # for all parts together: they are read side by side
 CONNECT_SECONDS = 2
@@ -32,9 +32,9 @@ SECRET = {"slurmdbd.conf"}
 
 def show() -> None:
     """Print the document. Keys: see `parts`; a part that can't be read is {"error": why}."""
-    began = time.time()
+    began, seconds = time.time(), SECONDS * timeout_factor()
     mine = roles()
-    found = {"name": socket.gethostname(), "roles": mine, "time": began, **side_by_side(parts(mine), seconds=SECONDS)}
+    found = {"name": socket.gethostname(), "roles": mine, "time": began, **side_by_side(parts(mine), seconds=seconds)}
     found["seconds"] = round(time.time() - began, 3)
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()

@@ -1,6 +1,10 @@
 """Asking many machines at once: each answers for itself, none keeps the others waiting."""
 
+import socket
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,10 +29,53 @@ def test_each_machine_is_given_the_line_and_the_input(tool: Callable[[str, str],
 
 def test_one_that_hangs_is_given_up_and_the_others_are_heard(tool: Callable[[str, str], Path]) -> None:
     tool("ssh", 'case "$*" in *dev-cpu-0*) exec sleep 60 ;; *) echo here ;; esac')
-    answers = gather(CLUSTER.targets.values(), CLUSTER.admin_key, "true", seconds=3)
+    # Nothing listens on port 1.
+    targets = [replace(target, address="127.0.0.1", port=1) for target in CLUSTER.targets.values()]
+    answers = gather(targets, CLUSTER.admin_key, "true", seconds=3)
     assert [name for name, done in answers.items() if not done.reached] == ["dev-cpu-0"]
     assert answers["dev-cpu-0"].err == "no answer within 3 s"
     assert answers["dev-controller"].out == "here\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo; exec sleep 60", "no answer within 1 s, although SSH let us in"),
+        ("exec sleep 60", "no answer within 1 s from SSH, although port {port} accepts connections"),
+        ("echo 'Connection timed out during banner exchange' >&2; exit 255",
+         "no answer within 1 s from SSH, although port {port} accepts connections"),
+        ("echo 'Connection closed by 127.0.0.1 port 22' >&2; exit 255", ""),
+    ],
+)  # fmt: skip
+def test_one_that_is_there_and_late_is_no_dead_one(tool: Callable[[str, str], Path], script: str, why: str) -> None:
+    tool("ssh", script)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        done = capture(replace(CLUSTER.target(None), address="127.0.0.1", port=port), "key", "true", seconds=1)
+    assert (done.reached, done.late) == (False, bool(why))
+    assert done.err.strip() == why.format(port=port) or not why
+
+
+@pytest.mark.parametrize(("banner", "seconds"), [(b"", 40), (b"SSH-2.0-OpenSSH_9.2\r\n", 3)])
+def test_ssh_itself_before_a_server_that_stops_half_way(banner: bytes, seconds: int) -> None:
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(banner)
+            done.wait(60)
+
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        target = replace(CLUSTER.target(None), address="127.0.0.1", port=server.getsockname()[1])
+        began = time.monotonic()
+        answer = gather([target], "key", "true", seconds=seconds, connect=1)[target.name]
+        done.set()
+        thread.join()
+    assert time.monotonic() - began < 40, "ssh ends by itself where it waits for a banner"
+    assert (answer.reached, answer.late) == (False, True), answer.err
 
 
 def test_every_host_key_is_pinned(tool: Callable[[str, str], Path], tmp_path: Path) -> None:

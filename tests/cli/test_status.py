@@ -90,7 +90,9 @@ class TestStatus:
         assert ended.out.splitlines()[0].startswith("dev: all is well: 2 nodes ")
         assert "hc-cpu-[0-1]" in ended.out
         asked = (tmp_path / "asked").read_text().splitlines()
-        assert sorted(asked) == [f"10.83.0.{n} python3 {setup.TARGET} look" for n in (2, 3, 4, 5)]
+        assert sorted(asked) == [
+            f"10.83.0.{n} echo; HPC_TIMEOUT_FACTOR=1 python3 {setup.TARGET} look" for n in (2, 3, 4, 5)
+        ]
 
     def test_what_is_wrong_comes_first_with_a_command_to_type(self, hpc: Hpc, tell: Tell) -> None:
         seen = healthy()
@@ -103,6 +105,21 @@ class TestStatus:
         assert lines[0].startswith("dev: 1 thing to look at: ")
         assert lines[2].startswith("hc-cpu-1: node-drained, for ")
         assert "    > ./hpc nodes dev resume hc-cpu-1" in lines
+
+    def test_one_that_is_late_is_asked_again_with_a_longer_deadline(
+        self, hpc: Hpc, tell: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = healthy()
+        facts(seen, "cpu-1")["munge"].update(works=False, why="`munge` did not end within 2 s")
+        tell(seen)
+        assert "munge-down" in hpc("status", "dev").out
+        asked = (tmp_path / "asked").read_text().splitlines()
+        assert asked[4:] == [f"10.83.0.5 echo; HPC_TIMEOUT_FACTOR=3 python3 {setup.TARGET} look"]
+        (tmp_path / "asked").unlink()
+        hpc("status", "dev", "--timeout", "16")
+        asked = (tmp_path / "asked").read_text().splitlines()
+        assert {line.partition(" ")[2] for line in asked} == {f"echo; HPC_TIMEOUT_FACTOR=2 python3 {setup.TARGET} look"}
+        assert len(asked) == 4
 
     def test_a_machine_that_does_not_answer_is_a_finding(self, hpc: Hpc, tell: Tell) -> None:
         seen = healthy()

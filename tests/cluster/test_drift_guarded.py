@@ -3,6 +3,7 @@
 import pytest
 
 from cluster.observe.drift import differences
+from cluster.observe.drift.differences import unseen
 from cluster.observe.health import ClusterObservation
 from tests.cluster.observations import facts, healthy
 from tests.cluster.test_drift import only, stack
@@ -28,6 +29,12 @@ def test_a_key_that_the_stack_does_not_give(seen: ClusterObservation):
     facts(seen, "cpu-1")["guarded"]["root"]["other"] = "eve@laptop"
     found = only(stack(seen, root_keys=["admin"]), seen)
     assert (found.id, found.where, found.there, found.mends) == ("root-key", ("hc-cpu-1",), "eve@laptop", "hand")
+
+
+def test_no_verdict_on_keys_without_the_controllers(seen: ClusterObservation):
+    facts(seen, "controller")["guarded"] = {"error": "no answer within 12 s"}
+    assert differences(stack(seen, root_keys=["admin"]), seen) == []
+    assert unseen(seen) == ["hc-controller: guarded: no answer within 12 s"]
 
 
 def test_a_secret_that_others_can_read(seen: ClusterObservation):

@@ -14,7 +14,8 @@ from cli.drift import screen as drift_screen
 from cli.drift.mend import mend as mend_differences
 from cli.drift.wanted import stack as described
 from cli.drift.wanted import wanted
-from cli.observers import observer_of
+from cli.errors import CliError
+from cli.observers import Observer, observer_of
 from cli.stack import project
 from cli.status import screen
 from cli.status.ask import ask
@@ -23,26 +24,31 @@ from cluster.observe.drift.differences import unseen
 from cluster.observe.health import ClusterObservation, Finding, MachineObservation, findings
 from cluster.platforms.capability import Capability
 
+Timeout = Annotated[
+    float | None,
+    Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.", show_default=False),
+]
 
-def status(stack: options.Stack, *, json: options.Json = False) -> None:
+
+def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json = False) -> None:
     """Show how the cluster is: what is wrong with it, its nodes, queue, daemons and storage.
 
-    Every machine is asked at once and nothing is changed; ten seconds at most. Exit code 0 when all is well, 1 when
-    there is something to look at.
+    Every machine is asked at once and nothing is changed. Each is given eight seconds; those that are there and late
+    are asked once more, for 24 seconds. Exit code 0 when all is well, 1 when there is something to look at.
 
-    JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, why, facts}}};
-    times are seconds since the epoch. An id stands for a kind of fault, and stays.
+    JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, late, why,
+    facts}}}; times are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
     values = outputs.read(stack, show_secrets=True)
     require_capabilities(stack, values, Capability.STATUS)
-    if observer := observer_of(values):
+    if observer := _observer(values, timeout):
         report = observer.status(stack, values)
         if json:
             console.json(report.document())
         else:
             report.show()
         raise Exit(1 if report.findings else 0)
-    seen = ask(stack, values)
+    seen = ask(stack, values, seconds=timeout)
     found = findings(seen)
     if json:
         console.json(_document(seen, found))
@@ -55,6 +61,7 @@ def drift(
     stack: options.Stack,
     *,
     mend: Annotated[bool, Option("--mend", help="Make the cluster as the stack says again.")] = False,
+    timeout: Timeout = None,
     json: options.Json = False,
 ) -> None:
     """Compare the cluster with its stack, as the last `up` was given it.
@@ -74,11 +81,11 @@ def drift(
     with project.held(stack) if mend else nullcontext():
         values = outputs.read(stack, show_secrets=True)
         require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
-        if observer := observer_of(values):
+        if observer := _observer(values, timeout):
             found, blind = observer.drift(stack, values)
             _show_drift(stack, found, blind, json=json, advice=observer.advice)
             raise Exit(1 if found or blind else 0)
-        seen = ask(stack, values)
+        seen = ask(stack, values, seconds=timeout)
         of = described(stack, values)
         found = differences(wanted(of, seen), seen)
         if mend:
@@ -87,12 +94,19 @@ def drift(
                 blind = any(one.reached and not one.has_facts for one in seen.machines)
                 if found:
                     mend_differences(of, from_outputs(stack, values), seen, found)
-                    seen = ask(stack, values)
+                    seen = ask(stack, values, seconds=timeout)
                     found = differences(wanted(of, seen), seen)
                 if not blind:
                     break
     _show_drift(stack, found, unseen(seen), json=json)
     raise Exit(1 if found or unseen(seen) else 0)
+
+
+def _observer(outputs: Mapping[str, Any], timeout: float | None) -> Observer | None:
+    observer = observer_of(outputs)
+    if observer and timeout:
+        raise CliError("--timeout is for clusters whose machines report by SSH; this one is read through kubectl.")
+    return observer
 
 
 def _show_drift(
@@ -121,4 +135,4 @@ def _document(seen: ClusterObservation, found: list[Finding]) -> dict[str, Any]:
 
 def _machine(one: MachineObservation) -> dict[str, Any]:
     facts = {name: value for name, value in one.facts.items() if name not in ("name", "roles")}
-    return {"roles": one.roles, "reached": one.reached, "why": one.why, "facts": facts}
+    return {"roles": one.roles, "reached": one.reached, "late": one.late, "why": one.why, "facts": facts}

@@ -34,7 +34,9 @@ def unseen(seen: ClusterObservation) -> list[str]:
     """What could not be compared, and why: an empty list of differences says nothing about it."""
     found: list[str] = []
     for one in seen.machines:
-        found += [f"{one.name}: {name}: {why}" for name in ("unix", "keys", "files") if (why := one.error(name))]
+        found += [f"{one.name}: all of it: {one.why}"] if one.late else []
+        names = ("unix", "keys", "files", "guarded")
+        found += [f"{one.name}: {name}: {why}" for name in names if (why := one.error(name))]
     for group, names in (("slurm", ("config", "partitions", "nodes")), ("accounting", ("associations", "qos"))):
         found += [
             f"{seen.controller.name}: {group} {name}: {why}"

@@ -9,7 +9,7 @@ from cluster.observe.health import ClusterObservation
 def gone(seen: ClusterObservation) -> Iterator[Difference]:
     """Machines that do not answer: nothing can be said of what is on them."""
     for one in seen.machines:
-        if not one.reached:
+        if not one.reached and not one.late:
             yield Difference(
                 id="machine-gone",
                 where=(one.name,),

@@ -23,7 +23,7 @@ def controller(seen: ClusterObservation) -> Iterator[Finding]:
     if not one.has_facts:
         return
     slurmctld = _unit(one, "slurmctld")
-    if not _active(slurmctld) or not seen.slurmctld_answers:
+    if not _active(slurmctld) or not (seen.slurmctld_answers or one.is_busy):
         said = one.error("slurm", "ping") or (seen.slurm("ping") or {}).get("said", "")
         state = _words(slurmctld) if not _active(slurmctld) else f"runs, but does not answer: {said}"
         yield _stopped(
@@ -39,7 +39,7 @@ def controller(seen: ClusterObservation) -> Iterator[Finding]:
     if not _active(slurmdbd):
         text = f"slurmdbd {_words(slurmdbd)}. Nothing is written to the accounting{count}"
         yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
-    elif answer.get("up") is False and _active(mariadb):
+    elif answer.get("up") is False and _active(mariadb) and not one.is_busy:
         text = f"slurmdbd runs, but does not answer: {_last_line(answer.get('said', ''))}{count}"
         yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
     slurmrestd = _unit(one, "slurmrestd")
@@ -66,7 +66,7 @@ def munged(seen: ClusterObservation) -> Iterator[Finding]:
     """munged, by which machines authenticate each other, on each machine."""
     for one in seen.machines:
         unit, check = _unit(one, "munge"), one.munge
-        if not one.has_facts or (_active(unit) and (check is None or check["works"])):
+        if not one.has_facts or (_active(unit) and (check is None or check["works"] or one.is_busy)):
             continue
         state = (
             _words(unit)

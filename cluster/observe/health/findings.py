@@ -8,6 +8,7 @@ from cluster.observe.observation import ClusterObservation
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
     machines.unreachable,
+    machines.late,
     daemons.controller,
     daemons.munged,
     munge.keys,

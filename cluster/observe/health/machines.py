@@ -11,7 +11,7 @@ from cluster.observe.observation import ClusterObservation, MachineObservation
 def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
     """Controller and login machines that do not answer SSH; nodes have a finding of their own."""
     for one in seen.machines:
-        if one.reached or one.roles == ("node",):
+        if one.reached or one.late or one.roles == ("node",):
             continue
         loss = (
             "no job starts and nobody can ask for one; jobs that run go on"
@@ -26,6 +26,30 @@ def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
             todo=f"./hpc up {seen.stack}",
             note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
         )
+
+
+def late(seen: ClusterObservation) -> Iterator[Finding]:
+    """Machines that are there and gave no report, or a part of one, in time: nothing is known of what is missing."""
+    todo = f"./hpc status {seen.stack} --timeout 60"
+    silent = [one for one in seen.machines if one.late]
+    if len(silent) == len(seen.machines) > 1:
+        yield Finding(
+            id="host-busy",
+            where=tuple(one.name for one in silent),
+            what=f"each accepts connections, and none gave a report ({silent[0].why}): this host is busy, or the "
+            "network to them is slow. Nothing is known of the cluster",
+            todo=todo,
+        )
+        return
+    for one in seen.machines:
+        if one.late or one.is_busy:
+            yield Finding(
+                id="machine-late",
+                where=(one.name,),
+                what=f"is there, and gave no report: {one.why}" if one.late else "gave a part of its report only",
+                todo=todo,
+                note="It or this host is busy, or it hangs. What is missing is not checked.",
+            )
 
 
 def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:

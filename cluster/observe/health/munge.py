@@ -1,6 +1,5 @@
 """What MUNGE needs of all machines: one key, and clocks that agree."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from cluster.observe.health.finding import Finding
@@ -66,11 +65,11 @@ def _bounds(one: MachineObservation) -> tuple[float, float]:
 
 
 def keys(seen: ClusterObservation) -> Iterator[Finding]:
-    """Machines with another MUNGE key than the controller, or than most where that is not known."""
+    """Machines with another MUNGE key than the controller; none where that is not known."""
     known = {one.name: key for one in seen.machines if (key := (one.munge or {}).get("key"))}
-    if not known:
+    right = known.get(seen.controller.name)
+    if right is None:
         return
-    right = known.get(seen.controller.name) or Counter(known.values()).most_common(1)[0][0]
     for one in seen.machines:
         if one.has_facts and known.get(one.name, "") != right and one.munge is not None:
             if one.name not in known:

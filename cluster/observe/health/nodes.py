@@ -23,6 +23,8 @@ def lost(seen: ClusterObservation) -> Iterator[Finding]:
     strangers = munge.strangers(seen)
     for one in seen.nodes:
         said = Node.of(one.name, known[one.name]) if known and one.name in known else None
+        if one.late:
+            continue
         if not one.reached:
             if "controller" not in one.roles:
                 yield _dead(seen, one, said)
