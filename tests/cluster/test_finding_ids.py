@@ -19,11 +19,11 @@ machine-type-platform machines-too-many
 mlperf-data-missing mlperf-data-owner mlperf-data-root mlperf-not-prepared mlperf-storage-size
 mount-hides mount-overlap nccl-against nccl-average-differs
 nccl-average-failed nccl-collective-assumed nccl-complaints nccl-drop nccl-fabric-inactive nccl-mixed nccl-no-log
-nccl-no-reference nccl-nodes-differ nccl-one-slow nccl-runs-by-task nccl-several-runs nccl-slow-node nccl-small-only
-nccl-torn nccl-truncated nccl-unchecked nccl-unreadable nccl-unsteady nccl-wrong-results nebius-accounting-enforce
-nebius-architecture nebius-backup-size nebius-capacity nebius-disk-size nebius-disk-type nebius-drivers-preset
-nebius-fabric nebius-filesystem-large nebius-filesystem-twice nebius-gpu-cluster nebius-group-type nebius-host-names
-nebius-jail-existing nebius-jail-overwrite nebius-login-count nebius-login-exposure nebius-nccl-check
+nccl-no-reference nccl-no-rows nccl-nodes-differ nccl-one-slow nccl-runs-by-task nccl-several-runs nccl-slow-node
+nccl-small-only nccl-torn nccl-truncated nccl-unchecked nccl-unreadable nccl-unsteady nccl-wrong-results
+nebius-accounting-enforce nebius-architecture nebius-backup-size nebius-capacity nebius-disk-size nebius-disk-type
+nebius-drivers-preset nebius-fabric nebius-filesystem-large nebius-filesystem-twice nebius-gpu-cluster nebius-group-type
+nebius-host-names nebius-jail-existing nebius-jail-overwrite nebius-login-count nebius-login-exposure nebius-nccl-check
 nebius-no-gpu-cluster nebius-nodeset-before-3 nebius-nodeset-name nebius-partition-name nebius-placement
 nebius-placement-policy nebius-preset-small nebius-region nebius-release-unknown nebius-reservation
 nebius-service-type nebius-slurm-release nebius-slurm-setting nebius-soperator-fault nebius-soperator-faults

@@ -70,6 +70,23 @@ def test_runs_over_the_fabric_are_not_compared_with_those_over_nvlink():
     assert len(folder(logs).document()["kinds"]) == 2
 
 
+@pytest.mark.parametrize("unlike", ["ranks", "GPU", "data type", "sizes"])
+def test_unlike_runs_of_a_sound_node_do_not_name_it(unlike: str):
+    rows = measured(busbw=GUIDE[:6] if unlike == "sizes" else [0.5 * one for one in GUIDE])
+    text = log(lines=rows, hosts=("e", "f"), per_host=4 if unlike == "ranks" else 8, facts=A3_MEGA)
+    if unlike == "GPU":
+        text = text.replace("] H100", "] H200")
+    if unlike == "data type":
+        text = text.replace("   float", "    half")
+    logs = [saved(1.0, hosts=("a", "b")), saved(1.0, hosts=("c", "d")), read_text(text, "other.log")]
+    assert list(folder(logs).findings()) == []
+
+
+def test_logs_without_a_machine_type_are_told_apart_by_their_gpus():
+    logs = [read_text(log().replace("] H100", f"] {gpu}"), "x.log") for gpu in ("NVIDIA H100", "NVIDIA H200")]
+    assert folder(logs).document()["kinds"].keys() == {"all_gather, 2 x NVIDIA H100", "all_gather, 2 x NVIDIA H200"}
+
+
 def test_a_slow_node_fails_without_a_reference_too():
     pairs = combinations(range(4), 2)
     logs = [saved(0.6 if 0 in pair else 1.0, hosts=tuple(f"n-{n}" for n in pair), machine="x") for pair in pairs]

@@ -102,11 +102,23 @@ def decorate(text: str, kind: str) -> str:
     rows = text.split("\n")
     if kind == "crlf":
         return "\r\n".join(rows)
-    prefixes = {"label": "0: ", "stamp": "2026-11-22T09:00:00.123Z ", "bracket": "[09:00:00] ", "tag": "[1,0]<stdout>:"}
-    return "\n".join(f"{prefixes[kind]}{row}" for row in rows)
+    return "\n".join(f"{PREFIXES[kind]}{row}" for row in rows)
 
 
-@pytest.mark.parametrize("kind", ["crlf", "label", "stamp", "bracket", "tag"])
+PREFIXES = {
+    "label": "0: ",
+    "stamp": "2026-11-22T09:00:00.123Z ",
+    "bracket": "[09:00:00] ",
+    "tag": "[1,0]<stdout>:",
+    "PRRTE": "[prterun-a3-0-4001@1,0]<stdout>: ",
+    "Hydra": "[0] ",
+    "kubectl": "[pod/nccl-launcher-x7k2p/nccl] [1,0]<stdout>: ",
+    "pdsh": "a3-0: ",
+    "colours": "\x1b[1;32m2026-11-22T09:00:00Z\x1b[0m ",
+}
+
+
+@pytest.mark.parametrize("kind", ["crlf", *PREFIXES])
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 def test_prefixes_and_line_ends_do_not_matter(kind, form):
     text = log(form=form)
@@ -181,6 +193,29 @@ def test_a_program_names_its_collective_whatever_the_header_says():
     assert candidates(read_text(text, "x.log").last) == ("all_reduce",)
     text = log("all_reduce", form=FORMATS[3], facts=A3_MEGA).replace("all_reduce_perf", "/usr/bin/all_reduce_perf_mpi")
     assert candidates(read_text(text, "x.log").last) == ("all_reduce",)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "+ srun --mpi=pmix --ntasks=16 reduce_scatter_perf_mpi -b 8M -e 8G -f 2",
+        "$ mpirun -np 16 /opt/nccl-tests/build/reduce_scatter_perf -b 8M -e 8G",
+        "kubectl exec -it host-0 -- /usr/local/gib/scripts/run_nccl_tests.sh -t reduce_scatter -b 1K host-0 host-1",
+    ],
+)
+def test_the_echoed_command_names_the_collective(command):
+    text = log("all_gather") + f"\n{command}\n" + log("reduce_scatter")
+    first, second = read_text(text, "x.log").runs
+    assert candidates(first) == ("all_gather", "alltoall", "alltoallv")
+    assert candidates(second) == ("reduce_scatter",)
+    assert candidates(read_text("make: build/all_reduce_perf\n" + log("broadcast"), "x.log").last) == ("broadcast",)
+
+
+def test_old_headers_leave_fewer_collectives():
+    old = {one: candidates(read_text(log(one, form=FORMATS[0]), "x.log").last) for one in ("all_gather", "alltoall")}
+    assert old == {"all_gather": ("all_gather",), "alltoall": ("alltoall",)}
+    two = log("all_reduce", hosts=("a", "b"), per_host=1, form=FORMATS[0])
+    assert candidates(read_text(two, "x.log").last) == ("all_reduce",)
 
 
 def test_networks_and_variables_of_nccl_are_noted():

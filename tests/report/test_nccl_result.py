@@ -246,3 +246,16 @@ class TestReferences:
         assert row.average == pytest.approx(126.4, abs=0.2)
         assert row.busbw[8 * MIB] == 22.52
         assert row.busbw[8 * GIB] == 188.23
+
+
+def test_an_unknown_machine_type_gets_the_nearest_names():
+    result = check(read_text(log(), "x.log"), Given(machine_type="a3-mega-8g", nodes=2))
+    (finding,) = (one for one in result.findings if one.id == "nccl-no-reference")
+    assert "'a3-mega-8g' is no machine type of the catalog" in finding.what
+    assert finding.todo.startswith("write a3-megagpu-8g")
+
+
+def test_a_footer_without_rows_is_said():
+    text = log()
+    rows = [line for line in text.splitlines() if not line.strip()[:1].isdigit()]
+    assert "nccl-no-rows" in {one.id for one in check(read_text("\n".join(rows), "x.log")).findings}

@@ -34,7 +34,7 @@ class Comparison:
     run: Run
     saved: tuple[Saved, ...]
     others: int
-    """Logs that were left out: of another collective, number of nodes or machine type, or cut short."""
+    """Logs that were left out: of another kind (Subject.kind), or cut short."""
 
     def ratios(self) -> dict[int, tuple[float, float]]:
         """Size -> median of the earlier runs in GB/s, and this run as a share of it."""
@@ -49,7 +49,7 @@ class Comparison:
     def lines(self) -> list[str]:
         """By size, then over time where there is more than one earlier run."""
         if not self.saved:
-            return [f"Nothing to compare with: {self.others} logs, none of the same collective, nodes and machine type"]
+            return [f"Nothing to compare with: {self.others} logs, none of the same test on the same machines"]
         count = len(self.saved)
         found = [f"Compared with {count} earlier {'run' if count == 1 else 'runs'}{self._left_out()}"]
         found.append(f"{'size':>9}  {'earlier':>8}  {'this run':>8}  {'share':>6}")
@@ -108,7 +108,7 @@ def compare(run: Run, subject: Subject, logs: Sequence[tuple[Log, datetime]], gi
     for log, modified in logs:
         other = log.last
         its = subject_of(other, given)
-        if other.complete and other.rows and not other.mixed and _kind(its) == _kind(subject):
+        if other.complete and other.rows and not other.mixed and its.kind == subject.kind:
             same.append(Saved(log.name, other, its, date_of(other) or modified))
     same.sort(key=lambda one: one.time)
     return Comparison(run, tuple(same), len(logs) - len(same))
@@ -127,10 +127,6 @@ def level(run: Run) -> float:
     """Average busbw out of place at large sizes, else at all."""
     curve = run.curve()
     return statistics.fmean([busbw for size, busbw in curve.items() if size >= LARGE] or list(curve.values()) or [0.0])
-
-
-def _kind(subject: Subject) -> tuple[object, ...]:
-    return subject.collective, subject.nodes, subject.machine_type, subject.network_only
 
 
 def _since(history: Sequence[tuple[str, datetime, float]]) -> str:

@@ -22,6 +22,13 @@ COLLECTIVES = (
 )
 """Tests of nccl-tests (src/Makefile), by the names of their programs without _perf."""
 
+_BY_HEADER = {
+    (False, False): {"all_gather", "hypercube", "sendrecv"},
+    (True, False): {"all_reduce", "alltoall", "reduce_scatter"},
+    (False, True): {"broadcast", "gather", "scatter"},
+    (True, True): {"reduce"},
+}
+"""By the columns redop and root of tables before 2.13 (github.com/NVIDIA/nccl-tests at 8274cb4, each test's file)."""
 _RING = {"all_gather", "reduce_scatter", "broadcast", "reduce"}
 _PROGRAM = re.compile(r"(.+?)_perf(?:_.*)?(?:\.exe)?")
 
@@ -37,7 +44,11 @@ def candidates(run: Run) -> tuple[str, ...]:
     """Collectives that a run can be about, the likeliest first: by its program, the log's header, else its columns."""
     if named := run.program or run.facts.get("collective"):
         return (collective_of(named),)
-    return _by_columns(run) if run.rows else ()
+    found = _by_columns(run) if run.rows else ()
+    if run.columns is None:
+        return found
+    had = _BY_HEADER[run.columns]
+    return tuple(one for one in found if one in had) or tuple(sorted(had))
 
 
 def _by_columns(run: Run) -> tuple[str, ...]:

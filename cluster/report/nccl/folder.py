@@ -1,13 +1,14 @@
 """Many logs: one line each, and a summary by kind of run and by node."""
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.findings import Finding, Level
 from cluster.report.nccl.against import level
+from cluster.report.nccl.curve_findings import LARGE
 from cluster.report.nccl.result import Result, Word
 from cluster.report.nccl.run import Log
 
@@ -30,11 +31,19 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """What is compared with each other."""
+        """What it measured, in words; Subject.kind is what is compared with each other."""
         subject = self.result.subject
         nodes = f"{subject.nodes} x " if subject.nodes else ""
         network = ", without NVLink" if subject.network_only else ""
-        return f"{subject.collective or 'unknown'}, {nodes}{subject.machine_type or 'unknown machine type'}{network}"
+        return f"{subject.collective or 'unknown'}, {nodes}{subject.machines or 'unknown machine type'}{network}"
+
+    @property
+    def detail(self) -> str:
+        """What sets two kinds apart that have the same words."""
+        subject = self.result.subject
+        gpu = subject.gpu if subject.machine_type else ""
+        parts = (gpu, f"{subject.ranks} ranks" if subject.ranks else "", subject.types)
+        return ", ".join(one for one in parts if one)
 
     @property
     def hosts(self) -> str:
@@ -79,15 +88,15 @@ class Folder:
     def findings(self) -> Iterator[Finding]:
         """Nodes that were slow with every partner, while the partners were fast with others."""
         for kind, entries in self._by_kind().items():
-            usual = statistics.median(one.busbw for one in entries)
-            fast = {host for one in entries if one.busbw >= _SLOW * usual for host in one.result.run.hosts}
-            slow = [one for one in entries if one.busbw < _SLOW * usual]
+            shares = _shares(entries)
+            fast = {host for one, share in shares if share >= _SLOW for host in one.result.run.hosts}
+            slow = [(one, share) for one, share in shares if share < _SLOW]
             for host, runs in sorted(_by_host(slow).items()):
                 if host in fast:
                     continue
-                partners = {other for one in runs for other in one.result.run.hosts} - {host}
+                partners = {other for one, _ in runs for other in one.result.run.hosts} - {host}
                 sure = partners <= fast
-                share = statistics.median(one.busbw for one in runs) / usual if usual else 0.0
+                share = statistics.median(share for _, share in runs)
                 beside = " while its partners were fast with others" if partners and sure else ""
                 yield Finding(
                     id="nccl-slow-node",
@@ -128,10 +137,17 @@ class Folder:
         }
 
     def _by_kind(self) -> Mapping[str, list[Entry]]:
-        found: dict[str, list[Entry]] = defaultdict(list)
+        """Entries that can be compared with each other, by what they measured."""
+        found: dict[tuple[object, ...], list[Entry]] = defaultdict(list)
         for one in self.entries:
-            found[one.kind].append(one)
-        return found
+            found[one.result.subject.kind].append(one)
+        words = Counter(entries[0].kind for entries in found.values())
+        groups: dict[str, list[Entry]] = {}
+        for entries in found.values():
+            one = entries[0]
+            name = one.kind if words[one.kind] == 1 else f"{one.kind}, {one.detail}"
+            groups.setdefault(name, []).extend(entries)
+        return groups
 
     def _by_nodes(self) -> Mapping[str, list[Entry]]:
         """The slowest first."""
@@ -142,11 +158,26 @@ class Folder:
         return dict(sorted(found.items(), key=lambda pair: statistics.median(one.busbw for one in pair[1])))
 
 
-def _by_host(entries: Sequence[Entry]) -> Mapping[str, list[Entry]]:
-    found: dict[str, list[Entry]] = defaultdict(list)
-    for one in entries:
+def _shares(entries: Sequence[Entry]) -> list[tuple[Entry, float]]:
+    """Each entry with its share of the median of its kind: at large sizes that most of them have, else at all such
+    sizes. Those without one are left out."""
+    curves = [one.result.run.curve() for one in entries]
+    counts = Counter(size for curve in curves for size in curve)
+    common = {size for size, count in counts.items() if 2 * count > len(entries)}
+    common = {size for size in common if size >= LARGE} or common
+    usual = {size: statistics.median(curve[size] for curve in curves if size in curve) for size in common}
+    found: list[tuple[Entry, float]] = []
+    for one, curve in zip(entries, curves, strict=True):
+        if ratios := [busbw / usual[size] for size, busbw in curve.items() if usual.get(size)]:
+            found.append((one, statistics.fmean(ratios)))
+    return found
+
+
+def _by_host(entries: Sequence[tuple[Entry, float]]) -> Mapping[str, list[tuple[Entry, float]]]:
+    found: dict[str, list[tuple[Entry, float]]] = defaultdict(list)
+    for one, share in entries:
         for host in one.result.run.hosts:
-            found[host].append(one)
+            found[host].append((one, share))
     return found
 
 

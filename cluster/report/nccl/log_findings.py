@@ -100,6 +100,14 @@ def _end(log: Log, run: Run) -> Iterator[Finding]:
             todo="see why it stopped, in the lines that follow, or report the one before in a file of its own",
         )
     if run.complete:
+        if not run.rows:
+            yield Finding(
+                id="nccl-no-rows",
+                level=Level.WARNING,
+                at=f"{log.name}:{run.line}",
+                what="The log has the footer of a test and no row of its table: somebody has shortened it",
+                todo="report the program's own output",
+            )
         return
     if not run.rows:
         what = "The log ends before the first row: the program stopped while it connected its ranks"

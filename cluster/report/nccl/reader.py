@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from cluster.printable import one_line
 from cluster.report.nccl import header
+from cluster.report.nccl.collective import COLLECTIVES
 from cluster.report.nccl.layout import Layout, NotARowError, RowBegun, begin, is_measures, layout_of
 from cluster.report.nccl.run import Device, Quote, Run
 
@@ -18,8 +19,17 @@ _STAMP = re.compile(
     r"\s?(?:\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?\]?:?|"
     r"\[[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\])(?: |$)"
 )
-_LABEL = re.compile(r" *([0-9]{1,6}): ?|\[[0-9]+,([0-9]+)\]<std(?:out|err)>: ?")
-"""`srun --label`, and Open MPI's `--tag-output`."""
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)")
+_LABEL = re.compile(
+    r" *([0-9]{1,6}): ?|\[(?:[^\]\s@]+@)?[0-9]+,([0-9]+)\]<std(?:out|err)>: ?|\[([0-9]{1,6})\] |"
+    r"\[(pod/[^\]\s]+)\] ?|([A-Za-z0-9][A-Za-z0-9_.-]*): (?=[ #]|$)"
+)
+"""`srun --label`; `--tag-output` of Open MPI and of PRRTE (Open MPI 5); Hydra's `-prepend-rank` (MPICH, Intel MPI);
+`kubectl logs --prefix`; pdsh."""
+_ECHOED = re.compile(
+    rf"(?:^|[\s/'\"])(({'|'.join(COLLECTIVES)})_perf\w*)['\"]?\s+-|nccl_tests\S*.*?\s-t ({'|'.join(COLLECTIVES)})\b"
+)
+"""The command that starts the test, as `set -x` or a transcript has it; `run_nccl_tests.sh -t NAME` is Google's gIB."""
 _DEBUG = re.compile(r"(?:\[[^\]]*\] )?([^ ]+):[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ ){0,2}NCCL ([A-Z]+) (.*)")
 """NCCL's own lines, with the place in its source for a warning (ncclDebugLog, src/debug.cc)."""
 _NETWORK = re.compile(r"Using network (.+)")
@@ -29,8 +39,8 @@ _SETTING = re.compile(r"(nThread|nGpus|minBytes|maxBytes|warmup iters:|agg iters
 _DEVICE = re.compile(
     r"# +Rank +([0-9]{1,9})(?: +Group +[0-9]+)?(?: +Pid +[0-9]+)? on +(\S+) device +[0-9]+ \[[^\]]*\] *(.*)"
 )
-_BOUNDS = re.compile(r"#? ?Out of bounds values +: +([0-9]{1,19})")
-_AVERAGE = re.compile(r"#? ?Avg bus bandwidth +: +(\S+)(?: +(FAILED|OK))?")
+_BOUNDS = re.compile(r"#? ?Out of bounds values *: +([0-9]{1,19})")
+_AVERAGE = re.compile(r"#? ?Avg bus bandwidth *: +(\S+)(?: +(FAILED|OK))?")
 _COMPLAINT = re.compile(
     r"Test (?:NCCL|CUDA) failure|: Test failure |Test timeout|^# error: |srun: error:|slurmstepd(?:-\S+)?: error:|"
     r"CANCELLED|MPI_ABORT|[Ss]egmentation fault|[Bb]us error|out of memory|Out Of Memory|oom.kill|"
@@ -50,19 +60,25 @@ class Reader:
         self.runs: list[Run] = []
         self.ahead = Run(line=0)
         """Complaints, networks and variables that come before the first line of a run."""
+        self.echoed = ""
+        """Program of the last command that the log has, until a run begins."""
         self._facts: dict[str, str] = {}
         self._tasks: dict[str, _Task] = {}
 
     def line(self, number: int, text: str) -> None:
         """Take one line, without its end."""
-        label = ""
-        for _ in range(3):  # a stamp, a label and a stamp
+        labels: list[str] = []
+        if "\x1b" in text:
+            text = _COLOUR.sub("", text)
+        for _ in range(4):  # a stamp, a pod's label, a rank's label and a stamp
             if (found := _STAMP.match(text)) and found[0].strip():
                 text = text[found.end() :]
-            elif not label and (found := _LABEL.match(text)):
-                label, text = found[1] or found[2], text[found.end() :]
+            elif len(labels) < 2 and (found := _LABEL.match(text)):
+                labels.append(next(one for one in found.groups() if one))
+                text = text[found.end() :]
             else:
                 break
+        label = " ".join(labels)
         if text.startswith(header.MARK):
             self._facts = {**self._facts, **header.parse(text)}
             return
@@ -103,6 +119,8 @@ class _Task:
             text = text[: debug.end(1) - len(host) if host != debug[1] else debug.start()]
         if not text.strip():
             return
+        if ("_perf" in text or "nccl_tests" in text) and (found := _ECHOED.search(text)):
+            self._reader.echoed = found[1] or found[3]
         plain = text.lstrip()
         if plain[0] == "#" or plain[0].isalpha():
             self._words(number, plain)
@@ -130,6 +148,7 @@ class _Task:
         elif layout := layout_of(text):
             run = self._start(number, "table")
             self._layout, run.errors_counted = layout, layout.counts_errors
+            run.columns = None if layout.counts_errors else (layout.redop, layout.root)
         elif found := _BOUNDS.match(text):
             self._current(number).out_of_bounds = int(found[1])
         elif found := _AVERAGE.match(text):
@@ -173,6 +192,7 @@ class _Task:
             self._seen, self._last, self._layout = set(), {}, Layout()
             run = self._run = replace(self._reader.ahead, line=number, task=self._label, facts=self._reader.facts())
             self._reader.ahead = Run(line=0)
+            run.program, self._reader.echoed = self._reader.echoed, ""
             self._reader.runs.append(run)
         self._seen.add(part)
         return run

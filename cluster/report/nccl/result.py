@@ -1,10 +1,12 @@
 """Pass, fail, or not compared, with the reasons."""
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from cluster.catalog.nccl_references import Minimum, references_of
+from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.nccl_references import REFERENCES, Minimum, references_of
 from cluster.findings import Finding, Level
 from cluster.report.nccl.collective import is_of_nodes
 from cluster.report.nccl.curve_findings import FLOOR_NICS, SLOW_OF_LINE, best_large, curve_findings
@@ -108,7 +110,16 @@ def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
         )
     if subject.reference:
         return
-    if not (subject.machine_type and subject.nodes):
+    named = subject.machine_type
+    if named and named not in MACHINE_TYPES and not references_of(named):
+        near = difflib.get_close_matches(named, {*MACHINE_TYPES, *(row.machine_type for row in REFERENCES.values())})
+        what = f"No reference: {named!r} is no machine type of the catalog"
+        todo = (
+            f"write {' or '.join(near)} if that was meant"
+            if near
+            else "compare it with earlier runs: `--against FOLDER`"
+        )
+    elif not (named and subject.nodes):
         unknown = [name for name, one in (("machine type", subject.machine_type), ("nodes", subject.nodes)) if not one]
         what = f"No reference: the log does not say {' and '.join(unknown)}"
         todo = "name them with `--machine-type` and `--nodes`; jobs of `./hpc nccl run` write both into their logs"

@@ -76,6 +76,8 @@ class Run:
     """Names of the networks that NCCL said it uses: Socket, IB, or a plugin's."""
     devices: list[Device] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    columns: tuple[bool, bool] | None = None
+    """Whether the table has redop and root, where each test has a header of its own: before 2.13."""
     errors_counted: bool = True
     """Whether the last column of a half counts wrong elements. Before 2.13 it was the largest difference."""
     out_of_bounds: int | None = None
@@ -108,6 +110,16 @@ class Run:
         """Number of machines, by its own header, else by its devices."""
         given = self.facts.get("nodes", "")
         return int(given) if re.fullmatch("[1-9][0-9]{0,6}", given) else len(self.hosts) or None
+
+    @property
+    def gpu(self) -> str:
+        """Names of its GPUs; empty where the log does not have them."""
+        return ", ".join(sorted({one.name for one in self.devices if one.name}))
+
+    @property
+    def types(self) -> str:
+        """Data types of its rows."""
+        return ", ".join(sorted({row.type for row in self.rows}))
 
     @property
     def sizes(self) -> tuple[int, ...]:

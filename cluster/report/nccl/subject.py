@@ -24,6 +24,10 @@ class Subject:
     """A run's circumstances; empty or None where nothing says them."""
 
     machine_type: str
+    gpu: str
+    """Names of its GPUs."""
+    types: str
+    """Data types that were sent."""
     nodes: int | None
     ranks: int | None
     collective: str
@@ -31,6 +35,16 @@ class Subject:
     """All collectives that the columns allow, where nothing names it."""
     network_only: bool
     reference: Reference | None
+
+    @property
+    def machines(self) -> str:
+        """The machine type, else the GPUs."""
+        return self.machine_type or self.gpu
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What has to agree where two runs are compared."""
+        return self.collective, self.nodes, self.ranks, self.machine_type, self.gpu, self.types, self.network_only
 
     @property
     def machine(self) -> MachineType | None:
@@ -50,7 +64,7 @@ class Subject:
         nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
         ranks = "" if self.ranks is None else f"{self.ranks} ranks"
         network = "without NVLink" if self.network_only else ""
-        return ", ".join(one for one in (self.collective, nodes, self.machine_type, ranks, network) if one)
+        return ", ".join(one for one in (self.collective, nodes, self.machines, ranks, network) if one)
 
 
 def subject_of(run: Run, given: Given | None = None) -> Subject:
@@ -65,6 +79,8 @@ def subject_of(run: Run, given: Given | None = None) -> Subject:
     known = reference(machine_type, collective, nodes, network_only=network_only) if nodes else None
     return Subject(
         machine_type=machine_type,
+        gpu=run.gpu,
+        types=run.types,
         nodes=nodes,
         ranks=ranks_of(run, collective),
         collective=collective,

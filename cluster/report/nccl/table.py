@@ -74,6 +74,7 @@ def document_of(log: Log, result: Result) -> dict[str, Any]:
             for one in result.findings
         ],
         "machine_type": subject.machine_type,
+        "gpu": subject.gpu,
         "nodes": subject.nodes,
         "hosts": list(result.run.hosts),
         "ranks": subject.ranks,

@@ -1,0 +1,66 @@
+"""Public logs of nccl-tests, each reported with the figures of expected/nccl_logs.txt: a folder of such logs."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from cluster.report.nccl.files import NotALogError, read_file
+from cluster.report.nccl.report import folder_of
+from cluster.report.nccl.subject import subject_of
+from tests.outside.recorder import Recorder
+
+EXPECTED = {
+    words[0]: words[1:]
+    for line in Path(__file__).with_name("expected").joinpath("nccl_logs.txt").read_text().splitlines()
+    if not line.startswith("#") and (words := line.split())
+}
+
+
+def test_every_known_log_is_reported_with_its_figures(artifact: Path, outside: Recorder) -> None:
+    known = 0
+    for path in _files(artifact):
+        wanted = EXPECTED.get(hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+        if wanted is None:
+            outside.did(f"{path.name}: not in expected/nccl_logs.txt, reported as {' '.join(_reported(path))}")
+            continue
+        known += 1
+        if (found := _reported(path)) != wanted[:-1]:
+            outside.differs("nccl-log", f"{path.name}: expected {' '.join(wanted[:-1])}, reported {' '.join(found)}")
+    if not known:
+        pytest.fail(f"{artifact} has none of the {len(EXPECTED)} logs of expected/nccl_logs.txt", pytrace=False)
+    outside.did(f"{known} of {len(EXPECTED)} logs of expected/nccl_logs.txt were reported")
+    outside.holds("nccl-log-format", "nccl-log-columns")
+
+
+def test_no_node_is_named_slow_for_runs_of_another_kind(artifact: Path, outside: Recorder) -> None:
+    found = folder_of(_files(artifact))
+    for one in found.findings():
+        outside.differs("nccl-slow-node", f"{one.where}: {one.what}")
+    outside.did(f"{len(found.entries)} logs as a folder: {len(found.document()['kinds'])} kinds, no slow node")
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.iterdir() if one.is_file())
+
+
+def _reported(path: Path) -> list[str]:
+    """What expected/nccl_logs.txt has of a log."""
+    try:
+        run = (log := read_file(path)).last
+    except NotALogError as error:
+        return [error.finding.id]
+    subject = subject_of(run)
+    curve = run.curve()
+    return [
+        subject.collective or "-",
+        "or".join(subject.possible[1:]) or "-",
+        str(subject.nodes or "-"),
+        str(subject.ranks or "-"),
+        subject.gpu.replace(" ", "_") or "-",
+        subject.types or "-",
+        str(len(log.runs)),
+        str(len(run.rows)),
+        f"{max(curve.values()):.2f}" if curve else "-",
+        f"{run.average:g}" if run.average is not None else "-",
+    ]
