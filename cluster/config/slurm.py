@@ -71,7 +71,10 @@ class SlurmSettings(Section):
     """How long Slurm waits; all in seconds."""
     consumable: Annotated[
         Literal["core", "cpu"],
-        Slurm("SelectTypeParameters", {"core": "CR_Core_Memory", "cpu": "CR_CPU_Memory"}),
+        Slurm(
+            "SelectTypeParameters",
+            {unit.lower(): f"CR_{unit}_Memory,CR_CORE_DEFAULT_DIST_BLOCK" for unit in ("Core", "CPU")},
+        ),
         Restart("slurmctld restarts; jobs that run keep the cores or threads that they have"),
     ] = "core"
     """Smallest unit given to a job: a core with all its threads, or one hardware thread (CR_Core or CR_CPU)."""

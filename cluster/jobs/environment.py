@@ -45,6 +45,7 @@ if [[ -n ${{SLURM_JOB_ID:-}} ]]; then
             ;;
     esac
     _hpc_master
+    _hpc_distribution
     _hpc_container "$_hpc_mounts"
 fi
 unset -f {" ".join(_DEFINED.findall(functions))}

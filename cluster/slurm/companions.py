@@ -10,14 +10,24 @@ from cluster.slurm.text import Group, document, groups, header, section
 def render_gres(config: ClusterConfig) -> str:
     """Text of gres.conf: which device files are which GPUs."""
     lines: list[str] = []
+    # Slurm's own plugin, which needs no library. Where tasks are not bound, cores of GPUs mean nothing, and a host's
+    # own GPUs are none of a rehearsal's.
+    detected = registry.get(config.platform).slurm.bind_tasks and config.slurm_version >= "24.11"
     for name, one in config.nodesets.items():
         gpu = nodeset_gpu(config, one)
         if gpu is None:
             continue
+        if detected and not lines:
+            lines.append("AutoDetect=nvidia")
         devices = f"/dev/nvidia[0-{gpu.count - 1}]" if gpu.count > 1 else "/dev/nvidia0"
         nodes = hostlist.compress(node_names(config, name))
         lines.append(f"NodeName={nodes} Name=gpu Type={gpu.type} File={devices}")
-    why = "Devices are named, not detected: detection needs a slurmd built against the driver's library."
+    why = "Devices are named, so a node that lacks one is found out."
+    if detected:
+        why += (
+            " AutoDetect adds which cores are near each GPU, as the driver says it: a job gets those. It finds neither "
+            "MIG nor NVLinks."
+        )
     return document(header(config), [section("GPUs", why, lines)])
 
 

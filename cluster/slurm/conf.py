@@ -101,9 +101,11 @@ def _scheduling(config: ClusterConfig) -> Group:
     )
     return Group(
         title="Scheduling",
-        why=f"Memory is given out as cores are, so that one job can't push another out of it. {unit} EnforcePartLimits "
-        "refuses a job that no partition could ever run, instead of letting it wait for ever. nohold_on_prolog_fail: a "
-        "batch job whose prolog fails is tried on another node, and not held until somebody releases it. bf_continue: "
+        why=f"Memory is given out as cores are, so that one job can't push another out of it. {unit} "
+        "CR_CORE_DEFAULT_DIST_BLOCK: a job's cores, and its tasks on them, fill one socket before the next, as GPUs "
+        "are numbered; otherwise they take turns, and every second rank is far from its GPU. EnforcePartLimits refuses "
+        "a job that no partition could ever run, instead of letting it wait for ever. nohold_on_prolog_fail: a batch "
+        "job whose prolog fails is tried on another node, and not held until somebody releases it. bf_continue: "
         "backfill goes on where it was after it let others have the lock. wait_nodes: a job's script begins when all "
         "of its nodes are up.",
         settings={

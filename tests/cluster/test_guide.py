@@ -38,7 +38,8 @@ GUIDE_CONF = {
     "SlurmdLogFile": "/var/log/slurm/slurmd.log",
     # Better than the guide's, each with its reason beside it in slurm.conf:
     "ReturnToService": "2",  # guide: 1, which leaves a node down that was killed and rebooted
-    "SelectTypeParameters": "CR_Core_Memory",  # guide: CR_CPU_Memory, by which two jobs share a core
+    # guide: CR_CPU_Memory, by which two jobs share a core, and ranks take turns on the sockets
+    "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
     "SlurmctldPidFile": "/run/slurm/slurmctld.pid",  # guide: /var/run/slurm, which is a link to this
     "SlurmdPidFile": "/run/slurm/slurmd.pid",
     "AccountingStorageHost": "dev-controller",  # guide: localhost, where login machines have no slurmdbd

@@ -132,6 +132,13 @@ class TestTcpxo:
         done = mega.run(script + " || true", **in_job("a3mega", 2))
         assert done.stdout.splitlines() == ['declare -x NCCL_DEBUG="WARN"', 'declare -x NCCL_DEBUG_SUBSYS="ENV"']
 
+    @pytest.mark.parametrize(("asked", "given"), [({}, "block:block"), ({"SLURM_DISTRIBUTION": "cyclic"}, "cyclic")])
+    def test_ranks_are_in_the_order_of_gpus_unless_the_job_has_another(
+        self, mega: Job, asked: dict[str, str], given: str
+    ):
+        done = mega.run(". ENV; echo $SLURM_DISTRIBUTION", **in_job("a3mega", 1, **asked))
+        assert done.stdout == f"{given}\n"
+
     def test_without_the_plugin_the_job_ends_with_the_reason(self, mega: Job):
         done = mega.run(". ENV; echo went on", **in_job("a3mega", 2))
         assert (done.returncode, done.stdout) == (1, "")

@@ -18,7 +18,7 @@ from system import host, munge  # noqa: E402
 
 AROUND = """
 grep Cpus_allowed_list /proc/self/status
-taskset -c 0-1 grep Cpus_allowed_list /proc/self/status
+taskset -c 0-3 grep Cpus_allowed_list /proc/self/status
 echo "nproc $(nproc)"
 group=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)
 echo "memory $(cat "${group%%/step_*}/memory.max")"
@@ -31,7 +31,7 @@ EAT = "import sys; full = b'x' * int(sys.argv[1]); print(len(full))"
 # By name, what srun is given; each is one job with one step.
 JOBS = {
     "one": ["--cpus-per-task=1", "--mem=100M", "sh", "-c", AROUND],
-    "all": ["--cpus-per-task=2", "--mem=200M", "--gpus=2", "sh", "-c", AROUND],
+    "all": ["--cpus-per-task=4", "--mem=200M", "--gpus=2", "sh", "-c", AROUND],
     "gpu": ["--cpus-per-task=1", "--mem=100M", "--gpus=1", "sh", "-c", AROUND],
     "tasks": ["--ntasks=2", "--mem=100M", "--label", "grep", "Cpus_allowed_list", "/proc/self/status"],
     "less": ["--mem=100M", "python3", "-c", EAT, str(50 << 20)],
@@ -54,6 +54,20 @@ def look(name: str, *command: str) -> None:
     tell(name, done.returncode, done.stdout)
 
 
+def driver_of_gpus() -> None:
+    """What NVIDIA's driver tells of two GPUs, in the kernel's folders: the first is near the second socket."""
+    for folder in ("/proc/driver", "/sys/bus/pci/drivers"):
+        host.run("mount", "-t", "tmpfs", "tmpfs", folder)
+    for minor, cores in enumerate(("2-3", "0-1")):
+        bus = f"0000:0{minor + 4}:00.0"
+        for path, text in (
+            (Path("/proc/driver/nvidia/gpus", bus, "information"), f"Model: \t\t Tesla T4\nDevice Minor: \t {minor}\n"),
+            (Path("/sys/bus/pci/drivers/nvidia", bus, "local_cpulist"), f"{cores}\n"),
+        ):
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+
+
 def begin() -> None:
     """The daemons, by the steps of the nodes' set-up; without slurmdbd."""
     # Slurm looks for the addresses of a machine that has one besides loopback's own (AI_ADDRCONFIG).
@@ -61,6 +75,7 @@ def begin() -> None:
     # Devices that open, in the place of GPUs: the kernel's own, of which jobs need none (full, kmsg).
     for number, minor in enumerate((7, 11)):
         os.mknod(f"/dev/nvidia{number}", 0o20666, os.makedev(1, minor))
+    driver_of_gpus()
     files = {path.name: path.read_text() for path in (HERE / "slurm").iterdir()}
     plugstack.drop_empty_include()
     munge.start()
@@ -88,6 +103,7 @@ def main() -> None:
         states = ("squeue", "--noheader", "--states=all", "--sort=i", "--format=%T")
         host.wait("the end of all jobs", lambda: "COMPLETING" not in host.run(*states), seconds=60)
         look("states", *states)
+        look("detected", "slurmd", "-G", "-f", "/etc/slurm/slurm.conf")
     except host.SetupError as error:
         tell("failed", 1, str(error))
     # Told last: what comes before is whole then.

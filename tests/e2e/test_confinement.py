@@ -50,7 +50,7 @@ def slurm_files() -> dict[str, str]:
     Its node and controller are one machine here, and it has no database: MariaDB alone would take longer to start than
     all the rest.
     """
-    size = {"CPUs": 2, "Sockets": 1, "CoresPerSocket": 2, "ThreadsPerCore": 1, "RealMemory": 1000}
+    size = {"CPUs": 4, "Sockets": 2, "CoresPerSocket": 2, "ThreadsPerCore": 1, "RealMemory": 1000}
     t4 = {"machine_type": "n1-standard-4", "count": 1, "gpus": {"type": "t4", "count": 2}, "node_conf": size}
     files = render(google(name="vm", nodesets={"gpu": t4}, accounting={"enforce": []}, slurm={"mpi_default": "none"}))
     for old, new in (
@@ -102,21 +102,30 @@ def ended_well(one: Seen) -> list[str]:
 
 
 def test_the_machine_is_what_the_rest_believes(seen: dict[str, Seen]) -> None:
-    assert ended_well(seen["system"]) == ["cgroup2fs", "systemd", "2"]
+    assert ended_well(seen["system"]) == ["cgroup2fs", "systemd", "4"]
 
 
 def test_a_job_has_its_own_cores_and_can_take_no_other(seen: dict[str, Seen]) -> None:
     # The second line is of a process that asked for both cores: bound it may unbind itself, confined it can't.
     alone = ended_well(seen["one"])
-    assert re.fullmatch(r"Cpus_allowed_list: [01]", alone[0])
+    assert re.fullmatch(r"Cpus_allowed_list: [0-3]", alone[0])
     assert alone[1:3] == [alone[0], "nproc 1"]
-    assert ended_well(seen["all"])[:3] == ["Cpus_allowed_list: 0-1", "Cpus_allowed_list: 0-1", "nproc 2"]
+    assert ended_well(seen["all"])[:3] == ["Cpus_allowed_list: 0-3", "Cpus_allowed_list: 0-3", "nproc 4"]
 
 
 def test_each_task_is_bound_to_a_core_of_its_own(seen: dict[str, Seen]) -> None:
-    # Both are in the same job's cgroup, which has both cores: this is task/affinity.
-    bound = [line.partition(": ")[2] for line in ended_well(seen["tasks"])]
-    assert sorted(bound) == ["Cpus_allowed_list: 0", "Cpus_allowed_list: 1"]
+    # Both are in the same job's cgroup, which has both cores: this is task/affinity. Both cores are of one socket, in
+    # the order of the ranks: without CR_CORE_DEFAULT_DIST_BLOCK they would be 0 and 2.
+    assert sorted(ended_well(seen["tasks"])) == ["0: Cpus_allowed_list: 0", "1: Cpus_allowed_list: 1"]
+
+
+def test_a_job_gets_the_cores_that_are_near_its_gpu(seen: dict[str, Seen]) -> None:
+    found = sorted(re.findall(r"Type=(\S+) .*File=(\S+) Cores=(\S+) ", seen["detected"].out))
+    assert found == [("t4", "/dev/nvidia0", "2-3"), ("t4", "/dev/nvidia1", "0-1")], seen["detected"].out
+    lines = ended_well(seen["gpu"])
+    near = {"nvidia0 open": "[23]", "nvidia1 open": "[01]"}
+    (gpu,) = (line for line in lines[-2:] if line.endswith("open"))
+    assert re.fullmatch(f"Cpus_allowed_list: {near[gpu]}", lines[0]), lines
 
 
 def test_a_job_opens_the_devices_that_it_was_given_and_no_others(seen: dict[str, Seen]) -> None:

@@ -71,7 +71,8 @@ def disk(folder: Path, files: Mapping[str, str | Path]) -> Path:
 
 
 def boot(disk: Path, unit: str, *, seconds: int) -> str:
-    """Run a machine of two cores and 1.2 GB from its disk, with `unit` and what it needs, until it powers itself off.
+    """Run a machine of two sockets, four cores and 1.2 GB from its disk, with `unit` and what it needs, until it powers
+    itself off.
 
     Returns what it wrote to its second serial port. AssertionError, with what is to be read on its console, when it did
     not do so within `seconds`.
@@ -81,7 +82,7 @@ def boot(disk: Path, unit: str, *, seconds: int) -> str:
     command = [
         # It ends with us, whichever way we end; and other tests on this host come first.
         "setpriv", "--pdeathsig", "KILL", "nice", "-n", "3",
-        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2,sockets=1,cores=2,threads=1",
+        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "4,sockets=2,cores=2,threads=1",
         "-m", "1200", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-nic", "none",
         "-kernel", str(kernel(SUITES[BASE])),
         "-append", asked,

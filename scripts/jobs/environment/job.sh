@@ -8,6 +8,11 @@ _hpc_master() {
     export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 }
 
+# Ranks fill a node and a socket before the next, as GPUs are numbered; a distribution that the job asked for stays.
+_hpc_distribution() {
+    export SLURM_DISTRIBUTION=${SLURM_DISTRIBUTION:-block:block}
+}
+
 # What srun's --container-mounts (the argument) and --container-env take. Without the latter an image's own variables win
 # over the job's.
 _hpc_container() {

@@ -71,6 +71,11 @@ _hpc_master() {
     export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 }
 
+# Ranks fill a node and a socket before the next, as GPUs are numbered; a distribution that the job asked for stays.
+_hpc_distribution() {
+    export SLURM_DISTRIBUTION=${SLURM_DISTRIBUTION:-block:block}
+}
+
 # What srun's --container-mounts (the argument) and --container-env take. Without the latter an image's own variables win
 # over the job's.
 _hpc_container() {
@@ -96,9 +101,10 @@ if [[ -n ${SLURM_JOB_ID:-} ]]; then
             ;;
     esac
     _hpc_master
+    _hpc_distribution
     _hpc_container "$_hpc_mounts"
 fi
-unset -f _hpc_sockets _hpc_tcpxo _hpc_master _hpc_container
+unset -f _hpc_sockets _hpc_tcpxo _hpc_master _hpc_distribution _hpc_container
 unset -v _hpc_mounts
 # The status of this file, also for scripts without set -e: . /opt/apps/hpc/env.sh || exit
 [[ -z ${_hpc_failed:-} ]]

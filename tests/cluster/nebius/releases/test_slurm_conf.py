@@ -38,7 +38,10 @@ class TestSettings:
         assert conf(slurm=slurm)[1] == [BASE]
 
     def test_other_values_of_these_are(self):
-        assert conf(slurm={"consumable": "cpu"})[1] == [BASE, "SelectTypeParameters=CR_CPU_Memory"]
+        assert conf(slurm={"consumable": "cpu"})[1] == [
+            BASE,
+            "SelectTypeParameters=CR_CPU_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
+        ]
         assert conf(slurm={"return_to_service": 1})[1] == [BASE, "ReturnToService=1"]
 
     def test_enforcement_is_the_stack_files(self):

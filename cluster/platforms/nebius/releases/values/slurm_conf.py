@@ -25,7 +25,7 @@ _SAME: Mapping[str, Value] = {
     "MpiDefault": "pmix",
     "ReturnToService": 2,
     "ScronParameters": "enable",
-    "SelectTypeParameters": "CR_Core_Memory",
+    "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
 }
 """What Soperator generates with the same meaning, so that nothing is added (internal/render/common/configmap.go)."""
 
