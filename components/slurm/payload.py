@@ -9,6 +9,7 @@ from typing import Any, cast
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.users import User as Person
+from cluster.jobs.environment import environment
 from cluster.jobs.measurements import measurements
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
@@ -90,6 +91,7 @@ def configure(
         if measured := measurements(config):
             payload["measure"] = measured
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
+        payload["environment"] = environment(config).splitlines()
         if state:
             payload["state"] = cast("StateDisk", dict(state))
         if exports:

@@ -27,7 +27,7 @@ sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).pare
 from accounting import accounts
 from containers import settings
 from interface import User
-from jobs import drain
+from jobs import drain, environment
 from system import homes, users
 from system.host import SetupError, describe_os_error, log, read_json, write
 
@@ -42,7 +42,7 @@ KEY_PAIR_SECONDS = 30
 
 
 def converge(payload: dict[str, Any]) -> None:
-    """Make users and groups, then what Slurm's database holds of them."""
+    """Make users and groups, env.sh of their jobs, then what Slurm's database holds of them."""
     users.MANAGED = MANAGED / "users.json"
     accounts.MANAGED = MANAGED / "accounting.json"
     # Nodes have users as soon as the jail has.
@@ -60,6 +60,7 @@ def converge(payload: dict[str, Any]) -> None:
         make_key_pairs(user for user in wanted if user["name"] in new)
         KEY_PAIRS.unlink()
     settings.install_nvcrlogin()
+    environment.keep(payload.get("environment", []))
     accounts.converge(payload["accounting"])
 
 

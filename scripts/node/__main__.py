@@ -34,7 +34,7 @@ from accounting import accounts, backup, mariadb, restore
 from containers import settings as containers
 from health import installed, measuring
 from health import record as health_record
-from jobs import drain, probe, prologs, rxdm, warm_up
+from jobs import drain, environment, probe, prologs, rxdm, warm_up
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (
     cluster_state,
@@ -79,6 +79,7 @@ def configure(payload: dict[str, Any]) -> None:
     if controls:
         control(payload)
         measuring.keep(payload.get("measure"))
+        environment.keep(payload.get("environment", []))
     else:
         slurmctld.disable()
     config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])

@@ -74,6 +74,7 @@ class _Controller(TypedDict, total=False):
     health: dict[str, Any]  # health/shared.py
     measure: dict[str, Any]  # what health/measure.py measures
     files: dict[str, list[str]]  # Slurm's, as lines
+    environment: list[str]  # env.sh of jobs, as lines
     state: StateDisk
     exports: Exports
 

@@ -52,6 +52,13 @@ class TestEveryStack:
             assert int(options["ntasks-per-node"]) * int(options.get("cpus-per-task", 1)) <= row.cpus
             assert minutes(str(options["time"])) <= minutes(row.max_time)
 
+    def test_steps_get_the_cpus_that_their_job_has_for_each_task(self, stack: str):
+        """From Slurm 22.05 on srun reads SRUN_CPUS_PER_TASK, and SLURM_CPUS_PER_TASK no more."""
+        scripts = [
+            one for one in examples(stacks.config(stack)).scripts if int(one.options.get("cpus-per-task", 1)) > 1
+        ]
+        assert [one.name for one in scripts if "srun " in one.body and "SRUN_CPUS_PER_TASK=" not in one.body] == []
+
     def test_rendered_scripts_are_clean_for_shellcheck(self, stack: str, tmp_path: Path):
         files = {name: text for name, text in example_files(stacks.config(stack)).items() if name.endswith(".sh")}
         for name, text in files.items():

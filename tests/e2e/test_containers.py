@@ -230,8 +230,8 @@ def test_enroots_paths_exist_before_a_job_and_are_the_users_own(lab: Cluster):
         "ENROOT_TEMP_PATH=/mnt/localssd/2001/enroot", "/mnt/localssd/2001:alice:700",
     ]  # fmt: skip
     assert settings(plain) == [
-        "ENROOT_ROOTFS_WRITABLE=yes", "ENROOT_RUNTIME_PATH=/run/enroot/2001", "ENROOT_TEMP_PATH=/var/tmp",
-        "/run/enroot/2001:alice:700",
+        "ENROOT_CACHE_PATH=/var/cache/enroot/2001", "ENROOT_ROOTFS_WRITABLE=yes",
+        "ENROOT_RUNTIME_PATH=/run/enroot/2001", "ENROOT_TEMP_PATH=/var/tmp", "/run/enroot/2001:alice:700",
     ]  # fmt: skip
     for node in (HERE, plain):
         lab.ssh(node, "rm -r /etc/enroot; umount /mnt/localssd 2>/dev/null || :")

@@ -75,6 +75,7 @@ def test_a_machine_without_ssds_has_paths_that_users_can_make(machine: list[tupl
         **WRITABLE,
         "ENROOT_CONFIG_PATH": "/home/alice/.enroot",
         "ENROOT_RUNTIME_PATH": "/run/enroot/2001",
+        "ENROOT_CACHE_PATH": "/var/cache/enroot/2001",
         "ENROOT_TEMP_PATH": "/var/tmp",  # noqa: S108
     }
     # Slurm gives every job this one.
@@ -82,7 +83,9 @@ def test_a_machine_without_ssds_has_paths_that_users_can_make(machine: list[tupl
     assert seen(tmp_path / "enroot", ENROOT_TEMP_PATH="/scratch")["ENROOT_TEMP_PATH"] == "/scratch"
     assert machine == [("systemd-tmpfiles", "--create", str(tmp_path / "tmpfiles"))]
     assert (tmp_path / "tmpfiles").read_text().splitlines()[1:] == [
-        "d /run/enroot 1777 root root -", "d /run/enroot/2001 0700 2001 2001 -", "d /run/enroot/2002 0700 2002 3000 -",
+        "d /run/enroot 1777 root root -", "d /var/cache/enroot 1777 root root -",
+        "d /run/enroot/2001 0700 2001 2001 -", "d /run/enroot/2002 0700 2002 3000 -",
+        "d /var/cache/enroot/2001 0700 2001 2001 -", "d /var/cache/enroot/2002 0700 2002 3000 -",
     ]  # fmt: skip
     assert not (tmp_path / "on_ssd").exists()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.config import ClusterConfig
+from cluster.jobs.environment import environment
 from cluster.platforms.nebius.accounts import desired_here
 from components.slurm import payload, setup
 
@@ -40,9 +41,10 @@ def files() -> Mapping[str, str]:
 
 
 def people(config: ClusterConfig) -> dict[str, Any]:
-    """Users, groups, and what Slurm's database holds of them."""
+    """Users, groups, what Slurm's database holds of them, and env.sh of their jobs."""
     return {
         "users": payload.users(config),
         "groups": payload.groups(config),
+        "environment": environment(config).splitlines(),
         "accounting": json.loads(json.dumps(desired_here(config))),
     }

@@ -2,6 +2,7 @@
 # The image has Open MPI and a compiler. Its file on the shared file system saves the download: see pytorch-container.sh.
 image=${IMAGE:-nvcr.io#nvidia/pytorch:24.12-py3}
 . /opt/apps/hpc/env.sh
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 if [[ -n ${GLOO_SOCKET_IFNAME:-} ]]; then
     export OMPI_MCA_btl_tcp_if_include=$GLOO_SOCKET_IFNAME
 fi

@@ -17,17 +17,20 @@ NVCRLOGIN = Path("/usr/local/bin/nvcrlogin")
 DOCKER, WRAPPER = Path("/usr/bin/docker"), Path("/usr/local/bin/docker")
 TMPFILES, ON_SSD = Path("/etc/tmpfiles.d/hpc-enroot.conf"), Path("/etc/hpc/localssd.tmpfiles")
 MARK = "# Written by the cluster's set-up."
+CACHE = "/var/cache/enroot"
 
 # For each setting the first file counts (config::load in enroot.in), so this comes after 50-localssd.conf of machines
 # with local SSDs. enroot's own default for what it needs while it runs is /run/enroot or what a login left in
 # XDG_RUNTIME_DIR, /run/user/UID: users can't make the first, and nodes do not have the second (NVIDIA/enroot issues 13
 # and 23, NVIDIA/pyxis issues 12 and 138). Importing needs room for an unpacked image, 30 GB and more: /tmp is memory on
-# some systems, and Slurm sets TMPDIR=/tmp in every job. Users install packages into containers that have a name
+# some systems, and Slurm sets TMPDIR=/tmp in every job. Layers that were downloaded are 10 GB and more, and every node
+# would write its own into the home that all share. Users install packages into containers that have a name
 # (--container-remap-root), so containers can be written, as on Soperator (images/common/enroot/enroot.conf);
 # --container-readonly is against it.
 PATHS = f"""\
 {MARK}
 ENROOT_RUNTIME_PATH /run/enroot/${{UID}}
+ENROOT_CACHE_PATH {CACHE}/${{UID}}
 ENROOT_TEMP_PATH /var/tmp
 ENROOT_ROOTFS_WRITABLE yes
 """
@@ -77,7 +80,7 @@ def enroot(users: list[User], data: str) -> bool:
     for name, text, wanted in (("05", AT_HOME, "home"), ("60", ON_NODE, "node")):
         file = ENROOT / f"{name}-hpc-data.conf"
         changed |= write(file, text) if data == wanted else _remove(file)
-    folders = ["/run/enroot", *([ON_DISK] if data == "node" else [])]
+    folders = ["/run/enroot", CACHE, *([ON_DISK] if data == "node" else [])]
     changed |= write(TMPFILES, tmpfiles(folders, users))
     run("systemd-tmpfiles", "--create", str(TMPFILES))
     if mounts.mounted(SSD):

@@ -31,6 +31,7 @@ def converge(desired):
 """
 MODULES = {
     "accounting/accounts.py": ACCOUNTS,
+    "jobs/environment.py": "from note import note\ndef keep(lines):\n    note('environment', lines)\n",
     "jobs/drain.py": """
 from note import note
 from system.host import SetupError
@@ -81,16 +82,17 @@ def run(tmp_path):
 def test_users_come_before_accounts_and_have_the_groups_of_createuser(run):
     # Users of this machine, so that nobody is new.
     plain, none = {"name": "sync", "groups": ["ml"]}, {"name": "bin", "groups": [], "sudo": False, "containers": False}
-    answer, calls = run(users=[plain, none])
+    answer, calls = run(users=[plain, none], environment=["export A=1"])
     assert answer == {}
-    assert [name for name, *_ in calls] == ["busy", "users", "nvcrlogin", "accounts"]
+    assert [name for name, *_ in calls] == ["busy", "users", "nvcrlogin", "environment", "accounts"]
+    assert calls[3][1] == ["export A=1"]
     there = [name for name in ("sudo", "docker") if name in {one.gr_name for one in grp.getgrall()}]
     (_, users, _, managed, with_homes, _) = calls[1]
     assert users[0] == {"name": "sync", "groups": sorted({"ml", *there})}
     assert users[1] == {"name": "bin", "groups": []}, "and no right that a machine would act on"
     assert managed == "/etc/hpc/jail/users.json", "not where a rehearsal's machine keeps its own"
     assert with_homes
-    assert calls[3][2] == "/etc/hpc/jail/accounting.json"
+    assert calls[4][2] == "/etc/hpc/jail/accounting.json"
 
 
 def test_somebody_with_jobs_is_not_removed(run):
