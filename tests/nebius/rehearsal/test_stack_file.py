@@ -97,7 +97,8 @@ def test_what_local_machines_can_not_have_is_left_out_and_reported():
 
 
 def test_lines_of_slurm_conf_that_fields_set():
-    lines = "KillWait=61\nAccountingStorageEnforce=associations,limits\nSelectTypeParameters=CR_CPU_Memory,CR_CORE_DEFAULT_DIST_BLOCK"
+    select = "SelectTypeParameters=CR_CPU_Memory,CR_CORE_DEFAULT_DIST_BLOCK"
+    lines = f"KillWait=61\nAccountingStorageEnforce=associations,limits\n{select}"
     config, lost = local(cluster(customSlurmConfig=lines), [nodeset()], "worker-0")
     assert not lost
     text = render(config)["slurm.conf"]
