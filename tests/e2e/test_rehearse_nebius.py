@@ -124,7 +124,8 @@ def test_a_user_comes_and_goes_by_the_commands_of_machines(rehearsal: Rehearsal,
 
 def test_kubectl_has_terminals_exit_codes_and_logs(rehearsal: Rehearsal):
     tools = json.loads((rehearsal.folder / "tools.json").read_text())
-    kubectl = [tools["kubectl"], f"--kubeconfig={rehearsal.folder / 'kubernetes' / 'kubeconfig'}", "--namespace=slurm"]
+    kubeconfig = rehearsal.folder / "kubernetes" / "kubeconfig"
+    kubectl = [tools["kubectl"], f"--kubeconfig={kubeconfig}", "--namespace=soperator"]
     inside = [*kubectl, "exec", "--stdin", "--tty", "login-0", "--container=sshd", "--"]
     line = shlex.join([*inside, "sh", "-c", "tty; exit 5"])
     done = subprocess.run(["script", "-qec", line, "/dev/null"], capture_output=True, text=True, check=False)

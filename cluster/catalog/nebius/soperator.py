@@ -14,6 +14,13 @@ FIRST = (1, 15, 1)
 """The oldest version whose charts this program writes values for."""
 
 
+NAMESPACE = "soperator"
+"""The namespace, which is the cluster's name, that a template of helm-soperator-activechecks has in place of the
+cluster's own: run-extensive-check-on-reservations.yaml. Without this namespace the chart can't be installed."""
+FIXED_NAME, FREE_NAME = (1, 23, 0), (5, 0, 0)
+"""The first version with that template, and the first without (commit 3f384ffd, in no release branch of 4.1)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Series:
     """Versions of Soperator from one on, up to the next series."""
@@ -129,6 +136,11 @@ def image_tag(version: str) -> str:
     """Tag of a version's images."""
     found = series(version)
     return "-".join(part for part in (version, found.ubuntu, f"slurm{found.slurm}") if part)
+
+
+def cluster_name(version: str) -> str:
+    """The only name that a cluster of this version can have; nothing if it can have any."""
+    return NAMESPACE if FIXED_NAME <= parse(version) < FREE_NAME else ""
 
 
 def is_known(version: str) -> bool:

@@ -153,6 +153,8 @@ CASES: dict[str, Case] = {
             "infiniband": {"fabric": "fabric-3", "existing": "computegpucluster-e00abc"}}}}},
         "nebius.workers.worker.infiniband", "fabric-3", "exactly one of fabric and existing", "keep one"),
     "a name that is no namespace": ({"name": "Slurm"}, "name", "Slurm", "a letter first", "host name"),
+    "a name that the chart of active checks does not have": (
+        {"name": "slurm"}, "name", "slurm", "soperator with Soperator 4.1.7", "write name: soperator"),
     "no project": (
         {"nebius": {"project": None}}, "nebius.project", "nothing", "text", "write it so"),
     "no MPI": ({"slurm": {"mpi_default": "none"}}, "slurm.mpi_default", "none", "nothing on Nebius", "remove it"),

@@ -23,7 +23,7 @@ def given(*, nebius: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
     return deepcopy(
         {
             "platform": "nebius",
-            "name": "slurm",
+            "name": "soperator",
             "nebius": {**PLACE, **(nebius or {})},
             "nodesets": nodesets,
             "partitions": {"main": {"nodesets": [*nodesets], "default": True}},

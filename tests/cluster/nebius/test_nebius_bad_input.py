@@ -32,6 +32,7 @@ FINE: dict[str, Changes] = {
     "the guide's version": version("1.15.3", **gpus()),
     "the last version before 3.0": version("2.0.5", **gpus()),
     "a version to come": version("5.0.0", **gpus()),
+    "another name with it": version("5.0.0", name="research"),
     "parameters": {"slurm": {"extra": {"MaxArraySize": 5000}, "timers": {"kill_wait": 60}}},
     "REST API": {"slurm": {"slurmrestd": True}},
     "a root key": {"nebius": {"login": {"root_keys": [KEY]}}},
@@ -43,7 +44,7 @@ FINE: dict[str, Changes] = {
 
 @pytest.mark.parametrize("case", FINE)
 def test_it_is_accepted(case: str) -> None:
-    assert nebius(**FINE[case]).name == "slurm"
+    assert nebius(**FINE[case]).platform == "nebius"
 
 
 @pytest.mark.parametrize("fault", [one for one in soperator.FAULTS if one.fatal], ids=lambda one: one.name)

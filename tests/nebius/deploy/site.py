@@ -91,7 +91,7 @@ class Site:
         client.close()
         self.api.stop()
 
-    def write(self, name="lab", version="4.1.7", **changes) -> None:
+    def write(self, name="soperator", version="4.1.7", **changes) -> None:
         """The stack file from now on."""
         nebius = {
             "tenant": TENANT, "project": PROJECT, "region": "eu-north1", "subnet": "create",

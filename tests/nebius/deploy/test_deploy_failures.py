@@ -16,16 +16,17 @@ def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(site):
 
     site.behaviour.populate_fails = True
     site.run("up", ok=False)
-    assert "Job lab-populate-jail failed" in site.failure()
-    assert "kubectl delete job lab-populate-jail" in site.failure()
+    assert "Job soperator-populate-jail failed" in site.failure()
+    assert "kubectl delete job soperator-populate-jail" in site.failure()
 
     site.behaviour.populate_fails = False
-    site.kube.delete(site.kube.get("batch/v1", "Job", "lab-populate-jail", "lab"))
+    site.kube.delete(site.kube.get("batch/v1", "Job", "soperator-populate-jail", "soperator"))
     site.behaviour.missing_pods = 1
     site.behaviour.unavailable, site.behaviour.no_address = "back-off restarting failed container", True
     site.run("up", ok=False)
     assert (
-        "SlurmCluster lab did not come within 12 s (nebius.timeouts.available): phase Not available" in site.failure()
+        "SlurmCluster soperator did not come within 12 s (nebius.timeouts.available): phase Not available"
+        in site.failure()
     )
     assert "ControllersAvailable=False" in site.failure()
     assert "controller-0: " in site.failure()
@@ -34,7 +35,7 @@ def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(site):
     site.behaviour.unavailable = ""
     site.run("up", ok=False)
     assert "gpu has 1 of 2 pods" in site.failure()
-    assert "the address of Service lab-login-svc did not come within 6 s" in site.failure()
+    assert "the address of Service soperator-login-svc did not come within 6 s" in site.failure()
     assert "nebius.login.exposure: internal" in site.failure()
 
     site.behaviour.missing_pods, site.behaviour.no_address = 0, False

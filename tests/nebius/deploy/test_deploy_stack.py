@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ALICE = {"name": "alice", "uid": 2001}
-LAB = "lab"
+LAB = "soperator"
 
 
 def slurm(site):
@@ -33,15 +33,15 @@ def test_up_changes_and_destroy(site):
 
     # Another user: one resource, on the running cluster.
     site.write(users=[ALICE, {"name": "bob", "uid": 2002}])
-    assert site.run("up") == {"lab-people": "update"}
+    assert site.run("up") == {"soperator-people": "update"}
     assert [one["name"] for one in slurm(site)["people"]["users"]] == ["alice", "bob"]
 
     # One node more, then two fewer: those that leave are drained first, and deleted from Slurm when they are gone.
     gpu = {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
     site.write(users=[ALICE], nodesets={"gpu": {"count": 3, **gpu}})
     changed = site.run("up")
-    assert changed["lab-nodes-worker-gpu-0"] == "update"
-    assert changed["lab-charts-nodesets"] == "update"
+    assert changed["soperator-nodes-worker-gpu-0"] == "update"
+    assert changed["soperator-charts-nodesets"] == "update"
     assert "replace" not in changed.values()
     assert int(spec(site, "NodeGroup", "worker-gpu-0")["fixed_node_count"]) == 3
     assert slurm(site)["known"] == ["gpu-0", "gpu-1", "gpu-2"]
@@ -56,8 +56,8 @@ def test_up_changes_and_destroy(site):
     # Another driver: nodes are drained, recreated by their group, and resumed.
     site.write(users=[ALICE], nodesets={"gpu": {"count": 1, **gpu}}, nebius={"gpu": {"drivers_preset": "cuda13.0"}})
     changed = site.run("up")
-    assert changed["lab-nodes-worker-gpu-0"] == "update"
-    assert changed["lab-drain"] == "update"
+    assert changed["soperator-nodes-worker-gpu-0"] == "update"
+    assert changed["soperator-drain"] == "update"
     assert "resumed gpu-0" in site.logs()
 
     site.run("destroy")
@@ -76,7 +76,7 @@ def test_what_is_deleted_behind_its_back_comes_again_and_protected_data_stays(si
     site.kube.delete(site.kube.get("slurm.nebius.ai/v1alpha1", "NodeSet", "gpu", LAB))
     site.run("refresh")
     changed = site.run("up")
-    assert changed["lab-nodes-login"] == "create"
+    assert changed["soperator-nodes-login"] == "create"
     for name, namespace in (("pvc-1", LAB), ("pvc-2", "other")):
         labels = {"kubernetes.io/created-for/pvc/namespace": namespace}
         with site.api.lock:

@@ -39,7 +39,7 @@ NEBIUS = """\
 config:
   hpc:cluster:
     platform: nebius
-    name: slurm
+    name: soperator
     nebius: {{tenant: tenant-e00abc, project: project-e00def, region: eu-north1, endpoint: "{endpoint}"}}
     nodesets: {{worker: {{count: 1, machine_type: gpu-h100-sxm/8gpu-128vcpu-1600gb}}}}
     partitions: {{main: {{nodesets: [worker], default: true}}}}

@@ -49,6 +49,15 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             allowed=f"{settings.slurm_release}, the release of Soperator {version}",
             todo="remove it, or write another nebius.soperator.version",
         )
+    if (only := soperator.cluster_name(version)) and config.name != only:
+        yield Finding(
+            id="nebius-cluster-name",
+            at=("name",),
+            given=config.name,
+            allowed=f"{only} with Soperator {version}: its chart of active checks has objects in the namespace {only}, "
+            "whatever the cluster is called",
+            todo=f"write name: {only}; the stack keeps its name",
+        )
     yield from _names(config)
     if not settings.has_nodesets:
         yield from _one_nodeset(config, settings)

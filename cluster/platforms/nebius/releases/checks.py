@@ -22,9 +22,6 @@ GPU_CHECKS = (
 )
 """Checks of minutes, which every worker with GPUs runs alone. Without GPUs they would fail."""
 LONG_CHECKS = ("dcgmi-diag-r2", "dcgmi-diag-r3")
-_NAMED_SOPERATOR = ("create-user-nebius", "ssh-check")
-"""Their scripts have the host name login-0.soperator-login-headless-svc.soperator, whatever the cluster is called."""
-_NAME = "soperator"
 CHECKS_USER = "soperatorchecks"
 """The user whose jobs checks are. AccountingStorageEnforce accepts them only where it has an account."""
 
@@ -87,9 +84,6 @@ def _checks(inputs: Inputs) -> dict[str, Any]:
     if scope == "testing":
         for name in GPU_CHECKS:
             checks[name]["suspend"] = True
-    if inputs.name != _NAME:
-        for name in _NAMED_SOPERATOR:
-            checks[name] = {"runAfterCreation": False}
     if topology_plugin(inputs) not in ("topology/tree", "topology/block"):
         checks["wait-for-topology"] = {"runAfterCreation": False}  # it would wait for a file that nobody writes
     return checks

@@ -66,7 +66,6 @@ def _large() -> Description:
             "workers": {"h100": {**FABRIC, **disks}, "h200": {"infiniband": {"fabric": "fabric-7"}}},
             "health": {"scope": "prod_acceptance"},
         },
-        name="research",
         login={"count": 2},
         nodesets={
             "h100": {"machine_type": H100, "count": 48, "features": ["h100", "scratch"]},
@@ -91,9 +90,9 @@ CASES: dict[str, Description] = {
     "gen1-last": described("1.21.14", slurm={"slurmrestd": True}),
     "gen2": described("2.0.5", nodesets={"worker": {"machine_type": H100, "count": 12, "features": ["ib"]}}),
     "gen2-first": described("1.22.0", login={"count": 2}),
-    "gen3-first": cpu("3.0.8", name="soperator"),
+    "gen3-first": cpu("3.0.8"),
     "large": _large(),
-    "cpu": cpu(name="lab"),
+    "cpu": cpu(),
 }
 """By name."""
 BACKED_UP = Facts(

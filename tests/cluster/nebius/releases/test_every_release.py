@@ -80,7 +80,7 @@ class TestNames:
         assert every["slurm-cluster-storage"].namespace == described_cluster["name"]
 
     def test_nodesets_and_checks_name_the_cluster(self):
-        every = made(CASES["large"])
+        every = made(described("5.0.0", name="research"))
         (annotations, *_) = _found(every["nodesets"].values, "annotations")
         assert annotations == {"slurm.nebius.ai/parental-cluster-ref": "research"}
         assert every["soperator-activechecks"].values["slurmClusterRefName"] == "research"

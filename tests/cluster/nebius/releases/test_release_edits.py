@@ -148,11 +148,6 @@ class TestHealth:
         }
         assert edit("1.15.3", nebius={"health": {"nccl": {"enabled": False}}}) == {f"{at}.enabled": False}
 
-    def test_checks_that_name_the_host_soperator_run_only_there(self):
-        assert "create-user-nebius" not in made(described())["soperator-activechecks"].values["checks"]
-        checks = made(described(name="lab"))["soperator-activechecks"].values["checks"]
-        assert checks["create-user-nebius"] == checks["ssh-check"] == {"runAfterCreation": False}
-
 
 class TestRegistry:
     # Known problem: images come from a registry of another region.
