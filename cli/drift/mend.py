@@ -5,7 +5,6 @@ differs runs its set-up again, with the same input; the set-up changes what diff
 """
 
 import json
-import shlex
 from collections.abc import Sequence
 
 from cli import console
@@ -72,11 +71,8 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
         restarted += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []
         _run(reached, name, _forget(restarted) + setup.command("configure"), stdin=text)
     if any(one.id == "accounting-changed" for one in found):
-        controller = seen.controller.name
-        _run(reached, controller, setup.command("accounting"), stdin=json.dumps(desired(of.config)))
-        for words in dict.fromkeys(one.sacctmgr for one in found if one.sacctmgr):
-            line = shlex.join(["sacctmgr", "--immediate", *words])
-            _run(reached, controller, line, note=" ".join(["sacctmgr", *words]), quiet=True)
+        text = json.dumps({**desired(of.config), "mend": True})
+        _run(reached, seen.controller.name, setup.command("accounting"), stdin=text)
 
 
 def _stage(of: Stack, reached: Cluster, controller: str) -> None:
@@ -96,10 +92,10 @@ def _forget(paths: Sequence[str]) -> str:
     return f"rm -f {' '.join(paths)}; " if paths else ""
 
 
-def _run(reached: Cluster, name: str, line: str, *, stdin: str = "", note: str = "", quiet: bool = False) -> None:
+def _run(reached: Cluster, name: str, line: str, *, stdin: str = "", note: str = "") -> None:
     done = remote.capture(reached.targets[name], reached.admin_key, line, stdin=stdin, seconds=SECONDS)
     if done.code:
         output = "\n".join((done.err or done.out).strip().splitlines()[-12:])
-        raise CliError(f"{name}: {line.partition(';')[0] if quiet else 'mending'} failed: {output or done.code}")
-    for text in [*([] if quiet else done.out.strip().splitlines()), *([note] if note else [])]:
+        raise CliError(f"{name}: mending failed: {output or done.code}")
+    for text in [*done.out.strip().splitlines(), *([note] if note else [])]:
         console.note(f"{name}: {text}")

@@ -120,7 +120,11 @@ class Rxdm(TypedDict):
     setup: str
 
 
-class Accounting(TypedDict):
+class _Mend(TypedDict, total=False):
+    mend: bool  # limits that others set on what is the stack's go, too
+
+
+class Accounting(_Mend):
     """Phase `accounting`: accounts with parents first, users and QOS, with sacctmgr's names of options."""
 
     cluster: str

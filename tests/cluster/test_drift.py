@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from accounting import accounts
 
 from cluster.observe.drift import Difference, Wanted, differences
 from cluster.observe.drift.differences import unseen
@@ -239,6 +240,12 @@ def place(seen: ClusterObservation, account: str, user: str = "") -> dict[str, s
     return next(row for row in ledger(seen)["associations"] if (row["account"], row["user"]) == (account, user))
 
 
+def mended(seen: ClusterObservation) -> list[list[str]]:
+    """What sacctmgr is told by `--mend`; nothing where there is no difference."""
+    wanted = dict(stack(seen).accounting)
+    return accounts.plan(wanted, wanted, ledger(seen), mend=True)
+
+
 class TestAccounting:
     @pytest.mark.parametrize(
         ("key", "value", "words"),
@@ -252,7 +259,7 @@ class TestAccounting:
         ledger(seen)["qos"]["urgent"][key] = value
         found = only(stack(seen), seen)
         assert found.what == f"QOS urgent: {key}"
-        assert found.sacctmgr == ("modify", "qos", "where", "name=urgent", "set", words)
+        assert mended(seen) == [["modify", "qos", "where", "name=urgent", "set", words]]
 
     def test_minutes_are_minutes(self):
         seen = healthy()
@@ -262,26 +269,28 @@ class TestAccounting:
     def test_an_account_that_was_changed(self):
         seen = healthy()
         place(seen, "research")["share"] = "9"
-        assert only(stack(seen), seen).sacctmgr[-1] == "fairshare=3"
+        assert only(stack(seen), seen).what == "account research: fairshare"
+        assert mended(seen)[0][-1] == "fairshare=3"
         place(seen, "research").update(share="3", parentname="root")
-        assert only(stack(seen), seen).sacctmgr[-1] == "parent=science"
+        assert only(stack(seen), seen).what == "account research: parent"
+        assert mended(seen)[0][-1] == "parent=science"
 
     def test_a_user_who_was_limited(self):
         seen = healthy()
         place(seen, "research", "alice")["MaxJobs"] = "1"
         found = only(stack(seen), seen)
         assert (found.what, found.there) == ("user alice in research: MaxJobs", "1")
-        assert found.sacctmgr[-1] == "MaxJobs=-1"
+        assert mended(seen)[0][-1] == "MaxJobs=-1"
 
     def test_a_user_who_lost_rights_or_is_gone(self):
         seen = healthy()
         place(seen, "research", "alice")["qos"] = "normal"
-        assert only(stack(seen), seen).sacctmgr[-1] == "qos=normal,urgent"
+        assert only(stack(seen), seen).what == "user alice in research: QOS"
+        assert mended(seen)[0][-1] == "qos=normal,urgent"
         seen = healthy()
         del ledger(seen)["users"]["bob"]
         found = only(stack(seen), seen)
         assert found.what == "user bob in the accounting"
-        assert found.sacctmgr == (), "the set-up's own phase adds what is missing"
 
     def test_what_others_added_is_theirs(self):
         seen = healthy()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,50 @@ def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
     ill.up()
     assert len(ill.run("srun", "-N4", "-O", "hostname").splitlines()) == 4
     assert "Nothing to do" in ill.up()
+
+
+KILLS = """cat > /usr/local/bin/sacctmgr <<'X'
+#!/bin/sh
+[ "$1" = --immediate ] || exec /usr/bin/sacctmgr "$@"
+echo >> /run/told
+[ "$(wc -l < /run/told)" -ne 2 ] || { %s; kill -9 $PPID; exit 1; }
+exec /usr/bin/sacctmgr "$@"
+X
+chmod 755 /usr/local/bin/sacctmgr; rm -f /run/told"""
+"""The second change of the accounting is the last one of its set-up."""
+
+
+@pytest.mark.parametrize("command", ["true", '/usr/bin/sacctmgr "$@" >/dev/null 2>&1'], ids=["not-done", "done"])
+def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill: Cluster, command: str):
+    def edit(c: dict[str, Any]) -> None:
+        c["accounting"] = {
+            "accounts": [{"name": "lab"}, {"name": "alice", "parent": "lab", "fairshare": 4}],
+            "qos": [{"name": "short", "priority": 7, "max_tres_per_user": {"cpu": 2}}],
+        }
+        c["users"][0]["qos"] = ["normal", "short"]
+
+    before = ill.copy()
+    for config in ("edited", "before"):
+        ill.ssh("controller", KILLS % command)
+        ill.edit(edit)
+        failed = ill.hpc("up", check=False)
+        ill.ssh("controller", "rm /usr/local/bin/sacctmgr")
+        assert failed.returncode == 1, failed.stdout
+        assert ill.ssh("controller", "wc -l < /run/told") == "2"
+        if config == "before":
+            ill.edit(lambda c: (c.clear(), c.update(before)))
+        ill.up()
+        assert ill.call("drift", ill.name).returncode == 0
+        shown = ill.ssh("controller", "sacctmgr -nP show qos format=name,priority,maxtrespu")
+        assert ("short|7|cpu=2" in shown) == (config == "edited")
+        if config == "edited":
+            # An account whose parent stays, and a limit of resources that goes.
+            ill.edit(lambda c: c["accounting"]["accounts"][1].update(fairshare=9))
+            ill.edit(lambda c: c["accounting"]["qos"][0].pop("max_tres_per_user"))
+            ill.up()
+            assert ill.call("drift", ill.name).returncode == 0
+            ill.edit(lambda c: (c.clear(), c.update(before)))
+            ill.up()
 
 
 def test_another_state_does_not_make_it_anew(ill: Cluster, tmp_path: Path):

@@ -1,13 +1,19 @@
-"""sacctmgr is told exactly what leads from what is there to what the stack says, in an order that it accepts."""
+"""The database becomes what the stack says, from whatever is there, in commands that sacctmgr accepts."""
 
+import contextlib
+import copy
 import itertools
+import json
 
+import pytest
 from accounting import accounts, sacctmgr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from system.host import SetupError
 
 from cluster.config.accounting import Qos
 from cluster.config.metadata import slurm_fields
+from tests.fakes.sacctmgr import Database, Killed
 
 DESIRED = {
     "cluster": "dev",
@@ -24,140 +30,249 @@ DESIRED = {
         },
         {"name": "bob", "default_account": "science", "accounts": ["science"], "qos": []},
     ],
-    "qos": [{"name": "urgent", "Priority": "100", "MaxWall": "01:00:00"}],
+    "qos": [{"name": "urgent", "Priority": "100", "MaxWall": "01:00:00", "MaxTRESPerUser": "cpu=4,node=2"}],
 }
-EMPTY = {"accounts": {"root"}, "qos": {"normal"}, "users": {("root", "root")}}
-FULL = {
-    "accounts": {"root", "science", "research"},
-    "qos": {"normal", "urgent"},
-    "users": {("root", "root"), ("alice", "research"), ("alice", "science"), ("bob", "science")},
-}
+NONE = {"cluster": "dev", **accounts.NOTHING}
 
 
-def test_an_empty_database_gets_everything_in_order():
-    assert accounts.plan(DESIRED, accounts.NOTHING, EMPTY) == [
-        ["add", "qos", "urgent", "Priority=100", "MaxWall=01:00:00"],
-        ["add", "account", "science", "parent=root", "description=Everybody", "organization=lab"],
-        ["add", "account", "research", "parent=science", "description=r", "organization=science", "fairshare=3"],
-        [
-            "add",
-            "user",
-            "name=alice",
-            "account=research,science",
-            "defaultaccount=research",
-            "qos=normal,urgent",
-            "defaultqos=normal",
-        ],
-        ["add", "user", "name=bob", "account=science", "defaultaccount=science"],
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    """An empty database; what was made in it is remembered in a file of the test's."""
+    return _connect(monkeypatch, tmp_path)
+
+
+def _connect(patch, folder):
+    there = Database()
+    for module in (accounts, sacctmgr):
+        patch.setattr(module, "run", there.run)
+    patch.setattr(sacctmgr, "listens", lambda _: True)
+    patch.setattr(accounts.join, "wait_for_config_version", lambda **_: None)
+    patch.setattr(accounts, "MANAGED", folder / "managed.json")
+    patch.setattr(accounts, "FORMER", folder / "former.json")
+    patch.setattr(accounts, "TRES_SECONDS", 0)
+    patch.setattr(accounts, "write", lambda path, text, **_: path.write_text(text))
+    return there
+
+
+def converge(desired):
+    accounts.converge(copy.deepcopy(desired))
+
+
+def edited(**changes):
+    """The cluster with other values of `kind_name`: {key: value}, None for none."""
+    found = copy.deepcopy(DESIRED)
+    for place, values in changes.items():
+        kind, _, name = place.partition("_")
+        row = next(row for row in found[kind] if row["name"] == name)
+        row.update(values)
+        for key in [key for key, value in row.items() if value is None]:
+            del row[key]
+    return found
+
+
+def without(kind, name):
+    return {**DESIRED, kind: [row for row in DESIRED[kind] if row["name"] != name]}
+
+
+def test_an_empty_database_gets_everything_in_order(database):
+    converge(DESIRED)
+    assert database.told == [
+        "add qos urgent Priority=100 MaxWall=01:00:00 MaxTRESPerUser=cpu=4,node=2",
+        "add account science parent=root description=Everybody organization=lab",
+        "add account research parent=science description=r organization=science fairshare=3",
+        "add user name=alice account=research,science defaultaccount=research qos=normal,urgent defaultqos=normal",
+        "add user name=bob account=science defaultaccount=science",
     ]
 
 
-def test_a_right_database_is_left_alone():
-    assert accounts.plan(DESIRED, DESIRED, FULL) == []
+def test_a_right_database_is_left_alone(database):
+    converge(DESIRED)
+    del database.told[:]
+    converge(DESIRED)
+    assert database.told == []
 
 
-def test_what_somebody_else_made_is_never_taken_away():
-    found = {**FULL, "users": {*FULL["users"], ("carol", "theirs")}, "accounts": {*FULL["accounts"], "theirs"}}
-    assert accounts.plan(DESIRED, DESIRED, found) == []
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        # Beside its parent, which stays, sacctmgr takes no other value of an account.
+        (edited(accounts_research={"fairshare": 5}), ["modify account where name=research set fairshare=5"]),
+        (edited(accounts_research={"fairshare": None}), ["modify account where name=research set fairshare=1"]),
+        (edited(accounts_research={"parent": "root", "fairshare": 5, "description": "New"}),
+         ["modify account where name=research set parent=root description=New fairshare=5"]),
+        (edited(qos_urgent={"MaxWall": None}), ["modify qos where name=urgent set MaxWall=-1"]),
+        (edited(qos_urgent={"MaxWall": "60"}), []),
+        (edited(qos_urgent={"Priority": None, "Flags": "DenyOnLimit"}),
+         ["modify qos where name=urgent set Priority=0 Flags=DenyOnLimit"]),
+        # It keeps what is not named.
+        (edited(qos_urgent={"MaxTRESPerUser": "cpu=8"}),
+         ["modify qos where name=urgent set MaxTRESPerUser=cpu=8,node=-1"]),
+        (edited(qos_urgent={"MaxTRESPerUser": None}),
+         ["modify qos where name=urgent set MaxTRESPerUser=cpu=-1,node=-1"]),
+        (edited(users_alice={"qos": []}),
+         ["modify user where name=alice account=research,science set qos=normal defaultqos=-1"]),
+        (edited(users_bob={"default_account": "research", "accounts": ["research"]}),
+         ["add user name=bob account=research", "modify user where name=bob set defaultaccount=research",
+          "delete user name=bob account=science"]),
+        (edited(users_bob={"accounts": ["science", "research"], "qos": ["urgent"]}),
+         ["add user name=bob account=research",
+          "modify user where name=bob account=science,research set qos=urgent defaultqos=urgent"]),
+        (NONE, ["delete user name=bob", "delete user name=alice", "delete account name=research",
+                "delete account name=science", "delete qos name=urgent"]),
+    ],
+)  # fmt: skip
+def test_an_edit_tells_what_differs_and_nothing_else(database, new, told):
+    converge(DESIRED)
+    del database.told[:]
+    converge(new)
+    assert sorted(database.told) == sorted(told)
+    assert accounts.plan(new, accounts.both(DESIRED, new), accounts.existing()) == []
 
 
-def test_a_user_who_moves_gets_the_new_account_before_losing_the_old_one():
-    new = {
-        **DESIRED,
-        "users": [
-            DESIRED["users"][0],
-            {**DESIRED["users"][1], "default_account": "research", "accounts": ["research"]},
-        ],
-    }
-    assert accounts.plan(new, DESIRED, FULL) == [
-        ["add", "user", "name=bob", "account=research"],
-        ["modify", "user", "where", "name=bob", "set", "defaultaccount=research"],
-        ["delete", "user", "name=bob", "account=science"],
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (NONE, DESIRED),
+        (DESIRED, NONE),
+        (DESIRED, without("users", "alice")),
+        (DESIRED, edited(qos_urgent={"Priority": "5", "GrpTRES": "cpu=64"}, accounts_research={"fairshare": 9},
+                         users_bob={"accounts": ["science", "research"], "qos": ["urgent"]})),
+    ],
+)  # fmt: skip
+def test_a_run_that_is_killed_at_any_command_is_made_good_by_the_next_whichever_way_that_goes(
+    tmp_path, monkeypatch, old, new, lost
+):
+    for at, goal in itertools.product(range(10), (old, new)):
+        database = _connect(monkeypatch, tmp_path)
+        accounts.MANAGED.unlink(missing_ok=True)
+        converge(old)
+        there = copy.deepcopy((database.accounts, database.places, database.users))
+        database.kill_at, database.lost = len(database.told) + at, lost
+        with contextlib.suppress(Killed):
+            converge(new)
+        database.kill_at = float("inf")
+        converge(goal)
+        assert accounts.plan(goal, accounts.both(new, old), accounts.existing(), mend=True) == []
+        assert json.loads(accounts.MANAGED.read_text()) == goal
+        if goal == old and NONE not in (old, new):
+            assert (database.accounts, database.places, database.users) == there
+
+
+def test_a_value_that_somebody_set_to_what_the_file_says_now_is_no_failure(database):
+    converge(DESIRED)
+    database.run("sacctmgr", "-i", "modify", "account", "where", "name=research", "set", "fairshare=7")
+    database.run("sacctmgr", "-i", "modify", "qos", "where", "name=urgent", "set", "Priority=7")
+    del database.told[:]
+    converge(edited(accounts_research={"fairshare": 7}, qos_urgent={"Priority": "7"}))
+    assert database.told == []
+
+
+def test_what_a_killed_runs_sacctmgr_does_while_this_one_has_planned_is_no_failure(database, monkeypatch):
+    once = []
+
+    def run(*words, **_):
+        if "science" in words and not once:
+            once.append(words)
+            database.run(*words)
+        return database.run(*words)
+
+    monkeypatch.setattr(accounts, "run", run)
+    converge(DESIRED)
+    assert once
+    assert accounts.plan(DESIRED, DESIRED, accounts.existing()) == []
+
+
+def test_a_refusal_is_one(database, monkeypatch):
+    def run(*words, **_):
+        if "delete" in words:
+            raise SetupError("Error with request: Job(s) active, cancel job(s) before remove")
+        return database.run(*words)
+
+    converge(DESIRED)
+    monkeypatch.setattr(accounts, "run", run)
+    with pytest.raises(SetupError, match=r"Job\(s\) active"):
+        converge(without("users", "bob"))
+    monkeypatch.setattr(accounts, "run", database.run)
+    converge(without("users", "bob"))
+    assert "bob" not in database.users, "what was ours is not forgotten by a run that failed"
+
+
+def test_what_somebody_else_made_is_never_taken_away(database):
+    converge(DESIRED)
+    for words in (
+        ["add", "account", "theirs", "parent=root", "description=x", "organization=y"],
+        ["add", "user", "name=carol", "account=theirs"],
+        ["add", "user", "name=bob", "account=theirs"],
+        ["add", "qos", "theirs"],
+        ["modify", "user", "where", "name=bob", "set", "MaxJobs=1", "qos=normal,theirs"],
+        ["modify", "qos", "where", "name=urgent", "set", "MaxJobsPerUser=3"],
+    ):
+        database.run("sacctmgr", "-i", *words)
+    del database.told[:]
+    converge(DESIRED)
+    assert database.told == []
+    accounts.converge({**copy.deepcopy(DESIRED), "mend": True})
+    assert database.told == [
+        "modify qos where name=urgent set MaxJobsPerUser=-1",
+        "modify user where name=bob account=science set qos=normal MaxJobs=-1",
     ]
-
-
-def test_what_the_stack_no_longer_names_goes_users_first_and_parents_last():
-    nothing = {"cluster": "dev", **accounts.NOTHING}
-    assert accounts.plan(nothing, DESIRED, FULL) == [
-        ["delete", "user", "name=alice"],
-        ["delete", "user", "name=bob"],
-        ["delete", "account", "name=research"],
-        ["delete", "account", "name=science"],
-        ["delete", "qos", "name=urgent"],
-    ]
-
-
-def test_a_limit_that_is_dropped_goes_back_to_none():
-    new = {**DESIRED, "qos": [{"name": "urgent", "Priority": "100"}]}
-    assert accounts.plan(new, DESIRED, FULL) == [
-        ["modify", "qos", "where", "name=urgent", "set", "Priority=100", "MaxWall=-1"]
-    ]
+    converge(NONE)
+    assert {"carol", "theirs"} <= {*database.users, *database.accounts}
+    assert "theirs" in database.qos
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
 WORLDS = st.fixed_dictionaries(
     {
-        "accounts": st.lists(NAMES, unique=True).map(lambda names: [{"name": n, "parent": "root"} for n in names]),
-        "qos": st.lists(NAMES, unique=True).map(lambda names: [{"name": n} for n in names]),
+        "accounts": st.permutations(["a", "b", "c"]).flatmap(
+            lambda order: st.lists(st.integers(0, 3), min_size=3, max_size=3).map(
+                lambda picks: [
+                    {
+                        "name": name,
+                        "parent": ["root", *order[:at]][pick % (at + 1)],
+                        "description": "d",
+                        "organization": "o",
+                    }
+                    for at, (name, pick) in enumerate(zip(order, picks, strict=True))
+                ]
+            )
+        ),
+        "qos": st.lists(NAMES, unique=True).map(lambda names: [{"name": f"q{n}"} for n in names]),
         "users": st.lists(st.tuples(NAMES, NAMES), unique_by=lambda pair: pair[0]).map(
             lambda pairs: [{"name": u, "default_account": a, "accounts": [a], "qos": []} for u, a in pairs]
         ),
     }
 )
+"""Accounts in any tree."""
 
 
-def closed(world):
-    """A world whose users' accounts exist, as the configuration guarantees."""
-    names = {row["name"] for row in world["accounts"]}
-    return {**world, "users": [row for row in world["users"] if row["default_account"] in names]}
+@settings(max_examples=60)
+@given(st.lists(WORLDS, min_size=2, max_size=3), st.integers(0, 8))
+def test_any_edit_after_any_killed_one_leads_to_what_the_stack_says(tmp_path_factory, worlds, at):
+    with pytest.MonkeyPatch.context() as patch:
+        database = _connect(patch, tmp_path_factory.mktemp("world"))
+        converge(worlds[0])
+        database.kill_at = len(database.told) + at
+        with contextlib.suppress(Killed):
+            for world in worlds[1:]:
+                converge(world)
+        database.kill_at = float("inf")
+        converge(worlds[-1])
+        goal = worlds[-1]
+        assert {*database.accounts} == {"root", *(row["name"] for row in goal["accounts"])}
+        assert {*database.qos} == {"normal", *(row["name"] for row in goal["qos"])}
+        assert database.users == {"root": "root", **{row["name"]: row["default_account"] for row in goal["users"]}}
+        parents = {account: place["parentname"] for (account, user), place in database.places.items() if not user}
+        assert parents == {"root": "", **{row["name"]: row["parent"] for row in goal["accounts"]}}
 
 
-@given(WORLDS.map(closed), WORLDS.map(closed))
-def test_any_edit_leads_from_the_old_state_to_the_new_one(old, new):
-    database = {"accounts": {"root"}, "qos": {"normal"}, "users": set()}
-    for world, before in ((old, accounts.NOTHING), (new, old)):
-        for command in accounts.plan(world, before, database):
-            obey(database, command)
-        assert database["accounts"] == {"root"} | {row["name"] for row in world["accounts"]}
-        assert database["qos"] == {"normal"} | {row["name"] for row in world["qos"]}
-        assert database["users"] == {(row["name"], row["default_account"]) for row in world["users"]}
-        assert accounts.plan(world, world, database) == []
-
-
-def obey(database, command):
-    """What sacctmgr does to the names, with the refusals that matter here."""
-    verb, kind, *words = command
-    options = dict(word.split("=", 1) for word in words if "=" in word)
-    if kind == "user" and verb == "add":
-        for user, account in itertools.product(options["name"].split(","), options["account"].split(",")):
-            assert account in database["accounts"]
-            database["users"].add((user, account))
-    elif kind == "user" and verb == "delete":
-        gone = {
-            pair
-            for pair in database["users"]
-            if pair[0] == options["name"] and options.get("account", pair[1]) == pair[1]
-        }
-        assert gone
-        database["users"] -= gone
-    elif verb == "add":
-        database[f"{kind}s" if kind == "account" else kind].add(words[0])
-    elif verb == "delete":
-        assert not (kind == "account" and any(account == options["name"] for _, account in database["users"]))
-        database[f"{kind}s" if kind == "account" else kind].remove(options["name"])
-
-
-def test_many_new_users_with_the_same_rights_are_one_command():
-    users = [{"name": f"u{i}", "default_account": "a", "accounts": ["a"], "qos": []} for i in range(200)]
-    world = {"cluster": "dev", "accounts": [], "qos": [], "users": users}
-    assert len(accounts.plan(world, accounts.NOTHING, EMPTY)) == 1
-
-
-def test_a_qos_that_is_taken_back_leaves_slurms_own():
-    new = {**DESIRED, "users": [{**DESIRED["users"][0], "qos": []}, DESIRED["users"][1]]}
-    assert accounts.plan(new, DESIRED, FULL) == [
-        ["modify", "user", "where", "name=alice", "set", "defaultaccount=research", "qos=normal", "defaultqos=-1"]
-    ]
+def test_many_new_users_with_the_same_rights_are_one_command(database):
+    converge(DESIRED)
+    del database.told[:]
+    new = [{"name": f"u{i}", "default_account": "science", "accounts": ["science"], "qos": []} for i in range(200)]
+    converge({**DESIRED, "users": [*DESIRED["users"], *new]})
+    assert len(database.told) == 1
 
 
 def test_every_limit_of_a_qos_that_a_stack_can_set_is_read_back():

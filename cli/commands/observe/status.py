@@ -76,7 +76,7 @@ def drift(
     Of a cluster of pods: charts with their values, Soperator's objects, node sets, Kubernetes nodes, Slurm's nodes and
     partitions, accounts, users and QOS. There is no --mend for them.
 
-    JSON: {stack, ok, differences [{id, where, what, stack, there, mends, sacctmgr}], unseen [text]}.
+    JSON: {stack, ok, differences [{id, where, what, stack, there, mends}], unseen [text]}.
     """
     with project.held(stack) if mend else nullcontext():
         values = outputs.read(stack, show_secrets=True)

@@ -22,8 +22,6 @@ class Difference:
     there: str
     mends: Mends = "mend"
     """`./hpc drift --mend`, `./hpc up`, or a hand."""
-    sacctmgr: tuple[str, ...] = ()
-    """The words that put it right in Slurm's database, where that takes more than the set-up's own phase."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from cluster.observe.drift.difference import Difference, Wanted
 from cluster.observe.health import ClusterObservation
 from cluster.slurm.hostlist import expand
+from scripts.node.accounting.limits import span
 
 _LISTS = {"nodename", "nodeset", "partitionname", "slurmctldhost", "downnodes", "frontendname", "switchname", "include"}
 """Lines of slurm.conf that describe things instead of setting a value."""
-_SPAN = re.compile(r"^(?:(?P<d>[0-9]+)-)?(?P<a>[0-9]+)(?::(?P<b>[0-9]+))?(?::(?P<c>[0-9]+))?$")
 _UNLIMITED = {"unlimited", "infinite", "none", "n/a", "(null)", "(null type)", ""}
 
 
@@ -97,19 +97,6 @@ def alike(said: str, shown: str) -> bool:
             return False
     # AccountingStorageTRES=gres/gpu is shown with what is always counted, PrologFlags=Contain with what it implies.
     return bool(ours) and "," in theirs and set(ours.split(",")) <= set(theirs.split(","))
-
-
-def span(text: str) -> int | None:
-    """Seconds of a number or a time as Slurm writes it ([days-]hours:minutes:seconds); None where it is neither."""
-    match = _SPAN.match(text)
-    if not match:
-        return None
-    days, a, b, c = (int(value) if value else 0 for value in match.groups())
-    if match["d"] is not None:
-        return ((days * 24 + a) * 60 + b) * 60 + c
-    if match["c"] is not None:
-        return (a * 60 + b) * 60 + c
-    return a * 60 + b if match["b"] is not None else a
 
 
 def _plain(text: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from accounting import limits, sacctmgr
 from slurm import join
 from system.host import SetupError, log, read_json, run, write
 
@@ -20,7 +21,11 @@ MANAGED = Path("/var/lib/hpc/controller/accounting.json")
 FORMER = Path("/etc/hpc/accounting.json")  # where earlier versions had it
 NODES_SECONDS = 60  # nodes look for a new config version every two seconds
 TRES_SECONDS = 15  # slurmctld tells slurmdbd of its GPUs when it registers, a moment after it answers
+READ_SECONDS = 120
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
+# sacctmgr's three ways to say, with exit code 1, that the database holds what it was told
+# (src/sacctmgr/{user,account,qos}_functions.c, ESLURM_NO_CHANGE_IN_DATA, as_mysql_assoc.c).
+UNCHANGED = ("Nothing modified", "Data has not changed since time specified", "Request didn't affect anything")
 Command = list[str]
 Row = dict[str, Any]
 
@@ -28,8 +33,10 @@ Row = dict[str, Any]
 def converge(desired: dict[str, Any]) -> None:
     """Make accounts, QOS and users as `desired` says: {cluster, accounts, users, qos}, accounts with parents first.
 
-    Raises SetupError with sacctmgr's own words; what was done by then is seen and kept by the next run.
+    With a key `mend`, limits that the stack does not name are taken away as well. Raises SetupError with sacctmgr's own
+    words; what was done by then is seen and kept by the next run.
     """
+    mend = desired.pop("mend", False)
     if FORMER.exists() and not MANAGED.exists():
         write(MANAGED, FORMER.read_text())
         FORMER.unlink()
@@ -37,10 +44,45 @@ def converge(desired: dict[str, Any]) -> None:
     if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
         # A job of somebody whom its node does not know yet would drain the node.
         join.wait_for_config_version(seconds=NODES_SECONDS)
-    for command in plan(desired, before, existing()):
-        _tell(command)
-        log("sacctmgr " + " ".join(command))
+    before = both(before, desired)
+    # Ours from here on, however far this run comes: the next one knows what to take back.
+    write(MANAGED, json.dumps(before, indent=1) + "\n", quiet=True)
+    _obey(desired, before, mend=mend)
     write(MANAGED, json.dumps(desired, indent=1) + "\n")
+
+
+def both(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
+    """What is ours while `before` becomes `desired`: all rows of both, with all that they say. A pure function."""
+    found: dict[str, Any] = dict(desired)
+    for kind in NOTHING:
+        rows: dict[str, Row] = {row["name"]: dict(row) for row in before[kind]}
+        for row in desired[kind]:
+            old = rows.get(row["name"], {})
+            lists = {
+                key: [*row[key], *(one for one in old.get(key, ()) if one not in row[key])]
+                for key in row.keys() & {"accounts", "qos"}
+            }
+            rows[row["name"]] = {**old, **row, **lists}
+        found[kind] = list(rows.values())
+    return found
+
+
+def _obey(desired: dict[str, Any], before: dict[str, Any], *, mend: bool) -> None:
+    commands = plan(desired, before, existing(), mend=mend)
+    failed: list[Command] = []
+    while commands:
+        command = commands[0]
+        try:
+            _tell(command)
+        except SetupError:
+            # A run that was killed may have left its sacctmgr running: what counts is what the database holds now.
+            commands = plan(desired, before, existing(), mend=mend)
+            if command in commands or command in failed:
+                raise
+            failed.append(command)
+        else:
+            log("sacctmgr " + " ".join(command))
+            commands = commands[1:]
 
 
 def _tell(command: Command) -> None:
@@ -50,8 +92,7 @@ def _tell(command: Command) -> None:
         try:
             run("sacctmgr", "--immediate", *command)
         except SetupError as error:
-            # It was so already: a run was cut off before it could remember.
-            if "Nothing modified" in str(error):
+            if command[0] == "modify" and any(words in str(error) for words in UNCHANGED):
                 return
             if "TRES" not in str(error) or time.monotonic() > end:
                 raise
@@ -60,94 +101,143 @@ def _tell(command: Command) -> None:
             return
 
 
-def existing() -> dict[str, set[Any]]:
-    """What the database holds: names of accounts and QOS, and (user, account) for each membership."""
-    memberships = {(user, account) for user, account in _list("association", "user", "account") if user}
-    return {
-        "accounts": {name for (name,) in _list("account", "account")},
-        "qos": {name for (name,) in _list("qos", "name")},
-        "users": memberships,
-    }
+def existing() -> dict[str, Any]:
+    """What the database holds, as sacctmgr prints it."""
+    return {name: read(seconds=READ_SECONDS) for name, read in sacctmgr.PARTS.items()}
 
 
-def plan(desired: dict[str, Any], before: dict[str, Any], found: dict[str, set[Any]]) -> list[Command]:
-    """The sacctmgr commands that lead from `before` (what we made last) and `found` (what is there) to `desired`.
+def plan(
+    desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any], *, mend: bool = False
+) -> list[Command]:
+    """The sacctmgr commands that lead from `found` (what the database holds) to `desired`.
 
-    A pure function. Things are made before they are named, and taken away after nobody names them.
+    `before` is what was ours so far: what is in there and no longer wanted goes; with `mend`, so do limits that others
+    set on what is ours. A pure function. Things are made before they are named, and taken away after nobody names
+    them. No value is sent that is there: beside an account's unchanged parent, sacctmgr ignores all others and fails.
     """
     return [
-        *_named("qos", desired["qos"], before["qos"], found["qos"]),
-        *_named("account", desired["accounts"], before["accounts"], found["accounts"]),
-        *_users(desired["users"], before["users"], found["users"]),
+        *_qos(desired["qos"], _named(before["qos"]), found["qos"], mend=mend),
+        *_accounts(desired["accounts"], _named(before["accounts"]), found, mend=mend),
+        *_users(desired["users"], _named(before["users"]), found, mend=mend),
         *_removals(desired, before, found),
     ]
 
 
-def _named(kind: str, desired: list[Row], before: list[Row], found: set[str]) -> Iterator[Command]:
-    known = {row["name"]: row for row in before}
+def _named(rows: list[Row]) -> dict[str, Row]:
+    return {row["name"]: row for row in rows}
+
+
+def _qos(desired: list[Row], before: dict[str, Row], found: dict[str, Row], *, mend: bool) -> Iterator[Command]:
     for row in desired:
         name = row["name"]
-        settings = [f"{key}={value}" for key, value in row.items() if key != "name"]
         if name not in found:
-            yield ["add", kind, name, *settings]
-        elif row != known.get(name):
-            # A limit that is no longer named goes back to none.
-            dropped = [f"{key}=-1" for key in known.get(name, {}) if key not in row]
-            if settings or dropped:
-                yield ["modify", kind, "where", f"name={name}", "set", *settings, *dropped]
+            yield ["add", "qos", name, *(f"{key}={value}" for key, value in row.items() if key != "name")]
+            continue
+        ours = sacctmgr.LIMITS if mend else {**row, **before.get(name, {})}
+        settings = [
+            f"{key}={limits.value(key, said, there)}"
+            for key in sacctmgr.LIMITS
+            if key in ours and not limits.same(key, said := row.get(key, ""), there := found[name].get(key, ""))
+        ]
+        if settings:
+            yield ["modify", "qos", "where", f"name={name}", "set", *settings]
 
 
-def _users(desired: list[Row], before: list[Row], found: set[tuple[str, str]]) -> Iterator[Command]:
-    known = {row["name"]: row for row in before}
+def _accounts(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *, mend: bool) -> Iterator[Command]:
+    places = {one["account"]: one for one in found["associations"] if not one["user"]}
+    for row in desired:
+        name = row["name"]
+        if name not in found["accounts"]:
+            yield ["add", "account", name, *(f"{key}={value}" for key, value in row.items() if key != "name")]
+            continue
+        place = places.get(name, {})
+        there = {**found["accounts"][name], "parent": place.get("parentname"), "fairshare": place.get("share")}
+        said = {key: value for key, value in row.items() if key != "name"}
+        if mend or "fairshare" in before.get(name, {}):
+            said.setdefault("fairshare", 1)
+        # Slurm keeps descriptions and organizations in lower case.
+        settings = [f"{key}={value}" for key, value in said.items() if str(value).lower() != str(there[key]).lower()]
+        settings += _unlimited(place) if mend else []
+        if settings:
+            yield ["modify", "account", "where", f"name={name}", "set", *settings]
+
+
+def _users(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *, mend: bool) -> Iterator[Command]:
     # New users with the same rights are made together: every call of sacctmgr takes half a second.
     new: dict[tuple[str, ...], list[str]] = {}
     for row in desired:
         name = row["name"]
-        if not any(user == name for user, _ in found):
-            new.setdefault((f"account={','.join(row['accounts'])}", *_rights(row)), []).append(name)
+        places = {one["account"]: one for one in found["associations"] if one["user"] == name}
+        if not places:
+            rights = [f"qos={','.join(row['qos'])}", f"defaultqos={row['qos'][0]}"] if row["qos"] else []
+            words = (f"account={','.join(row['accounts'])}", f"defaultaccount={row['default_account']}", *rights)
+            new.setdefault(words, []).append(name)
             continue
-        missing = [account for account in row["accounts"] if (name, account) not in found]
+        missing = [account for account in row["accounts"] if account not in places]
         if missing:
             yield ["add", "user", f"name={name}", f"account={','.join(missing)}"]
-        old = _rights(known[name]) if name in known else []
-        rights = _rights(row)
-        if missing or old != rights:
-            # A QOS that is no longer given goes back to Slurm's own.
-            back = ["qos=normal", "defaultqos=-1"] if len(rights) < len(old) else []
-            yield ["modify", "user", "where", f"name={name}", "set", *rights, *back]
+        if found["users"].get(name) != row["default_account"]:
+            yield ["modify", "user", "where", f"name={name}", "set", f"defaultaccount={row['default_account']}"]
+        changes: dict[tuple[str, ...], list[str]] = {}
+        for account in row["accounts"]:
+            place = places.get(account, {"qos": "normal", "defaultqos": "", "share": "1"})
+            settings = tuple(_rights(row, before.get(name), place, mend=mend))
+            changes.setdefault(settings, []).append(account)
+        for settings, accounts in changes.items():
+            if settings:
+                yield ["modify", "user", "where", f"name={name}", f"account={','.join(accounts)}", "set", *settings]
     yield from (["add", "user", f"name={','.join(names)}", *settings] for settings, names in new.items())
 
 
-def _rights(row: Row) -> list[str]:
-    qos = [f"qos={','.join(row['qos'])}", f"defaultqos={row['qos'][0]}"] if row["qos"] else []
-    return [f"defaultaccount={row['default_account']}", *qos]
+def _rights(row: Row, before: Row | None, place: Row, *, mend: bool) -> Iterator[str]:
+    """What differs of a user's QOS in an account; without any, `normal` is Slurm's own."""
+    if row["qos"] or mend or (before or {}).get("qos"):
+        said = row["qos"] or ["normal"]
+        if set(said) != set(filter(None, place["qos"].split(","))):
+            yield f"qos={','.join(said)}"
+        first = row["qos"][0] if row["qos"] else ""
+        if place["defaultqos"] != first:
+            yield f"defaultqos={first or -1}"
+    if mend:
+        yield from ["fairshare=1"] if place["share"] != "1" else []
+        yield from _unlimited(place)
 
 
-def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, set[Any]]) -> Iterator[Command]:
+def _unlimited(place: Row) -> list[str]:
+    """What takes away the limits of an association: a stack sets none there, it limits by QOS."""
+    none = {
+        key: limits.value("GrpTRES" if "TRES" in key else key, "", place.get(key, "")) for key in sacctmgr.ON_PEOPLE
+    }
+    return [f"{key}={value}" for key, value in none.items() if place.get(key)]
+
+
+def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any]) -> Iterator[Command]:
     wanted = {row["name"]: set(row["accounts"]) for row in desired["users"]}
+    there = {(one["user"], one["account"]) for one in found["associations"] if one["user"]}
     for row in before["users"]:
         name = row["name"]
         if name not in wanted:
-            if any(user == name for user, _ in found["users"]):
+            if any(user == name for user, _ in there):
                 yield ["delete", "user", f"name={name}"]
             continue
         for account in row["accounts"]:
-            if account not in wanted[name] and (name, account) in found["users"]:
+            if account not in wanted[name] and (name, account) in there:
                 yield ["delete", "user", f"name={name}", f"account={account}"]
-    # Children before parents: the lists have parents first.
-    yield from _gone("account", "accounts", desired, before, found)
-    yield from _gone("qos", "qos", desired, before, found)
+    # Children before parents, wherever an edit that failed has left them.
+    parents = {one["account"]: one.get("parentname", "") for one in found["associations"] if not one["user"]}
+    gone = [name for name in _gone("accounts", desired, before) if name in found["accounts"]]
+    for name in sorted(gone, key=lambda name: -_depth(name, parents)):
+        yield ["delete", "account", f"name={name}"]
+    for name in _gone("qos", desired, before):
+        if name in found["qos"]:
+            yield ["delete", "qos", f"name={name}"]
 
 
-def _gone(
-    kind: str, key: str, desired: dict[str, Any], before: dict[str, Any], found: dict[str, set[Any]]
-) -> Iterator[Command]:
-    names = {row["name"] for row in desired[key]}
-    for row in reversed(before[key]):
-        if row["name"] not in names and row["name"] in found[key]:
-            yield ["delete", kind, f"name={row['name']}"]
+def _gone(kind: str, desired: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    wanted = _named(desired[kind])
+    return [name for name in reversed(_named(before[kind])) if name not in wanted]
 
 
-def _list(kind: str, *fields: str) -> list[tuple[str, ...]]:
-    text = run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={','.join(fields)}")
-    return [tuple(line.split("|")) for line in text.split("\n") if line]
+def _depth(name: str, parents: dict[str, str]) -> int:
+    parent = parents.get(name, "")
+    return _depth(parent, parents) + 1 if parent else 0
