@@ -14,6 +14,8 @@
     python3 FOLDER restore     < JSON   controller: put an uploaded backup in the place of the accounting database
     python3 FOLDER host-keys            controller: SSH host keys that machines reported, as JSON
     python3 FOLDER health-results       controller: the last health check of every node, as JSON
+    python3 FOLDER lost-jobs            controller: end jobs that ended while slurmctld was away
+    python3 FOLDER jobs                 a node: numbers of the jobs that have a process here
     python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
@@ -34,7 +36,7 @@ from accounting import accounts, backup, mariadb, restore
 from containers import settings as containers
 from health import installed, measuring
 from health import record as health_record
-from jobs import drain, environment, probe, prologs, rxdm, warm_up
+from jobs import drain, environment, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (
     cluster_state,
@@ -224,6 +226,7 @@ READS: dict[str, Callable[[], None]] = {
     "look": collect.show,
     "host-keys": lambda: print(json.dumps(cluster_state.host_keys())),
     "health-results": lambda: print(json.dumps(health_record.results())),
+    "jobs": lambda: print(*sorted(lost_jobs.alive()), "."),
 }
 UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm"}
 
@@ -243,7 +246,7 @@ def take(lock: IO[str], phase: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
-    if len(arguments) != 1 or arguments[0] not in {*PHASES, *READS, "boot"}:
+    if len(arguments) != 1 or arguments[0] not in {*PHASES, *READS, "boot", "lost-jobs"}:
         sys.stderr.write(str(__doc__))
         return 2
     if os.geteuid() != 0:
@@ -267,8 +270,11 @@ def main(arguments: list[str]) -> int:
 def alone(phase: str) -> None:
     """Run one phase, one at a time on a machine: an `up` that was killed may have left its command running.
 
-    Only those that wait for jobs are beside each other, and beside the rest.
+    Only those that wait for jobs are beside each other, and beside the rest; `lost-jobs` is systemd's alone.
     """
+    if phase == "lost-jobs":
+        lost_jobs.end_missing_jobs()
+        return
     Path("/run/hpc").mkdir(exist_ok=True)
     name = phase if phase in ("boot", "leave", "warm-up") else "setup"
     with Path(f"/run/hpc/{name}.lock").open("w") as lock:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from accounting import mariadb, sacctmgr
-from jobs import prologs
+from jobs import lost_jobs, prologs
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
 from system import cluster_state, disk_usage, installation, munge, protected_files, units, user_facts
@@ -70,6 +70,8 @@ def parts(mine: list[str]) -> dict[str, Part]:
         **{f"disks {path}": (lambda path=path: disk_usage.usage(path)) for path in disk_usage.local(mine)},
         **{f"disks {path}": (lambda path=path: disk_usage.shared(path)) for path in disk_usage.mounts()},
     }
+    if "node" in mine:
+        found["jobs"] = lambda: sorted(lost_jobs.alive())
     if not controls:
         found["controller"] = _controller
     else:

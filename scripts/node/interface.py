@@ -120,11 +120,7 @@ class Rxdm(TypedDict):
     setup: str
 
 
-class _Mend(TypedDict, total=False):
-    mend: bool  # limits that others set on what is the stack's go, too
-
-
-class Accounting(_Mend):
+class Accounting(TypedDict):
     """Phase `accounting`: accounts with parents first, users and QOS, with sacctmgr's names of options."""
 
     cluster: str
@@ -299,5 +295,6 @@ class Observation(TypedDict, total=False):
     disks: dict[str, Disk]
     controller: Reached
     scripts: dict[str, str]
+    jobs: list[str]  # that have a process on a node
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
     accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them

@@ -241,9 +241,8 @@ def place(seen: ClusterObservation, account: str, user: str = "") -> dict[str, s
 
 
 def mended(seen: ClusterObservation) -> list[list[str]]:
-    """What sacctmgr is told by `--mend`; nothing where there is no difference."""
-    wanted = dict(stack(seen).accounting)
-    return accounts.plan(wanted, wanted, ledger(seen), mend=True)
+    """What sacctmgr is told by `--mend`."""
+    return accounts.plan(ACCOUNTING, ACCOUNTING, ledger(seen), mend=True)
 
 
 class TestAccounting:
@@ -269,28 +268,24 @@ class TestAccounting:
     def test_an_account_that_was_changed(self):
         seen = healthy()
         place(seen, "research")["share"] = "9"
-        assert only(stack(seen), seen).what == "account research: fairshare"
-        assert mended(seen)[0][-1] == "fairshare=3"
+        assert (only(stack(seen), seen).what, mended(seen)[0][-1]) == ("account research: fairshare", "fairshare=3")
         place(seen, "research").update(share="3", parentname="root")
-        assert only(stack(seen), seen).what == "account research: parent"
-        assert mended(seen)[0][-1] == "parent=science"
+        assert (only(stack(seen), seen).what, mended(seen)[0][-1]) == ("account research: parent", "parent=science")
 
     def test_a_user_who_was_limited(self):
         seen = healthy()
         place(seen, "research", "alice")["MaxJobs"] = "1"
         found = only(stack(seen), seen)
-        assert (found.what, found.there) == ("user alice in research: MaxJobs", "1")
-        assert mended(seen)[0][-1] == "MaxJobs=-1"
+        told = (found.what, found.there, mended(seen)[0][-1])
+        assert told == ("user alice in research: MaxJobs", "1", "MaxJobs=-1")
 
     def test_a_user_who_lost_rights_or_is_gone(self):
         seen = healthy()
         place(seen, "research", "alice")["qos"] = "normal"
-        assert only(stack(seen), seen).what == "user alice in research: QOS"
-        assert mended(seen)[0][-1] == "qos=normal,urgent"
+        assert (only(stack(seen), seen).stack, mended(seen)[0][-1]) == ("normal,urgent", "qos=normal,urgent")
         seen = healthy()
         del ledger(seen)["users"]["bob"]
-        found = only(stack(seen), seen)
-        assert found.what == "user bob in the accounting"
+        assert only(stack(seen), seen).what == "user bob in the accounting"
 
     def test_what_others_added_is_theirs(self):
         seen = healthy()

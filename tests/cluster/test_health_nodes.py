@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.observe.health import findings
 from cluster.observe.nodes import Node
 from tests.cluster.observations import NOW, facts, healthy, only, state, stop, without
 
@@ -96,3 +97,30 @@ class TestHeldJobs:
         facts(seen, "controller")["slurm"]["jobs"]["held"] = rows
         assert only(seen).what.startswith("7 jobs are held, and they start only when released: 0 of bob (JobHeldAdmin)")
         assert only(seen).what.endswith(", 2 more")
+
+
+class TestMissingJobs:
+    @pytest.mark.parametrize(
+        ("there", "seconds", "job_id", "told"),
+        [
+            ({"hc-cpu-0": [], "hc-cpu-1": []}, "2:00", "7_2", True),
+            ({"hc-cpu-0": ["8"], "hc-cpu-1": []}, "1-00:00:00", "7_2", True),
+            ({"hc-cpu-0": [], "hc-cpu-1": ["17"]}, "2:00", "7_2", False),
+            ({"hc-cpu-0": []}, "2:00", "7_2", False),
+            ({"hc-cpu-0": [], "hc-cpu-1": []}, "0:59", "7_2", False),
+            ({"hc-cpu-0": [], "hc-cpu-1": []}, "2:00", "16+1", False),
+        ],
+    )
+    def test_a_running_job_without_a_process_on_any_node(
+        self, there: dict[str, list[str]], seconds: str, job_id: str, *, told: bool
+    ):
+        seen = healthy()
+        for name, jobs in there.items():
+            facts(seen, name.removeprefix("hc-"))["jobs"] = jobs
+        row = {"id": job_id, "number": "17", "state": "RUNNING", "seconds": seconds, "nodes": "hc-cpu-[0-1]"}
+        facts(seen, "controller")["slurm"]["jobs"]["first"] = [row]
+        if not told:
+            assert findings(seen) == []
+            return
+        assert (only(seen).id, only(seen).where) == ("jobs-missing", ("hc-controller",))
+        assert only(seen).what.startswith("1 running job without a process on any node: 7_2. ")

@@ -76,10 +76,10 @@ chmod 755 /usr/local/bin/sacctmgr; rm -f /run/told"""
 def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill: Cluster, command: str):
     def edit(c: dict[str, Any]) -> None:
         c["accounting"] = {
-            "accounts": [{"name": "lab"}, {"name": "alice", "parent": "lab", "fairshare": 4}],
+            "accounts": [{"name": "lab"}, {"name": "team", "parent": "lab", "fairshare": 4}],
             "qos": [{"name": "short", "priority": 7, "max_tres_per_user": {"cpu": 2}}],
         }
-        c["users"][0]["qos"] = ["normal", "short"]
+        c["users"][0].update(account="team", qos=["normal", "short"])
 
     before = ill.copy()
     for config in ("edited", "before"):
@@ -90,7 +90,7 @@ def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill
         assert failed.returncode == 1, failed.stdout
         assert ill.ssh("controller", "wc -l < /run/told") == "2"
         if config == "before":
-            ill.edit(lambda c: (c.clear(), c.update(before)))
+            ill.edit(lambda c: (c.clear(), c.update(copy.deepcopy(before))))
         ill.up()
         assert ill.call("drift", ill.name).returncode == 0
         shown = ill.ssh("controller", "sacctmgr -nP show qos format=name,priority,maxtrespu")
@@ -101,7 +101,7 @@ def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill
             ill.edit(lambda c: c["accounting"]["qos"][0].pop("max_tres_per_user"))
             ill.up()
             assert ill.call("drift", ill.name).returncode == 0
-            ill.edit(lambda c: (c.clear(), c.update(before)))
+            ill.edit(lambda c: (c.clear(), c.update(copy.deepcopy(before))))
             ill.up()
 
 
@@ -127,6 +127,36 @@ _ALL_UP = """
 for unit in slurmctld slurmdbd mariadb munge; do systemctl is-active --quiet $unit || exit 0; done
 scontrol ping >/dev/null && sacctmgr -n show cluster >/dev/null && echo ok || true
 """
+
+
+def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cluster):
+    """slurmctld is killed after it heard of a job's end and before it saved that: it takes the job to be running."""
+    submit = "cd /tmp; sbatch --parsable --output=/dev/null"
+    live, both, gone = (
+        ill.ssh("controller", f"{submit} {options} --wrap 'sleep {seconds}'").strip()
+        for options, seconds in (("-w ill-cpu-0", 300), ("-N2 --oversubscribe -n2", 300), ("-w ill-cpu-1", 15))
+    )
+    ill.ssh(
+        "controller",
+        f"""cd /var/spool/slurmctld
+        until squeue -h -t R -o %A | grep -qx {gone}; do sleep 0.2; done; sleep 7; cp -a job_state /root/job_state
+        while squeue -h -t R,CG -o %A | grep -qx {gone}; do sleep 0.2; done
+        kill -9 $(pidof slurmctld); cp -a /root/job_state job_state
+        until scontrol ping >/dev/null 2>&1; do sleep 0.2; done""",
+    )
+    running = "squeue -h -t R -o '%A %S'"
+    before = dict(line.split() for line in ill.ssh("controller", running).splitlines())
+    assert {live, both, gone} <= set(before)
+    eventually(lambda: "jobs-missing" in ill.findings(), seconds=120, what="the finding")
+    eventually(
+        lambda: gone not in ill.ssh("controller", "squeue -h -t R -o %A").split(),
+        seconds=240,
+        what="the end of the job",
+    )
+    after = dict(line.split() for line in ill.ssh("controller", running).splitlines())
+    assert {number: after.get(number) for number in (live, both)} == {number: before[number] for number in (live, both)}
+    assert f"job {gone} is on none of its nodes" in ill.ssh("controller", "journalctl -u hpc-lost-jobs --no-pager")
+    ill.ssh("controller", f"scancel {live} {both} {gone}")
 
 
 def test_an_error_in_the_file_stops_up_before_anything_happens(ill: Cluster):

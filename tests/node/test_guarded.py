@@ -27,9 +27,9 @@ def keys(tmp_path, monkeypatch):
 class TestKeys:
     def test_both_ends_know_a_key_by_the_same_word(self, keys, monkeypatch):
         blob = (keys / "one.pub").read_text().split()[1]
-        monkeypatch.setattr(protected_files.join, "CLUSTER_KEY", keys / "one")
+        monkeypatch.setattr(protected_files.remote_node, "KEY", keys / "one")
         assert protected_files.cluster_key() == key_id((keys / "one").read_text()) == protected_files.key_id(blob)
-        monkeypatch.setattr(protected_files.join, "CLUSTER_KEY", keys / "none")
+        monkeypatch.setattr(protected_files.remote_node, "KEY", keys / "none")
         assert protected_files.cluster_key() == ""
 
     def test_every_key_that_lets_root_in_is_told(self, keys):

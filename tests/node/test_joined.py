@@ -4,7 +4,7 @@ import json
 
 import pytest
 from slurm import join, node_states
-from system import cluster_state
+from system import cluster_state, remote_node
 
 CONFIGURED = {"state": "configured", "digest": "new", "message": "", "boot": "b"}
 SCONTROL = (
@@ -67,7 +67,7 @@ class TestHostKeys:
             monkeypatch.setattr(cluster_state, name, path)
         key = tmp_path / "cluster"
         key.write_text("")
-        monkeypatch.setattr(join, "CLUSTER_KEY", key)
+        monkeypatch.setattr(remote_node, "KEY", key)
         monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")
         tool = tmp_path / "bin/ssh"
         tool.parent.mkdir()

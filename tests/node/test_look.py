@@ -233,7 +233,7 @@ def put(path: Path, text: str) -> bool:
 @given(st.lists(st.text(), max_size=4))
 def test_a_jobs_name_is_a_name_whatever_it_holds(names: list[str]):
     mark = "0f1e2d3c4b5a6978"
-    rows = [("7", "alice", "RUNNING", "1:02", "1:00", "n-0", "1", "cpu", "None", name) for name in names]
+    rows = [("7", "7", "alice", "RUNNING", "1:02", "1:00", "n-0", "1", "cpu", "None", name) for name in names]
     found = squeue.table("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
     assert [row["name"] for row in found] == names
     assert {row["id"] for row in found} <= {"7"}

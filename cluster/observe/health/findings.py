@@ -19,6 +19,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
     machines.not_set_up,
     nodes.drained,
     nodes.held,
+    nodes.missing,
     disks.missing,
     disks.full,
     daemons.restarting,

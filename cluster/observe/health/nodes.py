@@ -11,8 +11,12 @@ from cluster.observe.health.machines import failure, joining
 from cluster.observe.health.node_health import drained as health_finding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.slurm.hostlist import expand
+from scripts.node.accounting.limits import span
 
 LOGS = "/var/log/slurm"
+STARTED_SECONDS = 60
+"""A job that began later may have been observed before its processes."""
 NAMED_JOBS = 5
 """Most held jobs that are named one by one."""
 
@@ -146,3 +150,28 @@ def held(seen: ClusterObservation) -> Iterator[Finding]:
         todo=f"./hpc ssh {seen.stack} controller -- scontrol release {','.join(job['id'] for job in found)}",
         note="Once the reason is gone; slurmctld.log on that machine names the node and what failed there.",
     )
+
+
+def missing(seen: ClusterObservation) -> Iterator[Finding]:
+    """Jobs that slurmctld takes to be running, of which no node has a process: they ended while it was away."""
+    known = {one.name: one.part("jobs") for one in seen.nodes}
+    found = [
+        job
+        for job in (seen.slurm("jobs") or {}).get("first", [])
+        if job["state"] == "RUNNING"
+        and job.get("number")  # a controller of an earlier version sends none
+        and "+" not in job["id"]
+        and (span(job["seconds"]) or 0) > STARTED_SECONDS
+        and all(known.get(node) is not None and job["number"] not in known[node] for node in expand(job["nodes"]))
+    ]
+    if found:
+        told = ", ".join(job["id"] for job in found[:NAMED_JOBS]) + (", ..." if len(found) > NAMED_JOBS else "")
+        yield Finding(
+            id="jobs-missing",
+            where=(seen.controller.name,),
+            what=f"{len(found)} running job{'s' * (len(found) > 1)} without a process on any node: {told}. slurmctld "
+            "was killed before it recorded how they ended, and keeps their nodes for them",
+            todo=f"./hpc ssh {seen.stack} controller -- journalctl -u hpc-lost-jobs -n 20",
+            note="They are requeued or cancelled two to three minutes after slurmctld's start; "
+            "`systemctl restart hpc-lost-jobs` there looks once more.",
+        )

@@ -1,15 +1,36 @@
-"""Jobs that slurmctld believes to be running on a machine that has rebooted since they began.
+"""Jobs that slurmctld takes to be running, and that have ended: on a machine that rebooted, or while it was killed.
 
-slurmctld ends them by itself, but not those that began within MessageTimeout + 5 s before the boot (job_mgr.c,
-_purge_missing_jobs): those would hold their nodes until their time limit, or for ever.
+slurmctld ends many of them by itself, when a node registers: not those that began within MessageTimeout + 5 s before a
+boot, nor those that began within BatchStartTimeout + MessageTimeout before the registration, nor those of srun and
+salloc (job_mgr.c, _purge_missing_jobs). These would hold their nodes until the next registration, half an hour later,
+until their time limit, or for ever.
 """
 
 from __future__ import annotations
 
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
-from slurm.scontrol import rows
-from system.host import log, run, succeeds
+from slurm import scontrol
+from system import remote_node
+from system.host import SetupError, log, run, succeeds, wait
+
+UNIT = "hpc-lost-jobs"
+PROGRAM = f"/usr/bin/python3 {Path(__file__).parents[1]}"
+SERVICE = f"""\
+# Written by the cluster's set-up. slurmctld starts it, each time that it has started (hpc.conf beside its unit).
+[Unit]
+Description=End jobs that ended while slurmctld was away
+After=slurmctld.service
+
+[Service]
+ExecStart={PROGRAM} lost-jobs
+"""
+AGAIN_SECONDS = 30
+ASKED = 32  # nodes at a time
 
 
 @dataclass(frozen=True)
@@ -22,14 +43,41 @@ class Job:
 
 
 def end_lost_jobs() -> None:
-    """Requeue such jobs, or end those that cannot be: what ran of them ended with the machine."""
-    for job in lost(_running(), _boots()):
-        # slurmctld requeues batch jobs alone, and refuses the others.
+    """Requeue jobs from before a boot of a node of theirs, or end those that cannot be requeued."""
+    _end(lost(_running(), _boots()), "ended with its machine")
+
+
+def end_missing_jobs() -> None:
+    """End jobs that slurmctld, after its start, takes to be running, while no node of theirs has a process of them.
+
+    Waits until slurmctld would have found out by itself, and looks twice. A job counts only where both times every
+    node of it answered and its slurmd ran.
+    """
+    wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=600, interval=1, unit="slurmctld")
+    before = set(_running())
+    config = scontrol.parameters(run("scontrol", "show", "config"))
+    time.sleep(sum(int(config[name].split()[0]) for name in ("BatchStartTimeout", "MessageTimeout")))
+    first = _missing_now(before)
+    if first:
+        time.sleep(AGAIN_SECONDS)
+        again = _missing_now(before)
+        _end([job for job in first if job in again], "is on none of its nodes")
+
+
+def _missing_now(before: set[Job]) -> list[Job]:
+    # One that has begun since slurmctld's start is known to it.
+    jobs = [job for job in _running() if job in before]
+    return missing(jobs, _asked(jobs))
+
+
+def _end(jobs: list[Job], why: str) -> None:
+    for job in jobs:
+        # As slurmctld does with those that it finds. It requeues batch jobs alone, and refuses the others.
         if succeeds("scontrol", "requeue", job.number):
-            log(f"job {job.number} ended with its machine and waits again")
+            log(f"job {job.number} {why} and waits again")
         else:
             run("scancel", job.number)
-            log(f"job {job.number} ended with its machine")
+            log(f"job {job.number} {why}: ended")
 
 
 def lost(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
@@ -41,18 +89,70 @@ def lost(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
     return [job for job in jobs if any(job.began < boots.get(node, "") for node in job.nodes)]
 
 
+def missing(jobs: list[Job], alive: dict[str, set[str]]) -> list[Job]:
+    """The jobs of which all nodes answered and none has a process. A pure function."""
+    return [
+        job for job in jobs if job.nodes and all(node in alive and job.number not in alive[node] for node in job.nodes)
+    ]
+
+
+def alive(processes: Path = Path("/proc")) -> set[str]:
+    """Numbers of the jobs that have a process on this machine: their slurmstepd, their own, a prolog or an epilog."""
+    found: set[str] = set()
+    for process in processes.glob("[0-9]*"):
+        try:
+            # A slurmstepd names its step in its title: slurmstepd: [7.batch]
+            title = (process / "cmdline").read_bytes().rstrip(b"\0 ")
+            words = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended
+        if title.startswith(b"slurmstepd: ["):
+            found.add(title[13:].partition(b".")[0].decode(errors="replace"))
+        for word in words:
+            name, _, value = word.partition(b"=")
+            if name in (b"SLURM_JOB_ID", b"SLURM_JOBID"):
+                found.add(value.decode(errors="replace"))
+    return found
+
+
+def _asked(jobs: list[Job]) -> dict[str, set[str]]:
+    """Numbers of the jobs that have a process, for each node of `jobs` that answered and whose slurmd runs."""
+    here = socket.gethostname()
+    addresses = {
+        row["NodeName"]: row.get("NodeAddr", "")
+        for row in scontrol.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
+        if "NodeName" in row
+    }
+
+    def ask(node: str) -> set[str] | None:
+        if node == here:
+            return alive()
+        try:
+            text = remote_node.run_there(node, addresses[node], f"systemctl is-active --quiet slurmd && {PROGRAM} jobs")
+        except (SetupError, KeyError):
+            return None
+        *numbers, end = text.split() or [""]
+        return set(numbers) if end == "." else None
+
+    nodes = sorted({node for job in jobs for node in job.nodes})
+    with ThreadPoolExecutor(max_workers=ASKED) as pool:
+        return {node: found for node, found in zip(nodes, pool.map(ask, nodes)) if found is not None}  # noqa: B905
+
+
 def _running() -> list[Job]:
     found: list[Job] = []
-    # Not `scontrol show job`: a job's name stands amid its rows, with what a user typed.
-    for line in run("squeue", "--all", "--noheader", "--states=running", "--format=%A %S %N").splitlines():
-        number, began, nodes = line.split()
-        found.append(Job(number, began, tuple(run("scontrol", "show", "hostnames", nodes).split())))
+    # Not `scontrol show job`: a job's name stands amid its rows, with what a user typed. A part of a heterogeneous job
+    # (7+1) is left out: its processes name the whole.
+    for line in run("squeue", "--all", "--noheader", "--states=running", "--format=%A %S %N %i").splitlines():
+        number, began, nodes, shown = line.split()
+        if "+" not in shown:
+            found.append(Job(number, began, tuple(run("scontrol", "show", "hostnames", nodes).split())))
     return found
 
 
 def _boots() -> dict[str, str]:
     boots: dict[str, str] = {}
-    for words in rows(run("scontrol", "--oneliner", "--all", "show", "node")):
+    for words in scontrol.rows(run("scontrol", "--oneliner", "--all", "show", "node")):
         # A node that has not registered since slurmctld's start has no boot time: `None`.
         if words.get("BootTime", "None") != "None":
             boots[words["NodeName"]] = words["BootTime"]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from interface import Node
 from jobs import lost_jobs
 from slurm.node_states import BROKEN, OURS, WORKING, State, resume, states
-from system import cluster_state
+from system import cluster_state, remote_node
 from system.host import SetupError, log, succeeds, wait
 
-CLUSTER_KEY = Path("/root/.ssh/hpc_cluster")
 LOG_LINES = 15
 
 
@@ -115,24 +111,12 @@ def timeout_error(pending: dict[str, Node], why: dict[str, str], seconds: float)
 
 def tail(node: Node) -> str:
     """The last lines of the node's set-up and of slurmd, over SSH with its pinned or its reported host key."""
-    host_key = node["host_key"] or cluster_state.host_keys().get(node["name"], "")
-    if not host_key or not CLUSTER_KEY.exists():
-        return "(its logs can't be read from here: its host key is not known, it has not reported it yet)"
     script = (
         f"journalctl --no-pager -o cat -n {LOG_LINES} -u hpc-node -u hpc-watch -u slurmd; "
-        f"tail -n {LOG_LINES} /var/log/slurm/slurmd.log 2>/dev/null"
+        f"tail -n {LOG_LINES} /var/log/slurm/slurmd.log 2>/dev/null; true"
     )
-    with tempfile.NamedTemporaryFile("w", prefix="hpc-known-hosts-") as known:
-        known.write(f"{node['address']} {host_key}\n")
-        known.flush()
-        options = ["BatchMode=yes", "ConnectTimeout=5", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known.name}"]
-        flags = [word for option in options for word in ("-o", option)]
-        command = ["ssh", "-i", str(CLUSTER_KEY), *flags, f"root@{node['address']}", script]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
-        except subprocess.TimeoutExpired:
-            return "(it does not answer SSH)"
-        except FileNotFoundError:
-            return "(its logs cannot be read from here: there is no ssh on this machine; install openssh-client)"
-    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    return "\n".join(lines[-2 * LOG_LINES :]) or "(its logs are empty)"
+    try:
+        text = remote_node.run_there(node["name"], node["address"], script, host_key=node["host_key"])
+    except SetupError as error:
+        text = f"({error})"
+    return "\n".join(text.strip().splitlines()[-2 * LOG_LINES :]) or "(its logs are empty)"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from accounting import mariadb
+from jobs import lost_jobs
 from slurm import config_changes, log_files, slurm_conf
 from system import phase_state
 from system.host import (
@@ -51,7 +52,11 @@ DROP_INS = {
             "mariadb.service munge.service systemd-tmpfiles-setup.service",
             f"ExecStartPre=-+/bin/sh {Path(__file__).parents[1] / 'quick_acks.sh'}\n",
         ),
-        ("slurmctld", "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service", ""),
+        (
+            "slurmctld",
+            "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
+            f"ExecStartPost=-+systemctl --no-block restart {lost_jobs.UNIT}\n",
+        ),
     )
 }
 
@@ -59,6 +64,7 @@ DROP_INS = {
 def prepare() -> None:
     """What the daemons do not make themselves: folders, log rotation, and coming back after a failure."""
     written = [write(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text) for unit, text in DROP_INS.items()]
+    written.append(write(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE))
     if any(written):
         run("systemctl", "daemon-reload")
     log_files.keep()

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 JOBS = 50  # as many are told one by one; the others are counted
-COLUMNS = {  # as squeue(1) calls them
-    "id": "i", "user": "u", "state": "T", "seconds": "M", "limit": "l", "nodes": "N", "count": "D", "partition": "P",
-    "reason": "r", "name": "j",
+COLUMNS = {  # as squeue(1) calls them; `id` of an array's task is 7_2, `number` what its processes know it by
+    "id": "i", "number": "A", "user": "u", "state": "T", "seconds": "M", "limit": "l", "nodes": "N", "count": "D",
+    "partition": "P", "reason": "r", "name": "j",
 }  # fmt: skip
 # Of these, squeue may still name the nodes of their last run (job_state_string of src/common; %T of squeue(1)). A state
 # that is not known here counts as one that holds its nodes.

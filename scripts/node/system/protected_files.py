@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from accounting import mariadb
-from slurm import join, slurmctld, slurmrestd
-from system import munge
+from slurm import slurmctld, slurmrestd
+from system import munge, remote_node
 from system.host import log, own
 
 ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
@@ -23,7 +23,7 @@ MODES = {
     mariadb.PASSWORD: (0o600, "root"),
     slurmrestd.KEY: (0o600, "slurm"),
     slurmrestd.DELIVERED: (0o600, "root"),
-    join.CLUSTER_KEY: (0o600, "root"),
+    remote_node.KEY: (0o600, "root"),
     slurmctld.ETC / "slurmdbd.conf": (0o600, "slurm"),
     slurmctld.STATE: (0o700, "slurm"),
     Path("/etc/ssh/sshd_config.d/hpc.conf"): (0o644, "root"),
@@ -68,9 +68,9 @@ def root_keys() -> dict[str, str]:
 
 def cluster_key() -> str:
     """The hash of the controller's own key to the nodes; empty on machines that have none."""
-    if not join.CLUSTER_KEY.exists():
+    if not remote_node.KEY.exists():
         return ""
-    lines = join.CLUSTER_KEY.read_text().splitlines()[1:-1]
+    lines = remote_node.KEY.read_text().splitlines()[1:-1]
     rest = base64.b64decode("".join(lines))[len("openssh-key-v1\0") :]
     # PROTOCOL.key of OpenSSH: cipher, kdf, its options, the number of keys, and the public one, in clear.
     for _ in range(3):

@@ -1,0 +1,126 @@
+"""After slurmctld's start exactly those jobs are ended of which, twice, no node has a process and all nodes answer."""
+
+import pytest
+from jobs import lost_jobs
+from jobs.lost_jobs import Job
+from system import remote_node
+from system.host import SetupError
+
+OLD = "2026-01-02T03:04:05"
+
+
+class Cluster:
+    """Jobs that slurmctld takes to be running, and the processes of each node; what was ended, and what was waited."""
+
+    def __init__(self):
+        self.jobs = {"7": ("n0",), "8": ("n0", "n1"), "9": ("n1",)}
+        self.alive: dict[str, str | None] = {"n0": "8 .", "n1": "9 ."}
+        self.ended, self.slept = [], []
+        self.meanwhile = lambda: None
+        """What happens between the first look and the second."""
+
+    def run(self, *words, **_):
+        if words[0] == "squeue":
+            return "".join(f"{job} {OLD} {','.join(nodes)} {job}\n" for job, nodes in self.jobs.items())
+        if words[:3] == ("scontrol", "show", "hostnames"):
+            return words[3].replace(",", "\n")
+        if words[:3] == ("scontrol", "show", "config"):
+            return "BatchStartTimeout       = 60 sec\nMessageTimeout          = 30 sec\n"
+        if words[0] == "scancel":
+            self.ended.append(("cancelled", words[1]))
+            return ""
+        return "".join(f"NodeName={node} NodeAddr={node}\n" for node in self.alive)
+
+    def succeeds(self, *words, **_):
+        if words[1] == "requeue" and words[2] != "8":
+            self.ended.append(("requeued", words[2]))
+            return True
+        return words[1] == "ping"
+
+    def answer(self, node, _address, _script):
+        said = self.alive[node]
+        if said is None:
+            raise SetupError("it does not answer SSH")
+        return said
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        if len(self.slept) == 2:
+            self.meanwhile()
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    found = Cluster()
+    monkeypatch.setattr(lost_jobs, "run", found.run)
+    monkeypatch.setattr(lost_jobs, "succeeds", found.succeeds)
+    monkeypatch.setattr(lost_jobs.time, "sleep", found.sleep)
+    monkeypatch.setattr(remote_node, "run_there", found.answer)
+    return found
+
+
+def test_a_job_without_a_process_anywhere_is_requeued_after_slurmctlds_own_time(cluster):
+    lost_jobs.end_missing_jobs()
+    assert cluster.ended == [("requeued", "7")]
+    assert cluster.slept == [90, lost_jobs.AGAIN_SECONDS]
+
+
+def test_one_that_cannot_be_requeued_is_cancelled(cluster):
+    cluster.alive = {"n0": "7 .", "n1": "9 ."}
+    lost_jobs.end_missing_jobs()
+    assert cluster.ended == [("cancelled", "8")]
+
+
+@pytest.mark.parametrize("said", [None, "", "8", "8 9"])
+def test_a_node_that_gives_no_whole_answer_keeps_its_jobs(cluster, said):
+    cluster.alive["n0"] = said
+    lost_jobs.end_missing_jobs()
+    assert cluster.ended == []
+
+
+def test_a_job_of_several_nodes_lives_where_one_has_it_or_does_not_answer(cluster):
+    cluster.alive = {"n0": "7 .", "n1": None}
+    lost_jobs.end_missing_jobs()
+    assert cluster.ended == []
+
+
+def test_what_is_there_at_the_second_look_lives(cluster):
+    cluster.meanwhile = lambda: cluster.alive.update(n0="7 8 .")
+    lost_jobs.end_missing_jobs()
+    assert cluster.ended == []
+
+
+def test_what_ended_or_began_meanwhile_is_slurmctlds_own(cluster):
+    cluster.meanwhile = lambda: (cluster.jobs.pop("7"), cluster.jobs.update({"11": ("n0",)}))
+    lost_jobs.end_missing_jobs()
+    assert cluster.ended == []
+
+
+def test_a_part_of_a_heterogeneous_job_is_left_alone(cluster, monkeypatch):
+    monkeypatch.setattr(
+        lost_jobs, "run", lambda *words, **_: f"12 {OLD} n0 11+1\n" if words[0] == "squeue" else cluster.run(*words)
+    )
+    lost_jobs.end_missing_jobs()
+    assert cluster.ended == []
+
+
+def test_processes_are_known_by_title_and_environment(tmp_path):
+    for number, title, words in (
+        ("1", b"/sbin/init", [b"TERM=linux"]),
+        ("20", b"slurmstepd: [7.extern]", []),
+        ("21", b"slurmstepd: [12.batch]\0\0\0", []),
+        ("22", b"/bin/sh\0/opt/apps/adm/slurm/slurm_prolog", [b"SLURM_JOB_ID=13", b"PATH=/bin"]),
+        ("23", b"python\0slurmstepd: [99.0]", [b"NOT_SLURM_JOB_ID=98"]),
+    ):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "cmdline").write_bytes(title)
+        (tmp_path / number / "environ").write_bytes(b"\0".join(words) + b"\0")
+    (tmp_path / "24").mkdir()
+    assert lost_jobs.alive(tmp_path) == {"7", "12", "13"}
+
+
+def test_every_node_of_a_job_has_to_be_asked():
+    job = Job("7", OLD, ("n0", "n1"))
+    assert lost_jobs.missing([job], {"n0": set()}) == []
+    assert lost_jobs.missing([Job("7", OLD, ())], {}) == []
+    assert lost_jobs.missing([job], {"n0": set(), "n1": {"8"}}) == [job]
