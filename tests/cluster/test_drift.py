@@ -241,7 +241,6 @@ def place(seen: ClusterObservation, account: str, user: str = "") -> dict[str, s
 
 
 def mended(seen: ClusterObservation) -> list[list[str]]:
-    """What sacctmgr is told by `--mend`."""
     return accounts.plan(ACCOUNTING, ACCOUNTING, ledger(seen), mend=True)
 
 
@@ -256,8 +255,7 @@ class TestAccounting:
     def test_a_limit_that_was_changed_and_the_words_that_mend_it(self, key: str, value: str, words: str):
         seen = healthy()
         ledger(seen)["qos"]["urgent"][key] = value
-        found = only(stack(seen), seen)
-        assert found.what == f"QOS urgent: {key}"
+        assert only(stack(seen), seen).what == f"QOS urgent: {key}"
         assert mended(seen) == [["modify", "qos", "where", "name=urgent", "set", words]]
 
     def test_minutes_are_minutes(self):
@@ -276,8 +274,7 @@ class TestAccounting:
         seen = healthy()
         place(seen, "research", "alice")["MaxJobs"] = "1"
         found = only(stack(seen), seen)
-        told = (found.what, found.there, mended(seen)[0][-1])
-        assert told == ("user alice in research: MaxJobs", "1", "MaxJobs=-1")
+        assert (found.what, mended(seen)[0][-1]) == ("user alice in research: MaxJobs", "MaxJobs=-1")
 
     def test_a_user_who_lost_rights_or_is_gone(self):
         seen = healthy()
