@@ -170,7 +170,12 @@ class FakeCompute(GoogleHttp):
     def _serial_port(self, call: Call, path: str) -> dict[str, Any]:
         text, start = self._machine(path).console, int(call.query.get("start", 0))
         page = text[start : start + 4000]
-        return {"kind": "compute#serialPortOutput", "contents": page, "start": start, "next": start + len(page)}
+        return {
+            "kind": "compute#serialPortOutput",
+            "contents": page,
+            "start": str(start),
+            "next": str(start + len(page)),
+        }
 
     # -- images --------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,152 @@
+"""Requests of this program to Google's REST APIs, and answers of their stand-ins, beside Google's discovery documents.
+
+Artifact: the document of Compute Engine v1 (compute.v1.json of the package google-api-python-client, folder
+googleapiclient/discovery_cache/documents). Those of Secret Manager and Cloud Storage are read where they are beside it.
+The requests are those of the tests in tests/gcp, which bake, start nodes, and boot machines in every way they know.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from tests.fakes.google_http import Call, GoogleHttp
+from tests.fakes.metadata import METADATA, FakeGoogle
+from tests.outside.ledger import ROOT
+from tests.outside.recorder import Recorder
+
+Json = dict[str, Any]
+OTHERS = ("secretmanager.v1.json", "storage.v1.json")
+ROWS = {
+    "compute:v1": ("google-compute-requests", "google-compute-answers"),
+    "secretmanager:v1": ("google-secret-manager-answers",),
+    "storage:v1": ("google-storage-requests",),
+}
+"""Rows of the ledger that each document holds."""
+KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
+STAND_INS = re.compile(r"tests\.fakes|tests\.gcp\.(baking|flexing)|tests\.nebius\.state\.buckets")
+"""What tests import that talk to a stand-in."""
+SYSTEM_PARAMETERS = {"$alt"}
+"""Of every API (google.aip.dev), and in no document."""
+
+
+class Document:
+    """One API."""
+
+    def __init__(self, file: Path) -> None:
+        self.content: Json = json.loads(file.read_text(encoding="utf-8"))
+        self.schemas: Json = self.content["schemas"]
+        self.methods = list(_methods(self.content["resources"]))
+        self.root = "/" + (self.content["servicePath"] or f"{self.content['version']}/")
+
+    def method(self, verb: str, path: str) -> Json | None:
+        """The method that a request calls."""
+        for one in self.methods:
+            # A parameter is one part of a path; of Storage's objects, whose names have slashes, all that follows.
+            pattern = re.sub(r"\{object\}", ".+", one.get("flatPath", one["path"]))
+            pattern = re.sub(r"\{[^}]+\}", "[^/]+", pattern)
+            if one["httpMethod"] == verb and re.fullmatch(f"/{self.content['servicePath']}{pattern}", path):
+                return one
+        return None
+
+    def request(self, method: Json, query: Json, body: Json) -> Iterator[str]:
+        """What a request has that the method does not take."""
+        known = {*method.get("parameters", {}), *self.content.get("parameters", {}), *SYSTEM_PARAMETERS}
+        yield from (f"query parameter {name}" for name in query if name not in known)
+        if body and "request" not in method:
+            yield "a body"
+        elif body:
+            yield from self.misfits(body, method["request"], sent=True)
+
+    def misfits(self, value: object, schema: Json, where: str = "", *, sent: bool = False) -> Iterator[str]:
+        """Where a value does not fit: keys that there are not, other types, other texts than those of an enum."""
+        schema = self.schemas[schema["$ref"]] if "$ref" in schema else schema
+        kind = schema.get("type", "any")
+        if kind == "any":
+            return
+        if not isinstance(value, KINDS[kind]) or (kind == "integer" and isinstance(value, bool)):
+            yield f"{where}: a {type(value).__name__} is no {kind}"
+        elif isinstance(value, dict):
+            properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+            for key, inner in value.items():
+                if (found := properties.get(key, others)) is None:
+                    yield f"{where}.{key}: there is no such field"
+                    continue
+                if sent and found.get("description", "").startswith(("[Output Only]", "Output only.")):
+                    yield f"{where}.{key}: is output only"
+                yield from self.misfits(inner, found, f"{where}.{key}", sent=sent)
+        elif isinstance(value, list):
+            for number, inner in enumerate(value):
+                yield from self.misfits(inner, schema["items"], f"{where}[{number}]", sent=sent)
+        elif "enum" in schema and value not in schema["enum"]:
+            yield f"{where}: {value!r} is none of {', '.join(schema['enum'])}"
+        elif schema.get("format") in ("int64", "uint64") and not re.fullmatch(r"-?\d+", str(value)):
+            yield f"{where}: {value!r} is no {schema['format']}"
+
+
+def _methods(resources: Json) -> Iterator[Json]:
+    for resource in resources.values():
+        yield from resource.get("methods", {}).values()
+        yield from _methods(resource.get("resources", {}))
+
+
+@pytest.fixture(scope="module")
+def exchanges() -> list[tuple[Call, int, Json]]:
+    """Every request of the tests with the stand-ins' answer."""
+    seen: list[tuple[Call, int, Json]] = []
+    answer, google = GoogleHttp.answer, FakeGoogle.answer
+
+    def compute(self: GoogleHttp, call: Call) -> tuple[int, Json]:
+        status, body = answer(self, call)
+        seen.append((call, status, json.loads(json.dumps(body))))
+        return status, body
+
+    def other(self: FakeGoogle, path: str, query: dict[str, str], headers: Any) -> tuple[int, str, bytes]:
+        status, kind, body = google(self, path, query, headers)
+        if not path.startswith(METADATA):
+            parts = urlsplit(path)
+            call = Call("GET", parts.path, {**query, **dict(parse_qsl(parts.query))}, {}, {})
+            seen.append((call, status, json.loads(body) if kind.startswith("application/json") else {}))
+        return status, kind, body
+
+    folders = ROOT / "tests" / "gcp", ROOT / "tests" / "nebius" / "state"
+    files = [file for folder in folders for file in folder.glob("test_*.py") if STAND_INS.search(file.read_text())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GoogleHttp, "answer", compute)
+        patch.setattr(FakeGoogle, "answer", other)
+        assert pytest.main(["-q", "-m", "not e2e", "--no-header", "-p", "no:warnings", *map(str, files)]) == 0
+    return seen
+
+
+@pytest.fixture(scope="module")
+def documents(artifact: Path) -> list[Document]:
+    return [Document(file) for file in (artifact, *(artifact.with_name(name) for name in OTHERS)) if file.exists()]
+
+
+def test_requests_and_answers_fit(
+    documents: list[Document], exchanges: list[tuple[Call, int, Json]], outside: Recorder
+) -> None:
+    found, calls = Counter[str](), Counter[str]()
+    for call, status, body in exchanges:
+        document = next((one for one in documents if call.path.startswith(one.root)), None)
+        if document is None:
+            calls[f"{call.path.split('/')[1]}/: no document given"] += 1
+        elif method := document.method(call.method, call.path):
+            calls[method["id"]] += 1
+            found.update(f"sent to {method['id']}: {one}" for one in document.request(method, call.query, call.body))
+            if status == 200 and call.query.get("alt") != "media":
+                misfits = document.misfits(body, method["response"])
+                found.update(f"stand-in of {method['id']}: {one}" for one in misfits)
+        elif status == 200:
+            found[f"{document.content['id']} has no {call.method} {re.sub('[0-9]+', 'N', call.path)}"] += 1
+    for one in documents:
+        outside.did(f"compared requests and answers with {one.content['id']} of {one.content['revision']}")
+        outside.holds(*ROWS[one.content["id"]])
+    outside.did(f"methods: {', '.join(f'{name} ({count})' for name, count in sorted(calls.items()))}")
+    for text, count in sorted(found.items()):
+        outside.differs("discovery", f"{text} ({count} times)")
