@@ -64,6 +64,9 @@ class Family:
     """Whether a placement policy can keep its machines close to each other."""
     calendar: bool = False
     """Whether future reservations in calendar mode have it."""
+    flex: bool = False
+    """Whether flex start gives it: accelerator-optimized machines but A4X and G4, and H4D
+    (cloud.google.com/compute/docs/instances/about-flex-start-vms)."""
     architecture: Literal["x86_64", "arm64"] = "x86_64"
     """Instruction set of its CPUs."""
     builds_images: bool = True
@@ -92,7 +95,7 @@ _ROWS = (
         source="ours: claims that Slurm schedules by; the host's memory and cores are shared by all its machines"),
     Family(
         name="a3-highgpu", fabric=Fabric.TCPX, gpu_nics=4, gpu_mtu=8244, local_ssds=16, disks=_A3_DISKS,
-        egress=(Limit(cpus=1, mbps=200 * GBIT),), calendar=True, source=_ACCELERATED),
+        egress=(Limit(cpus=1, mbps=200 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
     Family(
         name="a3-megagpu",
         fabric=Fabric.TCPXO,
@@ -108,14 +111,15 @@ _ROWS = (
         disks=_A3_DISKS,
         egress=(Limit(cpus=1, mbps=200 * GBIT),),
         calendar=True,
+        flex=True,
         source=_ACCELERATED,
     ),
     Family(
         name="a3-ultragpu", fabric=Fabric.RDMA, gpu_nics=8, gpu_mtu=8896, other_nics=2, local_ssds=32,
-        disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, source=_ACCELERATED),
+        disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
     Family(
         name="a4-highgpu", fabric=Fabric.RDMA, gpu_nics=8, gpu_mtu=8896, other_nics=2, local_ssds=32, disks=_HYPERDISKS,
-        egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, source=_ACCELERATED),
+        egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
     Family(
         name="c2", disks=_PERSISTENT,
         egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),

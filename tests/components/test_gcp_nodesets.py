@@ -103,8 +103,9 @@ class TestCapacity:
             assert one.inputs["template"] == f"templates/{template_.inputs['machineType']}"
             assert one.request.deleteBeforeReplace
             # In the state before Google is asked, and gone only after the node is.
-            request = recording.one(f"{one.name}-request")
-            assert recording.waits_for(one, request)
+            request, queue = recording.one(f"{one.name}-request"), recording.one("cloud-gpu-queue")
+            assert recording.waits_for(one, queue)
+            assert recording.waits_for(queue, request)
             assert recording.waits_for(request, template_)
         assert recording.outputs["machines"]["cloud-gpu-1"]["address"] == "ip-of-cloud-gpu-1"
         assert recording.outputs["ids"]["cloud-gpu-1"] == ["instance-cloud-gpu-1"] * 2

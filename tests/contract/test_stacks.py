@@ -48,6 +48,7 @@ TOKENS: dict[str, set[str]] = {
         ),
         "pulumi-python:dynamic/gcp:BakeLeftovers",
         "pulumi-python:dynamic/gcp:FlexNode",
+        "pulumi-python:dynamic/gcp:FlexQueue",
         "pulumi-python:dynamic/gcp:FlexRequest",
         "pulumi-python:dynamic/gcp:BakedImage",
     },

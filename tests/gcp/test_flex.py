@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from components.gcp.bake.errors import BakeError
-from components.gcp.flex.node import FlexNodeProvider, FlexRequestProvider
+from components.gcp.flex.node import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
 from engine import Workspace, events
 from tests.fakes.compute_flex import FakeFlex
 from tests.fakes.compute_world import QUOTA, Fault, Machine
+from tests.gcp import killed
 from tests.gcp.flexing import NODE, TEMPLATE, asked, given_up, make, make_and_be_killed, props, status
 
 REQUESTS = 8
@@ -119,9 +120,9 @@ class TestResource:
 
     PROGRAM = """
 import json, pathlib, pulumi
-from components.gcp.flex.node import FlexNode
-node = FlexNode("a3-gpu-0", **json.loads(pathlib.Path("inputs.json").read_text()))
-pulumi.export("address", node.address)
+from components.gcp.flex.node import flex_nodes
+nodes = flex_nodes("gpu", **json.loads(pathlib.Path("inputs.json").read_text()))
+pulumi.export("address", nodes[0].address)
 """
 
     @pytest.fixture
@@ -130,7 +131,8 @@ pulumi.export("address", node.address)
         (tmp_path / "__main__.py").write_text(self.PROGRAM)
 
         def once(kind: str, *, ok: bool = True, **changes: Any) -> list[events.Event]:
-            inputs = {key: value for key, value in props(fake, **changes).items() if key != "name"}
+            inputs = {"names": ["a3-gpu-0"], **props(fake, **changes)}
+            inputs.pop("name")
             (tmp_path / "inputs.json").write_text(json.dumps(inputs))
             workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
             seen: list[events.Event] = []
@@ -164,6 +166,41 @@ pulumi.export("address", node.address)
         run("up", template=OTHER)
         assert status(fake) == {NODE: "RUNNING"}
         run("destroy")
+        assert status(fake) == {}
+
+    def test_all_are_asked_for_before_one_is_waited_for(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
+        names = [f"a3-gpu-{index}" for index in range(12)]
+        run("up", names=names)
+        posts = [call.path.rpartition("/")[2] for call in fake.calls if call.method == "POST"]
+        # The first that runs is told its metadata and labels.
+        assert posts[:12] == ["instances"] * 12
+        assert len(status(fake)) == 12
+
+        fake.calls.clear()
+        run("up", names=[*names, "a3-gpu-12"])
+        assert [call.body["name"] for call in asked(fake)] == ["a3-gpu-12"]
+
+        # Those that ended are asked for at once as well, and the others stay.
+        for name in names[:7]:
+            del fake.world.machines[NODE.replace("a3-gpu-0", name)]
+        run("refresh")
+        fake.calls.clear()
+        run("up", names=[*names, "a3-gpu-12"])
+        posts = [call.path.rpartition("/")[2] for call in fake.calls if call.method == "POST"]
+        assert posts[:7] == ["instances"] * 7
+        assert set(status(fake).values()) == {"RUNNING"}
+        run("destroy")
+        assert status(fake) == {}
+
+    def test_a_kill_while_they_are_asked_for_orphans_none(self, fake: FakeFlex):
+        names = ["a3-gpu-0", "a3-gpu-1", "a3-gpu-2"]
+        given = props(fake, names=names)
+        assert killed.make_and_be_killed(fake, FlexQueueProvider, given, 5)
+        assert 1 <= len(status(fake)) <= 2
+        FlexQueueProvider().create(given)
+        assert (len(status(fake)), len(asked(fake))) == (3, 3)
+        for name in names:
+            FlexRequestProvider().delete("", {**given, "name": name})
         assert status(fake) == {}
 
     def test_one_that_has_ended_is_destroyed_without_a_word(

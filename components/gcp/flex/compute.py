@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
@@ -22,7 +23,16 @@ class FlexCompute(Compute):
             Bake(project=wanted.project, zone=wanted.zone, image="", endpoint=wanted.endpoint, pace=wanted.pace)
         )
         self.wanted = wanted
-        self._node = {**self._zone, "instance": wanted.name}
+
+    @property
+    def _node(self) -> dict[str, str]:
+        return {**self._zone, "instance": self.wanted.name}
+
+    def another(self, wanted: Wanted) -> FlexCompute:
+        """The calls for another node of the same zone, by the same connections."""
+        other = copy.copy(self)
+        other.wanted = wanted
+        return other
 
     def node(self) -> compute_v1.Instance | None:
         return self._found(f"look for {self.wanted.name}", self._instances.get, self._node)

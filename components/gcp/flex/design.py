@@ -50,6 +50,11 @@ class Wanted:
         return {**self.metadata, TEMPLATE_KEY: self.mark}
 
 
+def all_wanted(props: Mapping[str, Any]) -> list[Wanted]:
+    """The nodes that a queue's inputs describe."""
+    return [wanted_of({**props, "name": name}) for name in props["names"]]
+
+
 def wanted_of(props: Mapping[str, Any]) -> Wanted:
     """The node that a resource's inputs describe."""
     return Wanted(

@@ -1,6 +1,6 @@
-"""A node of flex start as two resources: the request for it, and the machine."""
+"""Nodes of flex start: a request for each, one queue that asks for all of a nodeset at once, and the machines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +9,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvide
 
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.errors import BakeError
-from components.gcp.flex.design import wanted_of
+from components.gcp.flex.design import all_wanted, wanted_of
 
 PLACE = ("project", "zone", "name", "cluster")
 REPLACES = (*PLACE, "template")
@@ -40,6 +40,40 @@ class FlexRequestProvider(ResourceProvider):
         """Delete what a killed run asked for; nothing, where the node itself was in the state."""
         with without_traceback(BakeError):
             _google().remove(_google().FlexCompute(wanted_of(_props)))
+
+
+class FlexQueueProvider(ResourceProvider):
+    """Asks for all nodes before the first is waited for: engines wait for few at a time, and the first to come would be
+    paid for meanwhile."""
+
+    LEAVES_NOTHING = True  # what it asked for is the requests' to delete
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        _ask_all(props)
+        return CreateResult(f"{props['project']}/{props['zone']}/{props['cluster']}", given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Whatever changes, nodes that are not there are asked for: all at once, not as each is updated."""
+        replaces = changed(_olds, _news, ("project", "zone", "cluster"))
+        differs = changed(_olds, _news, ("names", "template", *IN_PLACE))
+        return DiffResult(changes=bool(replaces or differs), replaces=replaces, delete_before_replace=True)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        _ask_all(_news)
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """Gone where a node is: the next `up` asks for all that ended."""
+        with without_traceback(BakeError):
+            return ReadResult("" if _google().missing(all_wanted(props)) else id_, given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Nothing: the nodes and the requests are deleted by themselves."""
+
+
+def _ask_all(props: dict[str, Any]) -> None:
+    with without_traceback(BakeError):
+        _google().ask_all(all_wanted(props), report)
 
 
 class FlexNodeProvider(ResourceProvider):
@@ -96,26 +130,36 @@ class FlexNode(DynamicResource, module="gcp", name="FlexNode"):
     address: pulumi.Output[str]
     """In the system network."""
 
-    def __init__(
-        self, name: str, *, project: str, zone: str, cluster: str, template: pulumi.Input[str],
-        labels: Mapping[str, str], metadata: pulumi.Input[Mapping[str, pulumi.Input[str]]], endpoint: str = "",
-        pace: Mapping[str, float] | None = None, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
-        place = {"project": project, "zone": zone, "name": name, "cluster": cluster, "endpoint": endpoint}
-        place |= {"pace": dict(pace)} if pace else {}
-        request = _FlexRequest(f"{name}-request", dict(place), opts)
-        inputs = {**place, "template": template, "labels": dict(labels), "metadata": metadata}
-        own = pulumi.ResourceOptions(
-            depends_on=[request], delete_before_replace=True, aliases=[pulumi.Alias(type_=PROVIDERS_OWN)]
-        )
+    def __init__(self, name: str, inputs: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+        own = pulumi.ResourceOptions(delete_before_replace=True, aliases=[pulumi.Alias(type_=PROVIDERS_OWN)])
         super().__init__(
-            FlexNodeProvider(), name, {**inputs, "instance_id": None, "address": None},
+            FlexNodeProvider(), name, {**inputs, "name": name, "instance_id": None, "address": None},
             pulumi.ResourceOptions.merge(opts, own),
         )  # fmt: skip
 
 
-class _FlexRequest(DynamicResource, module="gcp", name="FlexRequest"):
-    """The node depends on it, so it is deleted after the node."""
+def flex_nodes(
+    name: str, names: Sequence[str], *, project: str, zone: str, cluster: str, template: pulumi.Input[str],
+    labels: Mapping[str, str], metadata: pulumi.Input[Mapping[str, pulumi.Input[str]]], endpoint: str = "",
+    pace: Mapping[str, float] | None = None, opts: pulumi.ResourceOptions | None = None,
+) -> list[FlexNode]:  # fmt: skip
+    """All nodes of a nodeset called `name`."""
+    place = {"project": project, "zone": zone, "cluster": cluster, "endpoint": endpoint}
+    place |= {"pace": dict(pace)} if pace else {}
+    inputs = {**place, "template": template, "labels": dict(labels), "metadata": metadata}
+    # Deleted after the nodes, which depend on them through the queue.
+    requests = [_FlexRequest(f"{one}-request", {**place, "name": one}, opts) for one in names]
+    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=requests))
+    queue = _FlexQueue(f"{name}-queue", {**inputs, "names": list(names)}, after)
+    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[queue]))
+    return [FlexNode(one, inputs, after) for one in names]
 
+
+class _FlexRequest(DynamicResource, module="gcp", name="FlexRequest"):
     def __init__(self, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None) -> None:
         super().__init__(FlexRequestProvider(), name, props, opts)
+
+
+class _FlexQueue(DynamicResource, module="gcp", name="FlexQueue"):
+    def __init__(self, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None) -> None:
+        super().__init__(FlexQueueProvider(), name, props, opts)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from google.cloud import compute_v1
 
 from components.gcp.bake.design import CLUSTER_LABEL
 from components.gcp.bake.errors import bake_error
 from components.gcp.flex.compute import FlexCompute
-from components.gcp.flex.design import MARGIN_SECONDS, TEMPLATE_KEY, WAIT_SECONDS
+from components.gcp.flex.design import MARGIN_SECONDS, TEMPLATE_KEY, WAIT_SECONDS, Wanted
 
 RUNNING, PENDING = "RUNNING", "PENDING"
 COMING = frozenset({PENDING, "PROVISIONING", "STAGING", RUNNING})
@@ -37,6 +37,35 @@ def start(compute: FlexCompute, report: Report) -> compute_v1.Instance:
     running = _wait(compute, operation, report)
     compute.set_metadata(running)
     return running
+
+
+def ask_all(wanted: Sequence[Wanted], report: Report) -> None:
+    """Ask for each node that is not there, and wait for none: Google queues all of them at the same time.
+
+    Raises BakeError for the first that Google refuses; those before it are taken over by the next run.
+    """
+    first = FlexCompute(wanted[0])
+    missing = [one for one in map(first.another, wanted) if one.node() is None]
+    asked = [(one, one.ask()) for one in missing]
+    if missing:
+        report(f"{wanted[0].cluster}: asked for {len(missing)} nodes of flex start at once")
+    for one, operation in asked:
+        if operation is not None:
+            _seen(one, operation)
+
+
+def _seen(compute: FlexCompute, operation: compute_v1.Operation) -> None:
+    """Wait until whoever looks for the machine finds it. Raises BakeError where there will be none."""
+    ends = time.monotonic() + compute.wanted.pace.operation
+    while time.monotonic() < ends and operation.status != compute_v1.Operation.Status.DONE and compute.node() is None:
+        time.sleep(compute.wanted.pace.poll)
+        operation = compute.look(operation)
+
+
+def missing(wanted: Sequence[Wanted]) -> bool:
+    """Whether one of the nodes is not there."""
+    first = FlexCompute(wanted[0])
+    return any(one.node() is None for one in map(first.another, wanted))
 
 
 def remove(compute: FlexCompute) -> None:

@@ -14,7 +14,7 @@ from cluster.platforms.gcp.image.source import secure_boot
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
 from components.gcp.flex.node import TYPE as FLEX
-from components.gcp.flex.node import FlexNode
+from components.gcp.flex.node import flex_nodes
 from components.gcp.machines.identity import SCOPES
 from components.gcp.machines.instance import NIC_TYPE, MachineArgs, affinity
 from components.machine import Machine
@@ -45,15 +45,11 @@ class Nodeset(pulumi.ComponentResource):
         host_key = pulumi.Output.from_input("")
         if isinstance(capacity, Flex):
             child = pulumi.ResourceOptions(parent=self, depends_on=[template])
-            project, cluster = place(args.config).project, args.config.name
-            endpoint = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
-            made = [
-                FlexNode(
-                    spec.name, project=project, zone=zone, cluster=cluster, template=source, labels=marks,
-                    metadata=metadata, endpoint=endpoint, opts=child,
-                )
-                for spec in specs
-            ]  # fmt: skip
+            made = flex_nodes(
+                name, [spec.name for spec in specs], project=place(args.config).project, zone=zone,
+                cluster=args.config.name, template=source, labels=marks, metadata=metadata,
+                endpoint=pulumi.Config("gcp").get("computeCustomEndpoint") or "", opts=child,
+            )  # fmt: skip
             addresses = [one.address for one in made]
         else:
             child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])

@@ -95,11 +95,27 @@ CASES = {
         "other than e2, n1",
         "another machine type",
     ),
-    "flex without GPUs": (
+    "flex of a family that it does not give": (
         cpu({"flex": {}}),
         "nodesets.cpu.capacity.flex",
         "flex on n2-standard-2",
-        "machines with GPUs",
+        "accelerator-optimized machines",
+        "on_demand",
+    ),
+    "flex of T4": (
+        {
+            "nodesets": {
+                "t4": {
+                    "machine_type": "n1-standard-4",
+                    "count": 2,
+                    "gpus": {"type": "t4", "count": 1},
+                    "capacity": {"flex": {}},
+                }
+            }
+        },
+        "nodesets.t4.capacity.flex",
+        "flex on n1-standard-4",
+        "accelerator-optimized machines",
         "on_demand",
     ),
     "flex for eight days": (

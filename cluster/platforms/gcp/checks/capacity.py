@@ -34,9 +34,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 todo="take one of these, and more nodes if you need more",
             )
         if section.capacity and not section.on:
-            gpu = roster.nodeset_gpu(config, section) is not None
-            at = ("nodesets", name, "capacity")
-            yield from _refused(at, section.capacity, kind, gpu=gpu)
+            yield from _refused(("nodesets", name, "capacity"), section.capacity, kind)
 
 
 def _fabric(nodeset: str, kind: MachineType) -> Finding:
@@ -73,7 +71,7 @@ def _alone(role: str, machine: Controller | Login) -> Iterator[Finding]:
         )
 
 
-def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) -> Iterator[Finding]:
+def _refused(at: Location, capacity: Capacity, kind: MachineType) -> Iterator[Finding]:
     if capacity.placement and not kind.family.compact_placement:
         yield Finding(
             id="placement-family",
@@ -82,12 +80,12 @@ def _refused(at: Location, capacity: Capacity, kind: MachineType, *, gpu: bool) 
             allowed=f"placement on machine families other than {listing(_NO_PLACEMENT)}",
             todo="remove it, or take another machine type, e.g. c2-standard-8",
         )
-    if capacity.flex and not gpu:
+    if capacity.flex and not kind.family.flex:
         yield Finding(
-            id="flex-gpu",
+            id="flex-family",
             at=(*at, "flex"),
             given=f"flex on {kind.name}",
-            allowed="flex start for machines with GPUs, e.g. a3-megagpu-8g",
+            allowed="flex start for accelerator-optimized machines, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, or {spot: {}}",
         )
     if capacity.flex:
