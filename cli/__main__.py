@@ -1,6 +1,7 @@
 """Start of the CLI: `.venv/bin/python cli ARGS`, as `./hpc` runs it from any directory."""
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ if __name__ == "__main__":
     gc.set_threshold(200_000)
     # Python puts this folder first, where `display` and `commands` would pass for top-level modules; the packages are
     # the folders of the repository.
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    root = Path(__file__).resolve().parent.parent
+    sys.path[0] = str(root)
+    # Kubeconfigs in states name this program by it (cluster/platforms/nebius/kubeconfig.py).
+    os.environ["HPC_PROGRAM"] = str(root / "hpc")
     from cli.app import main
 
     try:

@@ -26,7 +26,7 @@ class Kubernetes:
     certificate_authority: str
     """PEM text."""
     command: tuple[str, ...]
-    """Prints an ExecCredential."""
+    """Prints an ExecCredential; empty where this program does."""
     context: str
     namespace: str
     """The cluster's own."""
@@ -38,7 +38,7 @@ class Kubernetes:
         texts = {key: row.get(key) for key in ("server", "certificate_authority", "context", "namespace")}
         command = row.get("command")
         missing = [key for key, value in texts.items() if not isinstance(value, str) or not value]
-        if not isinstance(command, Sequence) or isinstance(command, str) or not command:
+        if not isinstance(command, Sequence) or isinstance(command, str):
             missing.append("command")
         if missing:
             raise CliError(

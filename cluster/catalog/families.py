@@ -144,7 +144,8 @@ _ROWS = (
         builds_images=False, source=f"{_DOCS}/general-purpose-machines"),
     *(
         Family(
-            name=one.name, platform="nebius", fabric=Fabric.INFINIBAND if one.gpu else Fabric.NONE,
+            name=one.name, platform="nebius",
+            fabric=Fabric.INFINIBAND if any(preset.clusterable for preset in one.presets) else Fabric.NONE,
             nic="eth0",  # of a pod: nebius-solutions-library, soperator/test/mlperf-gpt3, start.sh
             architecture=one.architecture, source=SOURCE)
         for one in PLATFORMS.values()

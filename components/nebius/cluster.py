@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from cluster.platforms.nebius.kubeconfig import kubeconfig, server_url
+from cluster.platforms.nebius.kubeconfig import PORTABLE_COMMAND, kubeconfig, server_url
 from components.nebius.cloud import Cloud
 from components.nebius.resource import NebiusResource
 
@@ -24,7 +24,7 @@ class KubernetesCluster(pulumi.ComponentResource):
     access: pulumi.Output[dict[str, Any]]
     """`server`, `certificate_authority`, `command`, `context`, `namespace`: the stack's output `kubernetes`.
 
-    The command prints a credential when kubectl or Helm asks for one; there is no token in it."""
+    The command prints a credential when kubectl or Helm asks for one; there is no token in it. None is this program."""
     kubeconfig: pulumi.Output[str]
 
     def __init__(self, name: str, args: KubernetesClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -47,7 +47,9 @@ class KubernetesCluster(pulumi.ComponentResource):
         self.access = self.resource.status.apply(
             lambda status: access(status, cloud.config.name, list(settings.token_command))
         )
-        self.kubeconfig = self.access.apply(lambda found: kubeconfig(**found))
+        self.kubeconfig = self.access.apply(
+            lambda found: kubeconfig(**{**found, "command": found["command"] or PORTABLE_COMMAND})
+        )
         self.register_outputs({"id": self.resource.id})
 
 

@@ -9,6 +9,7 @@ import pulumi_tls as tls
 
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.backups import backs_up
+from cluster.platforms.nebius.checks import preflight
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
 from components.nebius.backups import Backups, BackupsArgs
@@ -25,6 +26,7 @@ from components.nebius.network import Network, NetworkArgs
 from components.nebius.node_groups import NodeGroups, NodeGroupsArgs
 from components.nebius.operators import Operators, OperatorsArgs
 from components.nebius.partitions import Partitions
+from components.nebius.preflight import Preflight
 from components.nebius.waits import api
 from components.nebius.waits.resource import Wait
 
@@ -67,7 +69,17 @@ class Infrastructure(pulumi.ComponentResource):
             config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
         )
         charts = ChartVersions(f"{name}-chart-versions", releases=planned, opts=self._child)
-        self.cloud = replace(self.cloud, after=[charts, self._leftovers()])
+        asked = Preflight(
+            f"{name}-preflight",
+            tenant=settings.tenant,
+            project=settings.project,
+            region=settings.region,
+            request=preflight.request(config, settings),
+            command=settings.token_command,
+            endpoint=settings.endpoint,
+            opts=self._child,
+        )
+        self.cloud = replace(self.cloud, after=[asked, charts, self._leftovers()])
         subnet = Network(f"{name}-network", NetworkArgs(cloud=self.cloud), opts=self._child).subnet_id
         self.filesystems = Filesystems(f"{name}-fs", FilesystemsArgs(cloud=self.cloud), opts=self._child)
         self.address = LoginAddress(
@@ -114,7 +126,7 @@ class Infrastructure(pulumi.ComponentResource):
         )  # fmt: skip
         self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
         rows = [
-            {"name": one.name, "id": made.of[one.name].id, "count": _least(one), "gpus": one.gpus}
+            {"name": one.name, "id": made.of[one.name].id, "count": preflight.least(one), "gpus": one.gpus}
             for one in self.groups
         ]
         # Nodes that were recreated are waited for again.
@@ -178,7 +190,3 @@ class Infrastructure(pulumi.ComponentResource):
             endpoint=settings.endpoint,
             opts=self._child,
         )
-
-
-def _least(group: NodeGroup) -> int:
-    return group.between[0] if group.between else group.count or 0

@@ -56,13 +56,21 @@ def _number(pattern: str, name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _cpu(vcpus: int) -> Preset:
-    """A preset without GPUs: 4 GiB for each vCPU, two threads for each core."""
-    return Preset(name=f"{vcpus}vcpu-{4 * vcpus}gb", topology=(1, vcpus // 2, 2))
+def _cpu(vcpus: int, most: int) -> Preset:
+    """A preset without GPUs: 4 GiB for each vCPU, two threads for each core; one with more than `most` vCPUs has two
+    sockets."""
+    sockets = 2 if vcpus > most else 1
+    return Preset(name=f"{vcpus}vcpu-{4 * vcpus}gb", topology=(sockets, vcpus // 2 // sockets, 2))
 
 
-_E2 = (2, 4, 8, 16, 32, 48, 64, 80)
-_D3 = (2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256)
+def _gpu(gpus: int, vcpus: int, memory_gib: int) -> Preset:
+    """A preset with GPUs and no InfiniBand: two threads for each core, and two sockets with more than two GPUs."""
+    sockets = 2 if gpus > 2 else 1
+    return Preset(name=f"{gpus}gpu-{vcpus}vcpu-{memory_gib}gb", topology=(sockets, vcpus // 2 // sockets, 2))
+
+
+_E2 = tuple(_cpu(vcpus, 32) for vcpus in (2, 4, 8, 16, 32, 48, 64, 80))
+_D3 = tuple(_cpu(vcpus, 128) for vcpus in (2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256))
 _HOPPER = (
     Preset(name="1gpu-16vcpu-200gb", topology=(1, 8, 2)),
     Preset(name="8gpu-128vcpu-1600gb", topology=(2, 32, 2), clusterable=True),
@@ -75,6 +83,11 @@ _B300 = (
     Preset(name="1gpu-24vcpu-346gb", topology=(1, 12, 2)),
     Preset(name="8gpu-192vcpu-2768gb", topology=(2, 48, 2), clusterable=True),
 )
+_L40S_INTEL = tuple(_gpu(1, vcpus, 4 * vcpus) for vcpus in (8, 16, 24, 32, 40))
+_L40S_AMD = tuple(
+    _gpu(gpus, vcpus, 6 * vcpus) for gpus, vcpus in ((1, 16), (1, 32), (1, 48), (2, 64), (2, 96), (4, 128), (4, 192))
+)
+_RTX6000 = (_gpu(1, 24, 218), _gpu(8, 192, 1744))
 _GB300 = (Preset(name="4gpu-112vcpu-800gb", topology=(2, 56, 1), clusterable=True),)
 
 REGIONS = (
@@ -89,8 +102,8 @@ REGIONS = (
 )
 # fmt: off
 _ROWS = (
-    NebiusPlatform(name="cpu-e2", presets=tuple(map(_cpu, _E2)), regions=("eu-north1",)),
-    NebiusPlatform(name="cpu-d3", presets=tuple(map(_cpu, _D3)), regions=REGIONS),
+    NebiusPlatform(name="cpu-e2", presets=_E2, regions=("eu-north1",)),
+    NebiusPlatform(name="cpu-d3", presets=_D3, regions=REGIONS),
     NebiusPlatform(name="gpu-h100-sxm", presets=_HOPPER, gpu="nvidia_h100_80gb_hbm3", regions=("eu-north1",)),
     NebiusPlatform(
         name="gpu-h200-sxm", presets=_HOPPER, gpu="nvidia_h200",
@@ -99,6 +112,11 @@ _ROWS = (
     NebiusPlatform(name="gpu-b200-sxm-a", presets=_B200, gpu="nvidia_b200", regions=("me-west1",)),
     NebiusPlatform(
         name="gpu-b300-sxm", presets=_B300, gpu="nvidia_b300_sxm6_ac", regions=("eu-west2", "uk-south1", "us-north1")),
+    NebiusPlatform(name="gpu-l40s-a", presets=_L40S_INTEL, gpu="nvidia_l40s", regions=("eu-north1",)),
+    NebiusPlatform(name="gpu-l40s-d", presets=_L40S_AMD, gpu="nvidia_l40s", regions=("eu-north1",)),
+    NebiusPlatform(
+        name="gpu-rtx6000", presets=_RTX6000, gpu="nvidia_rtx_pro_6000_blackwell_server_edition",
+        regions=("us-central1",)),
     NebiusPlatform(
         name="gpu-gb300", presets=_GB300, gpu="nvidia_gb300", architecture="arm64", regions=("eu-north1",)),
 )

@@ -4,6 +4,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from cluster.platforms.nebius.kubeconfig import credential_command
+
 LOGIN: Mapping[str, str] = {"nebius": "nebius iam whoami"}
 """The command that logs in, by the program of a credential command. It opens a browser where the profile is a federated
 one; `nebius profile create` makes a profile. Source: README and .envrc of nebius/nebius-solutions-library,
@@ -31,7 +33,8 @@ _HELP = re.compile(
 
 
 def reason(stderr: str, command: Sequence[str]) -> str:
-    """One line. `command` is the credential command of the kubeconfig."""
+    """One line. `command` is the credential command of the kubeconfig, empty for this program's own."""
+    command = credential_command(command)
     program = command[0]
     if _NOT_FOUND.search(stderr):
         where = f" Install it ({INSTALL[program]})." if program in INSTALL else ""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cluster.catalog.nebius import soperator
+from cluster.catalog.nebius import kubernetes, soperator
 from cluster.config.impact import Replace
 from cluster.config.section import Section
 from cluster.config.types import MachineTypeName, Positive, PublicKey, Seconds
@@ -60,8 +60,9 @@ class AccountingGroup(ServiceGroup):
 class Kubernetes(Section):
     """The managed Kubernetes cluster."""
 
-    version: KubernetesVersion = "1.31"
-    """Minor version of the control plane and of the nodes."""
+    version: KubernetesVersion = kubernetes.DEFAULT
+    """Minor version of the control plane and of the nodes. Before `up` creates a cluster, it asks Nebius whether it has
+    this version, with `gpu.drivers_preset` for the nodesets' platforms."""
     etcd_size: Literal[1, 3] = 3
     """Members of etcd. With 3 the control plane survives the loss of one."""
 
@@ -92,10 +93,19 @@ class Gpu(Section):
 
     driver: Literal["operator", "preinstalled"] = "preinstalled"
     """Who installs it: NVIDIA's GPU operator (`driver_version`), or Nebius's node images (`drivers_preset`)."""
-    driver_version: str = Field(default="550.54.15", min_length=1, max_length=40)
-    """With `driver: operator`: version of NVIDIA's driver."""
-    drivers_preset: str = Field(default="cuda12.8", min_length=1, max_length=40)
-    """With `driver: preinstalled`: preset of Nebius's node images, e.g. cuda12.4 or cuda12.8."""
+    driver_version: str = Field(default="580.95.05", min_length=1, max_length=40)
+    """With `driver: operator`: version of NVIDIA's driver. Nebius's chart of the operator has 570.148.08 and
+    580.95.05."""
+    drivers_preset: str = Field(default=kubernetes.NEWEST_PRESET, min_length=1, max_length=40)
+    """With `driver: preinstalled`: preset of Nebius's node images, e.g. cuda12.8 or cuda13.0. The jail and the checks
+    have the version of CUDA that goes with it."""
+
+    @property
+    def cuda(self) -> str:
+        """Version of CUDA of the jail and of the checks."""
+        if self.driver == "operator":
+            return kubernetes.cuda_of_driver(self.driver_version)
+        return kubernetes.cuda_of_preset(self.drivers_preset)
 
 
 class Timeouts(Section):
@@ -154,11 +164,13 @@ class Nebius(Section):
     a list of members with a `name`; other lists and single values replace it. Keys that the chart does not have are
     refused."""
     endpoint: str = Field(default="", max_length=200)
-    """Address of the API in place of Nebius's own, as host:port without encryption. For rehearsals."""
+    """Address of the API in place of Nebius's own, as [TOKEN@]HOST:PORT without encryption. For rehearsals."""
     token_command: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = Field(
-        default=("nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"), min_length=1, max_length=20
+        default=(), max_length=20, examples=[["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"]]
     )
-    """The program that prints a credential (ExecCredential) for kubectl and Helm, and its arguments."""
+    """The program that prints a credential for kubectl and Helm (ExecCredential of
+    client.authentication.k8s.io/v1beta1), and its arguments. None: `./hpc` itself, with the credential that `up`
+    has."""
 
     @property
     def slurm_release(self) -> str:

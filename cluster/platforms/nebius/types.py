@@ -37,7 +37,7 @@ Version = Annotated[
 ]
 KubernetesVersion = Annotated[
     str,
-    AfterValidator(matching("1[.][0-9]{2}", "a minor version of Kubernetes, e.g. '1.31'", "quote it in YAML")),
+    AfterValidator(matching("1[.][0-9]{2}", "a minor version of Kubernetes, e.g. '1.35'", "quote it in YAML")),
     WithJsonSchema({"type": "string", "pattern": "^1[.][0-9]{2}$"}),
 ]
 SubmountName = Annotated[

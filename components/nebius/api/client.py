@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ _open: dict[tuple[int, str], Any] = {}
 
 
 def sdk(endpoint: str = "") -> Any:  # noqa: ANN401
-    """The SDK of this process, whose credential was accepted; `endpoint` is a stand-in's host:port, without TLS.
+    """The SDK of this process, whose credential was accepted; `endpoint` is a stand-in's TOKEN@HOST:PORT, without TLS.
 
     Raises NebiusError if there is no credential, or Nebius does not accept it within LOGIN_SECONDS.
     """
@@ -74,6 +75,24 @@ def log_in(made: Any) -> Any:  # noqa: ANN401
     return call("log in to Nebius", made.whoami, auth_options=options, timeout=LOGIN_SECONDS)
 
 
+def token(endpoint: str = "") -> tuple[str, datetime | None]:
+    """A token for Kubernetes' API, and when it expires. Raises NebiusError.
+
+    Without a call of Nebius's API: kubectl waits for it at each of its starts.
+    """
+    from nebius.aio.token.options import OPTION_RENEW_REQUIRED, OPTION_RENEW_SYNCHRONOUS, OPTION_REPORT_ERROR
+
+    made = _make(endpoint)
+    options = {OPTION_RENEW_REQUIRED: "1", OPTION_RENEW_SYNCHRONOUS: "1", OPTION_REPORT_ERROR: "1"}
+    try:
+        found = made.get_token_sync(LOGIN_SECONDS, options)
+    except Exception as error:
+        raise explain("get a token for Kubernetes", error) from error
+    finally:
+        _close(made)
+    return found.token, found.expiration
+
+
 def call(doing: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:  # noqa: ANN401
     """The answer of a call; NebiusError, which starts with `doing`, when there is none."""
     try:
@@ -93,8 +112,10 @@ def _make(endpoint: str) -> Any:  # noqa: ANN401
     logging.getLogger("nebius").addHandler(logging.NullHandler())
     common: dict[str, Any] = {"user_agent_prefix": USER_AGENT}
     if endpoint:
-        token = os.environ.get(TOKEN_VARIABLE, "").strip() or STAND_IN_TOKEN
-        return SDK(credentials=token, resolver=Constant(endpoint), options=[(INSECURE, True)], **common)
+        # Never the user's own token: it goes over loopback without encryption.
+        own, _, address = endpoint.rpartition("@")
+        credential = own or STAND_IN_TOKEN
+        return SDK(credentials=credential, resolver=Constant(address), options=[(INSECURE, True)], **common)
     try:
         if expires():
             return SDK(**common)

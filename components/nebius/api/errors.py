@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 NOT_FOUND = "NOT_FOUND"
+MORE_QUOTA = "more at https://console.nebius.com, Administration, Limits"
+"""Where a tenant asks for more of a quota."""
 LATER = frozenset({"operation_conflict", "operation_aborted", "too_many_requests"})
 """Details that say that the same call can succeed a little later."""
 
@@ -108,10 +110,7 @@ _ADVICE: Mapping[str, str] = {
     "operation_aborted": "run it again",
     "operation_conflict": "wait until the other operation has ended, then run it again",
     "too_many_requests": "run it again in a minute",
-    "quota_failure": (
-        "ask for more at https://console.nebius.com (Administration, Limits), or ask for less in the stack file; then "
-        "run it again"
-    ),
+    "quota_failure": (f"ask for less in the stack file, or for {MORE_QUOTA}; then run it again"),
     "not_enough_resources": (
         "choose another region, fabric or preset, or run it again later; a reservation or `capacity` block is not "
         "affected"

@@ -105,13 +105,14 @@ _ROWS = (
     Kind(
         name="K8sRelease", module="applications.v1alpha1", listing="ListK8sReleasesRequest", order=10,
         identity=("cluster_id", "namespace", "application_name"), ready=frozenset({"DEPLOYED"}),
-        failed=frozenset({"FAILED"}), immutable=("cluster_id", "product_slug", "namespace", "application_name"),
+        failed=frozenset({"FAILED"}), deleting=frozenset(),
+        immutable=("cluster_id", "product_slug", "namespace", "application_name"),
         input_only=("values", "set"), create_seconds=40 * MINUTE, update_seconds=40 * MINUTE,
     ),
     Kind(name="ServiceAccount", module="iam.v1", listing="ListServiceAccountRequest", order=30),
     Kind(
         name="Group", module="iam.v1", listing="ListGroupsRequest", parent="Tenant", order=30,
-        ready=frozenset({"ACTIVE"}),
+        ready=frozenset({"ACTIVE"}), deleting=frozenset(),
     ),
     Kind(
         name="GroupMembership", module="iam.v1", listing="ListGroupMembershipsRequest", list_method="list_members",

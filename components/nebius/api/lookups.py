@@ -3,7 +3,7 @@
 Every function raises NebiusError, in words, and reads all pages. `endpoint` is a stand-in's host:port.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,22 @@ class Quota:
     def free(self) -> int:
         """How much is left."""
         return max(0, self.limit - self.usage)
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many nodes of a preset a fabric has at present (capacity.v1, ResourceAdvice)."""
+
+    region: str
+    fabric: str
+    platform: str
+    preset: str
+    counts: Mapping[str, int]
+    """By availability: reserved, on_demand, preemptible; only those whose figures are fresh."""
+
+    def available(self, ways: Iterable[str]) -> int:
+        """How many can be had of some of them."""
+        return sum(self.counts.get(one, 0) for one in ways)
 
 
 def whoami(endpoint: str = "") -> dict[str, Any]:
@@ -117,17 +133,63 @@ def quotas(parent_id: str, endpoint: str = "") -> list[Quota]:
 
     service = QuotaAllowanceServiceClient(client.sdk(endpoint))
     rows = _pages(f"list quotas of {parent_id}", service.list, ListQuotaAllowancesRequest, parent_id=parent_id)
+    # One without a limit has none at this level, which is not a limit of 0.
+    return [_quota(one) for one in rows if one.check_presence("spec") and one.spec.check_presence("limit")]
+
+
+def _quota(row: Any) -> Quota:  # noqa: ANN401
+    limit, used = int(row.spec.limit or 0), int(row.status.usage or 0)
+    # The API may leave the usage out and give its share alone.
+    used = used or round(float(row.status.usage_percentage or 0) * limit)
+    return Quota(row.metadata.name, row.spec.region, limit, used, row.status.unit, row.status.description)
+
+
+def kubernetes_versions(endpoint: str = "") -> list[dict[str, Any]]:
+    """Versions of Kubernetes (mk8s.v1, ClusterControlPlaneVersion), as JSON."""
+    from nebius.api.nebius.mk8s.v1 import ClusterServiceClient, ListClusterControlPlaneVersionsRequest
+
+    method = ClusterServiceClient(client.sdk(endpoint)).list_control_plane_versions
+    answer = client.call("list versions of Kubernetes", method, ListClusterControlPlaneVersionsRequest())
+    return [plain(one) for one in answer.items]
+
+
+def node_images(version: str, platform: str, endpoint: str = "") -> list[dict[str, str]]:
+    """Operating system and preset of drivers of each image that nodes of a platform can have, with a version of
+    Kubernetes (mk8s.v1, NodeGroupCompatibilityMatrix). Node groups here have the cluster's version."""
+    from nebius.api.nebius.mk8s.v1 import GetNodeGroupCompatibilityMatrixRequest, NodeGroupServiceClient
+
+    method = NodeGroupServiceClient(client.sdk(endpoint)).get_compatibility_matrix
+    request = GetNodeGroupCompatibilityMatrixRequest(cluster_kubernetes_version=version, platform=platform)
+    answer = client.call(f"read the node images of {platform}", method, request)
     return [
-        Quota(
-            one.metadata.name, one.spec.region, int(one.spec.limit or 0), int(one.status.usage or 0), one.status.unit,
-            one.status.description,
-        )
-        for one in rows
-    ]  # fmt: skip
+        {"os": item.os, "drivers_preset": item.drivers_preset}
+        for row in answer.versions
+        if row.kubernetes_version.removeprefix("v").split(".")[:2] == version.split(".")
+        for item in row.items
+        if not item.compatible_platforms or platform in item.compatible_platforms
+    ]
+
+
+def rooms(tenant_id: str, endpoint: str = "") -> list[Room]:
+    """How many nodes of each preset can be had at present, by region and fabric."""
+    found: list[Room] = []
+    for row in capacity_advice(tenant_id, endpoint):
+        spec, status = row.get("spec", {}), row.get("status", {})
+        machine = spec.get("compute_instance", {})
+        fresh = {
+            way: int(one.get("available", 0))
+            for way, one in status.items()
+            if str(one.get("data_state", "")).endswith("FRESH")
+        }
+        if fresh:
+            preset = machine.get("preset", {}).get("name", "")
+            region, fabric = spec.get("region", ""), spec.get("fabric", "")
+            found.append(Room(region, fabric, machine.get("platform", ""), preset, fresh))
+    return found
 
 
 def capacity_advice(parent_id: str, endpoint: str = "") -> list[dict[str, Any]]:
-    """How much of each platform and preset a region has at present (capacity.v1, ResourceAdvice), as JSON."""
+    """How much of each platform and preset a tenant can have at present (capacity.v1, ResourceAdvice), as JSON."""
     from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ResourceAdviceServiceClient
 
     service, doing = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {parent_id}"

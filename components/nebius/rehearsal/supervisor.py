@@ -61,8 +61,13 @@ class Supervisor:
         return self.folder / "credential.json"
 
     def endpoint(self) -> str:
-        """host:port of the Nebius API's stand-in."""
-        return f"{_ADDRESS}:{self._ports()['nebius']}"
+        """TOKEN@HOST:PORT of the Nebius API's stand-in, which takes no other token: its API creates as root."""
+        return f"{self._token.read_text()}@{_ADDRESS}:{self._ports()['nebius']}"
+
+    @property
+    def _token(self) -> Path:
+        """The file with the token of Kubernetes' API and of the Nebius API's stand-in."""
+        return self.folder / "token"
 
     def start(self, place: Place, module: str, report: Report = lambda _text: None, *, machines: bool = True) -> Access:
         """Start what does not run, and return how the Kubernetes API is reached. Raises HostError.
@@ -80,8 +85,7 @@ class Supervisor:
             ports, pki = self._ports(), self._pki()
             access = self._server(paths).start()
             write_atomically(self.credential, _exec_credential(access.token), mode=0o600)
-            token = self.folder / "token"
-            write_atomically(token, access.token, mode=0o600)
+            write_atomically(self._token, access.token, mode=0o600)
             self.machines.mkdir(mode=0o700, exist_ok=True)
             # fmt: off
             self._run(self._kubelet, [
@@ -90,11 +94,12 @@ class Supervisor:
             ])
             self._run(self._nebius, [
                 *_module("api"), f"--port={ports['nebius']}", f"--seconds={_SECONDS}", f"--tenant={place.tenant}",
-                f"--region={place.region}", f"--cluster-endpoint={access.server}", f"--cluster-ca={pki / 'ca.crt'}",
+                f"--region={place.region}", f"--token-file={self._token}",
+                f"--cluster-endpoint={access.server}", f"--cluster-ca={pki / 'ca.crt'}",
             ])
             self._run(self._operator, [
                 *_module("operator"), f"--server={access.server}", f"--authority={pki / 'ca.crt'}",
-                f"--token-file={token}", f"--nebius={_ADDRESS}:{ports['nebius']}", f"--project={place.project}",
+                f"--token-file={self._token}", f"--nebius={_ADDRESS}:{ports['nebius']}", f"--project={place.project}",
                 f"--kubelet={ports['kubelet']}", *([] if machines else ["--no-machines"]),
             ])
             # fmt: on
@@ -195,7 +200,7 @@ def _module(name: str) -> list[str]:
 
 
 def _exec_credential(token: str) -> str:
-    """What kubectl's credential command prints (client.authentication.k8s.io/v1)."""
+    """What kubectl's credential command prints (client.authentication.k8s.io/v1beta1)."""
     return json.dumps(
-        {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}
+        {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": token}}
     )

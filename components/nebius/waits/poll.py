@@ -90,6 +90,7 @@ def _refuse_hopeless(what: str, error: KubectlError) -> None:
         raise WaitError(text)
     if any(one in text for one in _CREDENTIAL):
         raise WaitError(
-            f"{what}: the command of nebius.token_command gives no credential that the API server accepts: {text}\n"
-            "to do: run that command by itself; it must print an ExecCredential"
+            f"{what}: the credential command gives no credential that the API server accepts: {text}\n"
+            "to do: run `./hpc nebius-token`, or the command of nebius.token_command where the stack file has one, by "
+            "itself; it must print an ExecCredential"
         )

@@ -136,7 +136,10 @@ CASES: dict[str, Case] = {
         "nebius.health.nccl", "NCCL CronJob", "nothing with Soperator 4.1.7", "remove it"),
     "drivers that Kubernetes 1.30 does not have": (
         {**gpus(), "nebius": {"kubernetes": {"version": "1.30"}, "workers": {"worker": FABRIC}}},
-        "nebius.gpu.drivers_preset", "cuda12.8", "with Kubernetes 1.30: cuda12", "'1.31'"),
+        "nebius.gpu.drivers_preset", "cuda13.0", "with Kubernetes 1.30 on gpu-h100-sxm: cuda12", "write cuda12"),
+    "drivers that Kubernetes 1.35 has no more": (
+        {**gpus(), "nebius": {"gpu": {"drivers_preset": "cuda12.8"}, "workers": {"worker": FABRIC}}},
+        "nebius.gpu.drivers_preset", "cuda12.8", "with Kubernetes 1.35 on gpu-h100-sxm: cuda13.0", "write cuda13.0"),
     "an internal address of nodes": (
         {"nebius": {"login": {"service": "NodePort", "exposure": "internal"}}},
         "nebius.login.exposure", "internal", "internal with LoadBalancer", "write service"),

@@ -66,8 +66,8 @@ SAMPLES: list[Sample] = [
     ("nebius.subnet", at(N, subnet="vpcsubnet-e00abc"), REFUSED, "everything that the stack created"),
     ("nebius.endpoint", at(N, endpoint="127.0.0.1:1"), REFUSED, "everything that the stack created"),
     # Versions.
-    ("nebius.kubernetes.version", at(N, "kubernetes", version="1.32"), REPLACE, "every node is recreated"),
-    ("nebius.kubernetes.version", at(N, "kubernetes", version="1.33"), REFUSED, "write 1.32 first"),
+    ("nebius.kubernetes.version", at(N, "kubernetes", version="1.36"), REPLACE, "every node is recreated"),
+    ("nebius.kubernetes.version", at(N, "kubernetes", version="1.37"), REFUSED, "write 1.36 first"),
     ("nebius.kubernetes.version", at(N, kubernetes={"version": "1.30"}, gpu={"drivers_preset": "cuda12"}), REFUSED,
      "can't go back"),
     ("nebius.kubernetes.etcd_size", at(N, "kubernetes", etcd_size=1), NOTHING, "members of etcd"),
@@ -155,7 +155,7 @@ SAMPLES: list[Sample] = [
     ("nebius.workers.*.max_unavailable_percent", at(N, "workers", "gpu", max_unavailable_percent=10), NOTHING,
      "the next time"),
     ("nebius.gpu.driver", at(N, "gpu", driver="operator"), REPLACE, "gpu-[0-3],small-0 is recreated"),
-    ("nebius.gpu.drivers_preset", at(N, "gpu", drivers_preset="cuda13.0"), REPLACE, "gpu-[0-3],small-0 is recreated"),
+    ("nebius.gpu.drivers_preset", at(N, "gpu", drivers_preset="cuda14.0"), REPLACE, "gpu-[0-3],small-0 is recreated"),
     # Everything else.
     ("nebius.health.replace_nodes", at(N, "health", replace_nodes=False), NOTHING, "jobs run on"),
     ("nebius.health.scope", at(N, "health", scope="essential"), NOTHING, "jobs run on"),

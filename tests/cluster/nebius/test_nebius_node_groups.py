@@ -63,7 +63,7 @@ class TestWorkers:
         assert found.labels["nebius.com/gpu"] == "true"
         assert found.labels["slurm.nebius.ai/nodeset-name"] == "worker"
         assert (found.platform, found.preset) == ("gpu-h100-sxm", "8gpu-128vcpu-1600gb")
-        assert (found.in_gpu_cluster, found.disk_gib, found.drivers_preset) == (True, 512, "cuda12.8")
+        assert (found.in_gpu_cluster, found.disk_gib, found.drivers_preset) == (True, 512, "cuda13.0")
 
     def test_nodes_without_gpus_have_neither_driver_nor_taint(self) -> None:
         found = groups()["worker-worker-0"]
@@ -132,7 +132,7 @@ class TestShape:
         [
             {"kubernetes": {"version": "1.32"}},
             {"soperator": {"version": "4.1.6"}},
-            {"gpu": {"drivers_preset": "cuda13.0"}},
+            {"gpu": {"drivers_preset": "cuda14.0"}},
             {"gpu": {"driver": "operator"}},
             {"filesystems": {"submounts": {"data": {"mount": "/data", "spec": {"size_gib": 10}}}}},
             {"workers": {"worker": {**FABRIC, "image_disk": {"size_gib": 93}}}},

@@ -29,7 +29,7 @@ def test_the_guides_cluster() -> None:
             "quotas that must have room: 13 nodes of cpu-d3, 2 nodes of gpu-h100-sxm, 5 node groups, GPU clusters on "
             "fabric-3, 1 public address"
         ),
-        "Soperator 4.1.7 (Slurm 25.11.3) on Kubernetes 1.31 in eu-north1; login by a public address",
+        "Soperator 4.1.7 (Slurm 25.11.3) on Kubernetes 1.35 in eu-north1; login by a public address",
     ]
 
 

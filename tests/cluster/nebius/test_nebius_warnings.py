@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from cluster.checks.run import find_warnings
 from cluster.findings import Level
 from tests.cluster.nebius.samples import FABRIC, gpus, nebius
@@ -30,6 +32,19 @@ def test_a_fabric_that_is_not_known_here() -> None:
 def test_gpu_nodes_without_infiniband() -> None:
     assert "Ethernet in place of InfiniBand" in told(**{**gpus(), "nebius": {}})["nebius-no-gpu-cluster"]
     assert told(**gpus()) == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        ("1.31", "creates no clusters of it any more, and ended it on 2026-09-01 (as of 2026-09-23)"),
+        ("1.99", "none of those that are known here"),
+    ],
+)
+def test_a_version_of_kubernetes_that_no_new_cluster_has(version: str, why: str) -> None:
+    """One that is up with it stays up, so it is no error."""
+    section = {"workers": {"worker": FABRIC}, "kubernetes": {"version": version}, "gpu": {"driver": "operator"}}
+    assert why in told(**{**gpus(), "nebius": section})["nebius-kubernetes-version"]
 
 
 def test_a_version_with_faults_that_are_not_fatal() -> None:

@@ -35,7 +35,7 @@ def test_the_current_context_leads_to_the_server_as_the_user_of_the_command() ->
     assert base64.b64decode(cluster["certificate-authority-data"]).decode() == PEM
     exec_ = by_name["users"][context["user"]]["user"]["exec"]
     assert [exec_["command"], *exec_["args"]] == TOKEN
-    assert (exec_["apiVersion"], exec_["interactiveMode"]) == ("client.authentication.k8s.io/v1", "Never")
+    assert (exec_["apiVersion"], exec_["interactiveMode"]) == ("client.authentication.k8s.io/v1beta1", "Never")
 
 
 def test_a_user_has_a_command_and_nothing_else_to_log_in_with() -> None:

@@ -145,7 +145,7 @@ class TestMissing:
 
 CLOSED = "127.0.0.1:1"
 CREDENTIAL = json.dumps(
-    {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t"}}
+    {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": "t"}}
 )
 
 

@@ -32,7 +32,7 @@ NAMESPACE = "soperator"
 def outputs(kube: Kube) -> dict[str, Any]:
     """Outputs whose API server is the real one."""
     credential = {
-        "apiVersion": "client.authentication.k8s.io/v1",
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
         "kind": "ExecCredential",
         "status": {"token": kube.access.token},
     }
@@ -93,7 +93,7 @@ def test_questions_about_kubernetes_own_kinds_are_answered(api: KubeApi, name: s
 
 def test_a_refused_credential_is_reported(outputs: dict[str, Any]) -> None:
     wrong = json.dumps(
-        {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "expired"}}
+        {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": "expired"}}
     )
     with ExitStack() as stack:
         given = outputs["kubernetes"] | {"command": ["/bin/echo", wrong]}

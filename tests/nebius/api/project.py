@@ -56,7 +56,7 @@ def cluster_rows() -> list[dict[str, Any]]:
         "taints": [{"key": "nvidia.com/gpu", "value": "8", "effect": "NO_SCHEDULE"}],
         "preemptible": {},
     }
-    plane = {"subnet_id": {"$": "subnet"}, "version": "1.31", "endpoints": {"public_endpoint": {}}}
+    plane = {"subnet_id": {"$": "subnet"}, "version": "1.35", "endpoints": {"public_endpoint": {}}}
     release = {
         "cluster_id": {"$": "k8s"},
         "product_slug": "nebius/nvidia-gpu-operator",
@@ -84,7 +84,7 @@ def cluster_rows() -> list[dict[str, Any]]:
             "kind": "NodeGroup",
             "name": "workers",
             "parent_id": {"$": "k8s"},
-            "spec": {"version": "1.31", "fixed_node_count": 2, "template": template},
+            "spec": {"version": "1.35", "fixed_node_count": 2, "template": template},
         },
         {"kind": "K8sRelease", "name": "operator", "resource_name": "", "spec": release},
         {"kind": "ServiceAccount", "name": "account", "spec": {"description": "backups"}},

@@ -13,12 +13,12 @@ SPECS: dict[str, dict[str, Any]] = {
     "Disk": {"type": "NETWORK_SSD_IO_M3", "size_gibibytes": 93},
     "Cluster": {
         "control_plane": {
-            "subnet_id": "vpcsubnet-1", "version": "1.31", "etcd_cluster_size": 3,
+            "subnet_id": "vpcsubnet-1", "version": "1.35", "etcd_cluster_size": 3,
             "endpoints": {"public_endpoint": {}},
         }
     },
     "NodeGroup": {
-        "version": "1.31",
+        "version": "1.35",
         "fixed_node_count": 2,
         "strategy": {"max_unavailable": {"percent": 50}, "max_surge": {"percent": 0}, "drain_timeout": "600s"},
         "auto_repair": {"conditions": [{"type": "HardwareIssuesSuspected", "status": "TRUE", "timeout": "1s"}]},

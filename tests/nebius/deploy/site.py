@@ -64,7 +64,7 @@ class Site:
 
     def _credential(self) -> Path:
         credential = {
-            "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential",
             "status": {"token": self.access.token},
         }  # fmt: skip
         path = self.folder / "credential.json"

@@ -1,16 +1,14 @@
-"""GPU clusters on InfiniBand, and NVIDIA's driver."""
+"""GPU clusters on InfiniBand, NVIDIA's driver, and the version of Kubernetes that its presets follow."""
 
 from collections.abc import Iterator
 
 from cluster.catalog.nebius.fabrics import FABRICS, fabrics_of
+from cluster.catalog.nebius.kubernetes import LOOKED, PRESETS, VERSIONS, creatable
 from cluster.catalog.nebius.presets import PLATFORMS, preset_of
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level, listing
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import nodeset_type
-
-_OLD_KUBERNETES = "1.30"
-_OLD_PRESETS = ("cuda12",)
 
 
 def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
@@ -31,23 +29,30 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             allowed=f"a preset with all GPUs of a host: {listing(fitting)}",
             todo="remove infiniband, or write such a machine type for the nodeset",
         )
-    gpu = settings.gpu
-    if (
-        any(nodeset_type(config, one).gpu for one in config.nodesets.values())
-        and gpu.driver == "preinstalled"
-        and settings.kubernetes.version == _OLD_KUBERNETES
-        and gpu.drivers_preset not in _OLD_PRESETS
-    ):
-        yield Finding(
-            id="nebius-drivers-preset",
-            at=("nebius", "gpu", "drivers_preset"),
-            given=gpu.drivers_preset,
-            allowed=f"with Kubernetes {_OLD_KUBERNETES}: {listing(_OLD_PRESETS)}",
-            todo="write it, or nebius.kubernetes.version: '1.31'",
-        )
+    yield from _drivers(config, settings)
+
+
+def _drivers(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    """A preset of drivers that is known, and that node images of this Kubernetes do not have."""
+    preset, version = settings.gpu.drivers_preset, VERSIONS.get(settings.kubernetes.version)
+    if settings.gpu.driver != "preinstalled" or version is None or preset not in PRESETS:
+        return
+    platforms = [nodeset_type(config, one).family.name for one in config.nodesets.values()]
+    for platform in dict.fromkeys(platforms):
+        offered = version.drivers.get(platform, ())
+        if offered and preset not in offered:
+            yield Finding(
+                id="nebius-drivers-preset",
+                at=("nebius", "gpu", "drivers_preset"),
+                given=preset,
+                allowed=f"with Kubernetes {version.name} on {platform}: {listing(offered)} (as of {LOOKED})",
+                todo=f"write {offered[-1]}, or another nebius.kubernetes.version",
+            )
+            return
 
 
 def find_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    yield from _kubernetes(settings)
     for name, section in config.nodesets.items():
         found, workers = nodeset_type(config, section), settings.workers.get(name)
         infiniband = workers.infiniband if workers else None
@@ -79,3 +84,20 @@ def find_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             todo=f"known for these nodes: {listing(fabrics_of(platform, settings.region))}; Nebius's page "
             "docs.nebius.com/compute/clusters/gpu has all",
         )
+
+
+def _kubernetes(settings: Nebius) -> Iterator[Finding]:
+    """A version that no new cluster has. One that is up with it stays, so that is no error."""
+    version = settings.kubernetes.version
+    known = VERSIONS.get(version)
+    if known is not None and not known.deprecated:
+        return
+    ended = f", and ended it on {known.end_of_life}" if known and known.end_of_life else ""
+    why = f"Nebius creates no clusters of it any more{ended}" if known else "it is none of those that are known here"
+    yield Finding(
+        id="nebius-kubernetes-version",
+        level=Level.WARNING,
+        at=("nebius", "kubernetes", "version"),
+        what=f"Kubernetes {version}: {why} (as of {LOOKED}). `up` asks Nebius before it creates a cluster",
+        todo=f"for a new cluster, write one of {listing(creatable())}",
+    )

@@ -58,6 +58,7 @@ def active_checks(inputs: Inputs, *needs: str) -> Release:
     """
     values: dict[str, Any] = {"slurmClusterRefName": inputs.name, **images.checks(inputs)}
     if inputs.number >= (2, 0):
+        values["cudaVersion"] = inputs.settings.gpu.cuda
         values["checks"] = _checks(inputs)
     elif inputs.number >= (1, 23):
         values["checks"] = {"sshCheck": {"numOfLoginNodes": inputs.config.login.count}}

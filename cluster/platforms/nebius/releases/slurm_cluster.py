@@ -46,6 +46,7 @@ def common(inputs: Inputs) -> dict[str, Any]:
         "k8sNodeFilters": filters.k8s_node_filters(worker=workers, gpus=inputs.gpus),
         "volumeSources": [*volumes.sources(inputs), *(volumes.worker_sources(inputs) if workers else ())],
         "populateJail": {"k8sNodeFilterName": "system"},
+        **({"cudaVersion": inputs.settings.gpu.cuda} if inputs.number >= (2, 0) else {}),
         **slurm_conf(inputs),
         "slurmNodes": nodes,
         **({"sConfigController": services.sconfig_controller()} if inputs.number >= (1, 20) else {}),

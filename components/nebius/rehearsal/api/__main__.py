@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="how long an operation takes")
     parser.add_argument("--tenant", default=Place.tenant)
     parser.add_argument("--region", default=Place.region)
+    parser.add_argument("--token-file", type=Path, required=True, help="holds the token that calls must have")
     parser.add_argument("--cluster-endpoint", default="", help="URL of the Kubernetes API of every mk8s cluster")
     parser.add_argument("--cluster-ca", type=Path, help="its certificate authority, a PEM file")
     parser.add_argument("--fault", action="append", default=[], type=parse, metavar="KIND:VERB:MODE:ERROR[:NAME]")
@@ -47,7 +48,10 @@ def main() -> None:
     if given.cluster_endpoint:
         observer = KubernetesApi(given.cluster_endpoint, given.cluster_ca.read_text() if given.cluster_ca else "")
     place = Place(tenant=given.tenant, region=given.region)
-    server = NebiusServer(port=given.port, state=given.state, seconds=given.seconds, place=place, observer=observer)
+    server = NebiusServer(
+        port=given.port, state=given.state, seconds=given.seconds, place=place, observer=observer,
+        token=given.token_file.read_text().strip(),
+    )  # fmt: skip
     server.faults.extend(given.fault)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

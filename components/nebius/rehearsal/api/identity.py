@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.nebius.rehearsal.api.faults import refusal
+from cluster.catalog.nebius.kubernetes import VERSIONS
+from cluster.catalog.nebius.presets import PLATFORMS
+from components.nebius.rehearsal.api.faults import bad_request, refusal
 
 GROUPS = ("admins", "auditors", "editors", "viewers")
 """Groups that every tenant has."""
@@ -22,6 +24,10 @@ class Place:
     """Limit and usage, by the quota's name."""
     advice: tuple[Mapping[str, Any], ...] = ()
     """Rows of ResourceAdvice as JSON."""
+    deprecated: tuple[str, ...] = tuple(one.name for one in VERSIONS.values() if one.deprecated)
+    """Versions of Kubernetes that no cluster is created of any more."""
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Presets of drivers of a platform's node images, in place of those of the catalog."""
 
     def answer(self, method: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """The JSON that answers a method such as `ProfileService/Get`; None: not one of these."""
@@ -61,7 +67,12 @@ def _quotas(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
         {
             "metadata": {"id": f"quotaallowance-{name}", "parent_id": parent, "name": name},
             "spec": {"limit": str(limit), "region": place.region},
-            "status": {"usage": str(usage), "unit": "count", "service": name.partition(".")[0], "description": name},
+            "status": {
+                "usage": str(usage),
+                "unit": "byte" if ".size." in name else "count",
+                "service": name.partition(".")[0],
+                "description": name,
+            },
         }
         for name, (limit, usage) in place.quotas.items()
     ]
@@ -72,10 +83,40 @@ def _advice(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
     return {"items": [dict(row) for row in place.advice]}
 
 
+def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [
+        {
+            "version": one.name,
+            **({"deprecated": True} if one.name in place.deprecated else {}),
+            **({"end_of_life": f"{one.end_of_life}T00:00:00Z"} if one.end_of_life else {}),
+        }
+        for one in VERSIONS.values()
+    ]
+    return {"items": rows}
+
+
+def _images(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Images of both systems with and without drivers, of the version alone: the real one has earlier ones besides."""
+    version, platform = request.get("cluster_kubernetes_version", ""), request.get("platform", "")
+    if version not in VERSIONS:
+        raise bad_request("cluster_kubernetes_version", f"there is no version {version!r}")
+    presets = place.images.get(platform, VERSIONS[version].drivers.get(platform, ()))
+    known = PLATFORMS.get(platform)
+    if known and known.gpu and not presets:
+        presets = ("cuda12.8", "cuda13.0")
+    items = [
+        {"os": system, "drivers_preset": preset, "compatible_platforms": [platform]}
+        for system in ("ubuntu22.04", "ubuntu24.04")
+        for preset in ("", *presets)
+    ]
+    return {"versions": [{"kubernetes_version": version, "items": items}]}
+
+
 _METHODS: Mapping[str, Callable[[Place, Mapping[str, Any]], dict[str, Any]]] = {
     "ProfileService/Get": _profile,
     "ProjectService/Get": _project, "ProjectService/List": _projects,
     "TenantService/Get": _tenant, "TenantService/List": _tenants,
+    "ClusterService/ListControlPlaneVersions": _versions, "NodeGroupService/GetCompatibilityMatrix": _images,
     "QuotaAllowanceService/List": _quotas, "ResourceAdviceService/List": _advice,
 }  # fmt: skip
 SERVICES = (

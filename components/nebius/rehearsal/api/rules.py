@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from cluster.catalog.nebius.kubernetes import VERSIONS
 from cluster.catalog.nebius.presets import PLATFORMS
 from components.nebius.api.compare import at, differing
 from components.nebius.api.kinds import Kind
@@ -37,6 +38,9 @@ def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Ma
         same_identity = not kind.unique and not differing(row["spec"], spec, kind.identity)
         if same_name or same_identity:
             raise refusal("resource_already_exists", kind.name, row["metadata"]["id"])
+    version = VERSIONS.get(str(at(spec, "control_plane.version"))) if kind.name == "Cluster" else None
+    if version and version.deprecated:
+        raise bad_request("spec.control_plane.version", f"{version.name} is deprecated: no clusters of it are created")
     check_spec(store, kind, spec)
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -51,9 +52,11 @@ class NebiusServer(grpc.GenericRpcHandler):
     def __init__(
         self, *, port: int = 0, state: Path | None = None, seconds: float = 0.05,
         seconds_of: Mapping[str, float] | None = None, place: identity.Place | None = None,
-        observer: Observer | None = None,
+        observer: Observer | None = None, token: str = "",
     ) -> None:  # fmt: skip
-        """`seconds`: how long an operation takes; `seconds_of`: by kind."""
+        """`seconds`: how long an operation takes; `seconds_of`: by kind. `token`: the one that calls must have; any
+        without."""
+        self._token = token
         self.lock = threading.RLock()
         self.store = Store(state)
         self.faults: list[Fault] = []
@@ -77,8 +80,8 @@ class NebiusServer(grpc.GenericRpcHandler):
 
     @property
     def endpoint(self) -> str:
-        """host:port."""
-        return f"127.0.0.1:{self.port}"
+        """As `nebius.endpoint` has it: [TOKEN@]HOST:PORT."""
+        return f"{self._token}@127.0.0.1:{self.port}" if self._token else f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Take calls."""
@@ -143,8 +146,9 @@ class NebiusServer(grpc.GenericRpcHandler):
         name = _name(request)
         kind = route.kind.name if route.kind else route.service.rpartition(".")[2]
         verb = "poll" if kind == "OperationService" else _VERBS.get(route.method, route.method.lower())
-        if not headers.get("authorization", "").removeprefix("Bearer").strip():
-            raise refusal("unauthenticated", kind, message="no token")
+        given = headers.get("authorization", "").removeprefix("Bearer").strip()
+        if not given or not secrets.compare_digest(given, self._token or given):
+            raise refusal("unauthenticated", kind, message="another token" if given else "no token")
         if (fault := self.methods.fault(("refuse",), kind, verb, *name)) is not None:
             raise fault.error(kind, next(iter(name), ""))
         lost = self.methods.fault(("lose",), kind, verb, *name)

@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m components.nebius.rehearsal.operator")
     parser.add_argument("--server", required=True, help="URL of the Kubernetes API")
     parser.add_argument("--authority", type=Path, required=True, help="its certificate authority, a PEM file")
-    parser.add_argument("--token-file", type=Path, required=True, help="holds an administrator's token")
+    parser.add_argument("--token-file", type=Path, required=True, help="holds the token of both APIs")
     parser.add_argument("--nebius", default="", metavar="HOST:PORT", help="the Nebius API's stand-in")
     parser.add_argument("--project", default="", help="whose node groups become nodes")
     parser.add_argument("--kubelet", type=int, default=10250, metavar="PORT", help="where the kubelet of all nodes is")
@@ -28,9 +28,10 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     machines = NoMachines() if given.no_machines else LocalMachines(given.folder, _report)
+    token = given.token_file.read_text().strip()
     operator = Operator(
-        Kube(given.server, given.authority, given.token_file.read_text().strip()),
-        cloud=Cloud(given.nebius, given.project) if given.nebius else None,
+        Kube(given.server, given.authority, token),
+        cloud=Cloud(f"{token}@{given.nebius}", given.project) if given.nebius else None,
         machines=machines, kubelet=given.kubelet, report=_report,
     )  # fmt: skip
     ended = threading.Event()

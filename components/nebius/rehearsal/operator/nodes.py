@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cluster.catalog.nebius.kubernetes import DEFAULT
 from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
 from components.nebius.rehearsal.operator.cloud import NodeGroup
 from components.nebius.rehearsal.operator.kube import Kube, Object
 
 MACHINE_TYPE = "rehearsal/machine-type"
 """Annotation: platform and preset, of which a label may not have the slash."""
-_VERSION = "v1.31.0"
+_VERSION = f"v{DEFAULT}.0"
 
 
 def objects(group: NodeGroup) -> Iterator[Object]:

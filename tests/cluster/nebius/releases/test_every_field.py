@@ -71,7 +71,7 @@ NODE_GROUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"kind": "many", **worker(max_unavailable_percent=50)},
         {"kind": "many", **worker(max_unavailable_percent=10)},
     ),
-    "gpu.drivers_preset": ({}, {"gpu": {"drivers_preset": "cuda12.4"}}),
+    "gpu.drivers_preset": ({}, {"gpu": {"drivers_preset": "cuda14.0"}}),
 }
 
 _FILESYSTEMS = "components/nebius/filesystems.py"

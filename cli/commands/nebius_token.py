@@ -1,0 +1,30 @@
+"""`./hpc nebius-token`."""
+
+import json
+import os
+from datetime import timezone
+
+from cli.errors import CliError
+from cluster.platforms.nebius.kubeconfig import EXEC_API
+from components.nebius.api import client
+from components.nebius.api.errors import NebiusError
+
+
+def nebius_token() -> None:
+    """Print a credential for kubectl and Helm (ExecCredential), from the one that the environment has for Nebius."""
+    try:
+        token, expires = client.token()
+    except NebiusError as error:
+        # kubectl shows the last line alone.
+        raise CliError(" ".join(str(error).split())) from None
+    until = expires.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if expires else None
+    status = {"token": token, **({"expirationTimestamp": until} if until else {})}
+    print(json.dumps({"apiVersion": _asked_for(), "kind": "ExecCredential", "status": status}))
+
+
+def _asked_for() -> str:
+    """The API version that the kubeconfig says: of another one kubectl refuses the answer."""
+    try:
+        return str(json.loads(os.environ["KUBERNETES_EXEC_INFO"])["apiVersion"])
+    except (KeyError, ValueError, TypeError):
+        return EXEC_API

@@ -1,0 +1,209 @@
+"""What can be known before the first resource is created: programs, a credential, Nebius's versions, quotas and room.
+
+A cluster whose version is refused, whose quota is full, or that nobody can talk to would be found half an hour and some
+paid resources later.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
+
+from cluster.platforms.nebius.kubeconfig import EXEC_API, credential_command
+from cluster.platforms.nebius.kubectl_errors import INSTALL_KUBECTL
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.nebius.api.errors import MORE_QUOTA, NebiusError, nebius_error
+
+CREDENTIAL_SECONDS = 120
+"""For the credential command, which may open a browser."""
+FATAL = frozenset({"UNAUTHENTICATED", ""})
+"""Errors that every later call would end with too. After all others the answer is not known, and a run goes on."""
+_TIB = 1 << 40
+
+
+class PreflightProvider(ActionProvider):
+    """Asks, and changes nothing."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Ask for everything. Fails with all that is missing."""
+        with without_traceback(NebiusError):
+            _check(given(props), {})
+        return CreateResult(f"{props['project']}/preflight", given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another request is asked for in place."""
+        return DiffResult(changes=bool(changed(_olds, _news, ("request",))))
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Ask for what is new, or more than before."""
+        with without_traceback(NebiusError):
+            _check(given(_news), _olds["request"])
+        return UpdateResult(given(_news))
+
+
+class Preflight(DynamicResource, module="nebius", name="Preflight"):
+    """Everything else waits for it."""
+
+    def __init__(
+        self, name: str, *, tenant: str, project: str, region: str, request: Mapping[str, Any],
+        command: Sequence[str], endpoint: str, opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        """`request` is what cluster.platforms.nebius.checks.preflight gives, `command` the credential command."""
+        props: dict[str, Any] = {
+            "tenant": tenant, "project": project, "region": region, "request": dict(request),
+            "command": list(command), "endpoint": endpoint,
+        }  # fmt: skip
+        super().__init__(PreflightProvider(), name, props, opts)
+
+
+def _check(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Raises NebiusError with every reason why the stack can't be brought up."""
+    from components.nebius.api import client
+
+    client.sdk(props["endpoint"])
+    versions = list(_versions(props, before))
+    reasons = [
+        *(() if before else _programs(props["command"])),
+        *(versions or _images(props, before)),
+        *_quotas(props, before),
+    ]
+    if reasons:
+        todo = "correct each of these, then run `up` again; nothing was created"
+        raise nebius_error("start", reasons, todo if not before else "correct each of these, then run `up` again")
+    _room(props, before)
+
+
+def _programs(command: Sequence[str]) -> Iterator[str]:
+    if shutil.which("kubectl") is None:
+        yield f"kubectl is not on PATH, which `up` talks to the cluster with: install it ({INSTALL_KUBECTL})"
+    words = credential_command(command)
+    if shutil.which(words[0]) is None:
+        yield f"{words[0]} is not on PATH, which gives kubectl and Helm their credential (nebius.token_command)"
+        return
+    asked = {"apiVersion": EXEC_API, "kind": "ExecCredential", "spec": {"interactive": False}}
+    shown = f"the credential command `{' '.join(words)}`"
+    try:
+        done = subprocess.run(
+            words, env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked)}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace", timeout=CREDENTIAL_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield f"{shown} did not end well: {error}"
+        return
+    if done.returncode:
+        yield f"{shown} failed with exit code {done.returncode}: {' '.join(done.stderr.split())[-500:]}"
+        return
+    try:
+        answer = json.loads(done.stdout)
+        right = (answer["kind"], answer["apiVersion"]) == ("ExecCredential", EXEC_API) and bool(answer["status"])
+    except (ValueError, KeyError, TypeError):
+        right = False
+    if not right:
+        yield f"{shown} does not print an ExecCredential of {EXEC_API}, which kubectl and Helm expect of it"
+
+
+def _versions(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    version = props["request"]["kubernetes"]
+    if version == before.get("kubernetes"):
+        return
+    from components.nebius.api import lookups
+
+    rows = {one["version"]: one for one in _answered("versions of Kubernetes", lookups.kubernetes_versions, props)}
+    if not rows:
+        return
+    found = rows.get(version)
+    offered = [name for name, one in rows.items() if not one.get("deprecated") and not one.get("restricted")]
+    # A cluster that is up may go to a version that no new one is created of.
+    if found is None or found.get("restricted") or (found.get("deprecated") and not before):
+        why = "has no such version" if found is None else "creates no clusters of it"
+        ends = f" (end of life: {str(found['end_of_life'])[:10]})" if found and found.get("end_of_life") else ""
+        yield f"nebius.kubernetes.version: {version}: Nebius {why}{ends}; it has {', '.join(sorted(offered))}"
+
+
+def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    request = props["request"]
+    version = request["kubernetes"]
+    known = before.get("images", ()) if version == before.get("kubernetes") else ()
+    from components.nebius.api import lookups
+
+    for image in request["images"]:
+        if image in known:
+            continue
+        platform, preset = image["platform"], image["drivers_preset"]
+        rows = _answered(f"node images of {platform}", lookups.node_images, props, version, platform)
+        if not rows or any(one["os"] == image["os"] and one["drivers_preset"] == preset for one in rows):
+            continue
+        offered = sorted(f"{one['os']} with {one['drivers_preset'] or 'no driver'}" for one in rows)
+        yield (
+            f"nodes of {platform} with Kubernetes {version}: Nebius has no image of {image['os']} with "
+            f"{preset or 'no driver'} (nebius.gpu.drivers_preset); it has {', '.join(dict.fromkeys(offered))}"
+        )
+
+
+def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    from components.nebius.api import lookups
+
+    had = before.get("quotas", {})
+    more = {name: int(count - had.get(name, 0)) for name, count in props["request"]["quotas"].items()}
+    more = {name: count for name, count in more.items() if count > 0}
+    rows = _answered("quotas", lambda: lookups.quotas(props["tenant"], props["endpoint"])) if more else []
+    for one in rows:
+        needed = more.get(one.name, 0)
+        if one.region not in ("", props["region"]) or needed <= one.free:
+            continue
+        if ".size." in one.name and one.unit != "byte":
+            continue  # of an unknown unit
+        yield (
+            f"quota {one.name} of {props['tenant']} in {props['region']}: {_amount(one.name, needed)} more needed, "
+            f"{_amount(one.name, one.free)} free of {_amount(one.name, one.limit)} ({MORE_QUOTA})"
+        )
+
+
+def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Report where Nebius has fewer nodes at present than the stack asks for: their node groups would wait."""
+    from components.nebius.api import lookups
+
+    had = {_key(one): one["count"] for one in before.get("nodes", ())}
+    wanted = [(one, int(one["count"] - had.get(_key(one), 0))) for one in props["request"]["nodes"]]
+    wanted = [(one, count) for one, count in wanted if count > 0]
+    advice = _answered("room", lambda: lookups.rooms(props["tenant"], props["endpoint"])) if wanted else []
+    for one, count in wanted:
+        fitting = [
+            row for row in advice
+            if (row.region, row.platform, row.preset) == (props["region"], one["platform"], one["preset"])
+        ]  # fmt: skip
+        here = [row for row in fitting if one["fabric"] in ("", row.fabric)]
+        free = sum(row.available(one["ways"].split("+")) for row in here)
+        if not here or free >= count:
+            continue
+        others = sorted(row.fabric for row in fitting if row.available(one["ways"].split("+")) >= count)
+        report(
+            f"{one['platform']}/{one['preset']}{' on ' + one['fabric'] if one['fabric'] else ''}: Nebius has room for "
+            f"{free} more nodes at present ({one['ways'].replace('_', ' ').replace('+', ' and ')}), and {count} are "
+            "asked for: their node group waits until there is room"
+            + (f". With room: {', '.join(others)}" if one["fabric"] and others else "")
+        )
+
+
+def _key(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(one[name]) for name in ("platform", "preset", "fabric", "ways"))
+
+
+def _answered(what: str, ask: Any, props: Mapping[str, Any] | None = None, *more: str) -> list[Any]:  # noqa: ANN401
+    """The rows of an answer; none, and a line that says why, where Nebius does not tell."""
+    try:
+        return list(ask() if props is None else ask(*more, endpoint=props["endpoint"]))
+    except NebiusError as error:
+        if error.code in FATAL:
+            raise
+        report(f"{what}: not known ({error.code}); Nebius refuses what it does not have when it is created")
+        return []
+
+
+def _amount(name: str, value: int) -> str:
+    return f"{value / _TIB:.4g} TiB" if ".size." in name else str(value)

@@ -1,0 +1,195 @@
+"""What `up` asks before it creates anything: refused in words, all at once, and only what is new for one that is up."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.platforms.nebius.checks import preflight as wanted
+from components.nebius import preflight
+from components.nebius.api import client
+from components.nebius.api.errors import NebiusError
+from components.nebius.rehearsal.api.faults import Fault
+from components.nebius.rehearsal.api.identity import Place
+from components.nebius.rehearsal.api.server import NebiusServer
+from tests.cluster.nebius.samples import FABRIC, gpus, nebius, settings
+
+TIB = 1 << 40
+CREDENTIAL = {
+    "apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": "t"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def api() -> Iterator[NebiusServer]:
+    with NebiusServer() as server:
+        yield server
+        client.close()
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(preflight, "report", lines.append)
+    return lines
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    config = nebius(**{**gpus(), **changes})
+    return wanted.request(config, settings(config))
+
+
+def ask(api: NebiusServer, before: dict[str, Any] | None = None, command: Any = None, **changes: Any) -> None:
+    """Ask as a first `up` does, or as one after a stack of `before`."""
+    props = {
+        "tenant": "tenant-e00abc", "project": "project-e00abc", "region": "eu-north1", "endpoint": api.endpoint,
+        "command": command or ["/bin/echo", json.dumps(CREDENTIAL)], "request": request(**changes),
+    }  # fmt: skip
+    provider = preflight.PreflightProvider()
+    if before is None:
+        provider.create(props)
+    else:
+        provider.update("id", {**props, "request": before}, props)
+
+
+def section(**more: Any) -> dict[str, Any]:
+    return {"nebius": {"workers": {"worker": FABRIC}, **more}}
+
+
+def test_what_can_be_had_passes(api: NebiusServer, said: list[str]) -> None:
+    ask(api)
+    assert said == []
+    asked = {call.method.rpartition(".")[2] for call in api.calls}
+    assert {"ClusterService/ListControlPlaneVersions", "NodeGroupService/GetCompatibilityMatrix"} <= asked
+
+
+class TestVersions:
+    def test_one_that_is_deprecated_or_not_there_is_refused_before_the_first_resource(self, api: NebiusServer) -> None:
+        for version, why in (("1.31", r"creates no clusters of it \(end of life: 2026-09-01\)"), ("1.99", "no such")):
+            with pytest.raises(NebiusError, match=rf"kubernetes.version: {version}: Nebius .*{why}.*it has 1.30, 1.32"):
+                ask(api, **section(kubernetes={"version": version}, gpu={"driver": "operator"}))
+        assert api.store.objects == {}
+
+    def test_a_cluster_that_is_up_keeps_one_that_became_deprecated(self, api: NebiusServer) -> None:
+        before = request()
+        api.place.deprecated = ("1.35",)
+        ask(api, before, **{**gpus(count=3), **section()})
+        with pytest.raises(NebiusError, match="creates no clusters of it"):
+            ask(api)
+
+    def test_drivers_that_nodes_can_t_have(self, api: NebiusServer) -> None:
+        api.place.images = {"gpu-h100-sxm": ("cuda14.0",)}
+        with pytest.raises(NebiusError) as raised:
+            ask(api)
+        assert "nodes of gpu-h100-sxm with Kubernetes 1.35: Nebius has no image of ubuntu24.04 with cuda13.0" in str(
+            raised.value
+        )
+        assert "ubuntu24.04 with cuda14.0" in str(raised.value)
+        ask(api, request(), **{**gpus(count=3), **section()})
+
+    def test_what_nebius_does_not_tell_is_reported_and_does_not_stop(self, api: NebiusServer, said: list[str]) -> None:
+        api.faults.append(Fault(verb="listcontrolplaneversions", what="permission_denied"))
+        ask(api)
+        (line,) = said
+        assert line.startswith("versions of Kubernetes: not known (PERMISSION_DENIED)")
+
+
+class TestQuotas:
+    def test_each_that_is_too_small_is_named_at_once(self, api: NebiusServer) -> None:
+        api.place.quotas = {
+            "compute.filesystem.size.network-ssd": (5 * TIB, 4 * TIB), "compute.gpucluster.count": (0, 0),
+            "compute.instance.non-gpu.vcpu": (1000, 0),
+        }  # fmt: skip
+        with pytest.raises(NebiusError) as raised:
+            ask(api)
+        text = str(raised.value)
+        assert (
+            "quota compute.filesystem.size.network-ssd of tenant-e00abc in eu-north1: 2.625 TiB more needed, 1 TiB "
+            "free of 5 TiB" in text
+        )
+        assert "compute.gpucluster.count of tenant-e00abc in eu-north1: 1 more needed, 0 free of 0" in text
+        assert "vcpu" not in text
+        assert "nothing was created" in text
+
+    def test_gpus_count_where_nodes_are_on_demand(self, api: NebiusServer) -> None:
+        api.place.quotas = {"compute.instance.gpu.h100": (8, 0)}
+        ask(api)  # from a capacity block, where the project has one
+        with pytest.raises(NebiusError, match=r"compute\.instance\.gpu\.h100 .*: 16 more needed, 8 free of 8"):
+            ask(api, **gpus(capacity={"on_demand": {}}))
+        ask(api, **gpus(capacity={"spot": {}}))
+
+    def test_a_stack_that_is_up_needs_what_is_more(self, api: NebiusServer) -> None:
+        api.place.quotas = {"compute.filesystem.size.network-ssd": (5 * TIB, 4 * TIB)}
+        larger = section(filesystems={"jail": {"spec": {"size_gib": 3072}}})
+        ask(api, request(), **larger)
+        with pytest.raises(NebiusError, match="2 TiB more needed"):
+            ask(api, request(), **section(filesystems={"jail": {"spec": {"size_gib": 4096}}}))
+
+    def test_one_without_a_limit_is_no_limit(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        plain = Place.answer
+
+        def unlimited(place: Place, method: str, given: Any) -> Any:
+            answer = plain(place, method, given) or {}
+            for row in answer["items"] if method == "QuotaAllowanceService/List" else ():
+                del row["spec"]["limit"]
+            return answer or None
+
+        api.place.quotas = {"compute.gpucluster.count": (0, 0)}
+        monkeypatch.setattr(Place, "answer", unlimited)
+        ask(api)
+
+
+class TestRoom:
+    def advice(self, fabric: str, state: str = "DATA_STATE_FRESH", **available: int) -> dict[str, Any]:
+        return {
+            "metadata": {"id": f"advice-{fabric}", "parent_id": "tenant-e00abc"},
+            "spec": {
+                "region": "eu-north1", "fabric": fabric,
+                "compute_instance": {"platform": "gpu-h100-sxm", "preset": {"name": "8gpu-128vcpu-1600gb"}},
+            },
+            "status": {way: {"data_state": state, "available": count} for way, count in available.items()},
+        }  # fmt: skip
+
+    def test_too_few_nodes_are_reported_with_the_fabrics_that_have_them(
+        self, api: NebiusServer, said: list[str]
+    ) -> None:
+        api.place.advice = (self.advice("fabric-3", on_demand=1), self.advice("fabric-6", on_demand=5, reserved=1))
+        ask(api)
+        (line,) = said
+        assert "gpu-h100-sxm/8gpu-128vcpu-1600gb on fabric-3: Nebius has room for 1 more nodes at present" in line
+        assert line.endswith(
+            "(reserved and on demand), and 2 are asked for: their node group waits until there is "
+            "room. With room: fabric-6"
+        )
+
+    @pytest.mark.parametrize("row", [{"on_demand": 2}, {"reserved": 1, "on_demand": 1}, {"state": "DATA_STATE_STALE"}])
+    def test_enough_or_unknown_is_not(self, api: NebiusServer, said: list[str], row: dict[str, Any]) -> None:
+        api.place.advice = (self.advice("fabric-3", **{"on_demand": 0, **row}),)
+        ask(api)
+        assert said == []
+
+
+class TestPrograms:
+    def test_kubectl_and_the_credential_command_are_looked_for_first(
+        self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(NebiusError) as raised:
+            ask(api, command=["nebius", "mk8s", "v1", "cluster", "get-token"])
+        assert "kubectl is not on PATH" in str(raised.value)
+        assert "nebius is not on PATH, which gives kubectl and Helm their credential" in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("command", "why"),
+        [
+            (["/bin/false"], "failed with exit code 1"),
+            (["/bin/echo", "token"], "does not print an ExecCredential of client.authentication.k8s.io/v1beta1"),
+            (["/bin/echo", json.dumps({**CREDENTIAL, "apiVersion": "client.authentication.k8s.io/v1"})], "does not"),
+        ],
+    )
+    def test_a_command_that_gives_no_credential(self, api: NebiusServer, command: list[str], why: str) -> None:
+        with pytest.raises(NebiusError, match=why):
+            ask(api, command=command)
+        ask(api, request(), command=command)  # the API server is asked then
