@@ -22,8 +22,6 @@ _LONGEST_VALUE = 80
 _LONGEST_LIST = 20
 _LONGEST_PLACE = 160
 _LONGEST_LINE = 900
-_MOST_IN_FULL = 10
-"""Findings that are shown in four lines each, which is a screen; of more, the places are listed."""
 
 
 class Level(str, Enum):
@@ -75,20 +73,23 @@ class Finding:
 class ConfigError(Exception):
     """The configuration can't be used; `findings` holds every reason."""
 
-    def __init__(self, findings: Iterable[Finding], *, more: int = 0) -> None:
-        """`more`: how many there are besides, which are only counted."""
+    def __init__(self, findings: Iterable[Finding], *, more: int = 0, unchecked: Iterable[str] = ()) -> None:
+        """`more`: how many there are besides, which are only counted. `unchecked`: places that were not compared with
+        the rest of the file, because of what is wrong in them."""
         self.findings = tuple(findings)
         self.more = more
+        self.unchecked = tuple(unchecked)
         super().__init__(str(self))
 
     def __str__(self) -> str:
         count = len(self.findings) + self.more
         title = "1 error in the stack configuration" if count == 1 else f"{count} errors in the stack configuration"
-        parts = [f"{title}:", *map(str, self.findings[:_MOST_IN_FULL])]
-        if rest := self.findings[_MOST_IN_FULL:]:
-            places = ", ".join(short(one.where, _LONGEST_PLACE) for one in rest[:_MOST_IN_FULL])
-            left = count - 2 * _MOST_IN_FULL
-            parts.append(f"and also at {places}{f' and {left} more places' if left > 0 else ''}")
+        parts = [f"{title}:", *map(str, self.findings)]
+        if self.more:
+            parts.append(f"and {self.more} more, which are not listed")
+        if self.unchecked:
+            places = ", ".join(short(one, _LONGEST_PLACE) for one in self.unchecked)
+            parts.append(f"Not compared with the rest of the file until they are right: {places}")
         return "\n\n".join(parts)
 
 

@@ -10,7 +10,7 @@ from cli.errors import CliError
 from cli.stack import destruction, drain_recovery, engines, impact, leftovers, localhost, project, pulumi_cli, stackfile
 from cli.stack.pulumi_install import require_pulumi
 from cli.stack.run_options import Kind, RunOptions
-from cli.stack.stack_config import on_this_host, parse, protected
+from cli.stack.stack_config import StackFileError, on_this_host, parse, protected
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
 from engine import EngineError, NotRunnable, Result
@@ -22,7 +22,7 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     config = None
     if kind in ("preview", "up"):
         file = project.require_file(stack, chosen.config_file)
-        config = parse(file)
+        config = _parsed(file, kind, json=chosen.json)
     else:
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
@@ -55,6 +55,15 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if code == 0 and kind == "destroy" and not (chosen.targets or chosen.excludes):
         user_config.Files(stack).remove()
     return code
+
+
+def _parsed(file: stackfile.StackFile, kind: Kind, *, json: bool) -> ClusterConfig:
+    try:
+        return parse(file)
+    except StackFileError as error:
+        if json:
+            console.json({"kind": kind, **error.document})
+        raise
 
 
 def _prepare(stack: str, config: ClusterConfig | None) -> None:

@@ -5,8 +5,9 @@ replaces}], inputs (in a preview, of what is to be created)}], failures [{urn, o
 message, urn}], outputs (of `up`), effects (of `preview` and `up`, where it is known what the cluster runs with: {worst,
 sentence, fields [{path, old, new, effect, reason, command}]}; effects in order of harm are nothing, reconfigure,
 restart, drain, replace, refused), rehearsal (of `rehearse`: {of, file, differences [{file, line, name, production,
-here, why, text}], stood_in [text]}), error (a text, where there is no result). Secrets are "[secret]", what is not yet
-known is "[unknown]".
+here, why, text}], stood_in [text]}), error (a text, where there is no result), errors [{id, where, given, allowed,
+todo}] and unchecked [place] (of a stack file with errors, beside stack, kind, ok and error). Secrets are "[secret]",
+what is not yet known is "[unknown]".
 """
 
 from dataclasses import asdict

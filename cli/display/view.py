@@ -19,7 +19,7 @@ from engine.events import Event, Log, Result, Started, StepDone, StepFailed
 _WORTH_SAYING = 0.1
 """Seconds below which a step's duration is left out."""
 _SCREEN = 20
-"""Resources from which on failures are named once more at the end."""
+"""Resources from which on failures and warnings are named once more at the end."""
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 
@@ -35,6 +35,7 @@ class View(ABC):
         """What the edit does to running jobs, where that is known and there is something to say of it."""
         self.more: Mapping[str, Any] = {}
         """Further keys of a JSON document."""
+        self._warnings: list[changes.Line] = []
         self.diff = False
         """Whether to show every property that changes, and all of what is created."""
 
@@ -81,7 +82,9 @@ class View(ABC):
         found: list[changes.Line] = []
         if result.kind == "preview":
             # The events, unlike the result, have the unchanged parents of what changes.
-            found += changes.tree((row.plan for row in self.model.rows.values() if row.plan), whole=self.diff)
+            tree = changes.tree((row.plan for row in self.model.rows.values() if row.plan), whole=self.diff)
+            # What was printed before a long tree may have scrolled away.
+            found += [*tree, *(self._warnings if len(tree) > _SCREEN else ())]
         if result.kind == "up" and result.ok and result.outputs:
             outputs = ((f"  {key}: {_short(value)}", "") for key, value in sorted(result.outputs.items()))
             found += [("Outputs:", "bold"), *outputs]
@@ -123,7 +126,9 @@ class View(ABC):
             return []
         who = f"{self.model.row(event.urn).name}: " if event.urn else ""
         kind = f"{event.severity}: " if event.severity != "info" else ""
-        return [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
+        found = [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
+        self._warnings += found if event.severity == "warning" else []
+        return found
 
 
 def _label(row: Row, name: str, verb: str) -> str:

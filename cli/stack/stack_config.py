@@ -12,16 +12,34 @@ from cluster.platforms import registry
 from cluster.platforms.base import Platform
 
 
+class StackFileError(CliError):
+    """A stack file has errors."""
+
+    def __init__(self, file: StackFile, error: ConfigError) -> None:
+        super().__init__(f"{file.path}: {error}")
+        self.document = {
+            "stack": file.stack,
+            "ok": False,
+            "error": str(self),
+            "errors": [
+                {"id": one.id, "where": one.where, "given": one.given, "allowed": one.allowed, "todo": one.todo}
+                for one in error.findings
+            ],
+            "unchecked": error.unchecked,
+        }
+        """It for programs."""
+
+
 def parse(file: StackFile) -> ClusterConfig:
     """The cluster that a stack file describes.
 
     Raises:
-        CliError: every error of the file at once, under the file's name.
+        StackFileError: every error of the file at once, under the file's name.
     """
     try:
         return parse_settings(file.settings or {})
     except ConfigError as error:
-        raise CliError(f"{file.path}: {error}") from None
+        raise StackFileError(file, error) from None
 
 
 def platform(file: StackFile) -> Platform | None:

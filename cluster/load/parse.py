@@ -11,15 +11,17 @@ from pydantic import ValidationError
 
 from cluster.checks.run import find_errors
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import ROOT, ConfigError, Finding, nearest, show
+from cluster.findings import ROOT, ConfigError, Finding, dotted, nearest, show
 from cluster.load.explain import explain
 from cluster.load.model import validate
-from cluster.load.partial import salvage
+from cluster.load.partial import Salvage, salvage
 from cluster.load.provider_config import with_provider_sections
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
 """Most findings that are explained; a file with more was not written as a stack file."""
+_SCREEN = 10
+"""Findings of such a file that are explained."""
 
 
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
@@ -43,21 +45,20 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
         config = validate(given)
     except ValidationError as error:
         wrong = error.errors(include_url=False)
-        findings += [explain(item, item["loc"]) for item in wrong[:_MOST_EXPLAINED]]
-        more = len(wrong) - _MOST_EXPLAINED
-        if more <= 0:
-            findings += _of_the_rest(given, error)
-        raise ConfigError(findings, more=max(more, 0)) from None
+        explained = wrong if len(wrong) <= _MOST_EXPLAINED else wrong[:_SCREEN]
+        findings += [explain(item, item["loc"]) for item in explained]
+        more = len(wrong) - len(explained)
+        saved = None if more else salvage(given, error)
+        findings += _of_the_rest(saved) if saved else []
+        unchecked = sorted(dotted(place) for place in saved.unchecked) if saved else [ROOT]
+        raise ConfigError(findings, more=more, unchecked=unchecked) from None
     findings += islice(find_errors(config), _MOST_EXPLAINED)
     if findings:
         raise ConfigError(findings)
     return config
 
 
-def _of_the_rest(given: Mapping[str, Any], error: ValidationError) -> list[Finding]:
-    saved = salvage(given, error)
-    if saved is None:
-        return []
+def _of_the_rest(saved: Salvage) -> list[Finding]:
     at_fault = any(place[0] == "partitions" for place in saved.removed)
     return [
         replace(one, at=saved.written(one.at))

@@ -31,6 +31,8 @@ class Salvage:
     removed: set[Location]
     stand_ins: Collection[str]
     """Keys of the cluster that others stand in for."""
+    unchecked: set[Location]
+    """Places that were taken out whole, since nothing is left of them to check without what is wrong in them."""
     positions: Mapping[Location, list[int]] = field(default_factory=dict)
     """For each list (by its place in the file) the positions in the file of the items that were kept."""
 
@@ -47,6 +49,7 @@ def salvage(given: Mapping[str, Any], first: ValidationError) -> Salvage | None:
     """Take out what is wrong; None if too little is left."""
     removed: set[Location] = set()
     positions: dict[Location, list[int]] = {}
+    unchecked: set[Location] = set()
     error: ValidationError = first
     for _ in range(_ROUNDS):
         before = len(removed)
@@ -54,12 +57,17 @@ def salvage(given: Mapping[str, Any], first: ValidationError) -> Salvage | None:
             place = _written(item["loc"], positions)
             if place[-1:] == ("[key]",) or item["type"] == "missing":
                 place = place[:-1]
+            if error is not first or item["type"] == "missing":
+                unchecked.add(place)
             removed.add(place)
         removed.discard(())
         rest, positions = _without(given, removed)
         stand_ins = _fill_in(rest)
         try:
-            return Salvage(config=validate(rest), removed=removed, stand_ins=stand_ins, positions=positions)
+            return Salvage(
+                config=validate(rest), removed=removed, stand_ins=stand_ins, positions=positions,
+                unchecked=unchecked - {(), *((key,) for key in stand_ins)},
+            )  # fmt: skip
         except ValidationError as again:
             if len(removed) == before and again.errors() == error.errors():
                 return None

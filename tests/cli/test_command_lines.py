@@ -86,6 +86,13 @@ class TestStackFiles:
         assert ended.err.startswith(f"error: {file}: 2 errors in the stack configuration")
         assert "hpc:cluster.name" in ended.err
         assert "hpc:cluster.nodesets.cpu.count" in ended.err
+        for command in ("preview", "up"):
+            document = json.loads(hpc(command, "dev", "--json").out)
+            assert (document["kind"], document["ok"]) == (command, False)
+            assert [(one["id"], one["where"], one["given"]) for one in document["errors"]] == [
+                ("value-invalid", "hpc:cluster.name", "UPPER"),
+                ("value-invalid", "hpc:cluster.nodesets.cpu.count", "0"),
+            ]
 
     @pytest.mark.parametrize(
         ("text", "said"),

@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 STACKS = {path.name: path.read_text() for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
 SECONDS = 10
 """What reading may take on a busy machine; a file that hangs takes minutes, or all memory."""
-LINES, CHARACTERS = 60, 20_000
+LINES, CHARACTERS = 510, 100_000
+"""A hundred errors, each explained in four lines."""
 BILLIONS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in range(12)
 )

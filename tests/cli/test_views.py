@@ -14,7 +14,7 @@ from cli.display.live import LiveView
 from cli.display.plain import PlainView
 from cli.display.summary import interrupted, summary
 from cli.display.view import View
-from engine.events import Event, Result, StepDone, StepStarted
+from engine.events import Event, Log, Result, StepDone, StepStarted
 from tests.cli import events
 
 PREVIEW = """\
@@ -77,6 +77,16 @@ class TestPipe:
     def test_reads_as_agreed(self, run: list[Event], text: str, capsys: pytest.CaptureFixture[str]) -> None:
         show(PlainView(), run)
         assert capsys.readouterr().out == text
+
+    def test_warnings_stand_below_a_long_tree_again(self, capsys: pytest.CaptureFixture[str]) -> None:
+        started, *rest = events.preview()
+        warning = Log("warning", "little memory")
+        for machines, times in ((1, 1), (30, 2)):
+            new = [events.planned(f"m-{number}", "create") for number in range(machines)]
+            show(PlainView(), [started, warning, *new, *rest])
+            lines = capsys.readouterr().out.splitlines()
+            assert [line for line in lines if "warning" in line] == ["  warning: little memory"] * times
+        assert lines[-2] == "  warning: little memory"
 
     def test_is_chosen_and_never_wraps_nor_colours(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

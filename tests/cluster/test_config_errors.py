@@ -106,3 +106,21 @@ def test_the_text_has_every_finding_in_four_lines():
         "  allowed: a whole number of at least 1, e.g. 2\n"
         "  to do:   raise it, or remove the nodeset and what names it"
     )
+
+
+def test_each_of_many_errors_is_explained():
+    users = [{"name": f"u{n}", "uid": n} for n in range(28)]
+    with pytest.raises(ConfigError, match="28 errors") as caught:
+        parse({"hpc:cluster": local(users=users)})
+    assert str(caught.value).count("  to do:   ") == 28
+
+
+def test_what_errors_keep_from_being_checked_is_said():
+    """A user without a number, and a login machine of which only a part can be read."""
+    users = [{"name": "alice"}]
+    with pytest.raises(ConfigError) as caught:
+        parse({"hpc:cluster": local(users=users, login={"on": "controller", "count": 1, "disk": 3})})
+    assert [one.where for one in caught.value.findings] == ["hpc:cluster.login.disk", "hpc:cluster.users[0].uid"]
+    assert str(caught.value).endswith(
+        "Not compared with the rest of the file until they are right: hpc:cluster.login, hpc:cluster.users[0]"
+    )
