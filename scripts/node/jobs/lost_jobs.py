@@ -21,10 +21,11 @@ from system.host import SetupError, log, run, succeeds, wait
 UNIT = "hpc-lost-jobs"
 PROGRAM = f"/usr/bin/python3 {Path(__file__).parents[1]}"
 SERVICE = f"""\
-# Written by the cluster's set-up. slurmctld starts it, each time that it has started (hpc.conf beside its unit).
+# Written by the cluster's set-up. Each start of slurmctld starts it, by itself too (hpc.conf beside that unit).
 [Unit]
 Description=End jobs that ended while slurmctld was away
 After=slurmctld.service
+PartOf=slurmctld.service
 
 [Service]
 ExecStart={PROGRAM} lost-jobs

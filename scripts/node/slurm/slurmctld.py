@@ -55,7 +55,8 @@ DROP_INS = {
         (
             "slurmctld",
             "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
-            f"ExecStartPost=-+systemctl --no-block restart {lost_jobs.UNIT}\n",
+            # Not by ExecStartPost: after that, Debian 12's unit would wait for a pid file elsewhere.
+            f"[Unit]\nWants={lost_jobs.UNIT}.service\n",
         ),
     )
 }
