@@ -75,7 +75,7 @@ def test_a_plateau_at_a_fraction_is_a_slow_member():
     finding = next(one for one in result_of(busbw).findings if one.id == "nccl-one-slow")
     assert finding.what.startswith("Plateau at 141 GB/s, 75% of the reference, which is about what 6 of 8 NICs carry")
     assert "The log does not say which" in finding.what
-    assert "--nodelist" in finding.todo
+    assert "--pairs" in finding.todo
 
 
 def test_small_messages_say_nothing_about_bandwidth():

@@ -12,6 +12,7 @@ from cli.cluster.job_progress import Progress
 from cli.commands.jobs import nccl_options as common
 from cli.commands.jobs import nccl_report
 from cli.commands.jobs.nccl_build import is_built
+from cli.commands.jobs.nccl_pairs import PairsRun, document_of, first_pair, lines_of, passed
 from cli.commands.jobs.nccl_request import Request
 from cli.errors import CliError
 from cluster.catalog.nccl_tests import NCCL_TESTS
@@ -41,6 +42,9 @@ def run(
     nodelist: Annotated[
         str, Option(metavar="NODES", help="Use these, such as a3mega-[0-1].", show_default=False)
     ] = "",
+    pairs: Annotated[
+        bool, Option("--pairs", help="Find slow nodes: measure pairs of nodes side by side, in two rounds as a rule.")
+    ] = False,
     collective: Annotated[
         str | None, Option(metavar="NAME", show_default=False,
                            help=f"One of {', '.join(NCCL_TESTS.collectives)}. Default: all_reduce on InfiniBand, else "
@@ -78,6 +82,9 @@ def run(
     The job sets the environment that its nodes' network needs, runs a warm-up and then the test. Its log is saved here,
     and reported as by `nccl report`, whose exit code it has. Ctrl-C cancels the job.
 
+    With --pairs every node of the partition, or of --nodelist, is measured with another one; nodes of slow pairs meet
+    one that was fast, and those that are slow again are named. Exit code 1: a node or a pair is slow, or is not known.
+
     On nodes with GPUDirect-TCPXO: all_gather from 8 MiB to 8 GiB with 200 iterations, in the container of `nccl build`.
     On Nebius: all_reduce from 512 MiB on, with the programs of the nodes' image.
     """
@@ -85,9 +92,12 @@ def run(
         nodes=nodes, nodelist=nodelist, collective=collective, smallest=smallest, largest=largest, iters=iters,
         check=check, over=over.value if over else None, binaries=binaries,
     )  # fmt: skip
+    if pairs:
+        _refuse_with_pairs(nodes=nodes, over=over, output=output, against=against)
     if dry_run:
         config, facts = common.planned(stack, partition)
-        console.lines(run_script(config, request.checked(config, facts)).text().splitlines())
+        wanted = request.checked(config, facts)
+        console.lines(run_script(config, first_pair(wanted) if pairs else wanted).text().splitlines())
         return
     chosen = common.chosen(stack, partition, user, stand_ins=bool(binaries))
     wanted = request.checked(chosen.config, chosen.partition)
@@ -95,7 +105,7 @@ def run(
         raise CliError(f"--against: {against} does not exist.")
     if output and output.exists():
         raise CliError(f"{output}: is there already, and is not overwritten. Give another name, or move it away.")
-    if not os.access(folder := (output or Path("log")).parent, os.W_OK):
+    if not pairs and not os.access(folder := (output or Path("log")).parent, os.W_OK):
         raise CliError(
             f"the log can't be saved: {folder.absolute()} is no folder that you can write to. Name another "
             "file with --output."
@@ -103,6 +113,12 @@ def run(
     if way(chosen.config, wanted.binaries) != "installed" and not is_built(chosen):
         raise CliError(f"{chosen.jobs.user} has no NCCL test yet. Build it with: {_build(stack, chosen.jobs.user)}")
     chosen.prepare()
+    if pairs:
+        found = PairsRun(chosen=chosen, wanted=wanted).measure()
+        console.json(document_of(found)) if json else console.lines(lines_of(found, stack))
+        if not passed(found):
+            raise Exit(1)
+        return
     file, failure = _measure(chosen, wanted, output)
     (console.note if json else console.line)(f"Saved {file}")
     if failure:
@@ -110,6 +126,12 @@ def run(
     nccl_report.report(str(file), against=against, json=json)
     if failure:
         raise Exit(1)
+
+
+def _refuse_with_pairs(**given: object) -> None:
+    """Options that are about one run."""
+    if wrong := [f"--{name}" for name, value in given.items() if value is not None]:
+        raise CliError(f"--pairs goes without {', '.join(wrong)}. --nodelist names the nodes to pair.")
 
 
 def _measure(chosen: common.Chosen, wanted: NcclRun, output: Path | None) -> tuple[Path, str]:

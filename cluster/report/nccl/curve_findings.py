@@ -62,8 +62,7 @@ def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
             at=where,
             what=f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
             "or links. The log does not say which",
-            todo="run pairs of nodes (`./hpc nccl run STACK --nodelist A,B`) and report the folder of their logs: the "
-            "node that is slow with every partner is the one",
+            todo="measure pairs of nodes, which names the slow one: `./hpc nccl run STACK --pairs`",
         )
     yield from _growth(run, subject, where)
     yield from _spread(run, where)
