@@ -165,7 +165,11 @@ def outside(pairs: Sequence[str], arguments: Sequence[str]) -> Check:
             )
         files.append(f"{OUTSIDE}/check_{name.replace('-', '_')}.py")
         options += ["--outside", f"{name}={artifact}"]
-    return Check(name="outside", command=[sys.executable, "-m", "pytest", *files, *options, *arguments], env=_ENV)
+    return Check(
+        name="outside",
+        command=[sys.executable, "-m", "pytest", "--disable-warnings", *files, *options, *arguments],
+        env=_ENV,
+    )
 
 
 def shell_scripts(root: Path) -> list[Path]:
