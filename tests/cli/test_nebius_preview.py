@@ -41,7 +41,7 @@ def test_it_is_complete_and_asks_nobody(hpc: Hpc, tmp_path: Path) -> None:
         "pulumi-python:dynamic/nebius:Cluster",
         "worker-worker-0",
         "jail-submount-gpt3",
-        "slurm-gpu-fabric-3",
+        "soperator-gpu-fabric-3",
         "kubernetes:helm.sh/v3:Release",
         "What the stack asks Nebius for, whole",
         "16 GPUs",

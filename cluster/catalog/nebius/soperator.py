@@ -10,8 +10,9 @@ Number = tuple[int, int, int]
 
 DEFAULT = "4.1.7"
 """The newest release, and the first without any fault below."""
-FIRST = (1, 15, 1)
-"""The oldest version whose charts this program writes values for."""
+FIRST = (4, 1, 0)
+"""The oldest version that is offered: this program follows the newest series and the next. A jail of versions before
+3.0.3 has no sentinel, so that their `up` would never end (nebius/soperator, images/populate_jail at the tags)."""
 
 
 NAMESPACE = "soperator"
@@ -51,13 +52,9 @@ SERIES = (
 )
 """Oldest first."""
 
-_LAST = {
-    (1, 14): (2, 14), (1, 15): (1, 3), (1, 16): (0, 1), (1, 17): (0, 0), (1, 18): (0, 3), (1, 19): (0, 0),
-    (1, 20): (0, 1), (1, 21): (0, 14), (1, 22): (0, 4), (1, 23): (0, 3), (2, 0): (0, 5), (3, 0): (0, 8),
-    (4, 0): (0, 5), (4, 1): (0, 7),
-}  # fmt: skip
-"""First and last patch release of each minor one."""
-_ABSENT = frozenset({(1, 14, 3), (1, 14, 4), (1, 14, 5), (1, 14, 6)})
+KNOWN = ((4, 1),)
+"""Major and minor numbers of the releases whose charts were read at their tags. Later patches have the same keys;
+4.1.11 is what Nebius's recipe has had since August of 2026."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,10 +141,8 @@ def cluster_name(version: str) -> str:
 
 
 def is_known(version: str) -> bool:
-    """Whether there is such a version."""
-    number = parse(version)
-    first, last = _LAST.get(number[:2], (1, 0))
-    return first <= number[2] <= last and number not in _ABSENT
+    """Whether it is a release of those that are known, or a later patch of one."""
+    return parse(version)[:2] in KNOWN
 
 
 def faults(version: str) -> list[Fault]:

@@ -4,12 +4,14 @@ from tests.cluster.nebius.changes import Case, nodeset, version, worker
 from tests.cluster.nebius.samples import CPU, FABRIC, GB300, H100, gpus
 
 CASES: dict[str, Case] = {
-    "an operator whose controller ends": (
-        version("3.0.0"), "nebius.soperator.version", "3.0.0 (topology-crash", "from 3.0.2 on", "write 4.1.7"),
+    "the guide's operator": (
+        version("1.15.3", **gpus()), "nebius.soperator.version", "1.15.3", "4.1.0 or later", "write 4.1.7"),
+    "an operator of the series before": (
+        version("4.0.5"), "nebius.soperator.version", "4.0.5", "4.1.0 or later", "write 4.1.7"),
     "an operator that spoils GPU libraries": (
         version("4.1.3", **gpus()), "nebius.soperator.version", "gpu-libraries", "from 4.0.5 or 4.1.4", "write 4.1.7"),
     "an operator before all": (
-        version("1.13.0"), "nebius.soperator.version", "1.13.0", "1.15.1 or later", "write 4.1.7"),
+        version("1.13.0"), "nebius.soperator.version", "1.13.0", "4.1.0 or later", "write 4.1.7"),
     "a version that is a number": (
         {"nebius": {"soperator": {"version": 4.1}}}, "nebius.soperator.version", "4.1", "text", "write it so"),
     "a version of two numbers": (
@@ -110,27 +112,6 @@ CASES: dict[str, Case] = {
     "a parameter of a later release": (
         {"slurm": {"extra": {"HealthCheckTimeout": 10}}},
         "slurm.extra.HealthCheckTimeout", "HealthCheckTimeout", "is in 26.05", "such a release"),
-    "two nodesets before 3.0": (
-        version("1.15.3", nodesets={"worker": {}, "cpu": {}}),
-        "nodesets.cpu", "cpu", "exactly one nodeset, with the name worker", "rename it to worker"),
-    "a timer that old charts can't set": (
-        version("1.15.3", slurm={"timers": {"kill_wait": 60}}),
-        "slurm.timers.kill_wait", "60", "from 1.23.0 on", "write nebius.soperator.version: 4.1.7"),
-    "a parameter that old charts can't set": (
-        version("1.22.0", slurm={"extra": {"MaxArraySize": 5000}}),
-        "slurm.extra.MaxArraySize", "5000", "from 1.23.0 on", "write nebius.soperator.version"),
-    "node features that old charts can't set": (
-        version("1.15.3", **nodeset(features=["fast"])),
-        "nodesets.worker.features", "fast", "from 1.20.0 on", "write nebius.soperator.version"),
-    "node parameters that old charts can't set": (
-        version("2.0.5", **nodeset(node_conf={"Weight": 10})),
-        "nodesets.worker.node_conf", "parameters", "from 3.0.0 on", "write nebius.soperator.version"),
-    "an image disk that old charts can't set": (
-        version("2.0.5", **worker(image_disk={"size_gib": 93})),
-        "nebius.workers.worker.image_disk", "a disk of each node", "from 3.0.0 on", "write nebius.soperator.version"),
-    "checks that old charts do not have": (
-        version("1.15.3", nebius={"health": {"scope": "essential"}}),
-        "nebius.health.scope", "essential", "from 3.0.0 on", "write nebius.soperator.version"),
     "the NCCL CronJob of old charts": (
         {"nebius": {"health": {"nccl": {"enabled": False}}}},
         "nebius.health.nccl", "NCCL CronJob", "nothing with Soperator 4.1.7", "remove it"),

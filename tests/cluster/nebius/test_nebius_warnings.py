@@ -57,6 +57,7 @@ def test_an_unknown_version() -> None:
     assert (
         "without charts of that version" in told(nebius={"soperator": {"version": "4.9.0"}})["nebius-soperator-unknown"]
     )
+    assert told(nebius={"soperator": {"version": "4.1.11"}}) == {}
 
 
 def test_large_file_systems_need_a_request() -> None:
@@ -67,13 +68,6 @@ def test_large_file_systems_need_a_request() -> None:
 def test_backups_of_a_large_jail() -> None:
     section = {"filesystems": {"jail": {"spec": {"size_gib": 20_000}}}, "backups": {"enabled": True}}
     assert "20000 GiB" in told(nebius=section)["nebius-backup-size"]
-
-
-def test_limits_that_an_old_version_does_not_enforce() -> None:
-    changes = {"nodesets": {"worker": {}}, "accounting": {"qos": [{"name": "urgent", "max_jobs_per_user": 2}]}}
-    old = {"nebius": {"soperator": {"version": "1.15.3"}}}
-    assert "recorded and not enforced" in told(**changes, **old)["nebius-accounting-enforce"]
-    assert "nebius-accounting-enforce" not in told(**changes)
 
 
 def test_a_number_that_users_of_checks_may_have() -> None:

@@ -54,7 +54,8 @@ def test_up_changes_and_destroy(site):
     assert slurm(site)["known"] == ["gpu-0"]
 
     # Another driver: nodes are drained, recreated by their group, and resumed.
-    site.write(users=[ALICE], nodesets={"gpu": {"count": 1, **gpu}}, nebius={"gpu": {"drivers_preset": "cuda13.0"}})
+    site.api.place.images = {"gpu-h100-sxm": ("cuda13.0", "cuda14.0")}
+    site.write(users=[ALICE], nodesets={"gpu": {"count": 1, **gpu}}, nebius={"gpu": {"drivers_preset": "cuda14.0"}})
     changed = site.run("up")
     assert changed["soperator-nodes-worker-gpu-0"] == "update"
     assert changed["soperator-drain"] == "update"

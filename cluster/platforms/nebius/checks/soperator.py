@@ -27,7 +27,7 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             id="nebius-soperator-old",
             at=_AT,
             given=version,
-            allowed=f"{first} or later, e.g. {soperator.DEFAULT}: the charts of earlier ones have other values",
+            allowed=f"{first} or later, e.g. {soperator.DEFAULT}: this program follows the newest series and the next",
             todo=f"write {soperator.DEFAULT}",
         )
         return
@@ -73,8 +73,8 @@ def find_warnings(settings: Nebius) -> Iterator[Finding]:
             id="nebius-soperator-unknown",
             level=Level.WARNING,
             at=_AT,
-            what=f"Soperator {version} is none of the releases that are known here, the newest of which is "
-            f"{soperator.DEFAULT}; without charts of that version `up` fails",
+            what=f"the charts of Soperator {version} are not known here, the newest of which are those of "
+            f"{soperator.DEFAULT}: values may be missing, and without charts of that version `up` fails",
             todo=f"check that there is such a release, or write {soperator.DEFAULT}",
         )
     milder = [one for one in soperator.faults(version) if not one.fatal]
