@@ -85,6 +85,8 @@ class TestNames:
         assert annotations == {"slurm.nebius.ai/parental-cluster-ref": "research"}
         assert every["soperator-activechecks"].values["slurmClusterRefName"] == "research"
         assert every["soperator-custom-configmaps"].values["namespace"] == "research"
+        scripts = [one for one in _found(every["nodesets"].values, "configMap") if "scripts" in one["name"]]
+        assert {one["name"] for one in scripts} == {"research-slurm-scripts"}
 
     def test_filters_that_pods_name_exist(self, every):
         values = every["slurm-cluster"].values

@@ -17,7 +17,6 @@ PRIORITY = "soperator-worker-high-priority"
 """PriorityClass of workers, which the chart creates."""
 SUPERVISORD = "custom-supervisord-config"
 """ConfigMap of helm-soperator-custom-configmaps: what runs in a worker beside slurmd."""
-_SCRIPTS = {"configMap": {"name": "slurm-scripts", "defaultMode": 0o755}}
 _JOBS_DIRECTORY = "/var/run/nebius/slurm"
 """Where the prolog writes which job has which GPU, and the DCGM exporter reads it."""
 
@@ -103,9 +102,11 @@ def _volumes(inputs: Inputs, name: str) -> dict[str, Any]:
 
 def _custom(inputs: Inputs, name: str) -> list[dict[str, Any]]:
     """Slurm's prolog and epilog of Soperator, which the cluster's chart mounts in all pods but these; host folders."""
+    scripts = "slurm-scripts" if inputs.number < (5,) else f"{inputs.name}-slurm-scripts"
+    source = {"configMap": {"name": scripts, "defaultMode": 0o755}}
     mounts: list[dict[str, Any]] = [
-        {"name": "slurm-scripts", "mountPath": "/opt/slurm_scripts/", "volumeSource": _SCRIPTS},
-        {"name": "slurm-scripts-jail", "mountPath": "/mnt/jail.upper/opt/slurm_scripts/", "volumeSource": _SCRIPTS},
+        {"name": "slurm-scripts", "mountPath": "/opt/slurm_scripts/", "volumeSource": source},
+        {"name": "slurm-scripts-jail", "mountPath": "/mnt/jail.upper/opt/slurm_scripts/", "volumeSource": source},
     ]
     if inputs.gpus_of(name):
         mounts.append(_host("hpc-jobs-dir", _JOBS_DIRECTORY, _JOBS_DIRECTORY, "DirectoryOrCreate"))

@@ -1,0 +1,262 @@
+"""Soperator's charts, from a checkout of nebius/soperator with its tags: each version that a stack file may name is
+rendered by Helm with this program's values and installed into a real API server, as the Kubernetes provider does."""
+
+import json
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.catalog.nebius import soperator
+from cluster.findings import ConfigError
+from cluster.load.parse import parse
+from cluster.platforms.nebius.releases import Facts, Release, releases
+from cluster.platforms.nebius.releases.backups import SECRET
+from components.nebius.kubernetes.chart_lookup import definitions
+from components.nebius.kubernetes.charts import in_order
+from components.nebius.rehearsal import binaries
+from components.nebius.rehearsal.apiserver import ApiServer
+from tests.outside.recorder import Recorder
+
+STACK = Path(__file__).parents[2] / "Pulumi.nebius.yaml"
+BACKUPS = {"name": "backups", "endpoint": "https://storage.example.com:443"}
+FACTS = Facts(root_keys=["ssh-ed25519 AAAA"], allocation="vpcallocation-e00one", backups=BACKUPS)
+KUBERNETES = "1.35.0"
+"""Of the API server, as `helm template` is told, which asks nobody."""
+MIB = 1 << 20
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+REFERENCES = {
+    "secretName": "Secret", "secretKeyRef": "Secret", "secretRef": "Secret", "configMap": "ConfigMap",
+    "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "claimName": "PersistentVolumeClaim",
+    "serviceAccountName": "ServiceAccount", "priorityClassName": "PriorityClass", "priorityClass": "PriorityClass",
+}  # fmt: skip
+"""Keys of a specification that name an object, as text or by its `name`."""
+CLUSTER_WIDE = ("PriorityClass", "ClusterRole")
+
+
+def _git(checkout: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", "-C", str(checkout), *arguments], check=True, capture_output=True).stdout
+
+
+def _described(version: str, charts: str = "") -> dict[str, Any]:
+    """The shipped stack file with a version of Soperator."""
+    config = yaml.safe_load(STACK.read_text(encoding="utf-8"))["config"]
+    config["hpc:cluster"]["nebius"]["soperator"].update(version=version, **({"charts": charts} if charts else {}))
+    return config
+
+
+def _is_offered(version: str) -> bool:
+    try:
+        parse(_described(version))
+    except ConfigError:
+        return False
+    return True
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each version: tags that are offered, and what the checkout's own branch will be."""
+    given = dict(pair.split("=", 1) for pair in metafunc.config.getoption("--outside") or ())
+    checkout = Path(given["soperator"])
+    tags = [one for one in _git(checkout, "tag").decode().split() if re.fullmatch(r"\d+\.\d+\.\d+", one)]
+    commits = {tag: tag for tag in tags if _is_offered(tag)}
+    commits.setdefault(_git(checkout, "show", "HEAD:VERSION").decode().strip(), "HEAD")
+    metafunc.parametrize(("version", "commit"), commits.items())
+
+
+@dataclass
+class Cluster:
+    """An API server with Helm."""
+
+    paths: binaries.Paths
+    kubeconfig: Path
+
+    def run(self, program: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(program), f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        done = self.run(self.paths.kubectl, *arguments, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def helm(self, *arguments: str, release: Release) -> subprocess.CompletedProcess[str]:
+        place = [f"--namespace={release.namespace}"]
+        return self.run(self.paths.helm, *arguments, *place, stdin=json.dumps(dict(release.values)))
+
+    def built_in(self) -> set[tuple[str, str, str]]:
+        """Priority classes that every API server has."""
+        names = self.kubectl("get", "priorityclasses", "--output=name").split()
+        return {("PriorityClass", "", one.partition("/")[2]) for one in names}
+
+    def define(self, documents: list[dict[str, Any]]) -> list[str]:
+        """Stand in for the definitions of other charts: kinds that these documents have and nobody serves."""
+        served = set()
+        for line in self.kubectl("api-resources", "--no-headers").splitlines():
+            *_, version, _, kind = line.split()
+            served.add((version.partition("/")[0], kind))
+        lacking = {(one["apiVersion"], one["kind"]) for one in documents}
+        lacking = {(api, kind) for api, kind in lacking if (api.partition("/")[0], kind) not in served and "/" in api}
+        for api, kind in lacking:
+            group, _, version = api.partition("/")
+            schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+            names = {"kind": kind, "plural": f"{kind.lower()}s"}
+            versions = [{"name": version, "served": True, "storage": True, "schema": schema}]
+            crd = {
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": f"{names['plural']}.{group}"},
+                "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": versions},
+            }  # fmt: skip
+            self.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(crd))
+        if lacking:
+            self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        return sorted(f"{kind} ({api})" for api, kind in lacking)
+
+
+def test_charts_install_and_what_they_name_exists(
+    artifact: Path, outside: Recorder, version: str, commit: str, tmp_path: Path
+) -> None:
+    charts = _charts(artifact, commit, tmp_path / "charts")
+    config = parse(_described(version, str(charts)))
+    every = in_order(releases(config, FACTS))
+    ours = [one for one in every if (charts / one.chart / "Chart.yaml").is_file()]
+    elsewhere = sorted(one.chart for one in every if one not in ours)
+    outside.did(f"{version}: charts that are not in the checkout, whose definitions stand-ins replace: {elsewhere}")
+    paths = binaries.ensure()
+    with ApiServer(tmp_path / "api", paths, bound=True).running() as access:
+        cluster = Cluster(paths, access.kubeconfig)
+        for name in dict.fromkeys([config.name, *(one.namespace for one in every)]):
+            cluster.kubectl("create", "namespace", name)
+        _crds_alone(cluster, charts, outside, version)
+        [operator] = [one for one in ours if one.chart == "helm-soperator"]
+        crds = definitions(operator.repo, operator.chart, version)
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=crds)
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=crds)
+        rendered = {one.name: _rendered(cluster, one, charts) for one in ours}
+        stood_in = cluster.define([document for one in rendered.values() for document in one])
+        outside.did(f"{version}: kinds that stand-ins define: {', '.join(stood_in)}")
+        for release in ours:
+            _install(cluster, release, charts, outside, version)
+        namespaces = set(cluster.kubectl("get", "namespaces", "--output=name").replace("namespace/", "").split())
+        found = {_key(one, release): one for release in ours for one in rendered[release.name]}
+        there = set(found) | _made_later(found, config.name) | cluster.built_in()
+        for text in sorted({text for at, one in found.items() for text in _missing(at, one, there, namespaces)}):
+            outside.differs("soperator-reference", f"{version}: {text}")
+        outside.did(f"{version}: {len(ours)} charts, {len(found)} objects, their namespaces and what they name")
+    outside.holds("soperator-crds-exceed-a-release", "soperator-crds-in-its-chart")
+
+
+def test_a_cluster_may_be_called_as_it_is_accepted(
+    artifact: Path, outside: Recorder, version: str, commit: str, tmp_path: Path
+) -> None:
+    chart = _charts(artifact, commit, tmp_path / "charts") / "helm-soperator-activechecks"
+    command = ["template", "checks", str(chart), "--namespace=other", "--set=slurmClusterRefName=other"]
+    done = subprocess.run([binaries.ensure().helm, *command], capture_output=True, text=True, check=True)
+    documents = (one for one in yaml.load_all(done.stdout, Loader=_Loader) if one)
+    named = {one["metadata"].get("namespace", "other") for one in documents} - {"other"}
+    only = soperator.cluster_name(version)
+    outside.did(f"{version}: active checks of a cluster `other` are in {sorted(named) or ['other']} too")
+    if named != ({only} if only else set()):
+        outside.differs(
+            "soperator-namespace", f"{version}: {sorted(named)}, and a cluster can be called {only or 'anything'}"
+        )
+    outside.holds("soperator-checks-namespace")
+
+
+def _charts(checkout: Path, commit: str, folder: Path) -> Path:
+    """The charts of a commit, each in a folder of the name that it has in the registry."""
+    with tarfile.open(fileobj=BytesIO(_git(checkout, "archive", commit, "helm"))) as archive:
+        archive.extractall(folder, filter="data")
+    for chart in (folder / "helm").glob("*/Chart.yaml"):
+        about = yaml.safe_load(chart.read_text())
+        # Charts of others, which Helm drops where values disable them, as this program's do: no checkout has them.
+        if about.pop("dependencies", None):
+            chart.write_text(yaml.safe_dump(about))
+        (folder / f"helm-{chart.parent.name}").symlink_to(chart.parent)
+    return folder
+
+
+def _rendered(cluster: Cluster, release: Release, charts: Path) -> list[dict[str, Any]]:
+    """All objects of a release, those of hooks too."""
+    options = ["--values=-", f"--kube-version={KUBERNETES}"]
+    done = cluster.helm("template", release.name, str(charts / release.chart), *options, release=release)
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.load_all(done.stdout, Loader=_Loader) if isinstance(one, dict)]
+
+
+def _install(cluster: Cluster, release: Release, charts: Path, outside: Recorder, version: str) -> None:
+    """Install, without hooks and webhooks: there is nothing here that would run their Jobs, or answer."""
+    cluster.kubectl("delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
+    chart = str(charts / release.chart)
+    options = ["--install", "--values=-", "--no-hooks"]
+    done = cluster.helm("upgrade", release.name, chart, *options, release=release)
+    if done.returncode:
+        outside.differs(f"soperator-install-{release.name}", f"{version}: {done.stderr.strip()[-500:]}")
+        return
+    record = f"secret/sh.helm.release.v1.{release.name}.v1"
+    text = cluster.kubectl("get", record, f"--namespace={release.namespace}", "--output=jsonpath={.data.release}")
+    size = len(text) * 3 // 4
+    outside.did(f"{version}: {release.chart} is installed; its record has {size:,} of {MIB:,} bytes")
+    for warning in sorted({line for line in done.stderr.splitlines() if "deprecated" in line}):
+        outside.differs(f"soperator-deprecated-{release.name}", f"{version}: {warning}")
+
+
+def _crds_alone(cluster: Cluster, charts: Path, outside: Recorder, version: str) -> None:
+    """The chart that this program does not install."""
+    done = cluster.run(
+        cluster.paths.helm, "install", "crds", str(charts / "helm-soperator-crds"), "--namespace=default"
+    )
+    assert done.returncode, f"helm-soperator-crds {version} can be installed after all"
+    assert "Too long" in done.stderr, done.stderr
+    outside.did(f"{version}: helm-soperator-crds is refused: {done.stderr.strip().splitlines()[-1][-160:]}")
+
+
+def _key(document: dict[str, Any], release: Release) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace") or release.namespace, metadata["name"]
+
+
+def _missing(
+    at: tuple[str, str, str], document: dict[str, Any], found: set[tuple[str, str, str]], namespaces: set[str]
+) -> Iterator[str]:
+    """What an object names and nobody creates."""
+    kind, namespace, name = at
+    if namespace not in namespaces:
+        yield f"{kind} {name} is in the namespace {namespace}, which nobody creates"
+    wide = {(one, name) for one, _, name in found if one in CLUSTER_WIDE}
+    for wanted, there in _references(document):
+        place = (wanted, there) in wide if wanted in CLUSTER_WIDE else (wanted, namespace, there) in found
+        if not place:
+            yield f"{kind} {namespace}/{name} names {wanted} {there}"
+
+
+def _references(node: Any) -> Iterator[tuple[str, str]]:
+    """Kinds and names of objects that must exist."""
+    if isinstance(node, list):
+        for one in node:
+            yield from _references(one)
+    if not isinstance(node, dict):
+        return
+    if node.get("apiGroup") == "rbac.authorization.k8s.io" and node.get("kind") in ("Role", "ClusterRole"):
+        yield node["kind"], node["name"]
+    for key, value in node.items():
+        named = value.get("name") if isinstance(value, dict) else value
+        optional = isinstance(value, dict) and bool(value.get("optional"))
+        if key in REFERENCES and isinstance(named, str) and named and not optional:
+            yield REFERENCES[key], named
+        yield from _references(value)
+
+
+def _made_later(found: dict[tuple[str, str, str], dict[str, Any]], cluster: str) -> set[tuple[str, str, str]]:
+    """What charts do not create themselves: cert-manager from Certificates, Soperator for its cluster
+    (internal/naming), and this program's Secret of backups."""
+    certificates = {("Secret", at[1], one["spec"]["secretName"]) for at, one in found.items() if at[0] == "Certificate"}
+    own = {("Secret", cluster, f"{cluster}-munge"), ("ConfigMap", cluster, f"{cluster}-slurm-configs")}
+    return {*certificates, *own, ("Secret", cluster, SECRET)}
