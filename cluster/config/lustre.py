@@ -6,7 +6,16 @@ from pydantic import BeforeValidator, Field
 
 from cluster.config.impact import Refuse
 from cluster.config.section import Section
-from cluster.config.types import DiskTypeName, FsName, MachineTypeName, MountPoint, Positive, ServerImage, Whole
+from cluster.config.types import (
+    DiskTypeName,
+    FsName,
+    MachineTypeName,
+    MountPoint,
+    Positive,
+    ServerAddress,
+    ServerImage,
+    Whole,
+)
 from cluster.config.validators.choices import no_list
 
 DELETES = Refuse("the file system would be deleted with every file in it, and created again: put it back")
@@ -68,7 +77,7 @@ class Oss(Section):
 
 
 class Lustre(Section):
-    """A Lustre file system of the stack's own."""
+    """A Lustre file system, of the stack's own or one that exists."""
 
     kind: Annotated[Literal["exascaler", "managed"], DELETES] = Field(examples=["managed"])
     """exascaler: DDN EXAScaler, on machines of the stack; managed: Google Cloud Managed Lustre."""
@@ -78,6 +87,9 @@ class Lustre(Section):
         Refuse("jobs, and links between files, know the file system by its place: put it back"),
     ] = "/lustre"
     """Where every machine has it. /home puts home folders on it; data may then go to /home/data."""
+    existing: Annotated[ServerAddress | None, Refuse("machines would mount another file system in its place")] = None
+    """Address of the management server of a file system that exists: the stack mounts it, and neither creates nor
+    deletes it. `kind` and `fsname` are that file system's."""
     fsname: FsName = "exacloud"
     """Name of the file system in Lustre."""
     image: Annotated[ServerImage, Refuse("servers keep the image that they were created from: put it back")] = (

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 from cluster.config.impact import NoEffect, Refuse
 from cluster.config.lustre import Lustre
 from cluster.config.section import Section
-from cluster.config.types import BucketName, Flag, MountPoint, Positive
+from cluster.config.types import BucketName, Flag, MountPoint, Positive, ServerAddress
 from cluster.config.validators.choices import no_list
 
 AT_BOOT = NoEffect("machines mount it so at their next boot", "./hpc ssh {stack} MACHINE -- reboot")
@@ -35,6 +35,17 @@ class Filestore(Section):
     """Capacity in GB; each tier has its own least."""
 
 
+class Nfs(Section):
+    """A directory of an NFS server that exists, such as a Filestore share. It stays after the stack."""
+
+    server: ServerAddress
+    """Address of the server."""
+    path: MountPoint = Field(examples=["/shared"])
+    """What the server exports."""
+    mount: MountPoint = Field(examples=["/data"])
+    """Where every machine has it."""
+
+
 class Bucket(Section):
     """A bucket of Cloud Storage, mounted by GCS FUSE. It is there before the stack and stays after it."""
 
@@ -59,6 +70,8 @@ class Storage(Section):
     """On gcp: a Lustre file system."""
     filestore: Filestore | None = None
     """On gcp: a Filestore share."""
+    nfs: Annotated[tuple[Nfs, ...], AT_BOOT] = Field(default=(), max_length=20)
+    """On gcp: directories of NFS servers that exist."""
     buckets: tuple[Bucket, ...] = Field(default=(), max_length=100)
     """On gcp: buckets of Cloud Storage. /home and /opt/apps are the controller's where nothing else is mounted there.
     """

@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -42,6 +42,20 @@ class TestExascaler:
         assert told(storage={"lustre": MANAGED}) == {}
         assert find_warnings(config("a3mega-managed")) == []
         assert [".".join(map(str, one.at)) for one in find_warnings(config("a3mega"))] == ["storage.lustre.kind"]
+
+
+class TestExistingFileSystems:
+    NFS: ClassVar[list[dict[str, str]]] = [{"server": "10.128.4.2", "path": "/shared", "mount": "/data"}]
+    LUSTRE: ClassVar[dict[str, str]] = {"kind": "managed", "existing": "10.128.0.3", "fsname": "lustre"}
+
+    def test_a_network_of_the_stacks_own_may_not_reach_them(self):
+        found = told(storage={"lustre": self.LUSTRE, "nfs": self.NFS})
+        assert list(found) == ["storage.lustre.existing", "storage.nfs.0"]
+        assert "from which 10.128.4.2 is reached only if you connect the two" in found["storage.nfs.0"]
+
+    def test_the_network_that_they_are_in_does(self):
+        network = {"existing": {"network": "n", "subnetwork": "s"}, "services_cidr": "10.128.0.0/20"}
+        assert told(storage={"lustre": self.LUSTRE, "nfs": self.NFS}, network=network) == {}
 
 
 class TestKernel:

@@ -2,6 +2,9 @@
 
 import pytest
 
+from cluster.platforms.gcp.filesystems.existing import ExistingLustre
+from cluster.platforms.gcp.filesystems.registry import lustre_client
+from cluster.platforms.gcp.permissions import services
 from components.gcp.storage.filestore import share_name
 from tests.clouds import A3, google
 from tests.components.filesystems import (
@@ -36,6 +39,35 @@ class TestManaged:
         (instance,) = recording.all(LUSTRE)
         assert instance.inputs["network"] == "projects/my-project/global/networks/net"
         assert recording.all("gcp:servicenetworking/connection:Connection") == []
+
+
+class TestExisting:
+    """File systems of others: mounted by every machine, and neither created nor deleted."""
+
+    CONFIG = google(
+        storage={
+            "lustre": {"kind": "managed", "existing": "10.128.0.3", "fsname": "lustre", "mount": "/home"},
+            "nfs": [{"server": "10.128.4.2", "path": "/shared", "mount": "/data"}],
+        }
+    )
+
+    def test_nothing_is_created_and_every_machine_mounts_them(self):
+        recording = deploy(lambda: make(self.CONFIG))
+        assert [one for kind in (LUSTRE, FILESTORE, INSTANCE, DISK) for one in recording.all(kind)] == []
+        for mounted in recording.outputs["mounts"].values():
+            found = {one["target"]: (one["fs_type"], one["source"]) for one in mounted}
+            assert found["/home"] == ("lustre", "10.128.0.3@tcp:/lustre")
+            assert found["/data"] == ("nfs", "10.128.4.2:/shared")
+
+    def test_outputs_say_where_they_are(self):
+        facts = deploy(lambda: make(self.CONFIG)).outputs["facts"]
+        assert (facts["lustre"]["source"], facts["lustre"]["server_ip"]) == ("10.128.0.3@tcp:/lustre", "10.128.0.3")
+        assert facts["nfs"] == [{"mount": "/data", "source": "10.128.4.2:/shared"}]
+
+    def test_machines_need_the_client_and_wait_for_it_as_for_their_own(self):
+        assert lustre_client(self.CONFIG) == "managed"
+        assert "10.128.0.3 300" in ExistingLustre(self.CONFIG).probe("10.128.0.3")
+        assert not {"lustre.googleapis.com", "file.googleapis.com"} & set(services(self.CONFIG))
 
 
 class TestFilestore:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime, timezone
+from ipaddress import IPv4Address
 
 from cluster.config.validators.choices import matching
 from cluster.config.validators.places import read_network
@@ -94,6 +95,20 @@ def snapshot(value: str) -> str:
         raise Refused(
             f"a date of Ubuntu's archive in UTC, YYYYMMDDTHHMMSSZ, from {_FIRST_SNAPSHOT} on, e.g. 20261115T000000Z",
             "write the day whose security updates the machines should have",
+        )
+    return value
+
+
+def server_address(value: str) -> str:
+    """The private IPv4 address of a server."""
+    try:
+        address = IPv4Address(value)
+    except ValueError:
+        address = None
+    if address is None or not address.is_private or address.is_loopback or address.is_link_local:
+        raise Refused(
+            "a private IPv4 address, e.g. 10.128.0.3",
+            "write the address at which machines of the network reach the server, without @tcp and without a path",
         )
     return value
 

@@ -22,6 +22,39 @@ def ost(**keys: Any) -> Changes:
 
 
 CASES = {
+    "an existing Lustre by its mount": (
+        lustre(existing="10.1.1.1@tcp:/lustre"),
+        "storage.lustre.existing",
+        "10.1.1.1@tcp:/lustre",
+        "a private IPv4 address",
+        "without @tcp",
+    ),
+    "an existing Lustre at a public address": (
+        lustre(existing="8.8.8.8"),
+        "storage.lustre.existing",
+        "8.8.8.8",
+        "a private IPv4 address",
+        "reach the server",
+    ),
+    "servers for a Lustre that exists": (
+        lustre(existing="10.1.1.1", oss={"count": 4}),
+        "storage.lustre.oss",
+        "{count: 4}",
+        "nothing with existing: 10.1.1.1",
+        "remove it",
+    ),
+    "NFS over what Lustre has": (
+        {
+            "storage": {
+                "lustre": {"kind": "exascaler", "existing": "10.1.1.1", "mount": "/data"},
+                "nfs": [{"server": "10.1.1.2", "path": "/x", "mount": "/data/x"}],
+            }
+        },
+        "storage.nfs[0].mount",
+        "/data/x",
+        "apart from all others",
+        "elsewhere",
+    ),
     "two mounts of one EXAScaler": (
         lustre(mount=["/lustre", "/home"]),
         "storage.lustre.mount",

@@ -95,11 +95,11 @@ class FileSystem(ABC):
     """Its Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/storage/base.py)."""
     needs: ClassVar[Mapping[str, Need]] = {}
     """By the beginning of a resource's type, what the resources need that only this kind has."""
-    client: ClassVar[str | None] = None
+    client: str | None = None
     """Kind of Lustre client that images need, as the recipes call it."""
     unsigned_servers: ClassVar[bool] = False
     """Whether it has servers that can't boot with Secure Boot."""
-    callback_ports: ClassVar[tuple[str, ...] | None] = ()
+    callback_ports: tuple[str, ...] | None = ()
     """TCP ports of all machines that servers run by Google connect to; None for every port."""
     peered: bool = False
     """Whether it is reached by private service access, with an address of the range for it."""

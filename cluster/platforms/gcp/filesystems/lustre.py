@@ -52,13 +52,19 @@ class LustreKind(FileSystem):
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:
-        return config.storage.lustre is not None and config.storage.lustre.kind == cls.name
+        lustre = config.storage.lustre
+        return lustre is not None and lustre.existing is None and lustre.kind == cls.name
 
     @property
     def section(self) -> Lustre:
         if self.config.storage.lustre is None:
             raise ValueError("the stack has no Lustre")
         return self.config.storage.lustre
+
+    @property
+    def title(self) -> str:
+        """What the section says that it is."""
+        return f"kind: {self.name}"
 
     @staticmethod
     @abstractmethod
@@ -95,8 +101,8 @@ class LustreKind(FileSystem):
                         id="lustre-kind-field",
                         at=("storage", "lustre", key),
                         given=shown(value),
-                        allowed=f"nothing with kind: {self.name}; {key} is for kind: {other.name}",
-                        todo=f"remove it, or write `kind: {other.name}`",
+                        allowed=f"nothing with {self.title}; {key} is for kind: {other.name}",
+                        todo="remove it" + (f", or write `kind: {other.name}`" if self.keys else ""),
                     )
         base, version = self.config.image.base, self.config.image.recipe
         if (version, base, self.client) not in RECIPES and base in BASE_IMAGES:
@@ -104,7 +110,7 @@ class LustreKind(FileSystem):
             yield Finding(
                 id="lustre-client",
                 at=("image", "base"),
-                given=f"{base}, with {self.name} Lustre",
-                allowed=f"a system for whose kernel there is a client of {self.name} Lustre: {listing(bases)}",
+                given=f"{base}, with {self.client} Lustre",
+                allowed=f"a system for whose kernel there is a client of {self.client} Lustre: {listing(bases)}",
                 todo=f"write `base: {bases[0]}`, or take storage.lustre out",
             )

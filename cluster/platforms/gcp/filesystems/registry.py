@@ -4,10 +4,11 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import FileSystem, Server
 from cluster.platforms.gcp.filesystems.buckets import Buckets
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler
+from cluster.platforms.gcp.filesystems.existing import ExistingLustre, Nfs
 from cluster.platforms.gcp.filesystems.filestore import Filestore
 from cluster.platforms.gcp.filesystems.managed import Managed
 
-KINDS: list[type[FileSystem]] = [Exascaler, Managed, Filestore, Buckets]
+KINDS: list[type[FileSystem]] = [Exascaler, Managed, ExistingLustre, Filestore, Nfs, Buckets]
 
 
 def file_systems(config: ClusterConfig) -> list[FileSystem]:

@@ -12,8 +12,10 @@ _MOUNT_AGAIN = "./hpc ssh {stack} MACHINE -- reboot"
 @rule(Effect.REPLACE, Effect.REFUSED)
 def lustre(edit: Edit) -> Impact:
     """A Lustre file system that came or went."""
-    if edit.new is None:
+    if edit.new is None and edit.old.existing is None:
         return Refuse("the file system would be deleted with every file in it: put it back")
+    if edit.new is None:
+        return Replace("every machine is recreated from an image without the client; the file system stays as it is")
     return _hidden(edit) or Replace(
         "every machine is recreated from an image with the file system's client, nodes when their jobs have ended"
     )
