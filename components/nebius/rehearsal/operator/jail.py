@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, SENTINELS
 from components.local.host.process import Process
+from components.nebius.rehearsal.operator.root import Root
 
 _LOGIN = "login-"
 PACE_SECONDS = 0.05
@@ -63,18 +63,19 @@ class Accounts:
             version = _version(first) if first else None
             for name, process in running.items():
                 known = (process, version, keys, port)
-                with suppress(OSError), _root(process) as root:  # it is ending
+                # It is ending, or its root user put a link in the place of what is written.
+                with suppress(OSError), _root(process) as root:
                     if root and not self._has(name, root, known):
                         self._give(name, root, first)
                         if name.startswith(_LOGIN):
                             _listen(process, root, port)
                         self._shared[name] = known
 
-    def _has(self, name: str, root: Path, known: object) -> bool:
+    def _has(self, name: str, root: Root, known: object) -> bool:
         """Whether a machine is as it was left. One that is being set up gets root's keys of its stack again."""
         return self._shared.get(name) == known and (not name.startswith(_LOGIN) or _has_keys(root, self._wanted[1]))
 
-    def _give(self, name: str, root: Path, first: Path | None) -> None:
+    def _give(self, name: str, root: Root, first: Root | None) -> None:
         _dress(root)
         if first and name != LOGIN_POD:
             _copy(first, root)
@@ -83,7 +84,7 @@ class Accounts:
 
 
 @contextmanager
-def _root(process: Process | None) -> Generator[Path | None]:
+def _root(process: Process | None) -> Generator[Root | None]:
     """The root of a machine, by its first process; None for none. Raises OSError: it has ended.
 
     It is held open: the process's number may be another process's by the time that something is written, one of this
@@ -96,69 +97,49 @@ def _root(process: Process | None) -> Generator[Path | None]:
     try:
         if not process.alive():
             raise ProcessLookupError(process.pid)
-        yield Path(f"/proc/self/fd/{handle}")
+        yield Root(handle)
     finally:
         os.close(handle)
 
 
-def _dress(root: Path) -> None:
-    jail = root / JAIL
-    if not jail.is_symlink():
-        jail.symlink_to("/")
-    (root / SENTINEL).touch()
+def _dress(root: Root) -> None:
+    root.link(JAIL, "/")
+    if root.status(SENTINEL) is None:
+        root.write(SENTINEL, b"")
 
 
-def _version(root: Path) -> tuple[tuple[int, int, int], ...]:
+def _version(root: Root) -> tuple[tuple[int, int, int], ...]:
     """Changes with every change of the files."""
-    found: list[tuple[int, int, int]] = []
-    for name in ACCOUNTS:
-        with suppress(FileNotFoundError):
-            status = (root / "etc" / name).stat()
-            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-    return tuple(found)
+    found = (root.status(f"etc/{name}") for name in ACCOUNTS)
+    return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found if one)
 
 
-def _copy(source: Path, target: Path) -> None:
-    for name in ACCOUNTS:
-        old, new = source / "etc" / name, target / "etc" / name
-        with suppress(FileNotFoundError):
-            content = old.read_bytes()
-            if new.exists() and new.read_bytes() == content:
-                continue
-            status = old.stat()
-            half = new.with_name(f".{name}.jail")
-            half.write_bytes(content)
-            half.chmod(status.st_mode & 0o7777)
-            os.chown(half, status.st_uid, status.st_gid)
-            half.rename(new)
+def _copy(source: Root, target: Root) -> None:
+    for name in (f"etc/{one}" for one in ACCOUNTS):
+        content, status = source.read(name), source.status(name)
+        if content is not None and status and target.read(name) != content:
+            target.write(name, content, status.st_mode & 0o7777, (status.st_uid, status.st_gid))
 
 
-def _has_keys(root: Path, keys: Sequence[str]) -> bool:
-    try:
-        text = (root / KEYS).read_text()
-    except OSError:
-        return False
+def _has_keys(root: Root, keys: Sequence[str]) -> bool:
+    text = (root.read(KEYS) or b"").decode(errors="replace")
     return all(key.strip() in text for key in keys)
 
 
-def _add_keys(root: Path, keys: Sequence[str]) -> None:
-    file = root / KEYS
-    text = file.read_text() if file.exists() else ""
+def _add_keys(root: Root, keys: Sequence[str]) -> None:
+    text = (root.read(KEYS) or b"").decode(errors="surrogateescape")
     lacking = [key.strip() for key in keys if key.strip() not in text]
     if lacking:
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        half = file.with_name(f".{file.name}.jail")
-        half.write_text(text + "".join(f"{key}\n" for key in lacking))
-        half.chmod(0o600)
-        half.rename(file)
+        root.make_folder(KEYS.rpartition("/")[0], 0o700)
+        text += "".join(f"{key}\n" for key in lacking)
+        root.write(KEYS, text.encode(errors="surrogateescape"), 0o600)
 
 
-def _listen(process: Process, root: Path, port: int) -> None:
-    file = root / _PORT
-    text = f"Port 22\nPort {port}\n" if port else ""
-    if (file.read_text() if file.exists() else "") == text:
+def _listen(process: Process, root: Root, port: int) -> None:
+    text = f"Port 22\nPort {port}\n".encode() if port else b""
+    if (root.read(_PORT) or b"") == text:
         return
-    file.write_text(text)
+    root.write(_PORT, text)
     if process.alive():
         subprocess.run(
             ["nsenter", f"--target={process.pid}", "--all", "--", "systemctl", "restart", "ssh"], check=False
