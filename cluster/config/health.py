@@ -14,8 +14,8 @@ CHECKS = Reconfigure("health checks never end a job; a node that fails one takes
 MEASURES = NoEffect("measured on idle nodes from then on; running jobs are not affected")
 
 Check = Literal[
-    "gpu-count", "gpu-driver", "gpu-ecc", "gpu-memory", "gpu-nvlink", "gpu-processes", "aperture", "nic", "mount",
-    "disk", "local-ssd", "clock",
+    "gpu-count", "gpu-driver", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink", "gpu-processes",
+    "aperture", "nic", "mount", "disk", "local-ssd", "clock",
 ]  # fmt: skip
 Share = Annotated[int, Field(strict=True, ge=0, le=90)]
 
@@ -71,7 +71,7 @@ class HealthChecks(Section):
     ecc_errors: Annotated[Whole, Field(ge=0, le=1_000_000), NODES] = 0
     """Most uncorrectable ECC errors of one GPU since its driver was loaded."""
     nvlink_errors: Annotated[Whole, Field(ge=0, le=1_000_000_000), NODES] = 0
-    """Most recovery errors of one NVLink since its driver was loaded."""
+    """Most recovery or replay errors of one NVLink since the last check."""
     nic_mbps: Annotated[Positive | None, Field(le=10_000_000), NODES] = None
     """Least speed of each NIC in megabits per second, where its driver reports one. Default: not checked."""
     nccl: Annotated[NcclTest | None, MEASURES] = None

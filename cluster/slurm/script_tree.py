@@ -9,7 +9,7 @@ from typing import Any
 from cluster.checks.scripts import interpreter, places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.scripts import Rxdm, Script
-from cluster.config.validators.scripts import HEALTH, RXDM, is_script
+from cluster.config.validators.scripts import HEALTH, HEALTH_LAST, RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
 from cluster.platforms import registry
 from cluster.slurm import paths
@@ -78,7 +78,12 @@ def links(config: ClusterConfig) -> dict[str, str]:
     found: dict[str, str] = {}
     for at, script in _all(config):
         for kind in script.on:
-            found[f"{_scope(at)}{kind}_slurmd.d/{script.name}.{kind}_slurmd"] = f"../scripts/{script.name}"
+            scopes, name = [_scope(at)], script.name
+            if name == HEALTH and kind == "epilog":
+                # Beside rxdm's, and after it: until then its processes hold the GPUs.
+                scopes, name = [_scope(("partitions", partition)) for partition in config.partitions], HEALTH_LAST
+            for scope in scopes:
+                found[f"{scope}{kind}_slurmd.d/{name}.{kind}_slurmd"] = f"../scripts/{script.name}"
     for partition in config.slurm.rxdm.partitions if config.slurm.rxdm else ():
         for kind in _KINDS:
             found[f"partition-{partition}-{kind}_slurmd.d/{RXDM}.{kind}_slurmd"] = f"../scripts/{RXDM}"

@@ -94,6 +94,12 @@ class TestResults:
         assert said.todo == "./hpc nodes lab reboot lab-gpu-0"
         assert "./hpc nodes lab resume lab-gpu-0" in said.note
 
+    def test_a_warning_is_shown_and_is_no_fault(self):
+        checks = {"gpu-xid": {"state": "warning", "text": "Xid 94"}, "disk": {"state": "ok", "text": ""}}
+        (found,) = results(["gpu-0"], {}, {"gpu-0": {"time": 10.0, "checks": checks}}, now=11.0, interval=300)
+        assert (found.word, found.noted, found.failing) == ("warning", {"gpu-xid": "Xid 94"}, {})
+        assert findings("dev", [found]) == []
+
 
 class TestStack:
     @pytest.mark.parametrize("stack", STACKS)
@@ -117,6 +123,11 @@ class TestStack:
         assert "scripts/00-hpc-health" in expected(config())
         assert not has_scripts(config(prolog=False, epilog=False))
         assert [path for path in links(config(prolog=False)) if "prolog" in path] == []
+
+    def test_the_epilog_comes_after_that_of_rxdm(self):
+        folder = "partition-a3mega-epilog_slurmd.d"
+        paths = [path for path in links(config("a3mega")) if path.startswith(folder)]
+        assert paths == [f"{folder}/rxdm.epilog_slurmd", f"{folder}/zz-hpc-health.epilog_slurmd"]
 
     def test_a3_mega_has_eight_gpus_nine_nics_and_apertures(self):
         found = health(config("a3mega", nccl={}))

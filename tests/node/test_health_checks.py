@@ -1,55 +1,15 @@
-"""Checks of a node on files that look like a machine's, and on what nvidia-smi prints."""
+"""Checks of a node on files that look like a machine's, and the deadlines of those that may hang."""
 
 import os
 import time
 from pathlib import Path
 
 import pytest
-from health import checks, clock, devices, nics, nvidia, outcome, storage
-from hypothesis import given
-from hypothesis import strategies as st
+from gpu_documents import document
+from health import checks, clock, devices, outcome, storage
 from side_by_side import side_by_side
 from system import disk_usage
 from system.host import SetupError
-
-BUS = ["00000000:04:00.0", "00000000:05:00.0"]
-LOST = "Unable to determine the device handle"
-REMAPPED = "\n".join(f"{bus}, 0, No, No" for bus in BUS)
-# nvidia-smi nvlink, of the R550 branch.
-STATUS = """\
-GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1c8a0f6e-0000-0000-0000-000000000000)
-    Link 0: 26.562 GB/s
-    Link 1: 26.562 GB/s
-GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2c8a0f6e-0000-0000-0000-000000000000)
-    Link 0: 26.562 GB/s
-    Link 1: 26.562 GB/s
-"""
-ERRORS = """\
-GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1c8a0f6e-0000-0000-0000-000000000000)
-    Link 0: Replay Errors: 3
-    Link 0: Recovery Errors: 0
-    Link 0: CRC Errors: 12
-"""
-
-
-def smi(**answers: tuple[int, str] | str):
-    """nvidia-smi that answers so; what is not given is well."""
-
-    def call(*arguments: str) -> tuple[int, str]:
-        what = next(
-            name
-            for name, word in {
-                "gpus": "--query-gpu", "rows": "--query-remapped-rows", "apps": "--query-compute-apps",
-                "status": "--status", "errors": "--errorcounters",
-            }.items()
-            if any(argument.startswith(word) for argument in arguments)
-        )  # fmt: skip
-        well = {"gpus": "0, 00000000:04:00.0, 0\n1, 00000000:05:00.0, 0\n", "rows": REMAPPED, "status": STATUS,
-                "errors": ERRORS, "apps": ""}  # fmt: skip
-        answer = answers.get(what, well[what])
-        return (0, answer) if isinstance(answer, str) else answer
-
-    return call
 
 
 @pytest.fixture(autouse=True)
@@ -59,103 +19,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(outcome, "RUN", tmp_path / "run")
 
 
-def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
-    return nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, nvlinks=2, smi=smi(**answers))
-
-
 def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
     return {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
-
-
-class TestNvidia:
-    def test_sound_gpus_pass(self):
-        assert {kind: one["state"] for kind, one in gpus().items()} == dict.fromkeys(
-            ("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-nvlink"), "ok"
-        )
-
-    @pytest.mark.parametrize(
-        ("answers", "kind", "figure"),
-        [
-            ({"gpus": "0, 00000000:04:00.0, 2\n1, 00000000:05:00.0, 0\n"}, "gpu-ecc", "GPU 0: 2 uncorrectable"),
-            ({"gpus": "0, 00000000:04:00.0, 0\n"}, "gpu-driver", "1 of 2 GPUs"),
-            (
-                {"gpus": (15, f"{LOST} for GPU0000:05:00.0: GPU is lost.  Reboot the system to recover this GPU\n")},
-                "gpu-lost", "GPU0000:05:00.0",
-            ),
-            ({"gpus": f"0, 00000000:04:00.0, 0\n{LOST} for GPU1: Unknown Error\n"},
-             "gpu-lost", "GPU1"),
-            ({"gpus": (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")},
-             "gpu-driver", "exit code 9"),
-            ({"gpus": "0, 00000000:04:00.0, [GPU requires reset]\n1, 00000000:05:00.0, 0\n"},
-             "gpu-driver", "GPU 0 requires a reset"),
-            ({"gpus": "\x00garbage\n<xml>"}, "gpu-driver", "0 of 2 GPUs"),
-            ({"rows": f"{BUS[0]}, 0, No, No\n{BUS[1]}, 8, No, Yes"}, "gpu-memory", BUS[1]),
-            ({"status": STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")}, "gpu-nvlink", "GPU 1 link 1"),
-            ({"errors": ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 4")}, "gpu-nvlink", "4 recovery errors"),
-        ],
-    )  # fmt: skip
-    def test_a_fault_is_named_with_its_figures(self, answers, kind, figure):
-        found = failed(gpus(**answers))
-        assert list(found) == [kind]
-        assert figure in found[kind]
-
-    @pytest.mark.parametrize("gone", ["0", "1"])
-    def test_a_gpu_without_any_link_is_told_on_boards_that_have_all(self, gone):
-        parts = STATUS.split("GPU ")[1:]
-        lost = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
-        text = "".join(
-            f"GPU {part}" if part[0] != gone else f"GPU {part.splitlines()[0]}\n{lost}" for part in parts
-        )  # fmt: skip
-        assert failed(gpus(status=text)) == {"gpu-nvlink": f"GPU {gone}: 0 of 2 links"}
-
-    def test_links_that_are_inactive_by_design_are_no_fault(self):
-        text = STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")
-        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(status=text))["gpu-nvlink"]
-        assert found == outcome.ok("2 links active")
-
-    @pytest.mark.parametrize(
-        ("answers", "kind"),
-        [
-            ({"gpus": "0, 00000000:04:00.0, [N/A]\n1, 00000000:05:00.0, [Not Supported]\n"}, "gpu-ecc"),
-            ({"rows": f"{BUS[0]}, [N/A], [N/A], [N/A]\n"}, "gpu-memory"),
-            ({"rows": (2, "ERROR: Option --query-remapped-rows=... is not recognized.")}, "gpu-memory"),
-            ({"status": "", "errors": ""}, "gpu-nvlink"),
-        ],
-    )
-    def test_what_the_driver_does_not_report_is_skipped(self, answers, kind):
-        found = gpus(**answers)
-        assert failed(found) == {}
-        assert found[kind]["state"] == "skipped"
-
-    def test_a_pending_remapping_does_no_harm(self):
-        found = gpus(rows=f"{BUS[0]}, 1, Yes, No\n")["gpu-memory"]
-        assert found["state"] == "ok"
-        assert BUS[0] in found["text"]
-
-    def test_a_machine_without_the_driver_fails_and_a_container_skips(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("PATH", str(tmp_path))
-        found = failed(checks.all_checks(WANTED))
-        assert found == {"gpu-driver": "nvidia-smi can't be run: No such file or directory"}
-        monkeypatch.setattr(outcome, "CONTAINER", tmp_path)
-        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0)
-        assert {one["state"] for one in found.values()} == {"skipped"}
-
-    @given(st.text())
-    def test_no_output_makes_it_fail_otherwise(self, text):
-        for what in ("gpus", "rows", "status", "errors"):
-            assert set(gpus(**{what: text})) <= {"gpu-driver", "gpu-lost", "gpu-ecc", "gpu-memory", "gpu-nvlink"}
-
-    def test_processes_of_other_jobs_are_no_leftovers(self, tmp_path):
-        for pid, cgroup in {
-            "10": "0::/system.slice/slurmstepd.scope/job_7/step_0\n",
-            "11": "0::/system.slice/slurmstepd.scope/job_8/step_0\n",
-            "12": "0::/user.slice\n",
-        }.items():
-            (tmp_path / pid).mkdir()
-            (tmp_path / pid / "cgroup").write_text(cgroup)
-        found = nvidia.leftovers("7", smi=smi(apps="10\n11\n12\n13\n"), proc=tmp_path)
-        assert found["state"] == "failed"
-        assert "10, 12" in found["text"]
 
 
 def with_program(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -168,7 +33,8 @@ def with_program(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> No
 WANTED = {
     "mine": {"gpus": 2, "nics": [], "nic_count": 0, "apertures": False, "local_ssds": 0, "busbw_gbps": 0},
     "limits": {"disk_free_percent": 0, "clock_seconds": 5, "ecc_errors": 0, "nvlink_errors": 0, "nic_mbps": 0},
-    "skip": ["clock", "mount", "nic", "gpu-count"], "seconds": 1, "resume_after": 2, "drain": True, "epilog": True,
+    "skip": ["clock", "mount", "nic", "gpu-count", "gpu-xid"], "seconds": 1, "resume_after": 2, "drain": True,
+    "epilog": True,
 }  # fmt: skip
 
 
@@ -201,8 +67,9 @@ class TestTime:
 
     def test_two_jobs_that_end_at_once_do_not_fail_each_other(self, tmp_path, monkeypatch):
         smi = f"""mkdir {tmp_path}/asked.$$; case "$*" in
-            *query-gpu*) sleep 1; echo '0, 00000000:04:00.0, 0'; echo '1, 00000000:05:00.0, 0';;
+            *-x*) sleep 1; cat {tmp_path}/document;;
         esac"""
+        (tmp_path / "document").write_text(document())
         with_program(tmp_path, monkeypatch, smi)
         monkeypatch.setattr(disk_usage, "mounts", list)
         wanted = {**WANTED, "seconds": 20}
@@ -216,12 +83,16 @@ class TestTime:
     def test_a_file_server_that_is_late_once_is_not_sure(self, monkeypatch):
         monkeypatch.setattr(disk_usage, "mounts", lambda: ["/"])
         monkeypatch.setattr(storage, "answers", lambda _: time.sleep(30))
-        found = checks.all_checks({**WANTED, "skip": ["clock", "nic"], "mine": {**WANTED["mine"], "gpus": 0}})["mount"]
+        found = checks.all_checks(
+            {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
+        )["mount"]
         assert (found["text"], found.get("unsure")) == ("/: no answer within 1 s", True)
         # Another one: of the first, the program that was ended may still be on its way out, and is not started twice.
         monkeypatch.setattr(disk_usage, "mounts", lambda: ["/proc"])
         monkeypatch.setattr(storage, "answers", lambda _: outcome.failed("/proc is read only"))
-        found = checks.all_checks({**WANTED, "skip": ["clock", "nic"], "mine": {**WANTED["mine"], "gpus": 0}})["mount"]
+        found = checks.all_checks(
+            {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
+        )["mount"]
         assert found == outcome.failed("/proc is read only")
 
     def test_a_controller_that_does_not_answer_is_no_fault_of_the_node(self, tmp_path, monkeypatch):
@@ -262,19 +133,19 @@ class TestFiles:
         self.nic(tmp_path, "enp7s0", speed="100")
         self.nic(tmp_path, "enp8s0", speed="-1")
         names = ["enp0s12", "enp6s0", "enp7s0", "enp8s0", "enp9s0"]
-        found = nics.nic(names, 5, 1000, net=tmp_path, container=False)
+        found = devices.nic(names, 5, 1000, net=tmp_path, container=False)
         assert found["text"].split(", ") == [
             "enp9s0 is missing", "enp6s0 has no link", "enp7s0 runs at 100 Mbit/s", "least 1000",
         ]  # fmt: skip
-        assert nics.nic(names[:1], 1, 1000, net=tmp_path, container=False)["state"] == "ok"
-        assert "4 of 9 NICs" in nics.nic([], 9, 0, net=tmp_path, container=False)["text"]
+        assert devices.nic(names[:1], 1, 1000, net=tmp_path, container=False)["state"] == "ok"
+        assert "4 of 9 NICs" in devices.nic([], 9, 0, net=tmp_path, container=False)["text"]
 
     def test_a_container_needs_one_interface_that_is_up(self, tmp_path):
         (tmp_path / "host0").mkdir()
         (tmp_path / "host0/operstate").write_text("down\n")
-        assert nics.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "failed"
+        assert devices.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "failed"
         (tmp_path / "host0/operstate").write_text("up\n")
-        assert nics.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "ok"
+        assert devices.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "ok"
 
     def test_full_disks_and_lost_mounts(self, tmp_path, monkeypatch):
         usage = {"device": 1, "size": 100, "used": 97, "free": 3, "inodes": 0, "inodes_free": 0, "read_only": False}

@@ -142,7 +142,7 @@ def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[Finding]) -> 
         table.append(
             (one.name, one.node.word if one.node else "-", one.word, checked, words.cut(failing or _summary(one), 100))
         )
-    bad = sum(1 for one in found if one.word != "ok" or one.reason)
+    bad = sum(1 for one in found if one.word not in ("ok", "warning") or one.reason)
     sentence = f"{stack}: {words.counted(len(found), 'node')}, " + (
         "all is well." if not wrong else f"{bad} to look at."
     )
@@ -160,7 +160,8 @@ def _summary(one: NodeHealth) -> str:
     every: Mapping[str, Mapping[str, Any]] = {**one.checks, **one.measured}
     passed = [kind for kind, outcome in every.items() if outcome["state"] == "ok"]
     skipped = sum(1 for outcome in every.values() if outcome["state"] == "skipped")
-    figures = [f"{kind}: {outcome['text']}" for kind, outcome in one.measured.items()]
+    figures = [f"{kind}: {text}" for kind, text in one.noted.items()]
+    figures += [f"{kind}: {outcome['text']}" for kind, outcome in one.measured.items()]
     return "; ".join([f"{len(passed)} ok, {skipped} skipped", *figures]) if every else "-"
 
 

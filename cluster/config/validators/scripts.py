@@ -13,6 +13,7 @@ RXDM = "rxdm"
 """Name of the script that `slurm.rxdm` stages; no other script can have it."""
 
 HEALTH = "00-hpc-health"
+HEALTH_LAST = "zz-hpc-health"
 """Name of the script that `slurm.health` stages; no other script can have it."""
 
 
@@ -25,8 +26,8 @@ def script_name(value: str) -> str:
         )
     if value == RXDM:
         raise Refused(f"any name but {RXDM}, e.g. 10-gpu-check", f"use `slurm.{RXDM}`, or rename the script")
-    if value == HEALTH:
-        raise Refused(f"any name but {HEALTH}, e.g. 10-gpu-check", "use `slurm.health`, or rename the script")
+    if value in (HEALTH, HEALTH_LAST):
+        raise Refused(f"any name but {value}, e.g. 10-gpu-check", "use `slurm.health`, or rename the script")
     return value
 
 

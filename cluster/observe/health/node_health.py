@@ -40,6 +40,12 @@ ADVICE: Mapping[str, Advice] = {
     "gpu-count": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
     "gpu-driver": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=_HOST),
     "gpu-lost": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
+    "gpu-xid": Advice(
+        actor=Actor.ADMIN, todo=_REBOOT, note=f"docs.nvidia.com/deploy/xid-errors says what it is. {_HOST}"
+    ),
+    "gpu-state": Advice(
+        actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- nvidia-smi -q -d PERFORMANCE,TEMPERATURE", note=_HOST
+    ),
     "gpu-ecc": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=f"A boot resets the GPU. {_HOST}"),
     "gpu-memory": Advice(
         actor=Actor.SUPPORT, todo=_RECREATE, note="The GPU has to be exchanged: report the machine's host first."
@@ -114,6 +120,11 @@ class NodeHealth:
         return {kind: str(every[kind]["text"]) for kind in KINDS if every.get(kind, {}).get("state") == "failed"}
 
     @property
+    def noted(self) -> dict[str, str]:
+        """Text of each check that found something to know of, by kind."""
+        return {kind: one["text"] for kind, one in self.checks.items() if one["state"] == "warning"}
+
+    @property
     def reason(self) -> str:
         """Why it is drained; empty if it is not."""
         return self.node.reason if self.node and self.node.drained else ""
@@ -123,7 +134,7 @@ class NodeHealth:
         """The result in a word or two."""
         if self.failing:
             return "failed"
-        return "no result" if self.age is None else "old" if self.old else "ok"
+        return "no result" if self.age is None else "old" if self.old else "warning" if self.noted else "ok"
 
 
 def results(

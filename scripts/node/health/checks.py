@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from health import clock, devices, nics, nvidia, storage
+from health import clock, devices, nvidia, record, storage, xid
 from health.outcome import BUSY, Outcome, failed, in_container, once, skipped, unsure
 from side_by_side import side_by_side
 from system import disk_usage
@@ -24,7 +24,7 @@ def quick(settings: dict[str, Any]) -> Outcomes:
             if mine["apertures"] and in_container()
             else devices.aperture(wanted=mine["apertures"])
         ),
-        "nic": lambda: nics.nic(mine["nics"], mine["nic_count"], limits["nic_mbps"]),
+        "nic": lambda: devices.nic(mine["nics"], mine["nic_count"], limits["nic_mbps"]),
         "mount": storage.mounts,
         "local-ssd": lambda: storage.local_ssd(mine["local_ssds"]),
     }
@@ -54,7 +54,7 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         # A controller that does not answer is no fault of this node.
         found["clock"] = answers["clock"] if "state" in answers["clock"] else skipped(answers["clock"]["error"])
     if "gpus" in answers:
-        found |= _driver(answers["gpus"], seconds)
+        found |= {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
     return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
 
 
@@ -67,7 +67,7 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
         "gpus": once("gpus", lambda: _gpus(settings), seconds=seconds), "gpu-processes": lambda: nvidia.leftovers(job),
     }  # fmt: skip
     answers = side_by_side(parts, seconds=seconds)
-    found = _driver(answers["gpus"], seconds)
+    found = {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
     if "state" in answers["gpu-processes"]:
         found["gpu-processes"] = answers["gpu-processes"]
     return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
@@ -83,8 +83,19 @@ def _gpus(settings: dict[str, Any]) -> Outcomes:
     limits, mine = settings["limits"], settings["mine"]
     return nvidia.gpus(
         mine["gpus"], ecc_errors=limits["ecc_errors"], nvlink_errors=limits["nvlink_errors"],
-        nvlinks=mine.get("nvlinks", 0),
+        nvlinks=mine.get("nvlinks", 0), before=_place("gpu-nvlink"),
     )  # fmt: skip
+
+
+def _xids() -> Outcome:
+    """Xids since the last run. Here, and not beside nvidia-smi: where it hangs, they say why."""
+    return _bounded(lambda: xid.xids(_place("gpu-xid")))
+
+
+def _place(kind: str) -> dict[str, Any]:
+    """What the last run left for the next one's check of this kind."""
+    found = record.last().get("places", {}).get(kind)
+    return found if isinstance(found, dict) else {}
 
 
 def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:

@@ -11,11 +11,11 @@ import re
 PREFIX = "hpc-health: "
 """Begins the reason of every node that a health check has drained."""
 KINDS = (
-    "gpu-count", "gpu-driver", "gpu-lost", "gpu-ecc", "gpu-memory", "gpu-nvlink", "gpu-processes", "aperture", "nic",
-    "mount", "disk", "local-ssd", "clock", "network", "nccl",
+    "gpu-count", "gpu-driver", "gpu-lost", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink",
+    "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock", "network", "nccl",
 )  # fmt: skip
 """In the order in which they are shown."""
-RESUMES = frozenset({"gpu-processes", "nic", "mount", "disk", "clock"})
+RESUMES = frozenset({"gpu-state", "gpu-processes", "nic", "mount", "disk", "clock"})
 """Kinds of faults that can be over without anybody having repaired the machine: its node is resumed when the checks
 have passed again some times. Of the others a pass proves nothing: GPUs come back after a reset, and fail again; one
 slow measurement is followed by a fast one when a neighbour stops."""

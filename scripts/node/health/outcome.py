@@ -24,10 +24,12 @@ class _Outcome(TypedDict):
 
 
 class Outcome(_Outcome, total=False):
-    """`state` is ok, failed or skipped; `text` has the figures, or why it was skipped. `unsure`: it may be over in a
-    moment, as a file server that is restarted, so a node is drained when two runs in a row find it."""
+    """`state` is ok, failed, warning or skipped; `text` has the figures, or why it was skipped. `unsure`: it may be
+    over in a moment, as a file server that is restarted, so a node is drained when two runs in a row find it. `place`:
+    what the next run needs to look at what is new alone; it is kept beside the results."""
 
     unsure: bool
+    place: dict[str, Any]
 
 
 def ok(text: str = "") -> Outcome:
@@ -40,6 +42,11 @@ def failed(text: str) -> Outcome:
 
 def unsure(text: str) -> Outcome:
     return {"state": "failed", "text": text, "unsure": True}
+
+
+def warned(text: str) -> Outcome:
+    """Something to know of; no node is drained for it."""
+    return {"state": "warning", "text": text}
 
 
 def skipped(text: str) -> Outcome:

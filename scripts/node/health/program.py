@@ -91,11 +91,12 @@ def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes
         del sure["clock"]
         found["clock"]["text"] += "; so are most other nodes: look at the controller's clock"
     whole = mode in ("periodic", "now")
+    places = {**before.get("places", {}), **{kind: one.pop("place") for kind, one in found.items() if "place" in one}}
     kept: dict[str, Any] = {
         "node": name, "time": began, "seconds": round(time.time() - began, 3), "occasion": mode,
         "checks": found if whole else {**before.get("checks", {}), **found},
         "passes": 0 if bad else before.get("passes", 0) + 1,
-        "held": bool(before.get("held", True)),
+        "held": bool(before.get("held", True)), "places": places,
     }  # fmt: skip
     # Of which job processes are left on GPUs: until a whole run has seen that they are gone.
     if "gpu-processes" in bad and mode == "epilog":

@@ -25,9 +25,9 @@ def last() -> dict[str, Any]:
 def keep(record: dict[str, Any]) -> None:
     """Store a result. One that can't be published is published by the next run: the shared file system may be what is
     broken."""
-    text = json.dumps(record) + "\n"
     LAST.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    write(LAST, text, quiet=True)
+    write(LAST, json.dumps(record) + "\n", quiet=True)
+    text = json.dumps({name: value for name, value in record.items() if name != "places"}) + "\n"
     side_by_side({"publish": lambda: _publish(record["node"], text)}, seconds=SECONDS)
 
 

@@ -1,0 +1,61 @@
+"""What nvidia-smi prints of GPUs: the document of `-q -x` with its elements in the order of drivers 535 to 595."""
+
+from collections.abc import Mapping
+
+SOUND: Mapping[str, str] = {
+    "persistence_mode": "Enabled", "gpu_recovery_action": "None", "current_link_width": "16x",
+    "hw_slowdown": "Not Active", "sram_uncorrectable_parity": "0", "sram_uncorrectable_secded": "0",
+    "dram_uncorrectable": "0", "sram_threshold_exceeded": "No", "retired_count": "N/A", "pending_retirement": "N/A",
+    "remapped_row_unc": "0", "remapped_row_pending": "No", "remapped_row_failure": "No", "gpu_temp": "41 C",
+    "gpu_temp_tlimit": "46 C", "gpu_temp_slow_threshold": "N/A", "memory_temp": "52 C",
+    "gpu_temp_max_mem_threshold": "95 C", "state": "Completed", "status": "Success",
+}  # fmt: skip
+"""Of an H100 on a board with NVSwitches."""
+T4 = {
+    "retired_count": "0", "pending_retirement": "No", "remapped_row_unc": "N/A", "remapped_row_pending": "N/A",
+    "remapped_row_failure": "N/A", "gpu_temp_tlimit": "N/A", "gpu_temp_slow_threshold": "93 C", "memory_temp": "N/A",
+    "gpu_temp_max_mem_threshold": "N/A", "state": "N/A", "status": "N/A", "sram_threshold_exceeded": "N/A",
+}  # fmt: skip
+
+
+def gpu(number: int, **changed: str) -> str:
+    """One GPU, as it is but for these elements."""
+    has = {**SOUND, **changed}
+    one = lambda *names: "".join(f"<{name}>{has[name]}</{name}>" for name in names)  # noqa: E731
+    retired = f"<{{0}}>{one('retired_count')}</{{0}}>"
+    return f"""
+    <gpu id="00000000:{number + 4:02X}:00.0">
+        <product_name>NVIDIA H100 80GB HBM3</product_name>
+        {one("persistence_mode", "gpu_recovery_action")}
+        <pci><pci_gpu_link_info><link_widths><max_link_width>16x</max_link_width>{one("current_link_width")}
+        </link_widths></pci_gpu_link_info></pci>
+        <clocks_event_reasons>
+            <clocks_event_reason_gpu_idle>Active</clocks_event_reason_gpu_idle>
+            <clocks_event_reason_sw_power_cap>Active</clocks_event_reason_sw_power_cap>
+            <clocks_event_reason_hw_slowdown>{has["hw_slowdown"]}</clocks_event_reason_hw_slowdown>
+        </clocks_event_reasons>
+        <ecc_errors>
+            <volatile><sram_correctable>3</sram_correctable>
+            {one("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")}</volatile>
+            <aggregate><dram_uncorrectable>7</dram_uncorrectable>{one("sram_threshold_exceeded")}</aggregate>
+        </ecc_errors>
+        <retired_pages>{retired.format("multiple_single_bit_retirement")}{retired.format("double_bit_retirement")}
+        {one("pending_retirement")}</retired_pages>
+        <remapped_rows><remapped_row_corr>0</remapped_row_corr>
+        {one("remapped_row_unc", "remapped_row_pending", "remapped_row_failure")}</remapped_rows>
+        <temperature>
+        {one("gpu_temp", "gpu_temp_tlimit", "gpu_temp_slow_threshold", "memory_temp", "gpu_temp_max_mem_threshold")}
+        </temperature>
+        <fabric>{one("state", "status")}</fabric>
+    </gpu>"""
+
+
+def document(*gpus: str) -> str:
+    """The whole document, of two sound GPUs where none is given."""
+    body = "".join(gpus or (gpu(0), gpu(1)))
+    return f"""<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+<nvidia_smi_log>
+    <driver_version>570.133.20</driver_version>{body}
+</nvidia_smi_log>
+"""

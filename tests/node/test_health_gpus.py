@@ -1,0 +1,273 @@
+"""Checks of GPUs on what nvidia-smi prints, and on the kernel's log."""
+
+import os
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+from gpu_documents import T4, document, gpu
+from health import nvidia, outcome, xid
+from hypothesis import given
+from hypothesis import strategies as st
+from system.host import SetupError
+
+BUS = "00000000:05:00.0"
+LOST = "Unable to determine the device handle"
+# nvidia-smi nvlink, of the R550 branch.
+STATUS = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1c8a0f6e-0000-0000-0000-000000000000)
+    Link 0: 26.562 GB/s
+    Link 1: 26.562 GB/s
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2c8a0f6e-0000-0000-0000-000000000000)
+    Link 0: 26.562 GB/s
+    Link 1: 26.562 GB/s
+"""
+ERRORS = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1c8a0f6e-0000-0000-0000-000000000000)
+    Link 0: Replay Errors: 3
+    Link 0: Recovery Errors: 0
+    Link 0: CRC Errors: 12
+"""
+BEFORE = {"counts": {"GPU 0 link 0 replay": 3, "GPU 0 link 0 recovery": 0, "GPU 0 link 0 crc": 12}, "time": 1.0}
+
+
+def smi(**answers: tuple[int, str] | str):
+    """nvidia-smi that answers so; what is not given is well."""
+
+    def call(*arguments: str) -> tuple[int, str]:
+        what = next(
+            name
+            for name, word in {
+                "gpus": "-q", "apps": "--query-compute-apps", "status": "--status", "errors": "--errorcounters",
+            }.items()
+            if any(argument.split("=")[0] == word for argument in arguments)
+        )  # fmt: skip
+        well = {"gpus": document(), "status": STATUS, "errors": ERRORS, "apps": ""}
+        answer = answers.get(what, well[what])
+        return (0, answer) if isinstance(answer, str) else answer
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine that is no container, with locks of its own."""
+    monkeypatch.setattr(outcome, "CONTAINER", tmp_path / "none")
+    monkeypatch.setattr(outcome, "RUN", tmp_path / "run")
+
+
+def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
+    return nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, nvlinks=2, before=BEFORE, smi=smi(**answers))
+
+
+def second(**changed: str) -> str:
+    """The document of two GPUs, of which the second is so."""
+    return document(gpu(0), gpu(1, **changed))
+
+
+def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
+    return {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
+
+
+class TestNvidia:
+    def test_sound_gpus_pass(self):
+        assert {kind: one["state"] for kind, one in gpus().items()} == dict.fromkeys(
+            ("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"), "ok"
+        )
+
+    @pytest.mark.parametrize(
+        ("answers", "kind", "figure"),
+        [
+            ({"gpus": second(dram_uncorrectable="2")}, "gpu-ecc", "GPU 1: 2 uncorrectable"),
+            ({"gpus": second(sram_uncorrectable_secded="1")}, "gpu-ecc", "GPU 1: 1 uncorrectable"),
+            ({"gpus": document(gpu(0))}, "gpu-driver", "1 of 2 GPUs"),
+            (
+                {"gpus": (15, f"{LOST} for GPU0000:05:00.0: GPU is lost.  Reboot the system to recover this GPU\n")},
+                "gpu-lost", "GPU0000:05:00.0",
+            ),
+            ({"gpus": f"{document(gpu(0))}{LOST} for GPU1: Unknown Error\n"}, "gpu-lost", "GPU1"),
+            ({"gpus": (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")},
+             "gpu-driver", "exit code 9 (the driver is not loaded)"),
+            ({"gpus": (14, f"{document()}WARNING: infoROM is corrupted at gpu 0000:05:00.0\n")},
+             "gpu-driver", "exit code 14 (the infoROM of a GPU is corrupted): WARNING: infoROM is corrupted at gpu"),
+            ({"gpus": second(dram_uncorrectable="GPU requires reset")}, "gpu-driver", "GPU 1 requires a reset"),
+            ({"gpus": second(gpu_recovery_action="Reset")}, "gpu-driver", "GPU 1: the driver asks for Reset"),
+            ({"gpus": "\x00garbage\n<xml>"}, "gpu-driver", "0 of 2 GPUs"),
+            ({"gpus": document()[:-20]}, "gpu-driver", "0 of 2 GPUs"),
+            ({"gpus": second(remapped_row_failure="Yes")}, "gpu-memory", f"{BUS}: a row could not"),
+            ({"gpus": second(remapped_row_unc="512")}, "gpu-memory", f"{BUS}: 512 remapped rows, most 511"),
+            ({"gpus": second(sram_threshold_exceeded="Yes")}, "gpu-memory", f"{BUS}: uncorrectable errors of SRAM"),
+            ({"gpus": second(**{**T4, "retired_count": "32"})}, "gpu-memory", f"{BUS}: 64 retired pages, most 62"),
+            ({"gpus": second(current_link_width="8x")}, "gpu-state", "GPU 1: PCIe x8, others x16"),
+            ({"gpus": second(hw_slowdown="Active")}, "gpu-state", "GPU 1: hardware slowdown"),
+            ({"gpus": second(gpu_temp_tlimit="0 C", gpu_temp="87 C")}, "gpu-state", "GPU 1: 87 C, at its limit"),
+            ({"gpus": second(memory_temp="96 C")}, "gpu-state", "GPU 1: 96 C memory, slowed from 95 C on"),
+            ({"gpus": second(**{**T4, "gpu_temp": "94 C"})}, "gpu-state", "GPU 1: 94 C, slowed from 93 C on"),
+            ({"gpus": second(state="In Progress", status="N/A")}, "gpu-state", "GPU 1: fabric state In Progress"),
+            ({"gpus": second(status="Unknown Error Code 3")}, "gpu-state", "GPU 1: fabric status Unknown Error Code 3"),
+            ({"status": STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")}, "gpu-nvlink", "GPU 1 link 1"),
+            ({"errors": ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 4")},
+             "gpu-nvlink", "GPU 0 link 0: 4 recovery errors since the last check"),
+            ({"errors": ERRORS.replace("Replay Errors: 3", "Replay Errors: 5")},
+             "gpu-nvlink", "GPU 0 link 0: 2 replay errors since the last check"),
+        ],
+    )  # fmt: skip
+    def test_a_fault_is_named_with_its_figures(self, answers, kind, figure):
+        found = failed(gpus(**answers))
+        assert list(found) == [kind]
+        assert figure in found[kind]
+
+    @pytest.mark.parametrize("gone", ["0", "1"])
+    def test_a_gpu_without_any_link_is_told_on_boards_that_have_all(self, gone):
+        parts = STATUS.split("GPU ")[1:]
+        lost = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+        text = "".join(
+            f"GPU {part}" if part[0] != gone else f"GPU {part.splitlines()[0]}\n{lost}" for part in parts
+        )  # fmt: skip
+        assert failed(gpus(status=text)) == {"gpu-nvlink": f"GPU {gone}: 0 of 2 links"}
+
+    def test_links_that_are_inactive_by_design_are_no_fault(self):
+        text = STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")
+        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(status=text))["gpu-nvlink"]
+        assert (found["state"], found["text"]) == ("ok", "2 links active")
+
+    def test_errors_of_links_are_judged_by_what_was_added(self):
+        many = ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 9")
+        judge = lambda errors, before, now: nvidia.nvlink(  # noqa: E731
+            STATUS, errors, most=0, wanted=2, before=before, now=now
+        )
+        first = judge(many, {}, 100.0)
+        assert first["state"] == "ok", "what came with the training of links at boot"
+        assert judge(many, first.get("place", {}), 400.0)["state"] == "ok"
+        assert judge(ERRORS, first.get("place", {}), 400.0)["state"] == "ok", (
+            "a driver that was loaded anew counts from 0"
+        )
+        some = judge(many.replace("CRC Errors: 12", "CRC Errors: 312"), first.get("place", {}), 400.0)
+        assert (some["state"], some["text"]) == ("warning", "GPU 0 link 0: 300 CRC errors since the last check")
+        storm = judge(many.replace("CRC Errors: 12", "CRC Errors: 30012"), first.get("place", {}), 400.0)
+        assert storm["text"] == "GPU 0 link 0: 100 CRC errors a second, most 100"
+
+    @pytest.mark.parametrize(
+        ("changed", "kind"),
+        [
+            (dict.fromkeys(("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable"), "N/A"),
+             "gpu-ecc"),
+            (dict.fromkeys(("remapped_row_unc", "remapped_row_pending", "remapped_row_failure"), "N/A"), "gpu-memory"),
+            ({**T4, "gpu_temp": "N/A"}, "gpu-state"),
+        ],
+    )  # fmt: skip
+    def test_what_the_document_does_not_have_is_skipped(self, changed, kind):
+        found = gpus(gpus=document(*(gpu(number, **changed) for number in (0, 1))))
+        assert failed(found) == {}
+        assert found[kind]["state"] == "skipped"
+
+    def test_links_that_the_driver_does_not_report_are_skipped(self):
+        assert gpus(status="", errors="")["gpu-nvlink"]["state"] == "skipped"
+
+    @pytest.mark.parametrize(
+        ("changed", "kind", "text"),
+        [
+            ({"remapped_row_pending": "Yes"}, "gpu-memory", f"memory is remapped or retired at the next reset: {BUS}"),
+            ({**T4, "pending_retirement": "Yes"}, "gpu-memory",
+             f"memory is remapped or retired at the next reset: {BUS}"),
+            ({"persistence_mode": "Disabled"}, "gpu-state", "GPU 1: persistence mode is off"),
+        ],
+    )  # fmt: skip
+    def test_what_does_no_harm_now_is_a_warning(self, changed, kind, text):
+        found = gpus(gpus=second(**changed))
+        assert failed(found) == {}
+        assert found[kind] == outcome.warned(text)
+
+    def test_what_may_be_over_in_a_moment_is_not_sure(self):
+        assert gpus(gpus=second(hw_slowdown="Active"))["gpu-state"].get("unsure")
+        assert not gpus(gpus=second(current_link_width="8x"))["gpu-state"].get("unsure")
+
+    def test_a_machine_without_the_driver_fails_and_a_container_skips(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(SetupError, match="nvidia-smi can't be run: No such file"):
+            nvidia.gpus(2, ecc_errors=0, nvlink_errors=0)
+        monkeypatch.setattr(outcome, "CONTAINER", tmp_path)
+        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0)
+        assert {one["state"] for one in found.values()} == {"skipped"}
+
+    @given(st.text())
+    def test_no_output_makes_it_fail_otherwise(self, text):
+        kinds = {"gpu-driver", "gpu-lost", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"}
+        for what in ("gpus", "status", "errors"):
+            assert set(gpus(**{what: text})) <= kinds
+        assert set(gpus(gpus=second(dram_uncorrectable=escape(text, {chr(0): ""})))) <= kinds
+
+    def test_processes_of_other_jobs_are_no_leftovers(self, tmp_path):
+        for pid, cgroup in {
+            "10": "0::/system.slice/slurmstepd.scope/job_7/step_0\n",
+            "11": "0::/system.slice/slurmstepd.scope/job_8/step_0\n",
+            "12": "0::/user.slice\n",
+        }.items():
+            (tmp_path / pid).mkdir()
+            (tmp_path / pid / "cgroup").write_text(cgroup)
+        found = nvidia.leftovers("7", smi=smi(apps="10\n11\n12\n13\n"), proc=tmp_path)
+        assert found["state"] == "failed"
+        assert "10, 12" in found["text"]
+
+    @pytest.mark.parametrize(
+        ("comm", "cmdline"),
+        [
+            ("fastrak_gpumem_", "/fts/manager\0--num_hops=2\0--num_nics=8\0--uid=\0--alsologtostderr\0"),
+            ("nvidia-cuda-mps", "nvidia-cuda-mps-server\0"),
+        ],
+    )
+    def test_what_serves_jobs_is_no_leftover_unless_the_job_started_it(self, tmp_path, comm, cmdline):
+        (tmp_path / "20").mkdir()
+        for name, text in {
+            "comm": f"{comm}\n",
+            "cmdline": cmdline,
+            "cgroup": "0::/system.slice/docker-1.scope\n",
+        }.items():
+            (tmp_path / "20" / name).write_text(text)
+        assert nvidia.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "ok"
+        (tmp_path / "20/cgroup").write_text("0::/system.slice/slurmstepd.scope/job_7/step_0\n")
+        assert nvidia.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "failed"
+
+
+class TestXids:
+    """Records as /dev/kmsg has them."""
+
+    @pytest.mark.parametrize(
+        ("line", "state", "text"),
+        [
+            ("NVRM: Xid (PCI:0000:04:00): 79, pid=1122, name=python, GPU has fallen off the bus.", "failed",
+             "Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00, process 1122"),
+            ("NVRM: Xid (PCI:0000:04:00): 119, pid='<unknown>', name=<unknown>, Timeout after 6s of waiting for RPC",
+             "failed", "Xid 119 (GSP RPC timeout) of GPU 0000:04:00"),
+            ("NVRM: Xid (PCI:0000:04:00): 74, NVLink: fatal error detected on link 3(0x10000, 0x0)", "failed",
+             "Xid 74 (NVLink error) of GPU 0000:04:00"),
+            ("NVRM: Xid (PCI:0000:04:00): 94, pid='7', name=python, Contained: SM (0x1).", "warning",
+             "Xid 94 (contained memory error) of GPU 0000:04:00, process 7"),
+            ("NVRM: Xid (PCI:0000:04:00): 31, pid=9, name=python, Ch 00000008, MMU Fault", "ok",
+             "1 Xids, none of a broken GPU"),
+            ("NVRM: GPU 0000:04:00.0: RmInitAdapter failed!", "ok", "0 Xids, none of a broken GPU"),
+        ],
+    )  # fmt: skip
+    def test_those_of_a_broken_gpu_fail(self, tmp_path, line, state, text):
+        found = self.after(
+            tmp_path, [f"3,7,1000,-;{line}", " SUBSYSTEM=pci", "6,8,2000,-;eth0: link up"], {"boot": "b"}
+        )
+        assert (found["state"], found["text"], found.get("place", {})) == (state, text, {"boot": "b", "sequence": 8})
+
+    def test_only_new_ones_count(self, tmp_path):
+        lines = ["3,7,1000,-;NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus."]
+        assert self.after(tmp_path, lines, {"boot": "b", "sequence": 7})["state"] == "ok"
+        assert self.after(tmp_path, lines, {"boot": "b", "sequence": 6})["state"] == "failed"
+        assert self.after(tmp_path, lines, {"boot": "another", "sequence": 99})["state"] == "failed"
+        assert self.after(tmp_path, lines, {})["state"] == "ok", "the first run of all takes the place alone"
+
+    def after(self, folder: Path, lines: list[str], before: dict[str, object]) -> outcome.Outcome:
+        (folder / "kmsg").write_text("".join(f"{line}\n" for line in lines))
+        (folder / "boot_id").write_text("b\n")
+        return xid.xids(before, folder / "kmsg", folder / "boot_id")
+
+    def test_the_kernels_own_log_is_read(self):
+        if os.geteuid():
+            return
+        found = xid.xids({})
+        assert found.get("place", {})["sequence"] > 0

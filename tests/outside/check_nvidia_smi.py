@@ -1,0 +1,26 @@
+"""Documents of `nvidia-smi -q -x` of sound GPUs: a folder of them, of which none may give a fault."""
+
+from pathlib import Path
+
+import pytest
+from health import gpu_report
+
+from tests.outside.recorder import Recorder
+
+
+def test_documents_of_sound_gpus_give_no_fault(artifact: Path, outside: Recorder) -> None:
+    read = 0
+    for path in sorted(artifact.glob("*.xml")):
+        gpus = gpu_report.parse(path.read_text(errors="replace"))
+        outcomes = {
+            "ecc": gpu_report.ecc(gpus, 0), "memory": gpu_report.memory(gpus),
+            "state": gpu_report.state(gpus, fabric=True), "asks": gpu_report.needs_action(gpus),
+        }  # fmt: skip
+        for kind, one in outcomes.items():
+            if not gpus or (one and one["state"] == "failed"):
+                outside.differs("nvidia-smi", f"{path.name}: {len(gpus)} GPUs, {kind}: {one}")
+        read += 1
+        outside.did(f"{path.name}: " + ", ".join(f"{kind} {one['state']}" for kind, one in outcomes.items() if one))
+    if not read:
+        pytest.fail(f"{artifact} has no file *.xml", pytrace=False)
+    outside.holds("health-nvidia-smi-document")
