@@ -111,8 +111,8 @@ STORAGE: Mapping[str, Storage] = MappingProxyType(
     {STABLE_DIFFUSION: Storage(path="/mlperf-sd", size_gib=2048), GPT3: Storage(path="/gpt3", size_gib=8192)}
 )
 
-BUCKET = ":s3,provider=Other,endpoint='https://storage.eu-north1.nebius.cloud':slurm-mlperf-training"
-"""The recipe's public bucket as rclone takes it, without a configured remote and without keys (source: _RECIPE at
+ENDPOINT, BUCKET = "https://storage.eu-north1.nebius.cloud", "recipe:slurm-mlperf-training"
+"""The recipe's public bucket, which takes no keys, as rclone has it below the remote of copy.sh (source: _RECIPE at
 0616445b19d4aac05e628351441f6242b663e7fe, common/env.sh and common/rclone.sh)."""
 FOLDERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {

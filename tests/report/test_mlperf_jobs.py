@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog.mlperf import BUCKET, COMMIT, DIFFUSION_CONFIGS, GPT3, GPT3_SETTINGS, IMAGE, STABLE_DIFFUSION
+from cluster.catalog.mlperf import (
+    BUCKET,
+    COMMIT,
+    DIFFUSION_CONFIGS,
+    ENDPOINT,
+    GPT3,
+    GPT3_SETTINGS,
+    IMAGE,
+    STABLE_DIFFUSION,
+)
 from cluster.config import ClusterConfig
 from cluster.findings import Level
 from cluster.jobs.mlperf import look, request
@@ -89,7 +98,7 @@ class TestPreparation:
             "mlperf-sd-code", "mlperf-sd-dataset", "mlperf-sd-checkpoint", "mlperf-sd-image",
         ]  # fmt: skip
         assert f"COMMIT={COMMIT}" in made[0].body
-        assert f"{BUCKET.split(chr(39))[1]}" in made[1].body
+        assert f"ENDPOINT={ENDPOINT}\n" in made[1].body
         assert "sd-dataset-3.0" in made[1].body
 
     def test_the_published_scripts_need_no_mirror(self):

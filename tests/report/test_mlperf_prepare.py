@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog.mlperf import COMMIT, GPT3, STABLE_DIFFUSION
+from cluster.catalog.mlperf import COMMIT, ENDPOINT, GPT3, STABLE_DIFFUSION
 from cluster.jobs.mlperf import request
 from cluster.jobs.mlperf.prepare import Preparation, scripts
 from tests.cluster.stacks import config
@@ -142,6 +142,24 @@ def test_stable_diffusion_has_its_layout_and_a_second_run_does_nothing(machine: 
         assert "already there" in machine.run(script)
     assert machine.called() == []
     assert tree(machine.data) == first
+
+
+def test_the_recipes_bucket_is_a_remote_by_variables(machine: Machine) -> None:
+    """rclone 1.53, of Ubuntu 22.04, refuses a connection string."""
+    machine.program("rclone", 'echo "$1 $2" >>"$CALLS"; env | grep ^RCLONE_ | sort >>"$CALLS"')
+    machine.run(machine.jobs(STABLE_DIFFUSION)["sd-dataset"])
+    assert machine.called() == [
+        "copy recipe:slurm-mlperf-training/sd-dataset-3.0",
+        f"RCLONE_CONFIG_RECIPE_ENDPOINT={ENDPOINT}",
+        "RCLONE_CONFIG_RECIPE_PROVIDER=Other",
+        "RCLONE_CONFIG_RECIPE_TYPE=s3",
+    ]
+
+
+def test_a_remote_of_ones_own_is_left_as_it_is(machine: Machine) -> None:
+    machine.program("rclone", 'echo "$1 $2" >>"$CALLS"; env | grep ^RCLONE_ >>"$CALLS" || true')
+    machine.run(machine.jobs(STABLE_DIFFUSION, source="recipe:mine")["sd-data"])
+    assert machine.called() == ["copy recipe:mine"]
 
 
 def test_another_source_is_copied_again(machine: Machine) -> None:

@@ -5,7 +5,17 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.catalog.mlperf import BUCKET, COMMIT, DOWNLOAD_MINUTES, FOLDERS, GPT3, IMAGE, PUBLISHED, REPOSITORY
+from cluster.catalog.mlperf import (
+    BUCKET,
+    COMMIT,
+    DOWNLOAD_MINUTES,
+    ENDPOINT,
+    FOLDERS,
+    GPT3,
+    IMAGE,
+    PUBLISHED,
+    REPOSITORY,
+)
 from cluster.config.validators.settings import minutes
 from cluster.jobs.mlperf.request import CantRun, source
 from cluster.jobs.partition_facts import PartitionFacts
@@ -89,7 +99,8 @@ def _places(wish: Preparation) -> list[tuple[str, str, str]]:
 
 
 def _copy(wish: Preparation, name: str, place: str, target: str) -> JobScript:
-    values = {"NAME": name, "SOURCE": place, "TARGET": target, "ENDPOINT": wish.endpoint}
+    endpoint = ENDPOINT if place.startswith(f"{BUCKET}/") else wish.endpoint
+    values = {"NAME": name, "SOURCE": place, "TARGET": target, "ENDPOINT": endpoint}
     return _script(wish, name, f"Copies data to {wish.data}/{target}; goes on where it was.", values, "copy.sh")
 
 

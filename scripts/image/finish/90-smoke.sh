@@ -61,6 +61,8 @@ fi
 [[ -z ${TCPXO:-} ]] || check "the rule for aperture devices" test -s /etc/udev/rules.d/00-hpc-aperture.rules
 [[ -z ${ENROOT_VERSION:-} ]] || check "enroot $ENROOT_VERSION" version "$ENROOT_VERSION" env HOME=/root enroot version
 [[ -z ${PYXIS_VERSION:-} ]] || check "pyxis" linked /usr/local/lib/slurm/spank_pyxis.so
+[[ -z ${SLURM_VERSION:-} ]] || check "Open MPI" version "(Open MPI)" mpirun --version
+[[ -z ${SLURM_VERSION:-} ]] || check "rclone" version "rclone v" rclone version
 [[ -z ${APPTAINER_VERSION:-} ]] || check "apptainer $APPTAINER_VERSION" version "$APPTAINER_VERSION" apptainer --version
 [[ ${LUSTRE:-none} == none ]] || check "lustre.ko for $(kernel)" loads lustre
 [[ ${LUSTRE:-none} == none ]] || check "Lustre's tools" lctl --version

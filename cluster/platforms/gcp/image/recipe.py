@@ -68,6 +68,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "32-enroot": row.enroot is not None,
         "34-pyxis": row.pyxis is not None,
         "36-apptainer": row.apptainer is not None,
+        "38-job-programs": bool(row.slurm),
         "40-lustre-client": row.client is not None,
         "41-lustre-managed": row.lustre == "managed",
         "44-gcsfuse": bool(config.storage.buckets),

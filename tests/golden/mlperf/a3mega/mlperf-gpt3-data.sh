@@ -69,6 +69,10 @@ copy() {
         fi
     else
         need rclone "install the package rclone on the nodes"
+        if [[ $SOURCE == recipe:* && -n $ENDPOINT ]]; then
+            # A remote by its variables: rclone 1.53 of Ubuntu 22.04 takes no connection string.
+            export RCLONE_CONFIG_RECIPE_TYPE=s3 RCLONE_CONFIG_RECIPE_PROVIDER=Other RCLONE_CONFIG_RECIPE_ENDPOINT=$ENDPOINT
+        fi
         # Figures of the recipe's own job. A copy of one file takes its folder as the target.
         rclone copy "$SOURCE" "$DATA/$TARGET" --links --transfers 64 --checkers 16 --retries 10 --low-level-retries 20 \
             --stats 30s --stats-one-line --stats-log-level NOTICE
