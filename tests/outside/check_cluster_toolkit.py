@@ -27,7 +27,7 @@ ACCEPTED = {
     "slurm-AuthType": "MUNGE, until all releases here have auth/slurm",
     "slurm-CredType": "as AuthType",
     "slurm-AuthAltTypes": "only where the stack asks for slurmrestd",
-    "slurm-AuthInfo": "Slurm's own expiry of credentials",
+    "slurm-AuthInfo": "120 s, Slurm's default: jobs with a prolog of 150 s start (row slurm-credential-and-prolog)",
     "slurm-MessageTimeout": "30 s: messages do not wait for a prolog, which PrologFlags=Contain starts beforehand",
     "slurm-DebugFlags": "Power says nothing here: nodes are not powered by Slurm",
     "slurm-MaxNodeCount": "nodes are named in slurm.conf, so none are dynamic",
