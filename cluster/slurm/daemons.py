@@ -10,6 +10,8 @@ from cluster.slurm import paths
 from cluster.slurm.script_tree import has_scripts
 from cluster.slurm.text import FIELD, Group
 
+TOKEN_SECONDS = 30 * 86400
+
 
 def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
     """Names, ports, and how daemons authenticate each other."""
@@ -28,7 +30,7 @@ def identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Grou
             "SlurmUser": paths.USER,
             "AuthType": "auth/munge",
             "CredType": "cred/munge",
-            **tokens(config),
+            **_limited(tokens(config)),
             "SlurmctldParameters": "enable_configless",
             "SlurmdParameters": "config_overrides" if overrides else None,
         },
@@ -40,6 +42,12 @@ def tokens(config: ClusterConfig) -> dict[str, str]:
     if not config.slurm.slurmrestd:
         return {}
     return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={paths.TOKEN_KEY}"}
+
+
+def _limited(tokens: dict[str, str]) -> dict[str, str]:
+    """With the longest life of a token that slurmctld makes: a single one can't be revoked. slurmdbd makes none."""
+    key = "AuthAltParameters"
+    return {**tokens, key: f"{tokens[key]},max_token_lifespan={TOKEN_SECONDS}"} if key in tokens else tokens
 
 
 def places() -> Group:

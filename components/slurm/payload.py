@@ -78,8 +78,10 @@ def configure(
     }
     if config.containers.data:
         payload["containers"] = config.containers.data
-    if "controller" in machine.roles:
-        files = slurm_files(config, addresses)
+    files = slurm_files(config, addresses)
+    if "controller" not in machine.roles:
+        payload["files"] = {"slurm.conf": files["slurm.conf"].removesuffix("\n").split("\n")}
+    else:
         payload["drain_seconds"] = config.slurm.drain_seconds
         payload["qos"] = partition_qos(config)
         if config.slurm.pam_slurm_adopt:

@@ -89,7 +89,7 @@ def configure(payload: dict[str, Any]) -> None:
         login.welcome()
         login.bound()
         if not controls:
-            login.configure()
+            login.configure(payload.get("files", {}))
     if "node" in roles:
         installed.keep(config.get("health"))
         slurmd.start(payload["conf_server"], config["slurmd"], at_boot=True)

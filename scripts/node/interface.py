@@ -73,7 +73,7 @@ class _Controller(TypedDict, total=False):
     slurmrestd: bool
     health: dict[str, Any]  # health/shared.py
     measure: dict[str, Any]  # what health/measure.py measures
-    files: dict[str, list[str]]  # Slurm's, as lines
+    files: dict[str, list[str]]  # Slurm's, as lines; a login machine has slurm.conf alone
     environment: list[str]  # env.sh of jobs, as lines
     state: StateDisk
     exports: Exports

@@ -75,9 +75,9 @@ def test_extra_settings_replace_defaults_and_stand_once():
 
 def test_tokens_are_believed_where_there_is_rest_and_by_both_daemons():
     some = cluster(slurm={"slurmrestd": True}, image={"base": "debian-13"})
-    told = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/etc/slurm/jwt.key\n"
-    assert told in render(some)["slurm.conf"]
-    assert told in render_slurmdbd(some, "x")
+    told = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/etc/slurm/jwt.key"
+    assert f"{told},max_token_lifespan=2592000\n" in render(some)["slurm.conf"]
+    assert f"{told}\n" in render_slurmdbd(some, "x")
     assert "AuthAlt" not in render(cluster())["slurm.conf"] + render_slurmdbd(cluster(), "x")
 
 

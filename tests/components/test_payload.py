@@ -73,7 +73,7 @@ class TestConfigure:
     def test_other_machines_get_no_files(self):
         told = config()
         text = payload.configure(told, machines(told)[1], mounts=[], addresses={}, controller="dev-controller")
-        assert "files" not in json.loads(text)
+        assert list(json.loads(text)["files"]) == ["slurm.conf"]
 
 
 class TestSetup:

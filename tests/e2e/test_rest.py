@@ -57,6 +57,12 @@ def token(cluster: Cluster, user: str, seconds: int = 600) -> str:
     return cluster.run("scontrol", "token", f"lifespan={seconds}", user=user).removeprefix("SLURM_JWT=")
 
 
+def test_no_token_lives_longer_than_thirty_days(served: Cluster):
+    assert token(served, "alice", seconds=30 * 86400)
+    refused = served.run("sh", "-c", f"scontrol token lifespan={31 * 86400} 2>&1; true", user="alice")
+    assert "SLURM_JWT" not in refused
+
+
 def ask(cluster: Cluster, word: str, path: str, body: object = None, *, named: str = "") -> dict:
     """What slurmrestd answers to a request with the token `word`, of alice's client on the login machine."""
     words = ["env", *([f"NAMED={named}"] if named else []), "python3", "/home/alice/rest.py", word, path]

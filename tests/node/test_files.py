@@ -81,7 +81,7 @@ class TestDatabase:
 class TestText:
     def test_a_blank_in_an_fstab_field_is_escaped(self):
         mount = Mount(source="10.0.0.1@tcp:/home", target="/my home", fs_type="lustre", options="")
-        assert fstab_lines([mount]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults 0 0"]
+        assert fstab_lines([mount]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults,nosuid,nodev 0 0"]
 
     def test_users_come_in_on_login_machines_only(self):
         assert "AllowUsers root" in admit(users=False)

@@ -1,5 +1,6 @@
 """The tree of scripts is what the stack says, all of it or none; what others put there is theirs."""
 
+import json
 import os
 
 import pytest
@@ -193,3 +194,28 @@ class TestSeen:
     def test_no_tree_is_nothing(self, tree):
         assert not tree.exists()
         assert prologs.observe() == {}
+
+
+class TestRootOfANode:
+    """It may write into the tree; the controller's root does not follow it out of there."""
+
+    @pytest.mark.parametrize("path", ["../../kept", "{tmp}/kept", "out/kept"])
+    def test_no_file_elsewhere_is_removed(self, tree, tmp_path, path):
+        prologs.stage(payload("10-a"))
+        (tmp_path / "kept").touch()
+        (tree / "out").symlink_to(tmp_path)
+        (tree / prologs.OURS).write_text(json.dumps({"paths": [path.format(tmp=tmp_path)]}))
+        for work in (prologs.remove, lambda: prologs.stage(payload("20-b"))):
+            with pytest.raises(SetupError, match=r"was changed|symbolic link"):
+                work()
+        assert (tmp_path / "kept").exists()
+
+    def test_no_file_elsewhere_is_written(self, tree, tmp_path):
+        prologs.stage(payload("10-a"))
+        (tmp_path / "cron.d").mkdir()
+        (tree / "scripts/10-a").unlink()
+        (tree / "scripts").rmdir()
+        (tree / "scripts").symlink_to(tmp_path / "cron.d")
+        with pytest.raises(SetupError, match="symbolic link"):
+            prologs.stage(payload("10-a"))
+        assert list((tmp_path / "cron.d").iterdir()) == []

@@ -67,3 +67,24 @@ def test_what_others_may_have_written_is_not_believed(shared: Path, make, why: s
             ask(shared / "adm" / "hpc")
         assert f"{shared / below} {why}" in str(caught.value)
         assert "move it away" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["etc", "nodes"])
+def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    """Root of a node can make one; what is no longer published there is removed by the controller's root."""
+    state = shared / "adm" / "hpc"
+    for part, path in (
+        ("FOLDER", state),
+        ("CONFIG", state / "o"),
+        ("CLIENT", state / "etc"),
+        ("REPORTS", state / "nodes"),
+    ):
+        monkeypatch.setattr(cluster_state, part, path)
+    state.mkdir(parents=True)
+    precious = shared / "precious"
+    precious.mkdir()
+    (precious / "passwd").touch()
+    (state / name).symlink_to(precious)
+    with pytest.raises(SetupError, match="is a symbolic link"):
+        cluster_state.publish({}, {"slurm.conf": ""})
+    assert [path.name for path in precious.iterdir()] == ["passwd"]

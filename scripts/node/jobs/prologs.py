@@ -55,6 +55,7 @@ def stage(payload: dict[str, Any]) -> None:
     # Known as ours before they are there: a set-up that is killed leaves nothing that nobody owns.
     _keep(before | wanted)
     for path, data in files.items():
+        root_only.check((TREE / path).parent)
         folder((TREE / path).parent)
         write(TREE / path, data, mode=0o644 if path == CONF else 0o755)
     # The links of a script that is still to be checked come with it: a link to nothing would drain nodes.
@@ -67,6 +68,7 @@ def stage(payload: dict[str, Any]) -> None:
 def connect(links: dict[str, str]) -> None:
     """Have links in the tree, by their path in it."""
     for path, target in links.items():
+        root_only.check((TREE / path).parent)
         folder((TREE / path).parent)
         link(TREE / path, target)
 
@@ -113,7 +115,12 @@ def observe() -> dict[str, str]:
 def ours() -> set[str]:
     """Paths in the tree, relative to it, of what we made or were about to make."""
     kept = TREE / OURS
-    return set(json.loads(kept.read_text())["paths"]) if kept.exists() else set()
+    found = set(json.loads(kept.read_text())["paths"]) if kept.exists() else set()
+    for path in found:
+        if Path(path).is_absolute() or ".." in Path(path).parts:
+            raise SetupError(f"{kept} was changed: it names {path}. Look at what is there, and remove the file")
+        root_only.check((TREE / path).parent)
+    return found
 
 
 def _keep(paths: Collection[str]) -> None:

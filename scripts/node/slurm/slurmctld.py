@@ -37,6 +37,18 @@ HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compare
 LOG = Path("/var/log/slurm/slurmctld.log")
 TRIES = 3  # starts by systemd after ours: what ends as often as that, at once, does so for ever
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
+# Whoever acts as the user slurm, as root of any machine can, has slurmctld run programs (strigger(1)). They are to find
+# no password, no home folder, nothing of the system that they may change, and to be none of a shared folder's.
+CONFINED = f"""\
+ProtectHome=yes
+ProtectSystem=full
+NoExecPaths=-/opt/apps -/var/mail -/tmp -/var/tmp -/dev/shm -{STATE} -{LOG.parent}
+InaccessiblePaths=-{ETC / "slurmdbd.conf"} -/var/spool/slurmdbd -/var/lib/mysql -/etc/hpc
+"""
+# A capability that slurmctld lacks, and that is of no use: so the kernel keeps slurmctld's programs, which run as the
+# same user, out of slurmdbd's memory and files (ptrace(2), access mode checking). Debian 12's daemon, which starts as
+# root, would lose it.
+GUARDED = "User=slurm\nGroup=slurm\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
 DROP_INS = {
     # A killed daemon comes back by itself, however often; and after a reboot none starts before what it talks to.
     unit: (
@@ -50,13 +62,13 @@ DROP_INS = {
         (
             "slurmdbd",
             "mariadb.service munge.service systemd-tmpfiles-setup.service",
-            f"ExecStartPre=-+/bin/sh {Path(__file__).parents[1] / 'quick_acks.sh'}\n",
+            f"ExecStartPre=-+/bin/sh {Path(__file__).parents[1] / 'quick_acks.sh'}\n{GUARDED}",
         ),
         (
             "slurmctld",
             "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
             # Not by ExecStartPost: after that, Debian 12's unit would wait for a pid file elsewhere.
-            f"[Unit]\nWants={lost_jobs.UNIT}.service\n",
+            f"{CONFINED}[Unit]\nWants={lost_jobs.UNIT}.service\n",
         ),
     )
 }
@@ -109,7 +121,7 @@ def accounting_daemon(conf: str) -> None:
     text = conf.replace(PASSWORD_MARK, mariadb.PASSWORD.read_text().strip())
     write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
     mariadb.prepare()
-    service("slurmdbd", settings=text)
+    service("slurmdbd", settings=text + DROP_INS["slurmdbd"])
     # Also where nothing was to be done: after a boot it runs for seconds before it listens.
     wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
 
@@ -145,8 +157,9 @@ def controller_daemon(files: dict[str, str]) -> None:
     old = applied()
     need = config_changes.need(old, files)
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
-    if need is config_changes.Need.RESTART or not running:
-        _begin(files)
+    if need is config_changes.Need.RESTART:
+        forget("slurmctld")
+    _begin()
     answer()
     if running and need is not config_changes.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only when told to.
@@ -177,10 +190,13 @@ def answer() -> None:
     )  # fmt: skip
 
 
-def _begin(files: dict[str, str]) -> None:
-    """(Re)start slurmctld. Newer releases tell systemd when they are up: the start of one that ends fails by itself."""
+def _begin() -> None:
+    """Start slurmctld, or restart one that was forgotten, or started by another unit.
+
+    Newer releases tell systemd when they are up: the start of one that ends fails by itself.
+    """
     try:
-        service("slurmctld", settings=json.dumps(files, sort_keys=True))
+        service("slurmctld", settings=DROP_INS["slurmctld"])
     except SetupError as error:
         raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or error}") from None
 
@@ -222,11 +238,11 @@ def _back(old: dict[str, str], dbd: str, *, gone: set[str]) -> None:
         (ETC / name).unlink(missing_ok=True)
     write_files(old)
     write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
-    service("slurmdbd", settings=dbd)
+    service("slurmdbd", settings=dbd + DROP_INS["slurmdbd"])
     wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
     # It may run still, with some of the new files taken in, or be about to be started again by systemd.
     forget("slurmctld")
-    _begin(old)
+    _begin()
     answer()
     run("scontrol", "reconfigure")
 

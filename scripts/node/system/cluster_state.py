@@ -31,6 +31,8 @@ HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 def publish(config: dict[str, Any], client: dict[str, str]) -> bool:
     """Write a config version and the client files; True when they differ from those that were there."""
     root_only.protect(FOLDER)
+    for path in (CLIENT, REPORTS):
+        root_only.check(path)
     for path in (FOLDER.parent, FOLDER, CLIENT, REPORTS):
         if path.exists() and not path.is_dir():
             path.unlink()

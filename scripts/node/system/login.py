@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from system import cluster_state
-from system.host import link, run, stop_service, write
+from system.host import run, stop_service, write
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
@@ -33,12 +32,13 @@ def bound() -> None:
         run("systemctl", "daemon-reload")
 
 
-def configure() -> None:
-    """Point /etc/slurm at the files the controller published, so that a change there is a change here."""
-    for name in ("slurm.conf", "plugstack.conf"):
-        published = cluster_state.CLIENT / name
-        if published.exists():
-            link(Path("/etc/slurm") / name, str(published))
+def configure(files: dict[str, list[str]]) -> None:
+    """Keep Slurm's files for commands, as the stack sent them; and none of its daemons.
+
+    Not those of the shared file system: root of every node may write there, and slurm.conf names what commands load.
+    """
+    for name, lines in files.items():
+        write(Path("/etc/slurm") / name, "\n".join(lines) + "\n")
     for unit in ("slurmd", "slurmctld", "slurmdbd", "mariadb"):
         stop_service(unit)
 

@@ -75,11 +75,14 @@ def mounted(target: str) -> bool:
 
 
 def fstab_lines(mounts: list[Mount]) -> list[str]:
-    """The fstab lines of `mounts`; a blank in a path is written as fstab(5) wants it."""
+    """The fstab lines of `mounts`; a blank in a path is written as fstab(5) wants it.
+
+    Root of any machine may write there: nobody becomes root of another one by a file of theirs.
+    """
     return [
         " ".join(
             field.replace(" ", "\\040")
-            for field in (m["source"], m["target"], m["fs_type"], m["options"] or "defaults")
+            for field in (m["source"], m["target"], m["fs_type"], f"{m['options'] or 'defaults'},nosuid,nodev")
         )
         + " 0 0"
         for m in mounts

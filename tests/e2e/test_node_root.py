@@ -1,0 +1,55 @@
+"""Root of a node, which has the MUNGE key and so is SlurmUser too, gets neither the controller nor a login machine."""
+
+import pytest
+
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+PROGRAM = """\
+#!/bin/sh
+{
+    echo "as $(id -un)"
+    cat /etc/slurm/slurmdbd.conf /etc/hpc/database-password
+    for one in $(pidof slurmdbd); do cat /proc/$one/root/etc/slurm/slurmdbd.conf /proc/$one/environ /proc/$one/mem; done
+    ls /home /root /var/lib/mysql
+    touch /etc/slurm/by-trigger /usr/by-trigger /var/spool/slurmdbd/by-trigger && echo wrote
+} >/var/log/slurm/by-trigger 2>/dev/null
+"""
+
+
+@pytest.mark.parametrize("before", ["", "/bin/sh "], ids=["program", "interpreter"])
+def test_a_trigger_finds_no_secret_on_the_controller(many: Cluster, before: str):
+    many.ssh("controller", "rm -f /var/log/slurm/by-trigger")
+    program = "/opt/apps/adm/by-trigger"
+    many.ssh("cpu-0", f"cat >{program} <<'X'\n{PROGRAM}X\nchmod 755 {program}")
+    trigger = f"strigger --set --node=many-cpu-1 --drained --program='{before}{program}'"
+    try:
+        many.ssh("cpu-0", f'su -s /bin/sh slurm -c "{trigger}"')
+        many.ssh("cpu-0", "scontrol update nodename=many-cpu-1 state=drain reason=trigger")
+        log = "grep -c 'trigger.*node:drained.*exit=' /var/log/slurm/slurmctld.log; true"
+        known = int(many.ssh("controller", log))
+        if before:
+            eventually(
+                lambda: many.ssh("controller", "cat /var/log/slurm/by-trigger; true") == "as slurm",
+                seconds=60, what="the program, which finds nothing",
+            )  # fmt: skip
+        eventually(lambda: int(many.ssh("controller", log)) > known, seconds=60, what="slurmctld's word of its end")
+        assert many.ssh("controller", "cat /var/log/slurm/by-trigger; true") == ("as slurm" if before else "")
+        assert many.ssh("controller", "ls /etc/slurm /usr /var/spool/slurmdbd | grep by-trigger; true") == ""
+    finally:
+        many.ssh("controller", f"rm -f /var/log/slurm/by-trigger {program}")
+        many.ssh("controller", "scontrol update nodename=many-cpu-1 state=resume")
+
+
+def test_what_it_writes_into_the_cluster_state_is_no_setting_of_login_machines(many: Cluster):
+    published = "/opt/apps/adm/hpc/etc/slurm.conf"
+    kept = many.ssh("cpu-0", f"cat {published}")
+    many.ssh("cpu-0", f"sed -i 's|^ClusterName=.*|&\\nPluginDir=/opt/apps/adm/plugins|' {published}")
+    try:
+        assert "PluginDir" in many.ssh("login-0", f"cat {published}")
+        assert "PluginDir" not in many.ssh("login-0", "cat /etc/slurm/slurm.conf")
+        assert "UP" in many.ssh("login-0", "scontrol ping")
+    finally:
+        many.ssh("cpu-0", f"cat >{published} <<'X'\n{kept}\nX")
+        assert many.call("drift", "many", "--mend").returncode == 0
