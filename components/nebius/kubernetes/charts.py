@@ -45,6 +45,8 @@ class Charts(pulumi.ComponentResource):
             # Only another cluster replaces what is in it: not another certificate or address of the same one, nor a
             # kubeconfig that a preview does not know.
             cluster_identifier=args.cluster.id,
+            # A killed `up` may have created a namespace that the state does not have.
+            upsert_existing_objects=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self._child = pulumi.ResourceOptions(parent=self, provider=provider)

@@ -17,7 +17,7 @@ CHARTS = REPOSITORY / "scripts" / "rehearsal" / "charts"
 AT_MOST = 4
 """Nodes of each nodeset, by default."""
 _NOWHERE = "127.0.0.1:1"
-"""The API's address in a preview, which asks nobody."""
+"""The API's address before the first start; a preview asks nobody."""
 
 
 def rehearse(config: ClusterConfig, request: Request) -> Rehearsal:
@@ -47,7 +47,10 @@ class NebiusRehearsal(Rehearsal):
                 raise RehearsalError(f"{option} is for stacks of machines: leave it out, {request.stack} has pods.")
         self._config, self._nebius, self._request = config, section, request
         self._supervisor = Supervisor(request.folder)
-        self._endpoint = _NOWHERE
+        try:
+            self._endpoint = self._supervisor.endpoint()
+        except FileNotFoundError:
+            self._endpoint = _NOWHERE
         self._counts = {
             name: min(one.count, AT_MOST) if request.nodes is None else request.nodes
             for name, one in config.nodesets.items()

@@ -1,9 +1,14 @@
 """`./hpc rehearse` of a stack on Nebius, as far as it starts nothing."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
+import yaml
 
+from cluster.load.parse import parse
+from components.nebius.rehearsal.rehearse import rehearse
+from components.rehearsal import Request
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
 from tests.harness import ROOT
 
@@ -28,6 +33,17 @@ def test_a_preview_says_what_stands_in_and_writes_nothing(root, hpc):  # noqa: F
     ):
         assert said in ended.out
     assert not (root.parent / "home" / "rehearsals").exists()
+
+
+def test_a_preview_beside_a_running_rehearsal_has_its_addresses(tmp_path):
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "ports.json").write_text('{"kubelet": 1, "nebius": 4711}')
+    config = parse(yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text())["config"])
+    request = Request(stack="nebius", file=ROOT / "Pulumi.nebius.yaml", folder=tmp_path)
+    for folder, endpoint in ((tmp_path, "secret@127.0.0.1:4711"), (tmp_path / "none", "127.0.0.1:1")):
+        made = rehearse(config, replace(request, folder=folder))
+        assert made.settings()["hpc:cluster"]["nebius"]["endpoint"] == endpoint
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("option", [("--cidr", "10.9.0.0/20"), ("--real-prolog",)])
