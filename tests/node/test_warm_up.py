@@ -83,10 +83,35 @@ class TestRun:
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):
         one = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"))
-        assert sorted(nodes[0] for nodes, words in self.jobs if words == ["alpine=alpine"]) == PART["nodes"]
+        assert sorted(nodes[0] for nodes, words in self.jobs if words == ["--look", "alpine=alpine"]) == PART["nodes"]
         assert self.jobs[-1] == (["n-0", "n-1", "n-2"], ["--rxdm"])
         assert (sorted(one.ready), one.missed) == (PART["nodes"], {})
         assert "node n-2: ready after 0 s (3 of 3)" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("code", [0, 1])
+    def test_one_node_downloads_and_sends_to_those_that_lack_it(self, monkeypatch: pytest.MonkeyPatch, code: int):
+        """Where sending fails, the others download too."""
+        one = warm_up.Run({"images": ["alpine"], "partitions": [{**PART, "rxdm": False}], "seconds": 60})
+        there: set[str] = {"n-0"} if code == 0 else set()
+        downloads: list[str] = []
+        sent: list[list[str]] = []
+
+        def job(_part: object, nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
+            if arguments[0] == "--send":
+                sent.append(nodes)
+                there.update(nodes if not code else ())
+                return code, "", "no sbcast"
+            if arguments[0] != "--look" and nodes[0] not in there:
+                downloads.append(nodes[0])
+                there.update(nodes)
+            return 0, "warm-up: ready\n" if there.issuperset(nodes) else "warm-up: lacks alpine\n", ""
+
+        monkeypatch.setattr(one, "job", job)
+        monkeypatch.setattr(warm_up, "node_states", lambda: dict.fromkeys(PART["nodes"], "idle"))
+        assert one.run() == {}
+        assert sent == [["n-0", "n-1", "n-2"]]
+        assert sorted(downloads) == (["n-0", "n-1", "n-2"] if code else [])
+        assert sorted(one.ready) == PART["nodes"]
 
     def test_nodes_that_take_no_jobs_are_left_alone(self, monkeypatch: pytest.MonkeyPatch):
         one = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
@@ -187,6 +212,12 @@ class TestBody:
         (node / "broken").unlink()
         assert self.warm(node, "alpine=alpine").returncode == 0
         assert (node / "images" / "alpine.sqsh").read_text() == "docker://alpine\n"
+
+    def test_looking_downloads_nothing(self, node: Path):
+        assert self.warm(node, "--look", "alpine=alpine").stdout == "warm-up: lacks alpine\n"
+        assert not (node / "asked").exists()
+        self.warm(node, "alpine=alpine")
+        assert self.warm(node, "--look", "alpine=alpine").stdout == "warm-up: ready\n"
 
     def test_rxdm_is_noted_by_its_version(self, node: Path):
         (node / "rxdm").write_text("one")

@@ -4,8 +4,10 @@ As a phase of the set-up on the controller, after `ready`, and by itself as root
 
     python3 warm_up.py JSON        JSON: as cluster/jobs/warm_up.py writes it; ends with its standard input
 
-One small job on each node that takes jobs, with the lowest priority. A node that is busy is waited for a minute and
-then reported. Nothing here fails an `up`: a node that is not warm is only slower for its first job.
+One small job on each node that takes jobs, with the lowest priority. One node downloads an image, and sends it to the
+others of its partition in a job over all of them (sbcast); where that fails, each node downloads it itself. A node that
+is busy is waited for a minute and then reported. Nothing here fails an `up`: a node that is not warm is only slower for
+its first job.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ GROUP = 8
 """Nodes of one job that lets rxdm's prolog run: one that fails does so for all of its nodes."""
 NICE = 100_000
 """Behind every job of a user's (srun --nice)."""
+LACKS, RXDM, MISSED = "lacks", "rxdm", "missed"
+"""What is to be done on a node yet: get images, run rxdm; or nothing, as it could not be reached."""
 _GOOD = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 _BODY = Path(__file__).with_name("warm_up.sh")
 
@@ -59,7 +63,13 @@ class Run:
             else:
                 self.miss(node, self.states.get(node, "unknown to slurmctld"))
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            needing = [one for one in pool.map(lambda one: self.single(*one), going) if one]
+            look = bool(self.payload["images"])
+            found = dict(pool.map(lambda one: (one[0], self.single(*one, look=look)), going))
+            for part in self.payload["partitions"]:
+                self.share(part, [node for node, one in going if one is part], found)
+            lacking = [one for one in going if found[one[0]] == LACKS]
+            found.update(pool.map(lambda one: (one[0], self.single(*one)), lacking))
+            needing = [node for node, _ in going if found[node] == RXDM]
             groups = [
                 (part, group)
                 for part in self.payload["partitions"]
@@ -69,17 +79,36 @@ class Run:
             list(pool.map(lambda one: self.several(*one), groups))
         return self.missed
 
-    def single(self, node: str, part: dict[str, Any]) -> str:
-        """The images of one node; its name if rxdm has to run there too."""
-        names = [f"{file_name(image)}={image}" for image in self.payload["images"]]
-        code, out, err = self.job(part, [node], names)
+    def single(self, node: str, part: dict[str, Any], *, look: bool = False) -> str:
+        """The images of one node: downloaded, or looked for only. What is to be done there yet, if anything."""
+        code, out, err = self.job(part, [node], [*(["--look"] if look else []), *self.names()])
         if code:
             self.miss(node, why(code, err))
-        elif part["rxdm"] and "warm-up: rxdm" not in out:
-            return node
-        else:
-            self.done(node)
+            return MISSED
+        if "warm-up: lacks" in out:
+            return LACKS
+        if part["rxdm"] and "warm-up: rxdm" not in out:
+            return RXDM
+        self.done(node)
         return ""
+
+    def share(self, part: dict[str, Any], nodes: list[str], found: dict[str, str]) -> None:
+        """Send the images from a node that has them to those that lack some; if there is none, one downloads them."""
+        lacking = [node for node in nodes if found[node] == LACKS]
+        having = [node for node in nodes if found[node] in ("", RXDM)]
+        if len(lacking) > 1 and not having:
+            first = lacking.pop(0)
+            found[first] = self.single(first, part)
+            having = [first] if found[first] != MISSED else []
+        if lacking and having:
+            say(f"sending images from {having[0]} to {len(lacking)} nodes")
+            code, _, err = self.job(part, [having[0], *lacking], ["--send", having[0], *self.names()])
+            if code:
+                say(f"sending images failed, each node downloads them: {why(code, err)}")
+
+    def names(self) -> list[str]:
+        """FILE=IMAGE for each image."""
+        return [f"{file_name(image)}={image}" for image in self.payload["images"]]
 
     def several(self, part: dict[str, Any], group: list[str]) -> None:
         """A job on several nodes, before which rxdm's prolog pulls its images."""

@@ -1,6 +1,10 @@
 # shellcheck shell=bash
 # Runs on a node as root, in a job: downloads container images for all users of the node.
 #     bash -c TEXT warm-up FILE=IMAGE...    prints "warm-up: ready", and "warm-up: rxdm" if rxdm has run since the boot
+#     bash -c TEXT warm-up --look FILE=IMAGE...
+#                                           the same without a download: prints "warm-up: lacks FILE" for what is not there
+#     bash -c TEXT warm-up --send NODE FILE=IMAGE...
+#                                           in a job on several nodes, one of which is NODE, which has all: sends them
 #     bash -c TEXT warm-up --rxdm           in a job on several nodes, after rxdm's prolog: notes that it has run
 # IMAGE is REGISTRY/NAME:TAG; it is put at FILE, below the folder of images, by enroot (FILE.sqsh) or apptainer
 # (FILE.sif). A file that exists is not downloaded again.
@@ -25,16 +29,20 @@ enroot_uri() {
     fi
 }
 
-download() {
-    local name=$1 image=$2 ending program
+# What runs containers here, and how its files end.
+runtime() {
     if command -v enroot >/dev/null; then
         program=enroot ending=sqsh
     elif program=$(command -v apptainer || command -v singularity); then
         ending=sif
     else
-        echo "neither enroot nor apptainer is on $(hostname -s): image $image can't be downloaded" >&2
+        echo "neither enroot nor apptainer is on $(hostname -s): no image can be downloaded" >&2
         return 1
     fi
+}
+
+download() {
+    local name=$1 image=$2
     local target=$folder/$name.$ending work=$folder/.work
     [[ ! -e $target ]] || return 0
     # Where nodes share this folder, as in a jail, one downloads and the others wait.
@@ -64,10 +72,47 @@ download() {
     exec 9>&-
 }
 
-if [[ ${1-} == --rxdm ]]; then
+# On all nodes of a job: the node $1 sends files to all others. slurmd writes them, so that each is whole before it has
+# its name.
+send() {
+    local from=$1 pair file
+    sent=$folder/.sent-$SLURM_JOB_ID
+    shift
+    if [[ $SLURMD_NODENAME == "$from" ]]; then
+        trap 'rm -f "$folder"/.copy-* "$folder"/.sent-*' EXIT  # also what a killed job left
+        for pair; do
+            sbcast --force "$folder/${pair%%=*}.$ending" "$folder/.copy-${pair%%=*}"
+        done
+        echo sent >"$sent.from"
+        sbcast --force "$sent.from" "$sent"
+        return
+    fi
+    trap 'rm -f "$folder"/.copy-* "$sent"' EXIT
+    until [[ -e $sent ]]; do sleep 0.5; done
+    for pair; do
+        file=$folder/${pair%%=*}.$ending
+        [[ -e $file ]] || { chmod 0644 "$folder/.copy-${pair%%=*}" && mv "$folder/.copy-${pair%%=*}" "$file"; }
+    done
+}
+
+if [[ ${1-} == --look ]]; then
+    runtime
+    shift
+    lacking=0
+    for pair; do
+        [[ -e $folder/${pair%%=*}.$ending ]] || { echo "warm-up: lacks ${pair%%=*}" && lacking=1; }
+    done
+    ((!lacking)) || exit 0
+elif [[ ${1-} == --send ]]; then
+    runtime
+    mkdir -p "$folder"
+    send "${@:2}"
+    exit
+elif [[ ${1-} == --rxdm ]]; then
     mkdir -p "${mark%/*}"
     touch "$mark"
 elif (($#)); then
+    runtime
     mkdir -p "$folder"
     for pair; do
         download "${pair%%=*}" "${pair#*=}"
