@@ -33,8 +33,8 @@ class Backups(pulumi.ComponentResource):
         cloud = args.cloud
         child = pulumi.ResourceOptions(parent=self)
         kept = cloud.config.deletion_protection
-        # Names of buckets are unique among all customers of a region, those of groups among all projects of the tenant;
-        # and a bucket that stayed after a destroy must not be in the way of the next stack.
+        # Names of buckets are unique among all customers of a region; and a bucket that stayed after a destroy must not
+        # be in the way of the next stack. A group of the project takes no right at the tenant.
         called = cloud.owner.apply(lambda owner: shortened(cloud.config.name, f"backups-{owner[:8]}"))
         bucket = cloud.resource(
             "Bucket", f"{name}-bucket", {"versioning_policy": "DISABLED"}, called=called,
@@ -44,7 +44,7 @@ class Backups(pulumi.ComponentResource):
             "ServiceAccount", f"{name}-account", {"description": f"backups of {cloud.config.name}"},
             called=shortened(cloud.config.name, "backup-sa"), opts=child,
         )  # fmt: skip
-        group = cloud.resource("Group", f"{name}-group", {}, called=called, parent_id=cloud.settings.tenant, opts=child)
+        group = cloud.resource("Group", f"{name}-group", {}, called=called, opts=child)
         member = cloud.resource(
             "GroupMembership", f"{name}-membership", {"member_id": account.id}, parent_id=group.id, opts=child
         )

@@ -160,7 +160,7 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
             continue  # of an unknown unit
         yield (
             f"quota {one.name} of {props['tenant']} in {props['region']}: {_amount(one.name, needed)} more needed, "
-            f"{_amount(one.name, one.free)} free of {_amount(one.name, one.limit)} ({MORE_QUOTA})"
+            f"{_amount(one.name, one.free)} free of {_amount(one.name, one.limit)}: {MORE_QUOTA}"
         )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pulumi
@@ -67,17 +68,23 @@ class Slurm(pulumi.ComponentResource):
             "login", {"type": settings.login.service}, [self._wait("available")], settings.timeouts.login
         )
         self.login = login.facts
-        people = People(
-            f"{name}-people",
-            access=args.infrastructure.cluster.access,
-            people=payload.people(config),
-            pace=cloud.pace,
-            after=args.infrastructure.filesystems.ids[JAIL],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[scheduler]),
-        )
+        people = self._people
         args.infrastructure.teardown("charts", [*self._charts.of.values(), people, login], parent=self)
-        self.ready = pulumi.Output.all(people.id, login.id)
+        self.ready = pulumi.Output.all(people.id, login.id, scheduler.id)
         self.register_outputs({"address": self.login})
+
+    @cached_property
+    def _people(self) -> People:
+        """Users and accounts, once there are login pods: before the checks, whose user has an account as well."""
+        infrastructure = self._infrastructure
+        return People(
+            f"{self._name}-people",
+            access=infrastructure.cluster.access,
+            people=payload.people(infrastructure.cloud.config),
+            pace=infrastructure.cloud.pace,
+            after=infrastructure.filesystems.ids[JAIL],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._wait("available")]),
+        )
 
     def _installable(self) -> Charts:
         infrastructure = self._infrastructure
@@ -109,6 +116,8 @@ class Slurm(pulumi.ComponentResource):
             return [infrastructure.nodes, infrastructure.volumes]
         if word == "gpu":
             return [infrastructure.nodes, *infrastructure.operators.ready]
+        if word == "people":
+            return [self._people]
         return [self._wait(word)]
 
     def _installed(self, name: str) -> Sequence[pulumi.Resource]:

@@ -13,7 +13,7 @@ from components.nebius.api import client
 from components.nebius.api.errors import NebiusError, nebius_error
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.objects import Wanted, find, get, list_all, start_create, start_delete, state_of
-from components.nebius.api.operations import Wait, until_ended, until_ready
+from components.nebius.api.operations import Wait, retried, until_ended, until_ready
 
 EDITORS = "editors"
 """The tenant's group whose members may change everything in its projects, buckets among it."""
@@ -55,6 +55,7 @@ class StateBucket:
     def __init__(self, project: str, endpoint: str = "") -> None:
         """Raises NebiusError: there is no credential, or Nebius does not accept it."""
         self.project, self.endpoint = project, endpoint
+        self._has_new_account = False
         client.sdk(endpoint)
 
     def bucket(self, name: str) -> Bucket | None:
@@ -82,6 +83,7 @@ class StateBucket:
     def create_account(self, name: str) -> str | None:
         """Create a service account; its id, or None if somebody else created it meanwhile."""
         spec = {"description": "Writes the state of Pulumi stacks"}
+        self._has_new_account = True
         return self._created(self._wanted(_ACCOUNT, self.project, name, spec))
 
     def group(self, tenant: str, name: str = EDITORS) -> str:
@@ -140,13 +142,14 @@ class StateBucket:
     def _created(self, wanted: Wanted, key: str = "") -> str | None:
         """Id of the object, once it can be used; None if there is one of that name already. A second request with the
         same `key` creates nothing."""
+        doing, used = f"create {wanted.title}", key or str(uuid.uuid4())
+        fresh = wanted.kind.fresh_seconds if self._has_new_account else 0
         try:
-            operation = start_create(wanted, key or str(uuid.uuid4()))
+            operation = retried(self._wait(wanted.kind, doing), lambda: start_create(wanted, used), fresh_seconds=fresh)
         except NebiusError as error:
             if error.code == _TAKEN or "resource_already_exists" in error.details:
                 return None
             raise
-        doing = f"create {wanted.title}"
         self._end(wanted.kind, doing, operation)
         until_ready(self._wait(wanted.kind, doing), wanted.kind, operation.resource_id, self.endpoint)
         return operation.resource_id

@@ -15,6 +15,7 @@ from __future__ import annotations
 import grp
 import json
 import pwd
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,7 +62,23 @@ def converge(payload: dict[str, Any]) -> None:
         KEY_PAIRS.unlink()
     settings.install_nvcrlogin()
     environment.keep(payload.get("environment", []))
+    make_user_of_checks(payload.get("checks_user", ""))
     accounts.converge(payload["accounting"])
+
+
+def make_user_of_checks(name: str) -> None:
+    """Make the user whose jobs Soperator's checks are, before its account: slurmctld looks for the uid when it is told
+    of the account, and then once an hour (assoc_mgr_set_missing_uids).
+
+    As the check create-user-soperatorchecks makes it, which leaves one that is there as it is.
+    """
+    program = shutil.which("soperator-createuser")
+    if not name or _has_user(name) or program is None:
+        return
+    command = [program, name, "--home", f"/opt/soperator-home/{name}", "--gecos", ""]
+    done = subprocess.run(command, input="\n", capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        log(f"{name}: not made, Soperator's own check does so: {done.stderr.strip()[-400:]}")
 
 
 def make_key_pairs(new: Iterable[User]) -> None:

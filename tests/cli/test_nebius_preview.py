@@ -40,7 +40,7 @@ def test_it_is_complete_and_asks_nobody(hpc: Hpc, tmp_path: Path) -> None:
     for text in (
         "pulumi-python:dynamic/nebius:Cluster",
         "worker-worker-0",
-        "jail-submount-gpt3",
+        "jail-submount-mlperf-sd",
         "soperator-gpu-fabric-3",
         "kubernetes:helm.sh/v3:Release",
         "What the stack asks Nebius for, whole",

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 NOT_FOUND = "NOT_FOUND"
-MORE_QUOTA = "more at https://console.nebius.com, Administration, Limits"
-"""Where a tenant asks for more of a quota."""
+MORE_QUOTA = "ask for more at https://console.nebius.com (Administration, Limits)"
+"""What to do where a quota is full."""
 LATER = frozenset({"operation_conflict", "operation_aborted", "too_many_requests"})
 """Details that say that the same call can succeed a little later."""
 
@@ -104,13 +104,15 @@ _ADVICE: Mapping[str, str] = {
     "resource_already_exists": "choose another name, or delete the one that exists",
     "out_of_range": "set a value within the limit",
     "permission_denied": (
-        "ask an administrator of the tenant to put your account into the group `editors`, or log in to another account"
+        "ask an administrator of the tenant to put your account into the group `editors`, or log in to another one; "
+        "groups, memberships and permits take the role `admin` of the project, and a cluster has them for its backups "
+        "alone (without: nebius.backups: {enabled: false})"
     ),
     "resource_conflict": "run it again; if it stays, somebody else changes the same resource",
     "operation_aborted": "run it again",
     "operation_conflict": "wait until the other operation has ended, then run it again",
     "too_many_requests": "run it again in a minute",
-    "quota_failure": (f"ask for less in the stack file, or for {MORE_QUOTA}; then run it again"),
+    "quota_failure": (f"{MORE_QUOTA}, or ask for less in the stack file; then run it again"),
     "not_enough_resources": (
         "choose another region, fabric or preset, or run it again later; a reservation or `capacity` block is not "
         "affected"

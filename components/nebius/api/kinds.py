@@ -48,6 +48,9 @@ class Kind:
     """Of what node groups use: as long as those may take to be deleted."""
     restorable: bool = False
     """Whether the API keeps a deleted one, with its name, and can restore it (`undelete`)."""
+    fresh_seconds: int = 0
+    """For how long NOT_FOUND and PERMISSION_DENIED of a creation may mean that IAM does not know a new account or group
+    everywhere yet. The recipe waits up to 150 seconds before it makes a new account a member."""
     holds_data: bool = False
     """Whether it may hold what can't be created again: one in a failed state is then left as it is."""
     order: int = 0
@@ -111,20 +114,21 @@ _ROWS = (
     ),
     Kind(name="ServiceAccount", module="iam.v1", listing="ListServiceAccountRequest", order=30),
     Kind(
-        name="Group", module="iam.v1", listing="ListGroupsRequest", parent="Tenant", order=30,
+        name="Group", module="iam.v1", listing="ListGroupsRequest", order=30,
         ready=frozenset({"ACTIVE"}), deleting=frozenset(),
     ),
     Kind(
         name="GroupMembership", module="iam.v1", listing="ListGroupMembershipsRequest", list_method="list_members",
         items="memberships", parent="Group", order=20, updatable=False, identity=("member_id",),
-        immutable=("member_id",),
+        immutable=("member_id",), fresh_seconds=2 * MINUTE,
     ),
     Kind(
         name="AccessPermit", module="iam.v1", listing="ListAccessPermitRequest", parent="Group", order=20,
-        updatable=False, identity=("resource_id", "role"), immutable=("resource_id", "role"),
+        updatable=False, identity=("resource_id", "role"), immutable=("resource_id", "role"), fresh_seconds=2 * MINUTE,
     ),
     Kind(
         name="AccessKey", module="iam.v2", listing="ListAccessKeysRequest", order=10, ready=frozenset({"ACTIVE"}),
+        fresh_seconds=2 * MINUTE,
         failed=frozenset({"EXPIRED"}), deleting=frozenset({"DELETING", "DELETED"}),
         immutable=("account", "expires_at", "secret_delivery_mode"),
     ),

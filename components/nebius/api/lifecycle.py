@@ -155,7 +155,8 @@ def _taken(wanted: Wanted, error: NebiusError) -> NebiusError:
 
 
 def _create(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> str:
-    operation = operations.retried(wait, lambda: objects.start_create(wanted, _key(wanted, props)))
+    fresh = wanted.kind.fresh_seconds
+    operation = operations.retried(wait, lambda: objects.start_create(wanted, _key(wanted, props)), fresh_seconds=fresh)
     if operation.done() and _is_replayed(wanted, operation):
         # The API answers a repeated key as it did the first time, also after the object was deleted, or the reason of
         # the failure is gone. Nothing of that name is there, so a new key creates it once.

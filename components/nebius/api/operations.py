@@ -22,6 +22,8 @@ UNREACHABLE_SECONDS = 300.0
 """For how long; the SDK may retry a credential that was withdrawn for as long as it is asked to."""
 
 
+FRESH = frozenset({NOT_FOUND, "PERMISSION_DENIED"})
+"""Statuses of a creation that pass where what it names was created a moment ago."""
 IN_USE = frozenset({"bad_resource_state"})
 """Details of the error that something still uses what is to be deleted: machines detach a file system minutes later."""
 
@@ -144,16 +146,17 @@ def delete(kind: Kind, id_: str, endpoint: str, wait: Wait) -> None:
     until_gone(wait, kind, id_, endpoint)
 
 
-def retried(wait: Wait, start: Callable[[], Any], also: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
+def retried(wait: Wait, start: Callable[[], Any], also: frozenset[str] = frozenset(), fresh_seconds: float = 0) -> Any:  # noqa: ANN401
     """What `start` returns, again and again while another operation is in its way, until the deadline.
 
-    `also`: details of errors that pass as well.
+    `also`: details of errors that pass as well. `fresh_seconds`: for how long those of FRESH may.
     """
     while True:
         try:
             return start()
         except NebiusError as error:
-            if not (error.later or also & {*error.details}) or wait.passed + wait.pace > wait.seconds:
+            fresh = error.code in FRESH and wait.passed + wait.pace <= fresh_seconds
+            if not (fresh or error.later or also & {*error.details}) or wait.passed + wait.pace > wait.seconds:
                 raise
             wait.step(str(error).splitlines()[1].strip())
 

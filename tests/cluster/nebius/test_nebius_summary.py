@@ -21,8 +21,8 @@ def test_the_guides_cluster() -> None:
             "GPUs (nvidia_h100_80gb_hbm3)"
         ),
         (
-            "file systems: 12.62 TiB (jail 2 TiB, controller_spool 128 GiB, accounting 512 GiB, mlperf-sd 2 TiB, gpt3 "
-            "8 TiB); kept by destroy"
+            "file systems: 4.625 TiB (jail 2 TiB, controller_spool 128 GiB, accounting 512 GiB, mlperf-sd 2 TiB); kept "
+            "by destroy"
         ),
         "disks: 3.438 TiB of network-ssd",
         (

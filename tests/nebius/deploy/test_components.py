@@ -96,6 +96,13 @@ class TestOrder:
         name = recording.outputs["cluster"]
         assert recording.waits_for(recording.one(f"{name}-wait-login"), recording.one(f"{name}-wait-available"))
 
+    def test_checks_are_installed_after_their_user_has_an_account(self):
+        """With AccountingStorageEnforce Slurm refuses jobs of a user without one, and no check is tried twice."""
+        recording = recorded()
+        people = recording.one(f"{recording.outputs['cluster']}-people")
+        assert recording.waits_for(release(recording, "soperator-activechecks"), people)
+        assert people.inputs["people"]["checks_user"] == "soperatorchecks"
+
     def test_a_destroy_ends_what_kubernetes_holds_before_charts_and_nodes(self):
         recording = recorded()
         name = recording.outputs["cluster"]

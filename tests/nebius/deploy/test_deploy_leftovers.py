@@ -47,7 +47,7 @@ def left(api):
 def test_all_of_this_state_and_nothing_else(api):
     cluster = add(api, "Cluster", "lab", state="RUNNING")
     add(api, "NodeGroup", "system", parent=cluster, state="RUNNING")
-    add(api, "Group", "lab-backups", parent=TENANT, state="ACTIVE")
+    add(api, "Group", "lab-backups", state="ACTIVE")
     add(api, "Filesystem", "lab-jail")
     add(api, "Filesystem", "others-jail", owner="fedcba9876543210")
     add(api, "Filesystem", "nobodys", owner="")

@@ -95,6 +95,22 @@ def test_users_come_before_accounts_and_have_the_groups_of_createuser(run):
     assert calls[4][2] == "/etc/hpc/jail/accounting.json"
 
 
+def test_the_user_of_checks_is_there_before_its_account(run, tmp_path, monkeypatch):
+    """As Soperator's own check makes it, unless it is there."""
+    program, record = tmp_path / "soperator-createuser", tmp_path / "record"
+    words = '{ printf \'["createuser"\'; printf \', "%s"\' "$@"; echo "]"; } >>'
+    program.write_text(f"#!/bin/sh\n{words} {record}\nread -r key\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    _, calls = run(users=[{"name": "sync", "groups": []}], checks_user="soperatorchecks")
+    assert [name for name, *_ in calls][-2:] == ["createuser", "accounts"]
+    assert calls[-2][1:] == ["soperatorchecks", "--home", "/opt/soperator-home/soperatorchecks", "--gecos", ""]
+    record.unlink()
+    for name in ("sync", ""):
+        _, calls = run(users=[{"name": "sync", "groups": []}], checks_user=name)
+        assert "createuser" not in [name for name, *_ in calls]
+
+
 def test_somebody_with_jobs_is_not_removed(run):
     answer, calls = run()
     assert answer == {"error": "sync leaves the cluster and has jobs"}

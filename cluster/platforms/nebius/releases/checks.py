@@ -55,6 +55,8 @@ def active_checks(inputs: Inputs, *needs: str) -> Release:
 
     Without hooks: the chart's own Job would fail the release with the first check that fails, and uninstall nothing but
     leave `up` without the rest. The program shows checks that failed instead.
+
+    After accounts: with AccountingStorageEnforce Slurm refuses jobs of a user without one.
     """
     values: dict[str, Any] = {"slurmClusterRefName": inputs.name, **images.checks(inputs)}
     if inputs.number >= (2, 0):
@@ -67,7 +69,13 @@ def active_checks(inputs: Inputs, *needs: str) -> Release:
     if inputs.number >= (4, 1, 2) and (counts := {inputs.gpus_of(name) for name in inputs.nodesets} - {0}):
         values["slurmJob"] = {"gpusPerNode": str(min(counts))}
     return soperator_release(
-        inputs, "soperator-activechecks", values=values, needs=needs, after=("available",), hooks=False, timeout=1800
+        inputs,
+        "soperator-activechecks",
+        values=values,
+        needs=needs,
+        after=("available", "people"),
+        hooks=False,
+        timeout=1800,
     )
 
 

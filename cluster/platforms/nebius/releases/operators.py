@@ -3,7 +3,7 @@
 from typing import Any
 
 from cluster.catalog.nebius.reserve import GIB, Resources
-from cluster.platforms.nebius.names import OPERATOR_NAMESPACE
+from cluster.platforms.nebius.names import NODESET_LABEL, OPERATOR_NAMESPACE
 from cluster.platforms.nebius.releases.charts import other_release, soperator_release
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
@@ -91,6 +91,9 @@ def soperatorchecks(inputs: Inputs) -> Release:
     }
     if inputs.number >= (1, 23):
         manager["enableNodeReplacement"] = inputs.settings.health.replace_nodes
+    # Maintenance of the controller's host must not drain all nodes: as the recipe has it, which has no other service
+    # without a spare (nebius-solutions-library, pull request 617).
+    manager["env"] = {"maintenanceIgnoreNodeLabels": f"{NODESET_LABEL}=controller"}
     values = {"checks": {"manager": manager}}
     return soperator_release(
         inputs, "soperatorchecks", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",)

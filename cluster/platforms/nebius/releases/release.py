@@ -36,7 +36,8 @@ class Release:
     """Names of releases that are installed before it."""
     after: tuple[str, ...] = ()
     """What else is waited for: `nodes` (node groups are complete), `gpu` (the GPU operator is deployed and nodes offer
-    their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is)."""
+    their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is), `people`
+    (users and accounts are made)."""
     hooks: bool = True
     """Whether the chart's hooks run. Without them, what they wait for is waited for by the program itself."""
     timeout: int = 1200

@@ -97,6 +97,8 @@ def _volumes(inputs: Inputs, name: str) -> dict[str, Any]:
         "jailSubMounts": [*shared, *local],
         "customVolumeMounts": _custom(inputs, name),
         "sharedMemorySize": shared_memory(inputs, name),
+        # Disks of single nodes go with their pods, as the recipe has it: nobody would find them again.
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"},
     }
 
 
