@@ -28,7 +28,7 @@ ACCEPTED = {
     "slurm-CredType": "as AuthType",
     "slurm-AuthAltTypes": "only where the stack asks for slurmrestd",
     "slurm-AuthInfo": "120 s, Slurm's default: jobs with a prolog of 150 s start (row slurm-credential-and-prolog)",
-    "slurm-MessageTimeout": "30 s: messages do not wait for a prolog, which PrologFlags=Contain starts beforehand",
+    "slurm-MessageTimeout": "30 s: with a longer prolog srun prints a line and waits (row slurm-credential-and-prolog)",
     "slurm-DebugFlags": "Power says nothing here: nodes are not powered by Slurm",
     "slurm-MaxNodeCount": "nodes are named in slurm.conf, so none are dynamic",
     "slurm-MpiDefault": "pmix; jobs that need PMI2 ask for it, as their script does",
