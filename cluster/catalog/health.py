@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cluster.catalog.nccl_references import REFERENCES
+from cluster.catalog.nccl_references import GIB, REFERENCES
 
 NICS: Mapping[str, tuple[str, ...]] = {
     "a3-megagpu": (
@@ -22,6 +22,16 @@ SAME_BOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-160
 """Machine types whose GPUs are on a board of which another type has a reference: HGX H100 with eight GPUs."""
 COLLECTIVE = "all_reduce"
 """What idle nodes are measured with, one by one; ours, as it says most of NVLink."""
+PAIR_COLLECTIVE, PAIR_SMALLEST, PAIR_LARGEST = "all_gather", "2G", "8G"
+"""What pairs of nodes are measured with: what the references of two nodes have a minimum of. Source:
+GoogleCloudPlatform/cluster-health-scanner, its pairwise test."""
+
+
+def min_pair_busbw(machine_type: str) -> int:
+    """Bus bandwidth in GB/s that two sound nodes reach at least, on average of 2 to 8 GiB; 0 if no reference has it."""
+    row = REFERENCES.get((machine_type, PAIR_COLLECTIVE, 2, False))
+    of_sizes = [one.busbw for one in row.minimums if (one.low, one.high) == (2 * GIB, 8 * GIB)] if row else []
+    return int(min(of_sizes, default=0))
 
 
 def min_busbw(machine_type: str) -> int:

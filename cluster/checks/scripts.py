@@ -109,9 +109,10 @@ def _health(config: ClusterConfig) -> Iterator[Finding]:
     if wanted is None:
         return
     names = [user.name for user in config.users]
-    if wanted.nccl and wanted.nccl.user and wanted.nccl.user not in names:
-        at = ("slurm", "health", "nccl", "user")
-        yield unknown_name(at, wanted.nccl.user, names, "a user", "users", rule="health-user-unknown")
+    for name, test in (("nccl", wanted.nccl), ("fabric", wanted.fabric)):
+        if test and test.user and test.user not in names:
+            at = ("slurm", "health", name, "user")
+            yield unknown_name(at, test.user, names, "a user", "users", rule="health-user-unknown")
     for key in config.slurm.extra:
         name = CONF.canonical(key) or key
         if name.startswith("HealthCheck") or (name in ("Prolog", "Epilog") and (wanted.prolog or wanted.epilog)):

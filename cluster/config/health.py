@@ -14,8 +14,8 @@ CHECKS = Reconfigure("health checks never end a job; a node that fails one takes
 MEASURES = NoEffect("measured on idle nodes from then on; running jobs are not affected")
 
 Check = Literal[
-    "gpu-count", "gpu-driver", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink", "gpu-processes",
-    "aperture", "nic", "mount", "disk", "local-ssd", "clock",
+    "gpu-count", "gpu-driver", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink", "gpu-diag",
+    "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock",
 ]  # fmt: skip
 Share = Annotated[int, Field(strict=True, ge=0, le=90)]
 
@@ -32,6 +32,23 @@ class NcclTest(Section):
     """The user whose home has what `./hpc nccl build` left, and whose jobs the tests are. Default: the first one."""
     minutes: Annotated[Positive, Field(le=24 * 60), MEASURES] = 10
     """Time limit of one test, and how long its job may wait for the idle node, in minutes."""
+
+
+class FabricTest(NcclTest):
+    """The periodic NCCL test (all_gather) between pairs of idle nodes, over the network of the GPUs: GPUDirect-TCPXO on
+    A3 Mega. It needs what `./hpc nccl build` leaves."""
+
+
+class DiagTest(Section):
+    """The periodic diagnostic of DCGM on each idle node with GPUs: level 2 takes minutes, 3 half an hour, 4 hours. Its
+    first level is one of the checks."""
+
+    every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 168
+    """How often each node is measured, in hours."""
+    level: Annotated[Literal[2, 3, 4], MEASURES] = 2
+    """`-r` of `dcgmi diag`."""
+    minutes: Annotated[Positive, Field(le=24 * 60), MEASURES] = 30
+    """Time limit of one diagnostic, in minutes."""
 
 
 class NetworkTest(Section):
@@ -76,5 +93,9 @@ class HealthChecks(Section):
     """Least speed of each NIC in megabits per second, where its driver reports one. Default: not checked."""
     nccl: Annotated[NcclTest | None, MEASURES] = None
     """The periodic NCCL test. Default: none."""
+    diag: Annotated[DiagTest | None, MEASURES] = None
+    """The periodic diagnostic of DCGM. Default: none."""
+    fabric: Annotated[FabricTest | None, MEASURES] = None
+    """The periodic NCCL test between pairs of nodes. Default: none."""
     network: Annotated[NetworkTest | None, MEASURES] = None
     """The periodic measurement of TCP throughput between nodes. Default: none."""

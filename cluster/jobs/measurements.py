@@ -3,7 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from cluster.catalog.health import COLLECTIVE, min_busbw
+from cluster.catalog.health import (
+    COLLECTIVE,
+    PAIR_COLLECTIVE,
+    PAIR_LARGEST,
+    PAIR_SMALLEST,
+    min_busbw,
+    min_pair_busbw,
+)
 from cluster.config.cluster import ClusterConfig
 from cluster.config.health import NcclTest, NetworkTest
 from cluster.jobs.nccl import LOGS, NcclRun, run_script
@@ -20,8 +27,17 @@ def measurements(config: ClusterConfig) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     if wanted and wanted.network:
         found["network"] = _network(config, wanted.network)
+    if wanted and wanted.diag:
+        found["diag"] = {
+            "hours": wanted.diag.every_hours, "minutes": wanted.diag.minutes, "level": wanted.diag.level,
+            "partitions": [
+                {"partition": row.name, "nodes": list(row.nodes)} for row in _each_node_once(config) if row.gpu
+            ],
+        }  # fmt: skip
     if wanted and wanted.nccl:
-        found["nccl"] = _nccl(config, wanted.nccl)
+        found["nccl"] = _nccl(config, wanted.nccl, nodes=1)
+    if wanted and wanted.fabric:
+        found["fabric"] = _nccl(config, wanted.fabric, nodes=2)
     return found or None
 
 
@@ -35,16 +51,22 @@ def _network(config: ClusterConfig, wanted: NetworkTest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _nccl(config: ClusterConfig, wanted: NcclTest) -> dict[str, Any]:
+def _nccl(config: ClusterConfig, wanted: NcclTest, *, nodes: int) -> dict[str, Any]:
+    """The NCCL test of one node, over NVLink, or of pairs, over the network of the GPUs."""
     user = wanted.user or next((one.name for one in config.users), "root")
-    run = {"nodes": 1, "collective": COLLECTIVE, "smallest": SMALLEST, "largest": LARGEST}
+    alone = nodes == 1
+    run: dict[str, Any] = {
+        "nodes": nodes, "collective": COLLECTIVE if alone else PAIR_COLLECTIVE,
+        "smallest": SMALLEST if alone else PAIR_SMALLEST, "largest": LARGEST if alone else PAIR_LARGEST,
+    }  # fmt: skip
+    least = min_busbw if alone else min_pair_busbw
     return {
         "hours": wanted.every_hours, "minutes": wanted.minutes, "user": user,
         "partitions": [
             {
                 "partition": row.name,
                 "nodes": list(row.nodes),
-                "busbw_gbps": wanted.min_busbw_gbps or min_busbw(row.machine_type.name),
+                "busbw_gbps": wanted.min_busbw_gbps or least(row.machine_type.name),
                 "script": run_script(config, NcclRun(partition=row, **run)).text(),
                 "log": f"{LOGS}/%j.log",
             }

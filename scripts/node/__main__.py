@@ -34,7 +34,7 @@ from typing import IO, Any
 import collect
 from accounting import accounts, backup, mariadb, restore
 from containers import settings as containers
-from health import installed, measuring
+from health import installed
 from health import record as health_record
 from jobs import drain, environment, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
@@ -80,7 +80,7 @@ def configure(payload: dict[str, Any]) -> None:
     plugstack.drop_empty_include()
     if controls:
         control(payload)
-        measuring.keep(payload.get("measure"))
+        installed.keep_measuring(payload.get("measure"))
         environment.keep(payload.get("environment", []))
     else:
         slurmctld.disable()

@@ -150,6 +150,17 @@ class TestStack:
         assert "all_reduce_perf" in part["script"]
         assert found["nccl"]["user"] == "alice"
 
+    def test_pairs_of_a3_mega_are_measured_over_their_fabric(self):
+        found = measurements(config("a3mega", fabric={}))
+        assert found
+        (part, *_) = found["fabric"]["partitions"]
+        assert part["busbw_gbps"] == 150
+        assert "--nodes=2" in part["script"]
+        assert "all_gather_perf" in part["script"]
+        assert "arguments=(-b 2G -e 8G " in part["script"]
+        with pytest.raises(ConfigError, match=r"slurm\.health\.fabric\.user"):
+            config(fabric={"user": "nobody-here"})
+
     def test_every_node_is_measured_in_one_partition(self):
         found = measurements(config(network={}))
         assert found

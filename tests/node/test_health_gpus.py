@@ -1,12 +1,12 @@
 """Checks of GPUs on what nvidia-smi prints, and on the kernel's log."""
 
-import os
+import json
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
 from gpu_documents import T4, document, gpu
-from health import nvidia, outcome, xid
+from health import checks, gpu_report, nvidia, outcome, record
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -229,45 +229,42 @@ class TestNvidia:
         assert nvidia.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "failed"
 
 
-class TestXids:
-    """Records as /dev/kmsg has them."""
+class TestDiag:
+    """Reports of DCGM, of 4.5 and of 3."""
+
+    def report(self, *results: dict[str, object], name: str = "DCGM Diagnostic") -> str:
+        tests = [{"name": "software", "results": [{"entity_id": 0, "status": "Pass"}, *results], "test_summary": {}}]
+        return "Note: DCGM\n" + json.dumps({name: {"test_categories": [{"category": "Deployment", "tests": tests}]}})
 
     @pytest.mark.parametrize(
-        ("line", "state", "text"),
-        [
-            ("NVRM: Xid (PCI:0000:04:00): 79, pid=1122, name=python, GPU has fallen off the bus.", "failed",
-             "Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00, process 1122"),
-            ("NVRM: Xid (PCI:0000:04:00): 119, pid='<unknown>', name=<unknown>, Timeout after 6s of waiting for RPC",
-             "failed", "Xid 119 (GSP RPC timeout) of GPU 0000:04:00"),
-            ("NVRM: Xid (PCI:0000:04:00): 74, NVLink: fatal error detected on link 3(0x10000, 0x0)", "failed",
-             "Xid 74 (NVLink error) of GPU 0000:04:00"),
-            ("NVRM: Xid (PCI:0000:04:00): 94, pid='7', name=python, Contained: SM (0x1).", "warning",
-             "Xid 94 (contained memory error) of GPU 0000:04:00, process 7"),
-            ("NVRM: Xid (PCI:0000:04:00): 31, pid=9, name=python, Ch 00000008, MMU Fault", "ok",
-             "1 Xids, none of a broken GPU"),
-            ("NVRM: GPU 0000:04:00.0: RmInitAdapter failed!", "ok", "0 Xids, none of a broken GPU"),
-        ],
-    )  # fmt: skip
-    def test_those_of_a_broken_gpu_fail(self, tmp_path, line, state, text):
-        found = self.after(
-            tmp_path, [f"3,7,1000,-;{line}", " SUBSYSTEM=pci", "6,8,2000,-;eth0: link up"], {"boot": "b"}
-        )
-        assert (found["state"], found["text"], found.get("place", {})) == (state, text, {"boot": "b", "sequence": 8})
+        ("severity", "state"), [(2, "failed"), (6, "failed"), (1, "warning"), (4, "warning"), (5, "warning")]
+    )
+    def test_only_a_gpu_that_is_not_to_be_used_fails(self, severity, state):
+        warning = {"error_category": 1, "error_id": 9, "error_severity": severity, "warning": "a row is pending"}
+        said = self.report({"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings": [warning]})
+        found = gpu_report.diag(226, said)
+        assert (found["state"], found["text"]) == (state, "software of GPU 3: a row is pending")
 
-    def test_only_new_ones_count(self, tmp_path):
-        lines = ["3,7,1000,-;NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus."]
-        assert self.after(tmp_path, lines, {"boot": "b", "sequence": 7})["state"] == "ok"
-        assert self.after(tmp_path, lines, {"boot": "b", "sequence": 6})["state"] == "failed"
-        assert self.after(tmp_path, lines, {"boot": "another", "sequence": 99})["state"] == "failed"
-        assert self.after(tmp_path, lines, {})["state"] == "ok", "the first run of all takes the place alone"
+    def test_what_passes_or_gives_no_report_fails_nothing(self):
+        old = self.report({"gpu_id": "1", "status": "SKIP"}, name="DCGM GPU Diagnostic")
+        assert gpu_report.diag(0, old) == outcome.ok("1 tests of DCGM")
+        for said in (
+            "",
+            "Error: Unable to connect to host engine.",
+            "{}",
+            '{"DCGM Diagnostic": {"runtime_error": "x"}}',
+        ):
+            assert gpu_report.diag(255, said)["state"] == "skipped"
 
-    def after(self, folder: Path, lines: list[str], before: dict[str, object]) -> outcome.Outcome:
-        (folder / "kmsg").write_text("".join(f"{line}\n" for line in lines))
-        (folder / "boot_id").write_text("b\n")
-        return xid.xids(before, folder / "kmsg", folder / "boot_id")
-
-    def test_the_kernels_own_log_is_read(self):
-        if os.geteuid():
-            return
-        found = xid.xids({})
-        assert found.get("place", {})["sequence"] > 0
+    def test_it_runs_once_an_hour_where_dcgm_is(self, tmp_path, monkeypatch):
+        (tmp_path / "dcgmi").write_text(f"#!/bin/sh\ncat <<'END'\n{self.report()}\nEND\necho x >>{tmp_path}/ran\n")
+        (tmp_path / "dcgmi").chmod(0o755)
+        monkeypatch.setattr(record, "LAST", tmp_path / "health.json")
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert checks._diag() == outcome.skipped("DCGM is not installed")
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        first = checks._diag()
+        kept = {"checks": {"gpu-diag": outcome.ok(first["text"])}, "places": {"gpu-diag": first.get("place")}}
+        record.LAST.write_text(json.dumps(kept))
+        assert checks._diag() == outcome.ok("1 tests of DCGM")
+        assert (tmp_path / "ran").read_text() == "x\n"

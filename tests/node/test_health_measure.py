@@ -1,11 +1,12 @@
 """Which of two nodes is slow; jobs that measure, and what becomes of their results."""
 
+import json
 import socket
 import threading
 from types import SimpleNamespace
 
 import pytest
-from health import measure, pairs, record, slurm_node, throughput
+from health import measure, measure_jobs, pairs, record, slurm_node, throughput
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -98,7 +99,8 @@ class Slurm:
 def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     found = Slurm()
     monkeypatch.setattr(measure, "run", found.run)
-    monkeypatch.setattr(measure.time, "sleep", lambda _: None)
+    monkeypatch.setattr(measure_jobs, "run", found.run)
+    monkeypatch.setattr(measure_jobs.time, "sleep", lambda _: None)
     monkeypatch.setattr(measure, "folder", lambda path: path.mkdir(exist_ok=True))
     monkeypatch.setattr(measure, "write", lambda path, text, **_: path.write_text(text))
     for module, name, place in ((record, "RESULTS", ""), (measure, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
@@ -136,9 +138,9 @@ class TestJobs:
 
     def test_one_that_does_not_start_is_cancelled(self, slurm, monkeypatch):
         now = iter(range(0, 10_000, 40))
-        monkeypatch.setattr(measure.time, "monotonic", lambda: next(now))
+        monkeypatch.setattr(measure_jobs.time, "monotonic", lambda: next(now))
         slurm.states = {"7": "PENDING", "8": "RUNNING"}
-        measure._wait(["7", "8"], 300)
+        measure_jobs.wait(["7", "8"], 300)
         cancelled = [words for words in slurm.called if words[0] == "scancel"]
         assert cancelled[0] == ("scancel", "7")
         assert ("scancel", "8") in cancelled
@@ -161,6 +163,43 @@ class TestJobs:
         read = next(words for words in slurm.called if "tail" in words)
         assert read[:3] == ("runuser", "-u", "alice")
         assert measure._due("a", "nccl", NCCL)
+
+    def test_a_diagnostic_of_dcgm_drains_a_gpu_that_is_not_to_be_used(self, slurm):
+        warning = {"error_category": 3, "error_id": 4, "error_severity": 2, "warning": "GPU 1 is broken"}
+        results = [{"entity_group": "GPU", "entity_id": 1, "status": "Fail", "warnings": [warning]}]
+        report = {"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "memory", "results": results}]}]}}
+        part = {"partition": "p", "nodes": ["a"]}
+        wanted = {"diag": {"hours": 1, "minutes": 5, "level": 2, "partitions": [part]}}
+        for job in range(9):
+            (measure.LOGS / f"{job}.out").write_text(json.dumps(report))
+        measure._diag(part, ["a"], wanted["diag"])
+        assert slurm.drained == {"a": "hpc-health: diag: memory of GPU 1: GPU 1 is broken"}
+        (job,) = (words for words in slurm.called if words[0] == "sbatch")
+        assert job[-2:] == ("--wrap", "srun --mpi=none dcgmi diag -r 2 -j")
+
+    def test_the_node_whose_gpus_are_slow_with_every_partner_is_drained(self, slurm, monkeypatch):
+        """The fabric between pairs: b is slow with a, then with c, which was fast with somebody."""
+        busbw = {"a,b": 22.4, "c,d": 187.0, "a,c": 187.0, "b,c": 22.5, "a,d": 187.0, "b,d": 22.5}
+        submitted: dict[str, str] = {}
+
+        def run(*words: str, **options: object) -> str:
+            said = slurm.run(*words, **options)
+            if "sbatch" in words:
+                submitted[said] = next(word for word in words if word.startswith("--nodelist=")).partition("=")[2]
+            if "tail" in words:
+                job = words[-1].removesuffix(".log").rpartition("/")[2]
+                return f"# Avg bus bandwidth    : {busbw[','.join(sorted(submitted[job].split(',')))]}\n"
+            if words[0] == "scontrol":
+                return "".join(f"NodeName={name} State=IDLE\n" for name in "abcd")
+            return said
+
+        for module in (measure, measure_jobs):
+            monkeypatch.setattr(module, "run", run)
+        part = {**PART, "nodes": list("abcd"), "busbw_gbps": 150}
+        measure._measure({"fabric": {**NCCL, "partitions": [part]}}, list("abcd"))
+        assert list(slurm.drained) == ["b"]
+        assert slurm.drained["b"].startswith("hpc-health: fabric: 22 GB/s with ")
+        assert slurm.drained["b"].endswith(", least 150")
 
     def test_where_most_are_slow_the_limit_is_doubted_and_nobody_drained(self, slurm):
         for name in "abc":

@@ -51,6 +51,7 @@ ADVICE: Mapping[str, Advice] = {
         actor=Actor.SUPPORT, todo=_RECREATE, note="The GPU has to be exchanged: report the machine's host first."
     ),
     "gpu-nvlink": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
+    "gpu-diag": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
     "gpu-processes": Advice(
         actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- nvidia-smi", note="End the processes that the reason names."
     ),
@@ -61,7 +62,9 @@ ADVICE: Mapping[str, Advice] = {
     "local-ssd": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=_HOST),
     "clock": Advice(actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- timedatectl"),
     "network": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
+    "diag": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
     "nccl": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
+    "fabric": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
 }
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable
 from typing import Any
 
-from health import clock, devices, nvidia, record, storage, xid
-from health.outcome import BUSY, Outcome, failed, in_container, once, skipped, unsure
+from health import clock, devices, gpu_report, nvidia, record, storage, xid
+from health.outcome import BUSY, Outcome, ask, failed, in_container, once, skipped, unsure
 from side_by_side import side_by_side
 from system import disk_usage
 from system.mounts import mounted
 
 Outcomes = dict[str, Outcome]
+DIAG_SECONDS = 3600
 
 
 def quick(settings: dict[str, Any]) -> Outcomes:
@@ -45,6 +48,7 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         parts["clock"] = lambda: clock.clock(limits["clock_seconds"])
     if settings["mine"]["gpus"]:
         parts["gpus"] = lambda: _gpus(settings)
+        parts["dcgm"] = _diag
     answers = side_by_side({name: once(name, check, seconds=seconds) for name, check in parts.items()}, seconds=seconds)
     wrong = {path: one for path, one in answers.get("mount", {}).items() if not _well(one)}
     if wrong and found["mount"]["state"] != "failed":
@@ -55,6 +59,8 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         found["clock"] = answers["clock"] if "state" in answers["clock"] else skipped(answers["clock"]["error"])
     if "gpus" in answers:
         found |= {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
+        # One that is late has other work; what it looks for does not pass.
+        found["gpu-diag"] = answers["dcgm"] if "state" in answers["dcgm"] else skipped(answers["dcgm"]["error"])
     return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
 
 
@@ -85,6 +91,18 @@ def _gpus(settings: dict[str, Any]) -> Outcomes:
         mine["gpus"], ecc_errors=limits["ecc_errors"], nvlink_errors=limits["nvlink_errors"],
         nvlinks=mine.get("nvlinks", 0), before=_place("gpu-nvlink"),
     )  # fmt: skip
+
+
+def _diag() -> Outcome:
+    """DCGM's tests of the first level, which take seconds and leave jobs alone: once an hour."""
+    if nvidia.absent() or not shutil.which("dcgmi"):
+        return skipped(nvidia.absent() or "DCGM is not installed")
+    last, place = record.last().get("checks", {}).get("gpu-diag"), _place("gpu-diag")
+    if last and time.time() - place.get("time", 0) < DIAG_SECONDS:
+        return last
+    found = gpu_report.diag(*ask("dcgmi", "diag", "-r", "1", "-j"))
+    found["place"] = {"time": time.time()}
+    return found
 
 
 def _xids() -> Outcome:

@@ -1,13 +1,15 @@
-"""What `nvidia-smi -q -x` prints of each GPU, and the verdicts on it. What a driver leaves out is not checked.
+"""What `nvidia-smi -q -x` and `dcgmi diag -j` print of GPUs, and the verdicts on it. What is left out is not checked.
 
 Sources: nvidia-smi(1); NVIDIA GPU Memory Error Management (a failed remapping and SRAM errors above the threshold are
 reasons for an exchange of the GPU; a pending remapping or retirement waits for a reset and does no harm until then);
 limits of NVIDIA/DCGM 72fa3fe, common/DcgmGPUHardwareLimits.h; documents of drivers 470 to 595 in
-influxdata/telegraf, plugins/inputs/nvidia_smi/testdata.
+influxdata/telegraf, plugins/inputs/nvidia_smi/testdata. Of diag: DCGM's testing/python3/dcgm_diag_schema.json, and
+dcgmlib/dcgm_errors.h (severities).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -19,7 +21,9 @@ REMAPPED_MOST = 511
 """DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE is 512: no row is left to remap to."""
 RETIRED_MOST = 62
 """DCGM_LIMIT_MAX_RETIRED_PAGES is 63; GPUs before Ampere, T4 for one, retire pages."""
-_RESET = "GPU requires reset"  # in place of a value: nvmlErrorString of NVML_ERROR_RESET_REQUIRED
+_ISOLATE, _RESET = 2, 6
+"""DCGM_ERROR_ISOLATE and DCGM_ERROR_RESET: the GPU is not to be used. Others: monitor, triage, configure."""
+_NEEDS_RESET = "GPU requires reset"  # in place of a value: nvmlErrorString of NVML_ERROR_RESET_REQUIRED
 _DOCUMENT = re.compile(r"(?:<\?xml.*?)?(?P<root><nvidia_smi_log>.*</nvidia_smi_log>)", re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]+")
 _NOT_REPORTED = ("", "N/A", "[N/A]", "Not Supported", "Unknown Error")
@@ -76,7 +80,7 @@ def needs_action(gpus: list[Gpu]) -> Outcome | None:
     found: list[str] = []
     for gpu in gpus:
         action = gpu.text("gpu_recovery_action")
-        if any(_RESET in (one.text or "") for one in gpu.element.iter()) or _yes(
+        if any(_NEEDS_RESET in (one.text or "") for one in gpu.element.iter()) or _yes(
             gpu, "gpu_reset_status/reset_required"
         ):
             found.append(f"GPU {gpu.number} requires a reset")
@@ -144,6 +148,29 @@ def state(gpus: list[Gpu], *, fabric: bool) -> Outcome:
         return warned(", ".join(notes))
     hottest = max((gpu.number_at("temperature/gpu_temp") or 0 for gpu in gpus), default=0)
     return ok(f"{hottest} C at most") if hottest else skipped("the driver reports no temperature")
+
+
+def diag(code: int, said: str) -> Outcome:
+    """The verdict on a diagnostic of DCGM. A test that failed for how the machine is set up is a warning."""
+    try:
+        document = json.loads(said[said.index("{") :])
+        report = next(value for name, value in document.items() if name.startswith("DCGM"))
+        tests = [test for one in report["test_categories"] for test in one["tests"]]
+        results = [(str(test["name"]), result) for test in tests for result in test["results"]]
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
+        return skipped(f"dcgmi diag ended with exit code {code} and without a report")
+    wrong: dict[str, bool] = {}
+    for name, result in results:
+        if str(result.get("status", "")).lower() != "fail":
+            continue
+        entity = result.get("entity_id", result.get("gpu_id", ""))
+        notes = [one for one in result.get("warnings") or () if isinstance(one, dict)]
+        text = "; ".join(str(one.get("warning", "")) for one in notes)[:160]
+        severe = not notes or any(one.get("error_severity", _ISOLATE) in (_ISOLATE, _RESET) for one in notes)
+        wrong[f"{name}{f' of GPU {entity}' if entity != '' else ''}: {text or 'failed'}"] = severe
+    if any(wrong.values()):
+        return failed(", ".join(text for text, severe in wrong.items() if severe))
+    return warned(", ".join(wrong)) if wrong else ok(f"{len(tests)} tests of DCGM")
 
 
 def _slowed(gpu: Gpu) -> Iterator[str]:

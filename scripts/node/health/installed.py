@@ -1,4 +1,5 @@
-"""The health check on this machine: its program, and what it checks for. Removed where the stack no longer has it."""
+"""The health check on this machine: its program and what it checks for; on the controller a timer that measures idle
+nodes. Removed where the stack no longer has them."""
 
 from __future__ import annotations
 
@@ -7,10 +8,34 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from health import settings
-from system.host import log, write
+from health import measure, settings
+from system.host import log, run, stop_service, succeeds, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
+MEASURE = Path("/usr/local/sbin/hpc-health-measure")
+UNITS = Path("/etc/systemd/system")
+NAME = "hpc-health-measure"
+SERVICE = f"""\
+[Unit]
+Description=Measure idle nodes of the Slurm cluster
+After=slurmctld.service
+
+[Service]
+Type=oneshot
+ExecStart={MEASURE}
+"""
+TIMER = """\
+[Unit]
+Description=Measure idle nodes of the Slurm cluster, those that are due
+
+[Timer]
+OnCalendar=hourly
+RandomizedDelaySec=600
+Persistent=false
+
+[Install]
+WantedBy=timers.target
+"""
 # -S: no site packages; the program is started on every node every few minutes, and before each job.
 _TEXT = """\
 #!/bin/sh
@@ -41,3 +66,23 @@ def keep(health: dict[str, Any] | None) -> None:
     # Settings first: a program without them checks nothing.
     write(settings.SETTINGS, json.dumps(mine, indent=1) + "\n")
     write(PROGRAM, program("health.program"), mode=0o755)
+
+
+def keep_measuring(wanted: dict[str, Any] | None) -> None:
+    """Have the timer running with these settings, or nothing of it."""
+    files = [MEASURE, measure.SETTINGS, UNITS / f"{NAME}.service", UNITS / f"{NAME}.timer"]
+    if not wanted:
+        if any(path.exists() for path in files):
+            stop_service(f"{NAME}.timer")
+            for path in files:
+                path.unlink(missing_ok=True)
+            run("systemctl", "daemon-reload")
+            log("measurements of nodes are removed")
+        return
+    write(measure.SETTINGS, json.dumps(wanted, indent=1) + "\n", mode=0o600)
+    write(MEASURE, program("health.measure"), mode=0o755)
+    changed = [write(UNITS / f"{NAME}.{kind}", text) for kind, text in (("service", SERVICE), ("timer", TIMER))]
+    if any(changed):
+        run("systemctl", "daemon-reload")
+    if any(changed) or not succeeds("systemctl", "is-active", "--quiet", f"{NAME}.timer"):
+        run("systemctl", "enable", "--now", "--quiet", f"{NAME}.timer")

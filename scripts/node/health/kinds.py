@@ -12,7 +12,8 @@ PREFIX = "hpc-health: "
 """Begins the reason of every node that a health check has drained."""
 KINDS = (
     "gpu-count", "gpu-driver", "gpu-lost", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink",
-    "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock", "network", "nccl",
+    "gpu-diag", "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock", "network", "diag", "nccl",
+    "fabric",
 )  # fmt: skip
 """In the order in which they are shown."""
 RESUMES = frozenset({"gpu-state", "gpu-processes", "nic", "mount", "disk", "clock"})
@@ -30,7 +31,7 @@ def reason(failed: dict[str, str]) -> str:
     Every kind is in it, also where the texts are too long for all.
     """
     known = [kind for kind in KINDS if kind in failed]
-    room = max(LONGEST // max(len(known), 1), 40)
+    room = max(LONGEST // max(len(known), 1), 34)
     parts = [f"{kind}: {_plain(failed[kind])}"[:room].rstrip(" :") for kind in known]
     return PREFIX + "; ".join(parts)
 

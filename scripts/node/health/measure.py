@@ -1,4 +1,5 @@
-"""Measurements of idle nodes by jobs, on the controller: TCP throughput between pairs, and the NCCL test of one node.
+"""Measurements of idle nodes by jobs, on the controller: TCP throughput between pairs, the diagnostic of DCGM, and the
+NCCL test of one node, or of pairs over the network of the GPUs.
 
     hpc-health-measure            what is due: started every hour by hpc-health-measure.timer
     hpc-health-measure NODE...    these nodes now, if they are idle
@@ -16,10 +17,11 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from health import pairs, record, slurm_node
+from health import gpu_report, measure_jobs, pairs, record, slurm_node
 from health.kinds import reason
 from slurm.scontrol import rows
 from system.host import SetupError, folder, log, printable, read_json, run, write
@@ -27,13 +29,15 @@ from system.host import SetupError, folder, log, printable, read_json, run, writ
 SETTINGS = Path("/etc/hpc/health-measure.json")
 MEASURED = record.RESULTS / "measured"
 LOGS = record.RESULTS / "jobs"
-PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 PROGRAM = Path(__file__).with_name("throughput.py")
+Key = TypeVar("Key", str, "tuple[str, str]")
+"""A node, or a pair of them."""
 Results = dict[str, tuple[str, str]]
 """State and text of each node's measurement."""
+Runs = Callable[[list[pairs.Pair]], dict[pairs.Pair, float]]
+"""Measures pairs side by side; those that did not run are left out."""
 ELSE = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
 """Reasons for which jobs wait for something else than nodes (slurm.schedmd.com/job_reason_codes.html)."""
-START_SECONDS = 60  # a job that has not started by then waits for somebody else's
 NETWORK_MINUTES = 10  # with the prolog of a partition, which may pull containers
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9]+(?:\.[0-9]+)?)", re.MULTILINE)  # nccl-tests, src/common.cu
 
@@ -76,10 +80,19 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
                 name for name in _idle(part["nodes"]) if name in names or (not names and _due(name, "network", network))
             ]
             _network(part, nodes, _idle(part["nodes"]), network)
-    if nccl := wanted.get("nccl"):
-        for part in nccl["partitions"]:
-            nodes = [name for name in _idle(part["nodes"]) if name in names or (not names and _due(name, "nccl", nccl))]
-            _nccl(part, nodes, nccl)
+    for kind, measure in (("diag", _diag), ("nccl", _nccl)):
+        for part in wanted.get(kind, {}).get("partitions", ()):
+            idle = _idle(part["nodes"])
+            measure(
+                part,
+                [one for one in idle if one in names or (not names and _due(one, kind, wanted[kind]))],
+                wanted[kind],
+            )
+    if fabric := wanted.get("fabric"):
+        for part in fabric["partitions"]:
+            idle = _idle(part["nodes"])
+            nodes = [name for name in idle if name in names or (not names and _due(name, "fabric", fabric))]
+            _fabric(part, nodes, idle, fabric)
 
 
 def _waiting() -> bool:
@@ -103,6 +116,28 @@ def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
 
 
 def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
+    """TCP throughput between pairs."""
+
+    def run_(todo: list[pairs.Pair]) -> dict[pairs.Pair, float]:
+        return _run_pairs(part["partition"], todo, wanted["seconds"])
+
+    _by_pairs("network", part["nodes"], due, idle, run_, least=wanted["mbps"], unit="Mbit/s")
+
+
+def _fabric(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
+    """The NCCL test between pairs: whether the GPUs' network carries what it should, and is in use at all."""
+    user = _user(wanted)
+
+    def run_(todo: list[pairs.Pair]) -> dict[pairs.Pair, float]:
+        found = _averages("fabric", part, {pair: ",".join(pair) for pair in todo}, wanted, user)
+        return {pair: average for pair, average in found.items() if isinstance(average, float)}
+
+    _by_pairs("fabric", part["nodes"], due, idle, run_, least=part["busbw_gbps"], unit="GB/s")
+
+
+def _by_pairs(
+    kind: str, nodes: list[str], due: list[str], idle: list[str], run_: Runs, *, least: float, unit: str
+) -> None:
     """Measure pairs until every due node is decided, and act. A lonely node borrows a partner that is idle."""
     every = due if len(due) > 1 else [*due, *[name for name in idle if name not in due][:2]]
     if not due or len(every) < 2:
@@ -113,26 +148,26 @@ def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict
         todo = pairs.next_pairs(every, fast)
         if not todo:
             break
-        for pair, mbps in _run_pairs(part["partition"], todo, wanted["seconds"]).items():
-            fast[pair], figures[pair] = mbps >= wanted["mbps"], mbps
+        for pair, figure in run_(todo).items():
+            fast[pair], figures[pair] = figure >= least, figure
         if not set(todo) <= set(fast):
             break  # a job did not run: its nodes are busy now
     slow, open_ = pairs.slow(fast), pairs.undecided(fast)
-    least = f", least {wanted['mbps']}" if wanted["mbps"] else ""
+    wanted = f", least {least}" if least else ""
     found: Results = {}
     for name in sorted({name for pair in fast for name in pair}):
-        mine = {pair: mbps for pair, mbps in figures.items() if name in pair}
+        mine = {pair: figure for pair, figure in figures.items() if name in pair}
         if name in slow:
             pair = next(pair for pair in mine if slow[name] in pair)
-            found[name] = ("failed", f"{mine[pair]:.0f} Mbit/s with {slow[name]}{least}")
+            found[name] = ("failed", f"{mine[pair]:.0f} {unit} with {slow[name]}{wanted}")
             continue
         pair = max(mine, key=lambda one: mine[one])
         other = next(one for one in pair if one != name)
-        text = f"{mine[pair]:.0f} Mbit/s with {other}{least}"
+        text = f"{mine[pair]:.0f} {unit} with {other}{wanted}"
         if name in open_:
             text += ": one of the two is slow, and no third node was idle"
         found[name] = ("skipped" if name in open_ else "ok", text)
-    _settle("network", part["nodes"], found)
+    _settle(kind, nodes, found)
 
 
 def _run_pairs(partition: str, todo: list[pairs.Pair], seconds: int) -> dict[pairs.Pair, float]:
@@ -142,9 +177,9 @@ def _run_pairs(partition: str, todo: list[pairs.Pair], seconds: int) -> dict[pai
         line = f"srun --mpi=none python3 -S {shlex.quote(str(PROGRAM))} {seconds} {first} {second}"
         options = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}", "--chdir=/",
                    f"--output={LOGS}/%j.out", f"--time={NETWORK_MINUTES}"]  # fmt: skip
-        if job := _submit("network", partition, options, ["--wrap", line]):
+        if job := measure_jobs.submit("network", partition, options, ["--wrap", line]):
             jobs[job] = (first, second)
-    _wait(list(jobs), NETWORK_MINUTES * 60)
+    measure_jobs.wait(list(jobs), NETWORK_MINUTES * 60)
     found: dict[pairs.Pair, float] = {}
     for job, pair in jobs.items():
         said = LOGS / f"{job}.out"
@@ -159,22 +194,59 @@ def _run_pairs(partition: str, todo: list[pairs.Pair], seconds: int) -> dict[pai
 
 def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> None:
     """Run the NCCL test of each node, side by side, as the user who has built it; act on its average."""
-    try:
-        user = pwd.getpwnam(wanted["user"])
-    except KeyError:
-        raise SetupError(f"there is no user {wanted['user']}, who is to run the NCCL test") from None
-    jobs: dict[str, str] = {}
+    user = _user(wanted)
     found: Results = {}
     for name in nodes:
         state = read_json(record.RESULTS / f"{name}.json", {}).get("checks", {}).get("gpu-driver", {})
         if state.get("state") != "ok":
             found[name] = ("skipped", state.get("text") or "the driver was not checked yet")
+    sound = {name: name for name in nodes if name not in found}
+    for name, average in _averages("nccl", part, sound, wanted, user).items():
+        least = part["busbw_gbps"]
+        if isinstance(average, str):
+            found[name] = ("skipped", average)
             continue
-        options = [f"--nodelist={name}", f"--chdir={user.pw_dir}", f"--time={wanted['minutes']}"]
-        if job := _submit("nccl", part["partition"], options, [], stdin=part["script"], user=user):
+        text = f"{average:.1f} GB/s bus bandwidth" + (f", least {least}" if least else "")
+        found[name] = ("failed" if average < least else "ok", text)
+    _settle("nccl", part["nodes"], found)
+
+
+def _diag(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> None:
+    """Run a diagnostic of DCGM that needs the whole node, side by side."""
+    jobs: dict[str, str] = {}
+    line = f"srun --mpi=none dcgmi diag -r {wanted['level']} -j"
+    for name in nodes:
+        options = [f"--nodelist={name}", "--chdir=/", f"--output={LOGS}/%j.out", f"--time={wanted['minutes']}"]
+        if job := measure_jobs.submit("diag", part["partition"], options, ["--wrap", line]):
             jobs[job] = name
-    _wait(list(jobs), wanted["minutes"] * 60)
+    measure_jobs.wait(list(jobs), wanted["minutes"] * 60)
+    found: Results = {}
     for job, name in jobs.items():
+        said = LOGS / f"{job}.out"
+        one = gpu_report.diag(0, said.read_text(errors="replace") if said.exists() else "")
+        found[name] = ("ok" if one["state"] == "warning" else one["state"], one["text"])
+    _settle("diag", part["nodes"], found)
+
+
+def _user(wanted: dict[str, Any]) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(wanted["user"])
+    except KeyError:
+        raise SetupError(f"there is no user {wanted['user']}, who is to run the NCCL test") from None
+
+
+def _averages(
+    kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: dict[str, Any], user: pwd.struct_passwd
+) -> dict[Key, float | str]:
+    """Average bus bandwidth in GB/s of the NCCL test on each list of nodes, side by side; why there is none, else."""
+    jobs: dict[str, Key] = {}
+    for key, nodelist in lists.items():
+        options = [f"--nodelist={nodelist}", f"--chdir={user.pw_dir}", f"--time={wanted['minutes']}"]
+        if job := measure_jobs.submit(kind, part["partition"], options, [], stdin=part["script"], user=user):
+            jobs[job] = key
+    measure_jobs.wait(list(jobs), wanted["minutes"] * 60)
+    found: dict[Key, float | str] = {}
+    for job, key in jobs.items():
         path = f"{user.pw_dir}/{part['log'].replace('%j', job)}"
         try:
             # As the user: root does not follow links in a home.
@@ -182,58 +254,8 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
         except SetupError as error:
             said = str(error)
         averages = _AVERAGE.findall(said)
-        if not averages:
-            found[name] = ("skipped", f"job {job} of {user.pw_name} has no result: {path}")
-            continue
-        least = part["busbw_gbps"]
-        text = f"{float(averages[-1]):.1f} GB/s bus bandwidth" + (f", least {least}" if least else "")
-        found[name] = ("failed" if float(averages[-1]) < least else "ok", text)
-    _settle("nccl", part["nodes"], found)
-
-
-def _submit(
-    kind: str,
-    partition: str,
-    options: list[str],
-    end: list[str],
-    *,
-    stdin: str = "",
-    user: pwd.struct_passwd | None = None,
-) -> str:
-    """Submit one job; its number, or nothing where Slurm refuses it."""
-    words = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive",
-             "--no-requeue", "--nice=10000", *options, *end]  # fmt: skip
-    try:
-        said = run(*(_as(user) if user else []), *words, stdin=stdin or None, timeout=60)
-    except SetupError as error:
-        log(f"{kind}: {error}")
-        return ""
-    return said.strip().partition(";")[0]
-
-
-def _as(user: pwd.struct_passwd) -> list[str]:
-    """A command before another one, which then runs as the user: sbatch gives its own environment to the job, where
-    root's HOME is a place that the user can't read."""
-    name = user.pw_name
-    place = [f"HOME={user.pw_dir}", f"USER={name}", f"LOGNAME={name}", f"SHELL={user.pw_shell}", f"PATH={PATH}"]
-    return ["runuser", "-u", name, "--", "env", "-i", *place]
-
-
-def _wait(jobs: list[str], seconds: float) -> None:
-    """Wait until these jobs have ended. One that does not start soon is cancelled: whoever has its node goes first."""
-    began, left = time.monotonic(), set(jobs)
-    while left:
-        time.sleep(0.3)
-        listed = run("squeue", "--noheader", f"--jobs={','.join(sorted(left))}", "--format=%i %T", accept=(0, 1))
-        states = dict(line.split(" ", 1) for line in listed.splitlines() if " " in line)
-        left &= set(states)
-        late = [job for job in left if states[job] == "PENDING" and time.monotonic() - began > START_SECONDS]
-        if time.monotonic() - began > seconds + START_SECONDS:
-            late = sorted(left)
-        if late:
-            log(f"cancelled {', '.join(late)}: not started, or not ended, in time")
-            run("scancel", *late)
-            left -= set(late)
+        found[key] = float(averages[-1]) if averages else f"job {job} of {user.pw_name} has no result: {path}"
+    return found
 
 
 def _settle(kind: str, nodes: list[str], found: Results) -> None:
