@@ -25,7 +25,7 @@ def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) ->
         "slurm.conf": render_conf(config, addresses),
         "gres.conf": render_gres(config),
         "cgroup.conf": render_cgroup(config),
-        "topology.conf": render_topology(config),
+        **({"topology.conf": render_topology(config)} if len(config.nodesets) > 1 else {}),
     }
 
 

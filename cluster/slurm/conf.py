@@ -116,7 +116,9 @@ def _scheduling(config: ClusterConfig) -> Group:
             "SelectTypeParameters": FIELD,
             "EnforcePartLimits": "ALL",
             "ScronParameters": FIELD,
-            "TopologyPlugin": "topology/tree",
+            # Of one nodeset it would say nothing; and programs that load libslurm alone end at 24.11's plugin with
+            # `undefined symbol: topo_conf` (test7.12 of Slurm's own tests).
+            "TopologyPlugin": "topology/tree" if len(config.nodesets) > 1 else None,
             "GresTypes": "gpu" if has_gpus(config) else None,
         },
     )

@@ -9,8 +9,14 @@ from system.host import run, stop_service, write
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
 # Written by the cluster's set-up.
-# sacct's own columns leave out whose job it was and how long it took.
-export SACCT_FORMAT="${SACCT_FORMAT:-jobid,jobname%20,user,account,partition,alloccpus,elapsed,state,exitcode}"
+# sacct's own columns leave out whose job it was and how long it took. Not for scripts and jobs, which count columns.
+case $- in *i*)
+    sacct() {
+        SACCT_FORMAT="${SACCT_FORMAT:-jobid,jobname%20,user,account,partition,alloccpus,elapsed,state,exitcode}" \\
+            command sacct "$@"
+    }
+    ;;
+esac
 """
 
 
