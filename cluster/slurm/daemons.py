@@ -103,9 +103,9 @@ def health(config: ClusterConfig) -> Group:
     )
 
 
-BOOT_SECONDS = 600
+BOOT_SECONDS = 900
 """ResumeTimeout: from `scontrol reboot` until the node has registered. Slurm's default, 60 s, is less than a virtual
-machine with eight GPUs takes; slurm-gcp has 300 for machines of all kinds (scripts/conf.py)."""
+machine with eight GPUs takes. Source: cluster-toolkit, examples/machine-learning/a3-megagpu-8g, partition_conf."""
 
 
 def timers(config: ClusterConfig) -> Group:

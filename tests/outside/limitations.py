@@ -5,7 +5,9 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 from tests.outside.ledger import OUTSIDE, ROOT, Belief, LedgerError, load
@@ -24,12 +26,18 @@ def page(beliefs: Sequence[Belief]) -> str:
         text += f"\n## {area.capitalize()}\n\n{{{area}}}\n"
     text = text.replace("{count}", str(len(beliefs)))
     text = text.replace("{open}", str(sum(not belief.held for belief in beliefs)))
-    return _PLACE.sub(lambda found: _table([one for one in beliefs if one.area == found[1]]), text)
+    days = Counter(belief.date for belief in beliefs)
+    usual = max(days, key=lambda day: days[day])
+    text = text.replace("{date}", usual.isoformat())
+    return _PLACE.sub(lambda found: _table([one for one in beliefs if one.area == found[1]], usual), text)
 
 
-def _table(beliefs: Sequence[Belief]) -> str:
+def _table(beliefs: Sequence[Belief], usual: date) -> str:
     """What nothing holds comes first."""
-    rows = [[one.belief, _held(one), one.settle, f"{one.source} ({one.date})"] for one in sorted(beliefs, key=_order)]
+    rows = [
+        [one.belief, _held(one), one.settle, one.source + ("" if one.date == usual else f" ({one.date})")]
+        for one in sorted(beliefs, key=_order)
+    ]
     lines = [["Belief", "Held by", "To settle it", "Source"], ["---"] * 4, *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 

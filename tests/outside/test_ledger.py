@@ -102,9 +102,16 @@ def test_what_nothing_holds_comes_first(write: Write) -> None:
     held = ROW.replace("google-mtu", "google-held").replace("takes an MTU", "takes | an MTU")
     nothing = ROW.replace("held = [", 'held = []\nsettle = "`up`" # [')
     assert page(write(held + nothing)).partition("### Image")[0].strip().splitlines()[-2:] == [
-        "| Google Cloud takes an MTU of 8896. | nothing yet | `up` | its documentation, 2026-11 (2026-11-22) |",
-        r"| Google Cloud takes \| an MTU of 8896. | `example`, tests |  | its documentation, 2026-11 (2026-11-22) |",
+        "| Google Cloud takes an MTU of 8896. | nothing yet | `up` | its documentation, 2026-11 |",
+        r"| Google Cloud takes \| an MTU of 8896. | `example`, tests |  | its documentation, 2026-11 |",
     ]
+
+
+def test_another_date_is_told(write: Write) -> None:
+    older = ROW.replace("google-mtu", "google-older").replace("2026-11-22", "2026-10-01")
+    text = page(write(ROW + ROW.replace("google-mtu", "google-same") + older))
+    assert text.count("| its documentation, 2026-11 |") == 2
+    assert text.count("| its documentation, 2026-11 (2026-10-01) |") == 1
 
 
 def test_an_area_without_a_place_gets_one(write: Write, tmp_path: Path) -> None:

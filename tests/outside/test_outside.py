@@ -99,3 +99,10 @@ def test_what_does_not_exist_is_an_error(checks: Path, pair: str, told: str) -> 
 def test_outside_runs_nothing_else(checks: Path) -> None:
     with pytest.raises(CliError, match="--outside runs the checks named there alone"):
         run_checks(outside=[f"example={checks / 'artifact'}"], fast=True)
+
+
+def test_every_check_is_documented() -> None:
+    page = (ROOT / "docs" / "development.md").read_text()
+    names = [file.stem.removeprefix("check_").replace("_", "-") for file in (ROOT / catalog.OUTSIDE).glob("check_*.py")]
+    assert names
+    assert [name for name in names if f"| `{name}` |" not in page] == []
