@@ -2,8 +2,7 @@
 
 from components.config import load, load_scripts
 from components.deploy import deploy, export
-from components.edits import refuse_impossible
+from components.edits import accept_edits
 
-config = load()
-refuse_impossible(config)
+config = accept_edits(load())
 export(config, deploy(config, load_scripts(config)))

@@ -31,7 +31,6 @@ class Deployment:
     config: pulumi.Input[str]
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with.
 
-    As JSON text: a mapping would lose its order on the way into the state, and addresses follow the order of nodesets.
     """
     outputs: Mapping[str, Any] = field(default_factory=dict)
     """What the stack exports beside."""

@@ -1,4 +1,4 @@
-"""Refuses edits of the stack file that a running cluster can't take."""
+"""The stack file's edits, against what the cluster runs with."""
 
 from typing import Any
 
@@ -8,13 +8,14 @@ from pulumi.runtime import invoke, is_dry_run
 from cluster.config import ClusterConfig
 from cluster.impact.refusal import made_with, refusal, refused
 from cluster.impact.table import effects
+from cluster.platforms import registry
 
 MUNGE_KEY = "munge_key"
 """The output with the fingerprint of the cluster's MUNGE key."""
 
 
-def refuse_impossible(config: ClusterConfig) -> None:
-    """Refuse an edit that a running cluster can't take.
+def accept_edits(config: ClusterConfig) -> ClusterConfig:
+    """The configuration with what the running cluster keeps, such as addresses; edits that it can't take are refused.
 
     `./hpc up` refuses such an edit before it starts the program. `pulumi up` would run it: a new
     name of the cluster would delete all machines and create others. A preview changes nothing, so it only warns.
@@ -25,13 +26,14 @@ def refuse_impossible(config: ClusterConfig) -> None:
     was = made_with(last.get("config"))
     if was and "machines" in last and MUNGE_KEY not in last:
         _warn_of_new_key()
+    kept = registry.get(config.platform).keep(was, config)
     changes = effects(was, config, pulumi.get_stack()) if was else []
     if not refused(changes):
-        return
+        return kept
     if is_dry_run():
         fields = "; ".join(change.shown for change in refused(changes))
         pulumi.log.warn(f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
-        return
+        return kept
     raise pulumi.RunError(refusal(changes, pulumi.get_stack()))
 
 

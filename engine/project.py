@@ -30,7 +30,10 @@ def read_yaml(file: Path) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class StackConfig:
-    """What a program gets from `pulumi.Config`: texts (JSON for all that is no scalar), and which are secret."""
+    """What a program gets from `pulumi.Config`: texts, and which are secret.
+
+    What is no scalar is JSON with sorted keys, as the CLI hands it on (encoding/json of Go sorts the keys of maps).
+    """
 
     values: dict[str, str] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
@@ -70,7 +73,7 @@ class Project:
         secrets: list[str] = []
         for key, value in {**self.defaults, **given}.items():
             clear, hidden = _open(value, crypter)
-            values[key] = clear if isinstance(clear, str) else json.dumps(clear, default=str)
+            values[key] = clear if isinstance(clear, str) else json.dumps(clear, default=str, sort_keys=True)
             secrets += [key] if hidden else []
         return StackConfig(values, secrets)
 

@@ -49,7 +49,6 @@ SLOW = (
     "tests/contract/test_replacements.py",
     "tests/contract/test_stacks.py",
     "tests/contract/test_staging.py",
-    "tests/contract/test_states_before.py",
     "tests/docs/test_development.py",
     "tests/engine/test_journal.py",
     "tests/engine/test_kill.py",

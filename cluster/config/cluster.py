@@ -10,7 +10,7 @@ from cluster.config.accounting import Accounting
 from cluster.config.customize import Customize
 from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
-from cluster.config.impact import ByRule, Members, NoEffect, Order, Refuse, Replace
+from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.metadata import Slurm
 from cluster.config.network import Network
@@ -52,8 +52,8 @@ class ClusterConfig(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
     login: Login = Field(default_factory=Login)
     """Machines where people log in and submit jobs."""
-    nodesets: Annotated[Mapping[NodesetName, Nodeset], Members("machines.nodeset"), Order("machines.nodeset_order")] = (
-        Field(min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}])
+    nodesets: Annotated[Mapping[NodesetName, Nodeset], Members("machines.nodeset")] = Field(
+        min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}]
     )
     """Compute nodes, by kind."""
     partitions: Annotated[Mapping[PartitionName, Partition], Members("machines.partition")] = Field(

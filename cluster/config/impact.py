@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import ClassVar
 
 UP = "./hpc up {stack}"
 
@@ -75,9 +74,3 @@ class ByRule:
 
 class Members(ByRule):
     """What adding or removing one member of a mapping or a list does; nothing that its fields take over."""
-
-
-class Order(ByRule):
-    """What another order of a mapping does; platforms have it at the pattern `KEY.order`."""
-
-    KEY: ClassVar[str] = "order"

@@ -119,4 +119,4 @@ class Nodeset(OnController):
     """Scripts that run on these nodes, for jobs of any partition, after those of `slurm.scripts` and the partition's.
     """
     addresses: Cidr | None = None
-    """Address block of this nodeset on local, inside network.cidr. Default: an eighth of the network, in file order."""
+    """Address block of this nodeset on local, inside network.cidr. Default: a free eighth, which it keeps."""

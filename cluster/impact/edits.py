@@ -8,8 +8,6 @@ from pydantic.fields import FieldInfo
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import is_optional, is_section, member_section
-from cluster.config.impact import Order
-from cluster.config.metadata import metadata
 from cluster.config.section import Section
 from cluster.findings import PROVIDERS
 
@@ -43,7 +41,7 @@ class Edit:
 
 
 def edits(before: ClusterConfig, after: ClusterConfig) -> list[Edit]:
-    """Every field that differs, in the order of the models, then every mapping whose order does."""
+    """Every field that differs, in the order of the models."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     whole = {key for key in old.keys() ^ new.keys() if isinstance(old.get(key, new.get(key)), Section)}
     return [
@@ -52,7 +50,7 @@ def edits(before: ClusterConfig, after: ClusterConfig) -> list[Edit]:
         for path, pattern in [key]
         if _differs(old.get(key), new.get(key))
         and not any(path[: len(above)] == above and path != above for above, _ in whole)
-    ] + list(_reordered(before, after))
+    ]
 
 
 def _differs(old: Any, new: Any) -> bool:  # noqa: ANN401 - a field may be anything
@@ -84,12 +82,3 @@ def _named(value: Any, info: FieldInfo) -> Mapping[str, Any] | None:  # noqa: AN
     if isinstance(value, Mapping):
         return value
     return {one.name: one for one in value} if member_section(info) else None
-
-
-def _reordered(before: ClusterConfig, after: ClusterConfig) -> Iterator[Edit]:
-    """Mappings whose order has an impact (Order), where the names or their order differ."""
-    for key, info in type(before).model_fields.items():
-        if metadata(info, Order):
-            old, new = (tuple(getattr(config, key)) for config in (before, after))
-            if old != new:
-                yield Edit(path=(key,), pattern=f"{key}.{Order.KEY}", old=old, new=new, before=before, after=after)

@@ -45,13 +45,6 @@ def node_conf(edit: Edit) -> Impact:
     return Restart("slurmctld and the nodeset's slurmd restart; jobs run on")
 
 
-@rule(Effect.RESTART)
-def nodeset_order(edit: Edit) -> Impact | None:
-    if [name for name in edit.old if name in edit.new] == [name for name in edit.new if name in edit.old]:
-        return None
-    return Restart("the order of topology.conf's switches changes; jobs run on")
-
-
 @rule(Effect.RECONFIGURE, Effect.DRAIN)
 def partition(edit: Edit) -> Impact:
     """A partition that came or went."""

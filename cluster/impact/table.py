@@ -11,7 +11,7 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, edit_patterns, patterns
-from cluster.config.impact import ByRule, Effect, Impact, Members, Order, Replace
+from cluster.config.impact import ByRule, Effect, Impact, Members, Replace
 from cluster.config.section import Section
 from cluster.findings import show
 from cluster.impact import image, machines, people
@@ -36,8 +36,6 @@ def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | Rule
         for one in info.metadata:
             if isinstance(one, Members):
                 found[f"{pattern}{MEMBER}"] = RULES[one.name]
-            elif isinstance(one, Order):
-                found[f"{pattern}.{Order.KEY}"] = RULES[one.name]
             elif isinstance(one, Impact | ByRule):
                 found[pattern] = one if isinstance(one, Impact) else RULES[one.name]
     return found
@@ -71,7 +69,7 @@ def possible(pattern: str, model: type[Section] = ClusterConfig) -> tuple[Effect
 @cache
 def editable(model: type[Section] = ClusterConfig) -> frozenset[str]:
     """Patterns of all edits that there can be."""
-    return frozenset({*edit_patterns(model), *(one for one in declared(model) if one.endswith(f".{Order.KEY}"))})
+    return frozenset(edit_patterns(model))
 
 
 def impact(edit: Edit) -> Impact | None:
@@ -113,6 +111,8 @@ def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[Fie
 
     `before` is what the cluster runs with; `stack` its stack's name, for the commands.
     """
+    keep = registry.get(before.platform).keep
+    before, after = keep(None, before), keep(before, after)
     found = [
         FieldChange(
             path=edit.dotted,

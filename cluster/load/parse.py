@@ -29,10 +29,14 @@ def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
 
     Raises ConfigError with every finding at once. Keys of other namespaces belong to providers and are left to them,
     but for the section that the platform has there.
+
+    The order of a mapping's keys has no meaning: the Pulumi CLI hands them to the program sorted.
     """
     findings = _unknown_keys(stack_config)
-    given = _cluster(stack_config.get(ROOT), findings)
-    return _checked(with_provider_sections(stack_config, given, findings), findings)
+    given = with_provider_sections(stack_config, _cluster(stack_config.get(ROOT), findings), findings)
+    _checked(given, findings)
+    # Sorted last: errors show what was given as it is written, and name the later of two that differ.
+    return validate(_sorted(given))
 
 
 def parse_output(exported: Any) -> ClusterConfig:  # noqa: ANN401 - an output may be anything
@@ -107,6 +111,13 @@ def _too_deep(tree: Any, levels: int = _DEEPEST) -> bool:  # noqa: ANN401 - what
     """Whether a tree has more levels, as one that holds itself has."""
     below = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
     return not levels or any(_too_deep(one, levels - 1) for one in below)
+
+
+def _sorted(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    """The same with the keys of every mapping sorted."""
+    if isinstance(tree, Mapping):
+        return {key: _sorted(tree[key]) for key in sorted(tree)}
+    return [_sorted(one) for one in tree] if isinstance(tree, list) else tree
 
 
 def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape

@@ -81,6 +81,10 @@ def packaged(config: ClusterConfig) -> Collection[str]:
     return {JOB_PROGRAMS[name] for name in config.image.packages if name in JOB_PROGRAMS}
 
 
+def _as_written(_: ClusterConfig | None, config: ClusterConfig) -> ClusterConfig:
+    return config
+
+
 def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
@@ -119,6 +123,9 @@ class Platform:
     checks: Callable[[ClusterConfig], Iterable[Finding]] = _none
     """Errors of a configuration that only this platform can have."""
     warnings: Callable[[ClusterConfig], Iterable[Finding]] = _none
+    keep: Callable[[ClusterConfig | None, ClusterConfig], ClusterConfig] = _as_written
+    """The second configuration with what it leaves open written out, such as addresses: as a cluster that runs with the
+    first one has it."""
     impacts: Mapping[str, Impact | Rule] = field(default_factory=dict)
     """What an edit does, by pattern of the field, as in cluster.impact.table."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none

@@ -67,7 +67,7 @@ def _row(key: str, field: dict[str, Any], effect: str, *, required: bool) -> str
 def _effect(model: type[ClusterConfig], path: str, key: str) -> str:
     """What a change does to running jobs; nothing for what has keys of its own."""
     place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
-    found = {effect for below in ("", ".*", ".order") for effect in possible(place + below, model)}
+    found = {effect for below in ("", ".*") for effect in possible(place + below, model)}
     return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
 
 

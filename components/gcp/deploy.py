@@ -108,7 +108,7 @@ class GcpPlatform(pulumi.ComponentResource):
                 config=self._config,
                 network=self._network,
                 service_account_email=self._identity.email(BUILDER) if bakes else "",
-                after=[*self._network.ready, *(self._identity.ready(BUILDER) if bakes else [])],
+                after=[self._network.ready, *(self._identity.ready(BUILDER) if bakes else [])],
             ),
             opts=pulumi.ResourceOptions(parent=self),
         )

@@ -176,7 +176,7 @@ class TestExisting:
     def test_nothing_is_made_but_rules_for_our_own_machines_and_their_addresses(self):
         recording = made(network=EXISTING)
         kinds = {one.type for one in recording.resources if one.custom}
-        assert kinds == {FIREWALL, ADDRESS}
+        assert kinds == {FIREWALL, ADDRESS, "pulumi-python:dynamic/gcp:Barrier"}
         tags = {one.inputs["name"]: one.inputs.get("targetTags") for one in recording.all(FIREWALL)}
         assert tags == {"cloud-internal": ["cloud"], "cloud-iap": ["cloud"]}
         assert all("address" not in one.inputs for one in recording.all(ADDRESS)), "others live there: Google chooses"

@@ -162,10 +162,10 @@ class TestProtection:
 @pytest.mark.parametrize("kind", [kind for kind in STORAGES if kind != "buckets"])
 def test_nothing_is_made_before_the_network(kind):
     recording = made(kind)
-    address = recording.one("cloud-network-controller-address")
+    subnetwork = recording.one("cloud-network-system-subnet")
     disks_and_more = [one for one in own(recording).resources if one.custom]
     # What Google runs waits for the peering, which is of the network as well.
-    first = [address, *recording.all("gcp:servicenetworking/connection:Connection")]
+    first = [subnetwork, *recording.all("gcp:servicenetworking/connection:Connection")]
     assert disks_and_more
     assert all(any(recording.waits_for(one, earlier) for earlier in first) for one in disks_and_more)
 

@@ -43,8 +43,8 @@ def between(before: Recording, after: Recording) -> Difference:
     )
 
 
-def program(cluster: Cluster) -> Recording:
-    return deploy({"hpc:cluster": cluster})
+def program(cluster: Cluster, was: Recording | None = None) -> Recording:
+    return deploy({"hpc:cluster": cluster}, was=was.outputs if was else None)
 
 
 def edited(edit: Callable[[Cluster], Any], cluster: Cluster = LAB) -> Cluster:
@@ -54,7 +54,8 @@ def edited(edit: Callable[[Cluster], Any], cluster: Cluster = LAB) -> Cluster:
 
 
 def effect(edit: Callable[[Cluster], Any]) -> Difference:
-    return between(program(LAB), program(edited(edit)))
+    before = program(LAB)
+    return between(before, program(edited(edit), before))
 
 
 def test_no_edit_is_no_change():
@@ -91,7 +92,8 @@ class TestNodes:
             cluster["nodesets"][chosen] = {"count": count}
             cluster["partitions"]["batch"]["nodesets"] = list(cluster["nodesets"])
 
-        before, after = program(cluster), program(edited(edit, cluster))
+        before = program(cluster)
+        after = program(edited(edit, cluster), before)
         had = dict(zip(names, counts, strict=True)).get(chosen, 0)
         found = between(before, after)
         assert found.added == {f"lab-{chosen}-{index}{of}" for index in range(had, count) for of in ("", "-leave")}

@@ -3,10 +3,10 @@
 The network is cut into eight equal blocks:
 
     block 0    .1 gateway (the host), .2 controller, .3 and up login machines
-    block 1-7  one for each nodeset, in the file's order; node 0 has the block's second address
+    block 1-7  one for each nodeset, in the order of their names; node 0 has the block's second address
 
-So a nodeset added at the end, or one more node, changes no other address. A nodeset with `addresses`
-lives in that block instead.
+A nodeset with `addresses` lives in that block instead. `keep` writes the blocks of a running cluster into its
+configuration, so that a nodeset that comes or goes changes no other address.
 """
 
 import ipaddress
@@ -31,16 +31,46 @@ class AddressPlan:
     """Address of each machine, by name."""
 
 
-def block(config: ClusterConfig, nodeset: str) -> ipaddress.IPv4Network | None:
-    """The addresses set aside for a nodeset; None if it is past the seventh and names none of its own."""
-    section = config.nodesets[nodeset]
-    if section.addresses:
-        return ipaddress.IPv4Network(section.addresses)
-    position = list(config.nodesets).index(nodeset) + 1
-    if position >= BLOCKS:
-        return None
-    network = ipaddress.IPv4Network(config.network.cidr)
-    return list(network.subnets(prefixlen_diff=3))[position]
+def blocks(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
+    """The addresses of each nodeset: those that it names, else the block of its position, else the first free block.
+
+    A nodeset for which no block is left is missing, as is one on the controller.
+    """
+    found = {name: ipaddress.IPv4Network(one.addresses) for name, one in config.nodesets.items() if one.addresses}
+    whole = list(ipaddress.IPv4Network(config.network.cidr).subnets(prefixlen_diff=3))
+    for position, (name, section) in enumerate(config.nodesets.items(), start=1):
+        if name in found or section.on:
+            continue
+        candidates = [*whole[position : position + 1], *whole[1:]]
+        free = next((one for one in candidates if not _overlaps(one, found)), None)
+        if free is not None:
+            found[name] = free
+    return found
+
+
+def keep(before: ClusterConfig | None, config: ClusterConfig) -> ClusterConfig:
+    """The configuration with the addresses of every nodeset written out.
+
+    A nodeset of the running cluster (`before`) keeps its block, unless the stack file gives it or takes it.
+    """
+    written = {name: ipaddress.IPv4Network(one.addresses) for name, one in config.nodesets.items() if one.addresses}
+    if before is not None and before.network.cidr == config.network.cidr:
+        for name, block in blocks(before).items():
+            if name in config.nodesets and name not in written and not _overlaps(block, written):
+                written[name] = block
+    return _with_addresses(config, blocks(_with_addresses(config, written)))
+
+
+def _with_addresses(config: ClusterConfig, of: Mapping[str, ipaddress.IPv4Network]) -> ClusterConfig:
+    nodesets = {
+        name: section.model_copy(update={"addresses": str(of[name])}) if name in of else section
+        for name, section in config.nodesets.items()
+    }
+    return config.model_copy(update={"nodesets": nodesets})
+
+
+def _overlaps(block: ipaddress.IPv4Network, others: Mapping[str, ipaddress.IPv4Network]) -> bool:
+    return any(block.overlaps(other) for other in others.values())
 
 
 def capacity(network: ipaddress.IPv4Network) -> int:
@@ -52,7 +82,7 @@ def plan(config: ClusterConfig) -> AddressPlan:
     """Give each machine its address. The configuration was parsed, so everybody fits."""
     network = ipaddress.IPv4Network(config.network.cidr)
     first = network.network_address
-    starts = {name: found.network_address + 1 for name in config.nodesets if (found := block(config, name))}
+    starts = {name: found.network_address + 1 for name, found in blocks(config).items()}
     of: dict[str, str] = {}
     for machine in machines(config):
         if "controller" in machine.roles:

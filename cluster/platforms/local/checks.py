@@ -22,10 +22,11 @@ WRITTEN = {
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     whole = ipaddress.IPv4Network(config.network.cidr)
     blocks: dict[str, ipaddress.IPv4Network] = {}
+    planned = address_plan.blocks(config)
     for name, section in config.nodesets.items():
         if section.on:
             continue
-        block = address_plan.block(config, name)
+        block = planned.get(name)
         if block is None:
             yield _no_block_left(config, name)
         elif not block.subnet_of(whole):
@@ -49,7 +50,7 @@ def _no_block_left(config: ClusterConfig, name: str) -> Finding:
     return Finding(
         id="addresses-missing",
         at=("nodesets", name),
-        given=f"nodeset number {list(config.nodesets).index(name) + 1}, without addresses",
+        given="no addresses, and no block of the network is left",
         allowed=f"{address_plan.BLOCKS - 1} nodesets with a block of their own, e.g. cpu, gpu, debug",
         todo=f"give `addresses:` to {name}, a block inside {config.network.cidr} that no other nodeset uses",
     )
@@ -81,14 +82,11 @@ def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -
     for (one, left), (other, right) in combinations(owned, 2):
         if not left.overlaps(right):
             continue
-        # A block that the file names is at fault before one that follows from the order of the nodesets.
-        named = other if config.nodesets[other].addresses else one
-        against, block = (one, left) if named == other else (other, right)
         yield Finding(
             id="addresses-overlap",
-            at=("nodesets", named, "addresses"),
-            given=str(blocks[named]),
-            allowed=f"a block that overlaps no other; {block} is {_owner(against)}",
+            at=("nodesets", other, "addresses"),
+            given=str(right),
+            allowed=f"a block that overlaps no other; {left} is {_owner(one)}",
             todo=f"choose a free block inside {whole}",
         )
 

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 
 from cluster import roster
-from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.impact import machines
 from cluster.impact.edits import Edit
 from cluster.impact.image import ALL, WITH_IMAGE, release
 from cluster.impact.rule import Rule, rule
-from cluster.platforms.local.address_plan import block, plan
+from cluster.platforms.local.address_plan import blocks
 
 _STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
 _SAME_SHAPE = "on this platform a machine type says what Slurm schedules by; {} no jobs"
@@ -59,42 +58,13 @@ def _login(edit: Edit) -> Impact:
 @rule(Effect.NOTHING, Effect.REFUSED)
 def _addresses(edit: Edit) -> Impact:
     """The block of a nodeset's addresses: written, or the default."""
-    if block(edit.before, edit.name) == block(edit.after, edit.name):
+    if blocks(edit.before).get(edit.name) == blocks(edit.after).get(edit.name):
         return NoEffect("these are the addresses that the nodes have")
     return Refuse("nodes are known by their addresses", command=_keep_block(edit, edit.name))
 
 
-@rule(Effect.RESTART, Effect.REFUSED)
-def _nodeset_order(edit: Edit) -> Impact | None:
-    """Nodesets in another order, or others between them: harmless unless addresses follow from it."""
-    if _has_other_addresses(edit.before, edit.after):
-        return machines.nodeset_order(edit)
-    was, now = (plan(config).of for config in (edit.before, edit.after))
-    moved = [
-        name
-        for name in edit.old
-        if name in edit.new
-        for one in roster.node_names(edit.before, name)[:1]
-        if now.get(one, was[one]) != was[one]
-    ]
-    if not moved:
-        return machines.nodeset_order(edit)
-    return Refuse(
-        f"addresses follow from the order of nodesets, and those of {', '.join(moved)} would change: put new nodesets "
-        "at the end, and give those that stay their addresses before one above them goes",
-        command=" and ".join(_keep_block(edit, name) for name in moved),
-    )
-
-
-def _has_other_addresses(before: ClusterConfig, after: ClusterConfig) -> bool:
-    """Whether addresses change by what another edit is refused for."""
-    blocks = [{name: one.addresses for name, one in config.nodesets.items()} for config in (before, after)]
-    same = (before.platform, before.network.cidr, before.name) == (after.platform, after.network.cidr, after.name)
-    return not same or any(blocks[1].get(name, own) != own for name, own in blocks[0].items())
-
-
 def _keep_block(edit: Edit, name: str) -> str:
-    return f"write `addresses: {block(edit.before, name)}` under nodesets.{name}"
+    return f"write `addresses: {blocks(edit.before)[name]}` under nodesets.{name}"
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
@@ -122,7 +92,6 @@ IMPACTS: Mapping[str, Impact | Rule] = {
     "slurm.version": release(lambda _: _recreate_all(WITH_IMAGE)),
     "controller.machine_type": _controller,
     "login.machine_type": _login,
-    "nodesets.order": _nodeset_order,
     "nodesets.*.machine_type": _node,
     "nodesets.*.gpus": _node,
     "nodesets.*.addresses": _addresses,

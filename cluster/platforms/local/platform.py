@@ -8,6 +8,7 @@ from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.platforms.base import ON_MACHINES, Capability, Limit, Platform, SlurmDifferences
+from cluster.platforms.local.address_plan import keep
 from cluster.platforms.local.checks import find_errors
 from cluster.platforms.local.impact import IMPACTS
 
@@ -36,6 +37,7 @@ PLATFORM = Platform(
     capabilities=frozenset(Capability) - {Capability.REHEARSE},
     slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),
     checks=find_errors,
+    keep=keep,
     impacts=IMPACTS,
     on_this_host=True,
     deploy="components.local.deploy",

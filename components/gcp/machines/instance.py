@@ -41,7 +41,7 @@ class MachineArgs:
 
     def waits(self, spec: MachineSpec) -> list[pulumi.Resource]:
         """All that must be there before a machine is."""
-        return [*self.network.ready, *self.identity.ready(spec.roles[0]), *self.after, *self.mounted]
+        return [self.network.ready, *self.identity.ready(spec.roles[0]), *self.after, *self.mounted]
 
     def zone(self) -> str:
         return place(self.config).zone

@@ -13,6 +13,7 @@ from cluster.platforms.gcp.fabric import gpu_mtu
 from cluster.platforms.gcp.filesystems.registry import servers
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import machines
+from components.gcp.barrier import Barrier
 from components.gcp.network.firewall import EVERYTHING, allow, firewalls
 from components.gcp.network.nat import Nat, NatArgs
 from components.gcp.network.peering import Peering, PeeringArgs
@@ -49,22 +50,25 @@ class Network(pulumi.ComponentResource):
     """Network tag, besides, of those that people log in to from outside."""
     services: pulumi.Resource | None
     """The peering with what Google runs for the stack; None where nothing needs it, or the network is not ours."""
-    ready: list[pulumi.Resource]
-    """What machines depend on: without it they can't reach anything, or take an address that another is to have."""
+    built: list[pulumi.Resource]
+    """What a machine with a fixed address depends on: without it, it can't reach anything."""
+    ready: pulumi.Resource
+    """What all others depend on: without it they take an address that another is to have."""
 
     def __init__(self, name: str, args: NetworkArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Network", name, {}, opts)
         self._name, self._config, self._after = name, args.config, list(args.after)
         config, ranges = args.config, plan(args.config)
         self.tag, self.login_tag, self.services = config.name, f"{config.name}-login", None
-        self.ready = []
+        self.built, self._reserved = [], []
         if config.network.existing:
             self._existing(config.network.existing)
         else:
             self._own(ranges)
-        self.ready += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
+        self.built += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
         self.gpu = [self._gpu(index, cidr) for index, cidr in enumerate(ranges.gpu)]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in fixed(config)}
+        self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
         gpu = [subnetwork for _, subnetwork in self.gpu]
         found = {"system": self.system, "system_network": self.system_network, "gpu": gpu}
         self.register_outputs({**found, "addresses": dict(self.addresses)})
@@ -86,11 +90,11 @@ class Network(pulumi.ComponentResource):
     def _own(self, ranges: Plan) -> None:
         network, subnetwork = self._vpc("system", ranges.system, mtu=SYSTEM_MTU, routing="GLOBAL")
         self.system_network, self.system = network.id, subnetwork.id
-        self.ready.append(subnetwork)
+        self.built.append(subnetwork)
         child = pulumi.ResourceOptions(parent=self)
         if self._config.network.nat:
             args = NatArgs(config=self._config, network=network.id, after=self._after)
-            self.ready += Nat(f"{self._name}-nat", args, opts=child).ready
+            self.built += Nat(f"{self._name}-nat", args, opts=child).ready
         if ranges.managed:
             args = PeeringArgs(config=self._config, network=network.id, cidr=ranges.managed)
             self.services = Peering(f"{self._name}-services", args, opts=child).connection
@@ -100,7 +104,7 @@ class Network(pulumi.ComponentResource):
         network, subnetwork = self._vpc(part, cidr, mtu=gpu_mtu(self._config), routing="REGIONAL")
         called = f"{self._config.name}-{part}-internal"
         rule = allow(f"{self._name}-{part}-fw", called, network.id, [cidr], allows=EVERYTHING, opts=self._child())
-        self.ready += [subnetwork, rule]
+        self.built += [subnetwork, rule]
         return network.id, subnetwork.id
 
     def _vpc(
@@ -139,7 +143,7 @@ class Network(pulumi.ComponentResource):
             labels=labels(config, "network"),
             opts=self._child(),
         )
-        self.ready.append(reserved)
+        self._reserved.append(reserved)
         return reserved.address
 
 

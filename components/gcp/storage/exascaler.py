@@ -5,6 +5,7 @@ from pulumi_gcp import projects, runtimeconfig, serviceaccount
 
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, place
+from components.gcp.barrier import Barrier
 from components.gcp.network.firewall import LNET_PORT, allow, host
 from components.gcp.storage.exascaler_server import ExascalerServer, ExascalerServerArgs
 from components.gcp.storage.lustre import LustreComponent
@@ -24,7 +25,7 @@ class ExascalerLustre(LustreComponent[Exascaler]):
     def make(self) -> None:
         name, args, config = self.name, self.args, self.args.config
         email, allowed = self._account()
-        before = [*args.network.ready, *allowed, *self._tables(), *self._firewalls()]
+        before = [*args.network.built, *allowed, *self._tables(), *self._firewalls()]
         script = startup_script(args.kind)
         made: dict[str, list[pulumi.Resource]] = {"mgs": [], "mds": [], "oss": []}
         earlier = {"mgs": [], "mds": made["mgs"], "oss": made["mds"]}
@@ -39,7 +40,7 @@ class ExascalerLustre(LustreComponent[Exascaler]):
                 opts=pulumi.ResourceOptions(parent=self),
             )  # fmt: skip
             made[server.kind].append(one.instance)
-        self.ready = [*made["mgs"], *made["mds"], *made["oss"]]
+        self.ready = [Barrier(f"{name}-servers", [*made["mgs"], *made["mds"], *made["oss"]], parent=self)]
         address = args.network.addresses[f"{config.name}-mgs0"]
         self.finish(address, pulumi.Output.format("{0}@tcp:/{1}", address, args.kind.section.fsname))
 
@@ -47,7 +48,7 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         return {"servers": {one.name: self.args.network.addresses[one.name] for one in self.args.kind.servers()}}
 
     def _child(self) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self, depends_on=self.args.network.ready)
+        return pulumi.ResourceOptions(parent=self, depends_on=self.args.network.built)
 
     def _account(self) -> tuple[pulumi.Output[str], list[pulumi.Resource]]:
         """The servers' own account, with what loci needs: finding disks and servers, and the two configs."""

@@ -39,7 +39,7 @@ class FilestoreShare(FileSystemComponent[Filestore]):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=config.deletion_protection,
-                depends_on=[network.services] if network.services else network.ready,
+                depends_on=[network.services or network.ready],
             ),
         )
         address = instance.networks.apply(_address)

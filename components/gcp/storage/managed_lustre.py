@@ -28,7 +28,7 @@ class ManagedLustre(LustreComponent[Managed]):
                 parent=self,
                 protect=config.deletion_protection,
                 # An existing network has its own peering, which is not in the stack.
-                depends_on=[network.services] if network.services else network.ready,
+                depends_on=[network.services or network.ready],
             ),
         )
         self.ready = [instance]

@@ -65,7 +65,7 @@ CASES = {
         "choose a free block",
     ),
     "addresses of another nodeset": (
-        {"nodesets": {"cpu": {}, "gpu": {"addresses": "10.77.2.0/24"}}},
+        {"nodesets": {"cpu": {"addresses": "10.77.2.0/23"}, "gpu": {"addresses": "10.77.2.0/24"}}},
         "nodesets.gpu.addresses",
         "10.77.2.0/24",
         "10.77.2.0/23 is nodeset cpu's",
@@ -74,7 +74,7 @@ CASES = {
     "an eighth nodeset": (
         {"nodesets": {name: {} for name in ("cpu", *"abcdefg")}},
         "nodesets.g",
-        "nodeset number 8",
+        "no block of the network is left",
         "7 nodesets",
         "give `addresses:` to g",
     ),

@@ -92,7 +92,7 @@ SAMPLES: list[Sample] = [
      at(N, "filesystems", "submounts", "old", existing="computefilesystem-e00x"), REFUSED, "put it back"),
     ("nebius.filesystems.submounts.*",
      at(N, "filesystems", "submounts", new={"mount": "/new", "spec": SPEC}), REPLACE,
-     "gpu-[0-3],small-0,cpu-[0-1] is recreated: it takes no new jobs"),
+     "cpu-[0-1],gpu-[0-3],small-0 is recreated: it takes no new jobs"),
     ("nebius.filesystems.submounts.*", gone(*DATA), REPLACE, "/data is gone from the jail"),
     ("nebius.filesystems.submounts.*", lambda c: (c.update(deletion_protection=False), gone(*DATA)(c)), REFUSED,
      "deleted with every file"),
@@ -124,7 +124,6 @@ SAMPLES: list[Sample] = [
     ("nodesets.*.disk.size_gb", at("nodesets", "gpu", disk={"size_gb": 1024}), REPLACE, "gpu-[0-3] is recreated"),
     ("nodesets.*.disk.size_gb", at("nodesets", "gpu", disk={"size_gb": 512}), NOTHING, "stay as they are"),
     ("nodesets.*.capacity", at("nodesets", "gpu", capacity={"on_demand": {}}), REPLACE, "gpu-[0-3] is recreated"),
-    ("nodesets.order", lambda c: c.update(nodesets=dict(reversed(c["nodesets"].items()))), NOTHING, "stay"),
     ("slurm.version", at(slurm={"version": "25.11"}), NOTHING, "decides"),
     # What nodesets have on Nebius.
     ("nebius.workers.*", at(N, "workers", small={}), NOTHING, "stay as they are"),

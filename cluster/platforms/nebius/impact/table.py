@@ -63,7 +63,6 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.machine_type": nodes.recreated,
     "nodesets.*.disk": nodes.recreated,
     "nodesets.*.capacity": nodes.recreated,
-    "nodesets.order": NoEffect("nodes and their node groups stay"),
     "slurm.version": NoEffect("it says what nebius.soperator.version decides"),
 }
 """The impact of a pattern also holds for the fields below it that have none."""

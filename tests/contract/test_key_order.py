@@ -1,0 +1,88 @@
+"""The order of a mapping's keys in a stack file changes nothing: the Pulumi CLI hands them to the program sorted."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cluster.load.parse import parse
+from cluster.platforms.local.address_plan import plan
+from engine.project import Project
+from tests.cluster import stacks
+from tests.harness import Recording, deploy
+
+LOCAL: dict[str, Any] = {
+    "platform": "local",
+    "name": "lab",
+    "nodesets": {"gpu": {"count": 2}, "cpu": {"count": 2}},
+    "partitions": {"batch": {"nodesets": ["cpu", "gpu"], "default": True}},
+}
+
+
+def reverse(tree: Any) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: reverse(tree[key]) for key in reversed(tree)}
+    return [reverse(one) for one in tree] if isinstance(tree, list) else tree
+
+
+def registered(recording: Recording) -> list[tuple[Any, ...]]:
+    return [(one.urn, one.inputs) for one in recording.resources]
+
+
+def addresses(recording: Recording) -> dict[str, str]:
+    return {name: row["address"] for name, row in recording.outputs["machines"].items()}
+
+
+@pytest.mark.parametrize("name", stacks.EVERY)
+def test_a_stack_registers_the_same_with_its_keys_reversed(name: str):
+    settings = stacks.load(name)
+    assert [*reverse(settings)["hpc:cluster"]] != [*settings["hpc:cluster"]]
+    before, after = deploy(settings), deploy(reverse(settings))
+    assert dict(registered(before)) == dict(registered(after))
+    assert before.outputs == after.outputs
+
+
+def test_the_embedded_engine_hands_on_sorted_keys_as_the_cli_does(tmp_path):
+    (tmp_path / "Pulumi.yaml").write_text("name: hpc\nruntime: python\n")
+    file = tmp_path / "Pulumi.x.yaml"
+    file.write_text("config: {hpc:cluster: {b: {d: 1, c: [{z: 1, y: 2}]}, a: 1}}\n")
+    values = Project.read(tmp_path).config(file, lambda: "").values
+    assert values["hpc:cluster"] == json.dumps({"a": 1, "b": {"c": [{"y": 2, "z": 1}], "d": 1}})
+
+
+class TestAddressesOfNodesets:
+    """Machines of a cluster that is up keep their addresses."""
+
+    def test_a_new_nodeset_takes_a_free_block_wherever_its_name_sorts(self):
+        before = deploy({"hpc:cluster": LOCAL})
+        grown = {**LOCAL, "nodesets": {"big": {"count": 1}, **LOCAL["nodesets"], "z": {"count": 1}}}
+        after = deploy({"hpc:cluster": grown}, was=before.outputs)
+        assert addresses(before).items() <= addresses(after).items()
+        assert len(set(addresses(after).values())) == len(addresses(after))
+
+    def test_a_nodeset_that_goes_moves_no_other_and_gives_its_block_back(self):
+        first = deploy({"hpc:cluster": LOCAL})
+        shrunk = {
+            **LOCAL,
+            "nodesets": {"gpu": {"count": 2}},
+            "partitions": {"batch": {"nodesets": ["gpu"], "default": True}},
+        }
+        second = deploy({"hpc:cluster": shrunk}, was=first.outputs)
+        assert addresses(second).items() <= addresses(first).items()
+        third = deploy({"hpc:cluster": LOCAL}, was=second.outputs)
+        assert addresses(third) == addresses(first)
+
+    def test_a_state_whose_addresses_follow_from_the_order_of_its_file_keeps_them(self):
+        """As the embedded engine recorded it before both engines sorted the keys: gpu has block 1, cpu block 2."""
+        recorded = {"config": json.dumps(LOCAL)}
+        found = addresses(deploy({"hpc:cluster": LOCAL}, was=recorded))
+        assert found["lab-gpu-0"] == "10.77.2.1"
+        assert found["lab-cpu-0"] == "10.77.4.1"
+
+    def test_a_written_block_is_taken_from_nobody(self):
+        """The first free eighth goes to a nodeset without one, past those that others name."""
+        written = {**LOCAL, "nodesets": {"a": {}, "b": {"addresses": "10.77.2.0/23"}}}
+        written["partitions"] = {"batch": {"nodesets": ["a", "b"], "default": True}}
+        of = plan(parse({"hpc:cluster": written})).of
+        assert (of["lab-a-0"], of["lab-b-0"]) == ("10.77.4.1", "10.77.2.1")
