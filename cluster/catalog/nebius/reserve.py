@@ -33,6 +33,10 @@ class Resources:
 
 MUNGE = Resources(cpu=100, memory=512, disk=5 * GIB)
 """The munge container beside slurmd and slurmctld."""
+DAEMON_SETS_CPU = 1000
+"""Milli-CPUs of a worker node for pods that every node has: Soperator's rebooter asks for 500, the DCGM exporter for
+50, Cilium, the CSI driver and others of Kubernetes for what is left. Without them one of these stays Pending. Jobs have
+all CPUs: Slurm's number of them is the machine's."""
 DAEMON_CPU = 50
 """Milli-CPUs of OpenKruise's daemon on each node."""
 DAEMON_MEMORY = 131
@@ -51,7 +55,7 @@ def allocatable(vcpus: int, memory_gib: int, disk_gib: int = 0) -> Resources:
 
 def slurmd(node: Resources) -> Resources:
     """What slurmd's container has of a node, in whole GiB: the node's jobs run in it, so its memory is RealMemory."""
-    cpu = (node.cpu - MUNGE.cpu) // 1000 * 1000 - DAEMON_CPU
+    cpu = (node.cpu - DAEMON_SETS_CPU - MUNGE.cpu) // 1000 * 1000 - DAEMON_CPU
     memory = (node.memory - MUNGE.memory) // GIB * GIB - DAEMON_MEMORY
     return Resources(
         cpu=max(0, cpu), memory=max(0, memory) // GIB * GIB, disk=max(0, node.disk - (MUNGE.disk if node.disk else 0))

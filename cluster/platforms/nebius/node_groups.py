@@ -12,7 +12,7 @@ from cluster.catalog.nebius.presets import PLATFORMS, preset_of
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius import sizing
-from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
+from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.section import Nebius, Workers
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
@@ -220,6 +220,8 @@ def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:
         f"{GROUP}/workload": "gpu" if gpus else "cpu",
         JAIL_LABEL: "true",
         **({"nebius.com/gpu": "true"} if gpus else {}),
+        # Users' connections go to login nodes, and not through a worker that may be away; the recipe has it as well.
+        **({NO_BALANCER_LABEL: "true"} if role == "worker" else {}),
     }
 
 

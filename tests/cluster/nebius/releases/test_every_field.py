@@ -76,7 +76,7 @@ NODE_GROUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 _FILESYSTEMS = "components/nebius/filesystems.py"
 READ: dict[str, str] = {
-    "tenant": "components/nebius/backups.py",
+    "tenant": "components/nebius/infrastructure.py",
     "project": "components/nebius/cloud.py",
     "region": "components/nebius/environment.py",
     "subnet": "components/nebius/network.py",
