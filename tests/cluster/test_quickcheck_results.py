@@ -138,6 +138,11 @@ def test_faults_of_a_node_are_found_and_named(name: str, change: dict[str, Any],
         (gpus(1, driver=1), gpus(2), {"gpus": "1 of 2 GPUs by the driver"}),
         (gpus(1, smi=["GPU 0", "GPU 1"]), gpus(2), {"confined": "a job with 1 GPU: 2 by nvidia-smi"}),
         (gpus(1), gpus(2, smi=["GPU 0"], smi_error="GPU is lost"), {"gpus": "1 of 2 GPUs by nvidia-smi"}),
+        (
+            gpus(1),
+            gpus(2, smi_code=14, smi_error="WARNING: infoROM"),
+            {"gpus": "nvidia-smi ended with exit code 14 (the inf"},
+        ),
         (gpus(0), gpus(2), {"confined": "a job with 1 GPU: 0 in CUDA_VISIBLE_DEVICES, 0 can be opened"}),
     ],
 )

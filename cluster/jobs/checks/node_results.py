@@ -5,6 +5,7 @@ from typing import Any
 
 from cluster.jobs.checks.plan import CONTAINER, GPUS, NODE, Expected, Plan
 from cluster.jobs.checks.result import FAIL, PASS, SKIP, Event, Result, found_no_room, output_of, tasks_of
+from scripts.node.health.shared import smi_exit
 
 _MIB = 1024 * 1024
 _PAGE = 65_536
@@ -119,7 +120,7 @@ def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None, resu
             if name in full and len(full[name]) != expected.gpus:
                 problems.append(f"{len(full[name])} of {expected.gpus} GPUs {what} in a job that has all")
         if "smi_error" in full:
-            problems.append("nvidia-smi failed")
+            problems.append(f"nvidia-smi ended with {smi_exit(int(full.get('smi_code') or 255))}")
             output = str(full["smi_error"])
     if problems:
         yield result("gpus", FAIL, "; ".join(problems), output, todo)

@@ -63,7 +63,7 @@ def gpus() -> dict[str, object]:
         done = _run(smi, "-L")
         found["smi"] = [line for line in done[1].splitlines() if line.startswith("GPU ")]
         if done[0]:
-            found["smi_error"] = (done[2] or done[1]).strip()[-2000:]
+            found["smi_code"], found["smi_error"] = done[0], (done[2] or done[1]).strip()[-2000:]
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from health import gpu_report
 from health.outcome import Outcome, ask, failed, in_container, ok, skipped, warned
+from health.shared import smi_exit
 
 Smi = Callable[..., tuple[int, str]]
 _LOST = re.compile(r"GPU is lost|unable to determine the device handle|fallen off the bus|Unknown Error", re.IGNORECASE)
@@ -26,12 +27,6 @@ _JOB = re.compile(r"/job_(?P<job>[0-9]+)(?:/|$)", re.MULTILINE)
 CRC_A_SECOND = 100
 """DCGM_LIMIT_MAX_NVLINK_CRC_ERROR: links correct CRC errors themselves."""
 _MOST_LINKS = 6
-EXIT_CODES = {
-    2: "an argument is not valid", 3: "the operation is not available", 4: "no permission", 6: "nothing was found",
-    8: "a power cable of a GPU is not attached", 9: "the driver is not loaded", 10: "a GPU has an interrupt issue",
-    12: "the NVML library was not found", 13: "the NVML library is of another version",
-    14: "the infoROM of a GPU is corrupted", 15: "a GPU has fallen off the bus", 255: "another error of the driver",
-}  # fmt: skip
 _RXDM = ("--num_hops=", "--num_nics=")
 """Arguments of the receive data path manager, which holds all GPUs of a job in a container of its own."""
 
@@ -85,8 +80,7 @@ def _wrong(code: int, said: str, found: list[gpu_report.Gpu], count: int) -> dic
         if pattern.search(text):
             return {"gpu-lost": failed(_line(text, pattern))}
     if code:
-        meaning = f" ({EXIT_CODES[code]})" if code in EXIT_CODES else ""
-        return {"gpu-driver": failed(f"nvidia-smi ended with exit code {code}{meaning}: {_first(messages)}")}
+        return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {_first(messages)}")}
     if asked := gpu_report.needs_action(found):
         return {"gpu-driver": asked}
     if len(found) < count:
