@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from accounting import mariadb, sacctmgr
+from accounting import mariadb, records, sacctmgr
 from jobs import lost_jobs, prologs
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
@@ -78,6 +78,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in sacctmgr.PARTS.items()}
+        found["records"] = records.observe
     return found
 
 

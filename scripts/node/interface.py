@@ -295,6 +295,6 @@ class Observation(TypedDict, total=False):
     disks: dict[str, Disk]
     controller: Reached
     scripts: dict[str, str]
-    jobs: list[str]  # that have a process on a node
+    jobs: list[str]  # that have a process on a node; `records` of accounting/records.py are the controller's
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
     accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them

@@ -124,3 +124,16 @@ class TestMissingJobs:
             return
         assert (only(seen).id, only(seen).where) == ("jobs-missing", ("hc-controller",))
         assert only(seen).what.startswith("1 running job without a process on any node: 7_2. ")
+
+
+def test_jobs_that_ended_without_a_record():
+    seen = healthy()
+    facts(seen, "controller")["records"] = {"runaway": ["5"], "unrecorded": [f"{n}" for n in range(6)]}
+    runaway, unrecorded = findings(seen)
+    assert (runaway.id, runaway.what) == (
+        "jobs-runaway", "1 job still running in the accounting, and slurmctld does not know it: 5",
+    )  # fmt: skip
+    assert unrecorded.id == "jobs-unrecorded"
+    assert unrecorded.what.endswith("does not have them: 0, 1, 2, 3, 4, ...")
+    facts(seen, "controller")["slurm"]["statistics"]["waiting"] = 3
+    assert findings(seen) == [], "they may be on their way"

@@ -52,4 +52,7 @@ def test_what_it_writes_into_the_cluster_state_is_no_setting_of_login_machines(m
         assert "UP" in many.ssh("login-0", "scontrol ping")
     finally:
         many.ssh("cpu-0", f"cat >{published} <<'X'\n{kept}\nX")
-        assert many.call("drift", "many", "--mend").returncode == 0
+        # Machines that do not answer in time on a busy host are named as differences.
+        eventually(
+            lambda: many.call("drift", "many", "--mend").returncode == 0, seconds=120, what="a cluster as it was"
+        )

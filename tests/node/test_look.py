@@ -165,7 +165,9 @@ def test_a_file_system_refuses_writes_unless_it_is_meant_to(
     assert disk_usage.shared("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
 
 
-def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch):
+def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "slurmdbd.conf").touch()
+    monkeypatch.setattr(slurmctld, "ETC", tmp_path)
     monkeypatch.setattr(sacctmgr, "listens", lambda _port: False)
     monkeypatch.setattr(scheduler, "listens", lambda _port: False)
     with pytest.raises(SetupError, match="slurmdbd's port 6819"):

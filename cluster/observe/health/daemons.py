@@ -11,6 +11,8 @@ RESTARTS = 3
 """systemd counts since somebody last started a unit by hand: a few in months are history, a few in minutes are news."""
 LATELY = 600
 """Seconds after a start in which it may still be one of many."""
+NAMED_JOBS = 5
+"""Most jobs that are named one by one."""
 _RETRIES = {"hpc-node"}
 """Tries again by itself until the machine has joined: reported as a set-up that failed."""
 _REPORTED = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
@@ -47,6 +49,29 @@ def controller(seen: ClusterObservation) -> Iterator[Finding]:
         yield _stopped(
             seen, "slurmrestd", slurmrestd, f"slurmrestd {_words(slurmrestd)}. Nobody gets an answer by REST", ""
         )
+
+
+def records(seen: ClusterObservation) -> Iterator[Finding]:
+    """Jobs that ended without a record of it, which a slurmctld that was killed took with it."""
+    found = seen.controller.part("records")
+    if not found or (seen.slurm("statistics") or {}).get("waiting"):
+        return  # it may be on its way
+    for kind, what, line in (
+        ("runaway", "still running in the accounting, and slurmctld does not know {}", "sacctmgr show runawayjobs"),
+        ("unrecorded", "ended, and the accounting does not have {}", "tail /var/log/slurm/job_completions"),
+    ):
+        if jobs := found[kind]:
+            many = len(jobs) > 1
+            told = ", ".join(jobs[:NAMED_JOBS]) + (", ..." if len(jobs) > NAMED_JOBS else "")
+            yield Finding(
+                id=f"jobs-{kind}",
+                where=(seen.controller.name,),
+                what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {told}",
+                todo=f"./hpc ssh {seen.stack} controller -- {line}",
+                note="It offers to end them in the database."
+                if kind == "runaway"
+                else "What is known of them is there.",
+            )
 
 
 def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text: str, log: str) -> Finding:

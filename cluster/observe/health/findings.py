@@ -20,6 +20,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[Finding]], ...] = (
     nodes.drained,
     nodes.held,
     nodes.missing,
+    daemons.records,
     disks.missing,
     disks.full,
     daemons.restarting,
