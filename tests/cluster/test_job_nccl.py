@@ -124,7 +124,7 @@ class TestRun:
         done = node.run("nebius-run")
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
-        header = "# hpc: cluster=slurm machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce "
+        header = "# hpc: cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce "
         assert lines[0].startswith(f"{header}nodelist=n-[0-1] job=7 date=20")
         assert lines[1:] == [
             "==> nodes: n-[0-1]",

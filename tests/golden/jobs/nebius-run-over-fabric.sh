@@ -14,7 +14,7 @@ set -euo pipefail
 
 gpus=8
 program=all_reduce_perf
-context='cluster=slurm machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=1 collective=all_reduce over=fabric'
+context='cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=1 collective=all_reduce over=fabric'
 warm_up="$HOME/nccl/logs/$SLURM_JOB_ID-warm-up.log"
 options=(--mpi=none --ntasks-per-node=1 --cpu-bind=none)
 first=(-b 512M -e 512M -f 2 -g 8 -w 2 -n 5 -c 0)

@@ -14,7 +14,7 @@ set -euo pipefail
 
 gpus=8
 program=all_reduce_perf_mpi
-context='cluster=slurm machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce'
+context='cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce'
 warm_up="$HOME/nccl/logs/$SLURM_JOB_ID-warm-up.log"
 options=(--mpi=pmix --ntasks-per-node=8 --cpu-bind=none)
 first=(-b 512M -e 512M -f 2 -g 1 -w 2 -n 5 -c 0)
