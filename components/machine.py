@@ -71,6 +71,8 @@ class Machine:
     host_key: pulumi.Output[str]
     """Public half of its SSH host key, as known_hosts has it: there is no trust on first use. Empty where the machine
     generates it itself and reports it in the cluster state."""
+    ends: pulumi.Output[int] | None = None
+    """When the platform deletes it, in seconds since 1970, 0 where that is not known; None: it stays."""
     reach: Reach | None = None
     """None: it answers here at its address."""
 

@@ -36,7 +36,7 @@ FAKES: dict[str, Fake] = {
         "instanceId": f"instance-{i['name']}",
         "networkInterfaces": [{"networkIp": f"ip-of-{i['name']}"}],
     },
-    FLEX: lambda i: {**i, "instance_id": f"instance-{i['name']}", "address": f"ip-of-{i['name']}"},
+    FLEX: lambda i: {**i, "instance_id": f"instance-{i['name']}", "address": f"ip-of-{i['name']}", "ends": 1796112000},
     "gcp:compute/instanceTemplate:InstanceTemplate": lambda i: {**i, "selfLink": f"templates/{i['machineType']}"},
     "gcp:compute/resourcePolicy:ResourcePolicy": lambda i: {**i, "selfLink": "policies/placement"},
     "gcp:secretmanager/secretVersion:SecretVersion": lambda i: {**i, "name": f"{i['secret']}/versions/1"},

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model
 from typing_extensions import Self
 
 from cluster.config.section import Section
-from cluster.config.types import CalendarName, PolicyName, Positive, ReservationName, SlurmTime
+from cluster.config.types import CalendarName, EndTime, PolicyName, Positive, ReservationName, SlurmTime
 from cluster.config.validators import google
 from cluster.findings import Refused
 
@@ -55,6 +55,26 @@ class Reservation(Section):
         return {"name": self.name, "placement_policy": self.placement_policy}
 
 
+class Calendar(Section):
+    """Machines of a future reservation in calendar mode."""
+
+    model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["my-week"]})
+
+    name: CalendarName
+    """Name of the reservation that it becomes."""
+    ends: EndTime | None = Field(default=None, examples=["20261201T080000Z"])
+    """When it ends, YYYYMMDDTHHMMSSZ: Slurm starts no job that would run longer."""
+
+    @model_serializer
+    def _as_written(self) -> Any:  # noqa: ANN401 - a name, or a mapping
+        """A name alone stays one, in a stack's outputs too."""
+        return self.name if self.ends is None else {"name": self.name, "ends": self.ends}
+
+
+def _calendar_by_name(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    return {"name": google.calendar(given)} if isinstance(given, str) else given
+
+
 def _by_name(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
     return {"name": google.reservation(given)} if isinstance(given, str) else given
 
@@ -79,8 +99,8 @@ class Capacity(Section):
     """From a reservation: its name, or `{name: NAME, placement_policy: POLICY}` for one with compact placement."""
     flex: Flex | None = None
     """By Dynamic Workload Scheduler's flex start: `{flex: {max_run: "7-00:00:00"}}`."""
-    calendar: CalendarName | None = None
-    """From a future reservation (calendar mode): its name."""
+    calendar: Annotated[Calendar | None, BeforeValidator(_calendar_by_name)] = None
+    """From a future reservation (calendar mode): its name, or `{name: NAME, ends: 20261201T080000Z}`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -61,6 +61,7 @@ class SlurmCluster(pulumi.ComponentResource):
             controller, "accounting", stdin=setup.as_lines(desired(args.config)), after=[controls], whole=True
         )
         ready = self._ready(controller, after=[joined, accounts, *reached])
+        self._ends(controller, after=[ready])
         if args.config.slurm.warm_up:
             self._warm_up(controller, args.config.slurm.warm_up, after=[ready])
         # Computed once, not for each node: a preview of hundreds of nodes would be slower.
@@ -151,6 +152,13 @@ class SlurmCluster(pulumi.ComponentResource):
             after_state["scripts"] = prologs.digest(self._args.scripts)
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": after_state}, indent=1)
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True, triggers=[self._key])
+
+    def _ends(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> None:
+        """Tell Slurm when machines end, so that no job starts on one that it would not finish on."""
+        ends = {m.spec.name: m.ends for m in self._args.platform.machines if m.ends is not None}
+        if ends:
+            stdin = pulumi.Output.json_dumps({"ends": ends}, indent=1)
+            self._phase(controller, "ends", stdin=stdin, after=after, whole=True, undo="no-ends")
 
     def _warm_up(self, controller: Machine, wanted: WarmUp, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Have nodes download what their first jobs would wait for; again after the boot of one, which may be new."""

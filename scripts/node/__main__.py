@@ -5,6 +5,7 @@
     python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
     python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
     python3 FOLDER ready       < JSON   controller: run a job through every partition
+    python3 FOLDER ends        < JSON   controller: tell Slurm when machines of nodes end; no-ends takes it back
     python3 FOLDER warm-up     < JSON   controller: download what the first jobs on nodes would wait for
     python3 FOLDER leave       < JSON   controller: empty a node whose machine goes, and wait for its jobs
     python3 FOLDER settle      < JSON   controller and login machines: take back what an unfinished `up` had begun
@@ -36,7 +37,7 @@ from accounting import accounts, backup, mariadb, restore
 from containers import settings as containers
 from health import installed
 from health import record as health_record
-from jobs import drain, environment, lost_jobs, probe, prologs, rxdm, warm_up
+from jobs import drain, ends, environment, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (
     cluster_state,
@@ -210,6 +211,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "accounting": accounts.converge,
     "nodes": lambda payload: join.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: probe.prove(payload["probes"]),
+    "ends": ends.converge,
     "warm-up": warm_up.converge,
     "leave": lambda payload: drain.leave(payload["node"]),
     "settle": restore_last_success,  # known by this name to every version
@@ -220,6 +222,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     # What undoes these needs no word from the stack: it knows what was made.
     "no-prologs": lambda _: prologs.remove(),
     "no-rxdm": lambda _: rxdm.undo(),
+    "no-ends": lambda _: ends.converge({"ends": {}}),
 }
 # They print, change nothing and take no lock.
 READS: dict[str, Callable[[], None]] = {
@@ -228,7 +231,7 @@ READS: dict[str, Callable[[], None]] = {
     "health-results": lambda: print(json.dumps(health_record.results())),
     "jobs": lambda: print(*sorted(lost_jobs.alive()), "."),
 }
-UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm"}
+UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
 
 def take(lock: IO[str], phase: str) -> None:

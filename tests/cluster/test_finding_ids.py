@@ -7,9 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 IDS = """
 account-circle account-parent-unknown account-root accounting-name-twice addresses-missing addresses-outside
-addresses-overlap addresses-too-few admin-cidrs-unused bucket-twice calendar-family cluster-shape
-customize-protected disk-boot-size disk-provisioned disk-size disk-type exascaler-unsupported
-existing-file-system-network field-release
+addresses-overlap addresses-too-few admin-cidrs-unused bucket-twice calendar-ends calendar-family cluster-shape
+customize-protected disk-boot-size disk-provisioned disk-size disk-type
+end-no-limit exascaler-unsupported existing-file-system-network field-release
 filestore-size flex-duration flex-family gcp-region gpu-network-nodes gpu-network-size gpus-built-in gpus-count
 gpus-unknown group-gid-taken health-parameter health-user-unknown host-name-length image-bake image-builder-type
 image-builder-unused image-name-alone

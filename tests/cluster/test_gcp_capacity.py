@@ -117,7 +117,7 @@ def test_what_does_not_belong_to_a_way_can_not_be_said():
         Spot: {"max_distance"},
         Reserved: {"name", "policy"},
         Flex: {"seconds"},
-        Calendar: {"name"},
+        Calendar: {"name", "ends"},
     }
     with pytest.raises(TypeError):
         Spot(name="my-reservation")  # type: ignore[call-arg]

@@ -44,6 +44,24 @@ class TestExascaler:
         assert [".".join(map(str, one.at)) for one in find_warnings(config("a3mega"))] == ["storage.lustre.kind"]
 
 
+class TestEnds:
+    """Nodes whose machines the platform deletes at a known time."""
+
+    def told(self, capacity: dict[str, Any], **partition: str) -> dict[str, str]:
+        main = {"nodesets": ["a3"], "default": True, "exclusive": True, **partition}
+        return told(nodesets={"a3": {**A3, "capacity": capacity}}, partitions={"main": main})
+
+    def test_a_job_without_a_limit_would_never_start_on_them(self):
+        for capacity in ({"flex": {}}, {"calendar": {"name": "week", "ends": "20261201T080000Z"}}):
+            found = self.told(capacity)
+            assert "never start on a3, whose machines end" in found["partitions.main.default_time"]
+            assert self.told(capacity, default_time="1-00:00:00") == {}
+            assert self.told(capacity, max_time="1-00:00:00") == {}
+
+    def test_a_calendar_of_unknown_end_is_told(self):
+        assert "before week ends" in self.told({"calendar": "week"})["nodesets.a3.capacity.calendar"]
+
+
 class TestExistingFileSystems:
     NFS: ClassVar[list[dict[str, str]]] = [{"server": "10.128.4.2", "path": "/shared", "mount": "/data"}]
     LUSTRE: ClassVar[dict[str, str]] = {"kind": "managed", "existing": "10.128.0.3", "fsname": "lustre"}

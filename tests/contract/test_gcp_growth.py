@@ -1,6 +1,7 @@
 """What a stack on Google Cloud makes and changes, as a whole, when its file changes."""
 
 import copy
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -74,3 +75,15 @@ def test_dependencies_grow_with_the_servers_of_lustre_and_not_with_their_square(
 
     few, more, most = map(dependencies, (10, 20, 30))
     assert most - more == more - few
+
+
+def test_slurm_is_told_when_machines_end():
+    """Of flex start by what Google says of each, of a calendar by the stack file; all others stay."""
+    told: list[object] = []
+    for capacity in ({"flex": {}}, {"calendar": {"name": "week", "ends": "20261201T080000Z"}}, {"calendar": "week"}):
+        found = after(lambda cluster, way=capacity: cluster["nodesets"]["a3mega"].update(capacity=way))
+        (ends,) = [one for one in found.values() if one.name == "a3mega-ends"] or [None]
+        told.append(ends and json.loads(ends.inputs["stdin"]))
+        assert ends is None or ends.inputs["delete"].endswith("no-ends")
+    nodes = ("a3mega-a3mega-0", "a3mega-a3mega-1")
+    assert told == [{"ends": dict.fromkeys(nodes, 1796112000)}] * 2 + [None]

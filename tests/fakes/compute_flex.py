@@ -52,6 +52,8 @@ class FakeFlex(FakeCompute):
             "status": "PENDING" if waits else "PROVISIONING",
             "metadata": {**call.body["metadata"], "fingerprint": "1"},
             "labelFingerprint": "1",
+            "lastStartTimestamp": "2026-11-22T08:00:00.123-08:00",
+            "scheduling": {"maxRunDuration": {"seconds": "3600"}},
             "networkInterfaces": [{"networkIP": "172.16.0.9"}, {"networkIP": "10.0.0.9"}],
         }
         self.world.machines[path] = machine = Machine(resource, [None])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,10 @@ pulumi.export("address", nodes[0].address)
         assert status(fake) == {NODE: "RUNNING"}
         run("destroy")
         assert status(fake) == {}
+
+    def test_its_end_is_known_once_it_runs(self, fake: FakeFlex):
+        found = FlexNodeProvider().create(props(fake))
+        assert found.outs["ends"] == datetime(2026, 11, 22, 17, tzinfo=timezone.utc).timestamp()
 
     def test_all_are_asked_for_before_one_is_waited_for(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
         names = [f"a3-gpu-{index}" for index in range(12)]

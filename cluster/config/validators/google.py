@@ -99,6 +99,18 @@ def snapshot(value: str) -> str:
     return value
 
 
+def end(value: str) -> str:
+    """A time in UTC, in the same form as that of a snapshot."""
+    try:
+        datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        raise Refused(
+            "a time in UTC, YYYYMMDDTHHMMSSZ, e.g. 20261201T080000Z",
+            "write the end that `gcloud compute future-reservations describe` shows, in UTC",
+        ) from None
+    return value
+
+
 def server_address(value: str) -> str:
     """The private IPv4 address of a server."""
     try:

@@ -114,6 +114,8 @@ class Calendar:
 
     name: str
     """Name of the reservation that it becomes."""
+    ends: str | None = None
+    """When it ends, YYYYMMDDTHHMMSSZ, where that is known."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
         return Scheduling(
@@ -146,5 +148,5 @@ def of_nodes(capacity: Capacity | None) -> Way:
     if capacity.flex:
         return Flex(seconds=int(minutes(capacity.flex.max_run) * 60))
     if capacity.calendar:
-        return Calendar(name=capacity.calendar)
+        return Calendar(name=capacity.calendar.name, ends=capacity.calendar.ends)
     return OnDemand(max_distance=hops)

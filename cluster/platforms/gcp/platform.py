@@ -29,7 +29,7 @@ def _checks(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _warnings(config: ClusterConfig) -> Iterator[Finding]:
-    for rules in (location, image, rxdm, storage):
+    for rules in (location, image, capacity, rxdm, storage):
         yield from rules.find_warnings(config)
 
 

@@ -99,7 +99,7 @@ def _way(section: Nodeset) -> str:
     if reservation := capacity.reservation:
         policy = f" (placement policy {reservation.placement_policy})" if reservation.placement_policy else ""
         return f"{_words(capacity.way)} {reservation.name}{policy}"
-    return f"{_words(capacity.way)} {capacity.calendar}" if capacity.calendar else _words(capacity.way)
+    return f"{_words(capacity.way)} {capacity.calendar.name}" if capacity.calendar else _words(capacity.way)
 
 
 def _words(way: str) -> str:

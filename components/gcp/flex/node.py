@@ -87,7 +87,7 @@ class FlexNodeProvider(ResourceProvider):
         return DiffResult(
             changes=bool(replaces or changed(_olds, _news, IN_PLACE)),
             replaces=replaces,
-            stables=[] if replaces else ["instance_id", "address"],
+            stables=[] if replaces else ["instance_id", "address", "ends"],
             delete_before_replace=True,
         )
 
@@ -120,7 +120,8 @@ def _started(props: dict[str, Any]) -> dict[str, Any]:
 
 def _outputs(props: Mapping[str, Any], found: Any) -> dict[str, Any]:  # noqa: ANN401 - Google's own class
     nics = found.network_interfaces
-    return {**given(props), "instance_id": str(found.id), "address": nics[0].network_i_p if nics else ""}
+    address = nics[0].network_i_p if nics else ""
+    return {**given(props), "instance_id": str(found.id), "address": address, "ends": _google().ends(found)}
 
 
 class FlexNode(DynamicResource, module="gcp", name="FlexNode"):
@@ -129,11 +130,13 @@ class FlexNode(DynamicResource, module="gcp", name="FlexNode"):
     instance_id: pulumi.Output[str]
     address: pulumi.Output[str]
     """In the system network."""
+    ends: pulumi.Output[int]
+    """Seconds since 1970; 0 where it is not known."""
 
     def __init__(self, name: str, inputs: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
         own = pulumi.ResourceOptions(delete_before_replace=True, aliases=[pulumi.Alias(type_=PROVIDERS_OWN)])
         super().__init__(
-            FlexNodeProvider(), name, {**inputs, "name": name, "instance_id": None, "address": None},
+            FlexNodeProvider(), name, {**inputs, "name": name, "instance_id": None, "address": None, "ends": None},
             pulumi.ResourceOptions.merge(opts, own),
         )  # fmt: skip
 

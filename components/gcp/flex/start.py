@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from google.cloud import compute_v1
 
@@ -66,6 +67,12 @@ def missing(wanted: Sequence[Wanted]) -> bool:
     """Whether one of the nodes is not there."""
     first = FlexCompute(wanted[0])
     return any(one.node() is None for one in map(first.another, wanted))
+
+
+def ends(found: compute_v1.Instance) -> int:
+    """When Google deletes it, in seconds since 1970; 0 where that can't be told."""
+    began, seconds = found.last_start_timestamp or found.creation_timestamp, found.scheduling.max_run_duration.seconds
+    return int(datetime.fromisoformat(began).timestamp()) + int(seconds) if began and seconds else 0
 
 
 def remove(compute: FlexCompute) -> None:

@@ -1,6 +1,7 @@
 """Nodes of one kind: a template, and one machine from it for each."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import pulumi
 from pulumi_gcp import compute
@@ -8,7 +9,7 @@ from pulumi_gcp import compute
 from cluster.catalog.gpus import ACCELERATORS
 from cluster.config import ClusterConfig
 from cluster.config.machines import Nodeset as Section
-from cluster.platforms.gcp.capacity import Flex, OnDemand, Reserved, Scheduling, Spot, Way, of_nodes
+from cluster.platforms.gcp.capacity import Calendar, Flex, OnDemand, Reserved, Scheduling, Spot, Way, of_nodes
 from cluster.platforms.gcp.disks import boot_disk
 from cluster.platforms.gcp.image.source import secure_boot
 from cluster.platforms.gcp.names import labels, place
@@ -51,6 +52,7 @@ class Nodeset(pulumi.ComponentResource):
                 endpoint=pulumi.Config("gcp").get("computeCustomEndpoint") or "", opts=child,
             )  # fmt: skip
             addresses = [one.address for one in made]
+            ends = [one.ends for one in made]
         else:
             child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])
             made = [
@@ -62,12 +64,13 @@ class Nodeset(pulumi.ComponentResource):
                 for spec in specs
             ]  # fmt: skip
             addresses = [one.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for one in made]
+            ends = [_ends(capacity)] * len(made)
         self.machines = [
             Machine(
                 spec=spec, address=address, instance_id=one.instance_id, boot_id=one.instance_id, resource=one,
-                host_key=host_key,
+                host_key=host_key, ends=end,
             )
-            for spec, one, address in zip(specs, made, addresses, strict=True)
+            for spec, one, address, end in zip(specs, made, addresses, ends, strict=True)
         ]  # fmt: skip
         self.register_outputs({"template": template.name, "nodes": len(specs)})
 
@@ -129,6 +132,12 @@ class Nodeset(pulumi.ComponentResource):
             ),
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
         ).self_link
+
+
+def _ends(capacity: Way) -> pulumi.Output[int] | None:
+    if not isinstance(capacity, Calendar) or capacity.ends is None:
+        return None
+    return pulumi.Output.from_input(int(datetime.strptime(f"{capacity.ends}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()))
 
 
 def policy_path(config: ClusterConfig, policy: str) -> str:

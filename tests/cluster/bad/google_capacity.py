@@ -132,6 +132,13 @@ CASES = {
         "seven days",
         "shorten it",
     ),
+    "an end of a calendar that is no time": (
+        a3({"calendar": {"name": "my-week", "ends": "2026-12-01"}}),
+        "nodesets.a3.capacity.calendar.ends",
+        "2026-12-01",
+        "a time in UTC, YYYYMMDDTHHMMSSZ",
+        "future-reservations describe",
+    ),
     "a calendar without GPUs": (
         cpu({"calendar": "my-week"}),
         "nodesets.cpu.capacity.calendar",

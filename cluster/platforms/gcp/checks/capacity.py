@@ -10,7 +10,7 @@ from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login
 from cluster.config.validators.settings import minutes
-from cluster.findings import Finding, Location, listing
+from cluster.findings import Finding, Level, Location, listing
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10
@@ -35,6 +35,32 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             )
         if section.capacity and not section.on:
             yield from _refused(("nodesets", name, "capacity"), section.capacity, kind)
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Nodesets whose machines end: by when Slurm does not know, and jobs that would then never start."""
+    for name, section in config.nodesets.items():
+        calendar = section.capacity.calendar if section.capacity else None
+        if calendar and calendar.ends is None:
+            yield Finding(
+                id="calendar-ends",
+                level=Level.WARNING,
+                at=("nodesets", name, "capacity", "calendar"),
+                what=f"Slurm starts jobs that can't finish before {calendar.name} ends and its machines are deleted",
+                todo=f"write {{name: {calendar.name}, ends: YYYYMMDDTHHMMSSZ}}",
+            )
+        if not section.capacity or not (section.capacity.flex or (calendar and calendar.ends)):
+            continue
+        for partition, row in config.partitions.items():
+            if name in row.nodesets and minutes(row.default_time or row.max_time) == float("inf"):
+                yield Finding(
+                    id="end-no-limit",
+                    level=Level.WARNING,
+                    at=("partitions", partition, "default_time"),
+                    what=f"jobs of {partition} that give no --time ask for INFINITE, and never start on {name}, whose "
+                    "machines end",
+                    todo='write default_time, e.g. "1-00:00:00"',
+                )
 
 
 def _fabric(nodeset: str, kind: MachineType) -> Finding:
@@ -94,7 +120,7 @@ def _refused(at: Location, capacity: Capacity, kind: MachineType) -> Iterator[Fi
         yield Finding(
             id="calendar-family",
             at=(*at, "calendar"),
-            given=f"{capacity.calendar} for {kind.name}",
+            given=f"{capacity.calendar.name} for {kind.name}",
             allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, {spot: {}} or {reservation: NAME}",
         )
