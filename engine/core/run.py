@@ -203,9 +203,13 @@ class Run:
                 signal.signal(number, handler)
 
 
+INPUTS = "__inputs"
+"""Output in which providers of objects repeat the inputs."""
+
+
 def with_outputs(new: Resource, id_: str, outputs: Props, inputs: Props) -> Resource:
     """The resource with what its provider returned, secrets marked again."""
-    outputs = values.keep_secrets(outputs, inputs)
+    outputs = values.keep_secrets(outputs, {**inputs, INPUTS: inputs})
     outputs |= {k: values.secret(outputs[k]) for k in new.additional_secret_outputs if k in outputs}
     return replace(new, id=id_, inputs=inputs, outputs=outputs)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from engine import urn as urns
 from engine.kubernetes import KubernetesTools
 from engine.providers import process
-from engine.providers.base import Foreign, Provider, ProviderResource
+from engine.providers.base import Foreign, Previewed, Provider, ProviderResource
 from engine.providers.command import LocalCommand, RemoteCommand, RemoteCopy
 from engine.providers.kubernetes.cluster import Cluster
 from engine.providers.kubernetes.manifests import embeds
@@ -64,10 +64,10 @@ class Providers:
             from engine.providers.tls import PrivateKey  # noqa: PLC0415
 
             made = PrivateKey()
-        elif family == RELEASE and self._kubernetes:
-            made = Release(self._kubernetes, self._root)
-        elif family == "kubernetes" and self._kubernetes:
-            made = Object(self._kubernetes)
+        elif family in (RELEASE, "kubernetes"):
+            cluster = self._kubernetes or Cluster(self._root, KubernetesTools(Path("kubectl"), Path("helm")))
+            made = Release(cluster, self._root) if family == RELEASE else Object(cluster)
+            made = made if self._kubernetes else Previewed(made)
         elif family == "command:local:Command":
             made = LocalCommand(self._root)
         elif family == "command:remote:Command":

@@ -92,6 +92,22 @@ class Foreign(Provider):
     """Value provider that is not embedded: previewed with its outputs unknown, never run."""
 
 
+class Previewed(Foreign):
+    """A provider that can't run here, and compares what the state has as it does where it can."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:
+        try:
+            return self._provider.check(ctx, olds, news)
+        except CheckFailed:  # of what this engine can't do, and the CLI can
+            return news
+
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:
+        return self._provider.diff(ctx, id_, olds, outputs, news)
+
+
 class ProviderResource(Provider):
     """Providers are resources too: they are recorded with their settings, and there is nothing to do for it."""
 

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from engine.core.run import with_outputs
 from engine.errors import EngineError
 from engine.kubernetes import KubernetesTools
 from engine.providers import Providers
 from engine.providers.base import Context, Foreign, ProviderResource
-from engine.providers.kubernetes import cluster, manifests
+from engine.providers.kubernetes import cluster, helm_options, manifests
 from engine.providers.kubernetes.objects import Object
 from engine.providers.kubernetes.release import Release
 from engine.providers.process import Outcome
+from engine.state.resource import Resource
+from engine.values import UNKNOWN, plain, secret
 
 
 def ctx(name="res", **settings):
@@ -40,7 +43,7 @@ class TestTypes:
     def test_objects_and_releases_are_embedded_where_the_tools_are_given(self, tmp_path, type_, provider):
         tools = KubernetesTools(tmp_path / "kubectl", tmp_path / "helm")
         assert type(Providers(tmp_path, {}, "p", tools).of(type_)) is provider
-        assert type(Providers(tmp_path, {}, "p").of(type_)) is Foreign
+        assert isinstance(Providers(tmp_path, {}, "p").of(type_), Foreign)
 
 
 class TestReplacing:
@@ -123,3 +126,80 @@ def test_a_provider_without_a_kubeconfig_uses_no_cluster_of_the_environment(tmp_
     provider = Object(cluster.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
     with pytest.raises(EngineError, match="has no kubeconfig"):
         provider.create(replace(ctx(), type="kubernetes:core/v1:ConfigMap"), obj())
+
+
+class TestForm:
+    """What pulumi-kubernetes keeps of inputs (4.32.0, provider/pkg/provider/helm_release.go and provider.go)."""
+
+    GIVEN = {  # noqa: RUF012
+        "name": "soperator", "namespace": "soperator-system", "chart": "oci://example.com/helm-soperator",
+        "version": "4.1.7", "values": {"a": 1}, "timeout": 1200, "atomic": False, "cleanupOnFail": False,
+        "waitForJobs": True, "disableWebhooks": False, "disableCRDHooks": False, "compat": "true",
+    }  # fmt: skip
+    KEPT = {  # noqa: RUF012
+        **{key: value for key, value in GIVEN.items() if key != "compat"}, "allowNullValues": False,
+        "createNamespace": False, "dependencyUpdate": False, "description": "", "devel": False,
+        "disableOpenapiValidation": False, "forceUpdate": False, "keyring": "", "lint": False, "postrender": "",
+        "recreatePods": False, "renderSubchartNotes": False, "replace": False, "resetValues": False,
+        "reuseValues": False, "skipAwait": False, "skipCrds": False, "verify": False,
+    }  # fmt: skip
+
+    @pytest.fixture(params=["here", "previewed"])
+    def providers(self, request, tmp_path):
+        tools = KubernetesTools(tmp_path / "kubectl", tmp_path / "helm") if request.param == "here" else None
+        return Providers(tmp_path, {}, "p", tools)
+
+    def test_a_release_has_all_defaults(self, providers):
+        release = providers.of("kubernetes:helm.sh/v3:Release")
+        assert release.check(ctx(), {}, self.GIVEN) == self.KEPT
+        with_repository = release.check(ctx(), {}, {**self.GIVEN, "repositoryOpts": {"repo": "https://example.com"}})
+        assert with_repository["repositoryOpts"] == {
+            "repo": "https://example.com", "caFile": "", "certFile": "", "keyFile": "", "password": "", "username": "",
+        }  # fmt: skip
+
+    def test_what_another_version_of_the_provider_keeps_is_no_change(self, providers):
+        release = providers.of("kubernetes:helm.sh/v3:Release")
+        newer = {**self.KEPT, "serverSide": False}
+        older = {key: value for key, value in self.KEPT.items() if key != "allowNullValues"}
+        assert release.check(ctx(), newer, self.GIVEN) == newer
+        assert release.check(ctx(), older, self.GIVEN) == older
+
+    def test_what_the_program_gives_no_more_is_a_change(self, providers):
+        release = providers.of("kubernetes:helm.sh/v3:Release")
+        before = {**self.KEPT, "skipCrds": True, "maxHistory": 5, "checksum": "abc"}
+        assert release.check(ctx(), before, self.GIVEN) == self.KEPT
+
+    def test_texts_of_a_secret_are_data(self, providers):
+        found = providers.of("kubernetes:core/v1:Secret").check(
+            ctx(), {}, obj("Secret", stringData={"a": "one"}, data={"b": "dHdv"})
+        )
+        assert found == obj("Secret", data=secret({"a": "b25l", "b": "dHdv"}))
+
+    def test_texts_that_are_not_known_yet_stay(self, providers):
+        given = obj("Secret", stringData={"a": UNKNOWN})
+        assert providers.of("kubernetes:core/v1:Secret").check(ctx(), {}, given) == given
+
+    def test_a_chart_in_a_folder_gives_its_version(self, providers, tmp_path):
+        (tmp_path / "chart").mkdir()
+        (tmp_path / "chart" / "Chart.yaml").write_text("name: c\nversion: 0.1.0\n")
+        release = providers.of("kubernetes:helm.sh/v3:Release")
+        found = release.check(ctx(), {}, {**self.GIVEN, "chart": "chart"})
+        assert found["version"] == "0.1.0"
+        assert "checksum" not in found
+
+    def test_a_changed_chart_in_a_folder_is_an_update(self, providers, tmp_path):
+        (tmp_path / "chart").mkdir()
+        (tmp_path / "chart" / "Chart.yaml").write_text("name: c\nversion: 0.1.0\n")
+        release, news = providers.of("kubernetes:helm.sh/v3:Release"), {**self.KEPT, "chart": "chart"}
+        state = {**news, "__checksum": helm_options.checksum(news, tmp_path)}
+        assert release.diff(ctx(), "id", news, state, news).changes is None
+        (tmp_path / "chart" / "values.yaml").write_text("a: 2\n")
+        assert release.diff(ctx(), "id", news, state, news).changes
+
+
+def test_repeated_inputs_are_as_secret_as_the_inputs():
+    inputs = obj(data=secret({"k": "v"}))
+    done = with_outputs(
+        Resource(urn="urn", type="t", custom=True), "id", {**plain(inputs), "__inputs": plain(inputs)}, inputs
+    )
+    assert done.outputs["__inputs"] == inputs

@@ -35,11 +35,28 @@ _OPTIONS = {
 _REPOSITORY = {"caFile": "--ca-file", "certFile": "--cert-file", "keyFile": "--key-file"}
 _UNSUPPORTED = ("lint", "recreatePods", "replace")
 _DEFAULT_SECONDS = 300
+_DEFAULTS: Props = {
+    "allowNullValues": False, "atomic": False, "cleanupOnFail": False, "createNamespace": False,
+    "dependencyUpdate": False, "description": "", "devel": False, "disableCRDHooks": False,
+    "disableOpenapiValidation": False, "disableWebhooks": False, "forceUpdate": False, "keyring": "", "lint": False,
+    "postrender": "", "recreatePods": False, "renderSubchartNotes": False, "replace": False, "resetValues": False,
+    "reuseValues": False, "skipAwait": False, "skipCrds": False, "timeout": 0, "verify": False, "version": "",
+    "waitForJobs": False,
+}  # fmt: skip
+"""What pulumi-kubernetes writes into the state of every release (provider/pkg/provider/helm_release.go, Release)."""
+_REPOSITORY_DEFAULTS: Props = dict.fromkeys(("caFile", "certFile", "keyFile", "password", "repo", "username"), "")
+_OWN = ("chart", "maxHistory", "name", "namespace", "repositoryOpts", "takeOwnership", "values")
+"""Inputs without a default there."""
+_DROPPED = ("compat", "manifest", "resourceNames", "valueYamlFiles")
+"""What the SDK sends, and the provider does not keep."""
 
 
-def checked(inputs: Props, root: Path) -> Props:
-    """The inputs with pulumi-kubernetes' defaults, and the checksum of a chart that is a folder or file here, so that a
-    changed chart is an update. Raises CheckFailed for what helm's command can't do."""
+def checked(inputs: Props, olds: Props, root: Path) -> Props:
+    """The inputs in the form in which pulumi-kubernetes keeps them: with all defaults, and the version of the chart.
+
+    A default that the state does not have is left out, and what else it has and the program does not give stays: other
+    versions of the provider know other inputs. Raises CheckFailed for what helm's command can't do.
+    """
     wrong = [name for name in _UNSUPPORTED if inputs.get(name) is True]
     # pulumi-kubernetes takes it for the hooks of upgrades, where disableWebhooks is for those of installations.
     wrong += ["disableCRDHooks"] if inputs.get("disableCRDHooks") is True and not inputs.get("disableWebhooks") else []
@@ -51,13 +68,34 @@ def checked(inputs: Props, root: Path) -> Props:
             "repositoryOpts: helm takes a password on its command line only, which others can read. Log in with "
             "`helm registry login`, or give the chart's folder"
         )
-    found = dict(inputs)
+    given = {key: value for key, value in inputs.items() if key not in _DROPPED}
+    if inputs.get("valueYamlFiles"):
+        given["values"] = _values(inputs)
+    if isinstance(repository, dict) and repository:
+        given["repositoryOpts"] = {**_REPOSITORY_DEFAULTS, **repository}
     if not inputs.get("skipAwait"):
-        found.setdefault("timeout", _DEFAULT_SECONDS)
+        given.setdefault("timeout", _DEFAULT_SECONDS)
+    if (about := _local(inputs, root)) is not None:
+        given["version"] = str(yaml.safe_load((about / "Chart.yaml").read_text(encoding="utf-8"))["version"])
+    elif not given.get("version") and olds.get("version"):
+        given["version"] = olds["version"]
+    defaults = {key: value for key, value in _DEFAULTS.items() if not olds or key in olds}
+    kept = {key: olds[key] for key in olds if key not in (*_DEFAULTS, *_OWN, *_DROPPED, "checksum")}
+    return {**defaults, **kept, **given}
+
+
+def checksum(inputs: Props, root: Path) -> str:
+    """Of a chart that is a folder or file here, so that a changed one is an update; nothing for one that is not."""
+    chart = root / str(inputs.get("chart"))
+    return _checksum(chart) if not inputs.get("repositoryOpts") and chart.exists() else ""
+
+
+def _local(inputs: Props, root: Path) -> Path | None:
+    """The chart's folder, if it is one here."""
     chart = inputs.get("chart")
-    if isinstance(chart, str) and chart != UNKNOWN and not repository and (root / chart).exists():
-        found["checksum"] = _checksum(root / chart)
-    return found
+    if not isinstance(chart, str) or chart == UNKNOWN or inputs.get("repositoryOpts"):
+        return None
+    return root / chart if (root / chart / "Chart.yaml").is_file() else None
 
 
 def arguments(inputs: Props) -> list[str]:
@@ -81,14 +119,17 @@ def seconds(inputs: Props) -> int:
 
 
 def values(inputs: Props) -> str:
-    """All values as one JSON text: those of files, in order, with `values` over them.
+    """All values as JSON. A null removes a chart's default. It is kept whatever `allowNullValues` says, as by
+    pulumi-kubernetes from 4.30 on."""
+    return json.dumps(inputs.get("values") or {})
 
-    A null removes a chart's default. It is kept whatever `allowNullValues` says, as by pulumi-kubernetes from 4.30 on.
-    """
+
+def _values(inputs: Props) -> Value:
+    """The values of files, in order, with `values` over them."""
     merged: Props = {}
-    for file in inputs.get("valueYamlFiles") or []:
+    for file in inputs["valueYamlFiles"]:
         merged.update(yaml.safe_load(_text(file)) or {})
-    return json.dumps(_merge(merged, inputs.get("values") or {}))
+    return _merge(merged, inputs.get("values") or {})
 
 
 def _merge(below: Value, above: Value) -> Value:

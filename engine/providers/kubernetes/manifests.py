@@ -1,5 +1,6 @@
 """Objects as data: which one it is, what is applied, and which changes replace it."""
 
+import base64
 import hashlib
 import json
 import secrets
@@ -7,7 +8,7 @@ import secrets
 from engine.core import property_paths
 from engine.core.diff import differences
 from engine.providers.base import Context
-from engine.values import Props, Value
+from engine.values import Props, Value, contains_unknown, secret
 
 AUTONAMED = "pulumi.com/autonamed"
 _NOT_OBJECTS = ("kubernetes:helm.sh/", "kubernetes:yaml", "kubernetes:kustomize")
@@ -67,6 +68,16 @@ def named(ctx: Context, olds: Props, news: Props) -> Props:
     return {**news, "metadata": {**metadata, "name": name, "annotations": annotations}}
 
 
+def normalized(inputs: Props) -> Props:
+    """The inputs as pulumi-kubernetes keeps them: `stringData` of a Secret is in `data`, as base64, and secret."""
+    if inputs.get("kind") != "Secret" or contains_unknown(inputs):
+        return inputs
+    found = {key: value for key, value in inputs.items() if key != "stringData"}
+    texts = inputs.get("stringData") or {}
+    data = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+    return {**found, "data": secret({**(inputs.get("data") or {}), **data})}
+
+
 def keeps_name(olds: Props, news: Props) -> bool:
     """Whether a replacement has the name of what it replaces."""
     was, now = olds.get("metadata") or {}, news.get("metadata") or {}
@@ -113,11 +124,12 @@ def id_of(live: Props) -> str:
     return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
 
 
-def outputs_of(live: Props, field_manager: str) -> Props:
-    """What the state records of an object: all but what changes with every write."""
+def outputs_of(inputs: Props, live: Props, field_manager: str) -> Props:
+    """What the state records of an object: all but what changes with every write, and the inputs."""
     metadata = {k: v for k, v in live["metadata"].items() if k not in ("managedFields", "resourceVersion")}
     notes = {"__fieldManager": field_manager, "__initialApiVersion": live["apiVersion"]}
-    return {**live, "metadata": metadata, **notes}
+    hidden = {"data": secret(live["data"])} if live.get("kind") == "Secret" and "data" in live else {}
+    return {**live, "metadata": metadata, **hidden, "__inputs": inputs, **notes}
 
 
 def as_found(inputs: Value, live: Value) -> Value:

@@ -27,7 +27,7 @@ class Object(Provider):
         self._cluster = cluster
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
-        return manifests.named(ctx, olds, news)
+        return manifests.normalized(manifests.named(ctx, olds, news))
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
         replaces = manifests.replacing(ctx, olds, news)
@@ -68,11 +68,8 @@ class Object(Provider):
             return None
         return (
             manifests.id_of(live),
-            {
-                **manifests.as_found(inputs, live),
-                **({"stringData": inputs["stringData"]} if "stringData" in inputs else {}),
-            },
-            manifests.outputs_of(live, manifests.manager(ctx, outputs)),
+            manifests.as_found(inputs, live),
+            manifests.outputs_of(inputs, live, manifests.manager(ctx, outputs)),
         )
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
@@ -97,7 +94,7 @@ class Object(Provider):
         live = json.loads(done.stdout)
         if annotations.get("pulumi.com/skipAwait") != "true":
             live = self._await(ctx, live, news) or live
-        return manifests.id_of(live), manifests.outputs_of(live, manager)
+        return manifests.id_of(live), manifests.outputs_of(news, live, manager)
 
     def _await(self, ctx: Context, live: Props, news: Props) -> Props | None:
         """Wait for what the object is for, where its kind says when that is; the object as it is then."""

@@ -10,12 +10,14 @@ from engine.errors import EngineError
 from engine.providers.base import Context, Provider, Unfinished
 from engine.providers.kubernetes import helm_options
 from engine.providers.kubernetes.cluster import Cluster, failure, namespace
-from engine.values import Props, same
+from engine.values import Props, same, secret
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 
 _LABEL = "pulumi.com/resource"
 """Label of a release's records that names its resource, so that what an interrupted creation left is known again."""
+_CHECKSUM = "__checksum"
+"""Output with the checksum of a chart that is here; pulumi-kubernetes has none, and leaves it alone."""
 _HEALTHY = ("deployed", "failed", "superseded")
 """States of the latest revision that an upgrade starts from."""
 _LOST = ("pending-install", "uninstalling", "uninstalled")
@@ -34,12 +36,13 @@ class Release(Provider):
         place = news.get("namespace") or namespace(ctx.settings()) or "default"
         # As pulumi-kubernetes names it: with a suffix, and not anew in each run.
         name = news.get("name") or olds.get("name") or f"{ctx.name.lower()}-{secrets.token_hex(4)}"
-        return helm_options.checked({**news, "name": name, "namespace": place}, self._root)
+        return helm_options.checked({**news, "name": name, "namespace": place}, olds, self._root)
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
         replaces = tuple(key for key in ("name", "namespace") if not same(olds.get(key), news.get(key)))
         status = (outputs.get("status") or {}).get("status", "deployed")
-        return Diff(changes=True if status != "deployed" else None, replaces=replaces)
+        changed = _CHECKSUM in outputs and outputs[_CHECKSUM] != helm_options.checksum(news, self._root)
+        return Diff(changes=True if status != "deployed" or changed else None, replaces=replaces)
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
         revisions = self._revisions(ctx, news)
@@ -98,7 +101,10 @@ class Release(Provider):
             "chart": chart_of["name"], "version": chart_of["version"], "appVersion": chart_of.get("appVersion", ""),
             "revision": release["version"], "status": release["info"]["status"],
         }  # fmt: skip
-        return {**news, "status": _status(found)}
+        mark = helm_options.checksum(news, self._root)
+        return {
+            **news, "status": _status(found), "__inputs": secret(news), **({_CHECKSUM: mark} if mark else {})
+        }  # fmt: skip
 
     def _recover(self, ctx: Context, news: Props, revisions: list[Props]) -> None:
         """Undo what a killed helm left: it refuses all work on a release that another helm seems to work on."""

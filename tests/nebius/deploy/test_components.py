@@ -68,6 +68,11 @@ class TestOrder:
         ):
             assert recording.waits_for(release(recording, later), release(recording, earlier)), (later, earlier)
 
+    def test_namespaces_that_exist_are_taken_over(self):
+        recording = recorded()
+        provider = recording.one(f"{recording.outputs['cluster']}-charts-provider")
+        assert provider.inputs["upsertExistingObjects"] == "true"
+
     def test_soperator_comes_after_its_definitions(self):
         recording = recorded()
         definitions = recording.one(f"{recording.outputs['cluster']}-definitions")
