@@ -1,11 +1,12 @@
 """The command line: which commands there are, and how their help is arranged."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from cli.lazy import LazyCommand, LazyGroup
-from cli.options import COMMAND_FOLLOWS
+from cli.options import COMMAND_FOLLOWS, COMPLETE
 
 _HELP = """\
 Builds Slurm GPU clusters and keeps them in shape.
@@ -64,6 +65,8 @@ app = LazyGroup("./hpc", _HELP,
     LazyCommand("ls", "stacks:stacks", None, hidden=True),
     LazyCommand("nebius-token", "nebius_token:nebius_token", None, hidden=True),
     LazyCommand("install-pulumi", "environment:install_pulumi", _KEEP, "./hpc install-pulumi"),
+    LazyCommand("completion", "environment:completion", _KEEP,
+        'eval "$(./hpc completion bash)"', "./hpc completion fish | source"),
     LazyCommand("version", "environment:version", _KEEP, "./hpc version"),
     LazyCommand("test", "checks:run_checks", _DEVELOP,
         "./hpc test --fast", "./hpc test --only types --only tests", "./hpc test --only tests -- -k quoting -x"),
@@ -150,4 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["ssh"] and "--" in given:
         given.insert(given.index("--") + 1, COMMAND_FOLLOWS)
-    app(given or ["--help"], prog_name="./hpc")
+    given = ["version"] if given == ["--version"] else given
+    if COMPLETE in os.environ:
+        from typer._completion_classes import completion_init  # no command waits for it
+
+        completion_init()
+    app(given or ["--help"], prog_name="./hpc", complete_var=COMPLETE)

@@ -6,6 +6,15 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+COMPLETE = "_HPC_COMPLETE"
+"""The variable by which a shell asks for completions."""
+
+
+def _stacks(incomplete: str) -> list[str]:
+    from cli.stack import project  # a command that completes nothing does not wait for it
+
+    return [name for name in project.known() if name.startswith(incomplete)]
+
 
 class EngineName(str, Enum):
     """Who runs the program."""
@@ -15,7 +24,13 @@ class EngineName(str, Enum):
 
 
 Stack = Annotated[
-    str, Argument(metavar="STACK", help="The stack: `dev` stands for Pulumi.dev.yaml.", show_default=False)
+    str,
+    Argument(
+        metavar="STACK",
+        help="The stack: `dev` stands for Pulumi.dev.yaml.",
+        show_default=False,
+        autocompletion=_stacks,
+    ),
 ]
 Engine = Annotated[
     EngineName | None,

@@ -61,6 +61,8 @@ _BAD_KEY = object()
 
 def read(file: Path) -> Value:
     """The value in a file; None if it is empty. Raises YamlError, and OSError as `open` does."""
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise YamlError(f"{file}: not a regular file. Correct the path.")
     with file.open("rb") as opened:
         data = opened.read(LARGEST + 1)
     if len(data) > LARGEST:

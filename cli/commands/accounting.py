@@ -9,16 +9,23 @@ from cli import console, options
 from cli.cluster.cluster import from_outputs
 from cli.commands import outputs
 from cli.errors import CliError
+from cli.stack import state_dir
 from cluster.platforms.capability import Capability
 
 _Out = Annotated[
     Path | None,
     Argument(
-        metavar="[FILE]", help="Where to write it, or in which folder. Default: here, by cluster and time.",
-        show_default=False,
+        metavar="[FILE]", show_default=False,
+        help="Where to write it, or in which folder. Default: accounting-backups of the state dir, by time.",
     ),
 ]  # fmt: skip
-_In = Annotated[Path, Argument(metavar="FILE", help="What `accounting backup` wrote.", show_default=False)]
+_In = Annotated[
+    Path,
+    Argument(
+        metavar="FILE", show_default=False,
+        help="What `accounting backup` wrote: a path, or a name in accounting-backups of the state dir.",
+    ),
+]  # fmt: skip
 
 
 def backup(stack: options.Stack, file: _Out = None) -> None:
@@ -30,7 +37,8 @@ def backup(stack: options.Stack, file: _Out = None) -> None:
     cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.BACKUP)
     from cli.cluster.backup import default_name, fetch
 
-    target = file or Path()
+    # Not into the current folder, which is this repository for most.
+    target = file or state_dir.backups()
     target = target / default_name(cluster.name) if target.is_dir() else target
     if not target.parent.is_dir():
         raise CliError(f"{target}: there is no folder {target.parent}. Make it, or give another file.")
@@ -48,6 +56,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     """
     from cluster.observe.backup import BackupError, read, readable
 
+    file = file if file.exists() or file.name != str(file) else state_dir.backups() / file
     try:
         found = read(file)
     except BackupError as error:

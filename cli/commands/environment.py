@@ -1,9 +1,15 @@
-"""install-pulumi, version."""
+"""install-pulumi, completion, version."""
 
 import platform
 import re
+import shlex
+from enum import Enum
+from typing import Annotated
+
+from typer import Argument
 
 from cli import console
+from cli.options import COMPLETE
 from cli.stack import project, pulumi_install, state_dir
 
 
@@ -13,6 +19,27 @@ def install_pulumi() -> None:
     Uses the SDK's own installer; the version is the one of the SDK in requirements.txt.
     """
     pulumi_install.install_pulumi()
+
+
+class Shell(str, Enum):
+    """Shells that complete."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, Argument(help="Your shell.", show_default=False)]) -> None:
+    """Print what makes the Tab key complete commands, stacks, machines, nodes and partitions in a shell.
+
+    Add the line to ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish, with the path of this `./hpc`.
+    """
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="hpc", complete_var=COMPLETE, shell=shell.value)
+    # zsh and fish call the name that they complete, which is not on PATH.
+    program = shlex.quote(str(project.ROOT / "hpc"))
+    console.lines([re.sub(r"(complete_zsh|commandline -cp\)) hpc\b", lambda found: f"{found[1]} {program}", script)])
 
 
 def version() -> None:

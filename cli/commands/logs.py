@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import options
+from cli import completion, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.commands import outputs
@@ -37,7 +37,10 @@ def logs(
         Option(metavar="TIME", help="From then on: 15m, 2h, today, 05:30, 2026-11-21T05:30.", show_default=False),
     ] = None,
     on: Annotated[
-        list[str] | None, Option("--on", metavar="MACHINE", help="Only this machine's; may be repeated.")
+        list[str] | None,
+        Option(
+            "--on", metavar="MACHINE", help="Only this machine's; may be repeated.", autocompletion=completion.machines
+        ),
     ] = None,
 ) -> None:  # fmt: skip
     """Show what a machine or a daemon has logged, on all machines that run it.

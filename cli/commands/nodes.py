@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cli import console, options
+from cli import completion, console, options
 from cli.cluster.cluster import from_outputs
 from cli.cluster.maintenance import drain, resume
 from cli.cluster.reboot import reboot
@@ -37,7 +37,7 @@ def nodes(
         list[str] | None,
         Argument(
             metavar="[NODES...]", help="Names or ranges, with or without the cluster's: cpu-0, cpu-[0-3,7].",
-            show_default=False,
+            show_default=False, autocompletion=completion.nodes,
         ),
     ] = None,
     *,

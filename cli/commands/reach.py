@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import console, options
+from cli import completion, console, options
 from cli.access import remote
 from cli.access.drivers import LOOK_UP_SECONDS, Indirect, driver_of
 from cli.access.ssh_config import quoted
@@ -32,7 +32,13 @@ def run(
     *,
     user: _As = None,
     login: Annotated[
-        str | None, Option(metavar="MACHINE", help="Where. Default: the first login machine.", show_default=False)
+        str | None,
+        Option(
+            metavar="MACHINE",
+            help="Where. Default: the first login machine.",
+            show_default=False,
+            autocompletion=completion.machines,
+        ),
     ] = None,
 ) -> None:
     """Run a command as a user of the cluster, on its login machine.
@@ -53,6 +59,7 @@ def ssh(
             metavar="[MACHINE]",
             help="Its name, with or without the cluster's: dev-cpu-0, cpu-0, controller. Default: the login machine.",
             show_default=False,
+            autocompletion=completion.machines,
         ),
     ] = None,
     command: _Command = None,

@@ -10,6 +10,7 @@ from typer import Argument, Option
 from cli import console, options
 from cli.errors import CliError
 from cli.stack import project, state_dir, state_edit
+from cluster.regular_file import refuse_special
 
 _FileOut = Annotated[
     Path | None, Argument(metavar="[FILE]", help="Where to write; standard output if left out.", show_default=False)
@@ -42,7 +43,11 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
     """
     source = "standard input" if file is None or str(file) == "-" else str(file)
     try:
-        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
+        if file is None or str(file) == "-":
+            text = sys.stdin.read()
+        else:
+            refuse_special(file)
+            text = file.read_text(encoding="utf-8")
         document: Any = json.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{source}: can't be read: {error}.") from None

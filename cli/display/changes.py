@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,8 @@ _SHORT = 100
 _MOST_LINES = 60
 _EXCERPT = 40
 """Characters shown around the first difference of two long one-line texts."""
+_KEY = re.compile(r"\b(AAAA[A-Za-z0-9+/]{8})[A-Za-z0-9+/]{30,}([A-Za-z0-9+/]{6}={0,2})")
+"""The body of an SSH public key."""
 _KEY_END = "\0"
 _WHOLE = ("create", "delete", "read")
 """Operations of which the properties say nothing new: all of them come or go."""
@@ -59,13 +62,19 @@ def _add(found: list[Line], children: dict[str, list[Planned]], parent: str, dep
 
 
 def lines(change: Change) -> list[Line]:
-    """The lines for one change, not indented."""
+    """The lines for one change, not indented; of public keys both ends."""
+    return [(_KEY.sub(r"\1...\2", text), style) for text, style in _lines(change)]
+
+
+def _lines(change: Change) -> list[Line]:
     style = _STYLES[change.kind]
     head = f"{_SYMBOLS[change.kind]} {change.path}:"
     tail = " (forces replacement)" if change.replaces else ""
     if change.kind == "update":
         if _fits(change.old, change.new):
             return [(f"{head} {_inline(change.old)} -> {_inline(change.new)}{tail}", style)]
+        if change.old in _MARKS or change.new in _MARKS:
+            return [(f"{head} {_size(change.old)} -> {_size(change.new)}{tail}", style)]
         body = _difference(change.old, change.new)
     else:
         value = change.new if change.kind == "add" else change.old
@@ -81,6 +90,11 @@ def lines(change: Change) -> list[Line]:
 def _inline(value: Any) -> str:  # noqa: ANN401 - a property's value
     """A value on one line: JSON, except for the marks, which stand for values and are none."""
     return value if value in _MARKS else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _size(value: Any) -> str:  # noqa: ANN401 - a property's value
+    """A mark, or how much there is: beside what is not known, it says nothing more."""
+    return value if value in _MARKS else f"[{len(_text(value).splitlines())} lines]"
 
 
 def _fits(*values: Any) -> bool:  # noqa: ANN401 - properties' values

@@ -8,9 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from cli.errors import CliError
 from cli.stack import state_dir
 
 _ENDING = "-rehearsal"
+_LONGEST = 100
+_NAME = re.compile(rf"(?!\.+$)[A-Za-z0-9._-]{{1,{_LONGEST}}}")
 
 
 def folder() -> Path:
@@ -23,14 +26,22 @@ def name(stack: str) -> str:
     return f"{stack}{_ENDING}"
 
 
+def checked(stack: str) -> str:
+    """A stack's name, before it is part of a path. Raises CliError: it is none."""
+    if not _NAME.fullmatch(stack):
+        shown = stack if len(stack) <= _LONGEST else f"{stack[:_LONGEST]}..."
+        raise CliError(f"{shown!r} is no stack name: 1 to {_LONGEST} letters, digits, '.', '_' and '-' are allowed.")
+    return stack
+
+
 def file(rehearsal: str) -> Path:
     """The stack file of a rehearsal, whether it is there or not."""
-    return folder() / f"Pulumi.{rehearsal}.yaml"
+    return folder() / f"Pulumi.{checked(rehearsal)}.yaml"
 
 
 def own_folder(rehearsal: str) -> Path:
     """What belongs to a rehearsal besides its stack file and its state, if anything does."""
-    return folder() / rehearsal
+    return folder() / checked(rehearsal)
 
 
 def own(rehearsal: str) -> ModuleType | None:

@@ -10,7 +10,6 @@ from cli.errors import CliError
 from cli.stack import rehearsals
 
 _CLUSTER = "hpc:cluster"
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +69,8 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
     Raises:
         CliError: the name can't be one, or the file is not YAML or not a stack file.
     """
-    if not _NAME.fullmatch(stack):
-        raise CliError(f"{stack!r} is no stack name: 1 to 100 letters, digits, '.', '_' and '-' are allowed.")
-    path = config_file.absolute() if config_file else root / f"Pulumi.{stack}.yaml"
+    name = f"Pulumi.{rehearsals.checked(stack)}.yaml"
+    path = config_file.absolute() if config_file else root / name
     if not config_file and not path.exists() and rehearsals.file(stack).exists():
         path = rehearsals.file(stack)
     from engine import EngineError, yamlfile

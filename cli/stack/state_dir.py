@@ -26,6 +26,13 @@ def directory() -> Path:
     return Path(os.environ.get("HPC_HOME") or Path.home() / ".hpc").expanduser().absolute()
 
 
+def backups() -> Path:
+    """The folder of backups of accounting databases, made if it is not there."""
+    folder = directory() / "accounting-backups"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 def own() -> str:
     """URL of our own folder."""
     return f"{_FILE_SCHEME}{directory()}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from cluster.config.validators.keys import KEY_TYPES
 from cluster.config.validators.ssh_key import SshKey, read_key
 from cluster.findings import Finding, Refused
+from cluster.regular_file import refuse_special
 
 STDIN = "-"
 _LONGEST = 1 << 20
@@ -37,7 +38,9 @@ def _keys(given: str) -> Iterator[SshKey | Finding]:
     else:
         where = f"--key {'FILE' if any(mark in given for mark in _PRIVATE) else given}"
         try:
-            with Path(given).expanduser().open("rb") as file:
+            path = Path(given).expanduser()
+            refuse_special(path)
+            with path.open("rb") as file:
                 text = file.read(_LONGEST).decode(errors="replace")
         except (OSError, ValueError, RuntimeError) as error:
             why = error.strerror if isinstance(error, OSError) else "no path"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from cluster.catalog.upgrades import takes_over
+from cluster.regular_file import refuse_special
 
 FIRST = b"-- hpc accounting backup 1\n"
 LAST = b"-- sha256 "
@@ -41,6 +42,7 @@ def read(file: Path) -> Backup:
         OSError: it can't be read.
     """
     whole = hashlib.sha256()
+    refuse_special(file)
     with file.open("rb") as packed:
         while chunk := packed.read(1 << 20):
             whole.update(chunk)

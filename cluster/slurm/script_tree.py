@@ -12,6 +12,7 @@ from cluster.config.scripts import Rxdm, Script
 from cluster.config.validators.scripts import HEALTH, HEALTH_LAST, RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
 from cluster.platforms import registry
+from cluster.regular_file import refuse_special
 from cluster.slurm import paths
 
 LARGEST = 1024 * 1024
@@ -153,5 +154,6 @@ def read_script(name: str, at: Location, folder: Path, findings: list[Finding]) 
 
 
 def _text(path: Path) -> str:
+    refuse_special(path)
     with path.open(encoding="utf-8", newline="") as file:
         return file.read(LARGEST + 1)

@@ -1,6 +1,7 @@
 """Exit codes, error texts and help: what a person or a script meets first."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -75,6 +76,32 @@ class TestExitCodes:
         assert log.parent == tmp_path / "home/logs"
         assert log.stat().st_mode & 0o077 == 0
         assert "Traceback (most recent call last)" in log.read_text()
+
+
+class TestNamesAndFiles:
+    @pytest.mark.parametrize("command", ["status", "outputs", "destroy", "drift", "ssh-config", "preview"])
+    @pytest.mark.parametrize("name", ["a" * 5000, "..", "a/b"])
+    def test_a_name_is_checked_before_it_is_part_of_a_path(self, hpc: Hpc, command: str, name: str) -> None:
+        ended = hpc(command, name)
+        assert (ended.code, ended.out) == (1, "")
+        assert "is no stack name: 1 to 100 letters" in ended.err
+        assert len(ended.err) < 300
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("preview", "dev", "--config-file", "FILE"), ("state", "import", "dev", "FILE"),
+            ("user", "add", "dev", "carol", "--no-apply", "--key", "FILE"), ("accounting", "restore", "dev", "FILE"),
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("kind", ["pipe", "device"])
+    def test_what_may_never_end_is_not_read(self, hpc: Hpc, tmp_path: Path, words: tuple[str, ...], kind: str) -> None:
+        file = Path("/dev/zero") if kind == "device" else tmp_path / "pipe"
+        if kind == "pipe":
+            os.mkfifo(file)
+        ended = hpc(*(str(file) if word == "FILE" else word for word in words))
+        assert ended.code == 1
+        assert "not a regular file" in ended.err
 
 
 class TestStackFiles:

@@ -245,6 +245,12 @@ class TestAccounting:
         assert hpc("accounting", "backup", "dev", str(folder)).code == 0
         assert [path.name.startswith("dev-accounting-") for path in folder.iterdir()] == [True]
 
+    def test_without_a_path_it_is_in_the_state_dir_for_both(self, hpc: Hpc, tool: Tool, tmp_path: Path):
+        tool("ssh", f"cat {self.backup(tmp_path / 'there', cluster='other')}")
+        assert hpc("accounting", "backup", "dev").code == 0
+        (made,) = (tmp_path / "home/accounting-backups").iterdir()
+        assert "is of cluster other" in hpc("accounting", "restore", "dev", made.name).err
+
     @pytest.mark.parametrize(
         ("ssh", "words"),
         [

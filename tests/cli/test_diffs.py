@@ -25,6 +25,11 @@ def texts(old: Any, new: Any, kind: Any = "update") -> list[str]:
         (Change("x", "add", None, {"a": 1}), ['+ x: {"a": 1}']),
         (Change("x", "delete", "gone", None), ['- x: "gone"']),
         (Change("t", "update", "a", "b", replaces=True), ['~ t: "a" -> "b" (forces replacement)']),
+        (Change("f", "update", "one\ntwo\n", "[unknown]"), ["~ f: [2 lines] -> [unknown]"]),
+        (
+            Change("k", "add", None, f"ssh-ed25519 AAAAC3NzaC1l{'x' * 50}abcdef me"),
+            ['+ k: "ssh-ed25519 AAAAC3NzaC1l...abcdef me"'],
+        ),
         (Change("f", "add", None, "one\ntwo\n"), ["+ f:", "    +one", "    +two"]),
         (Change("f", "update", "one\n", "one"), ["~ f:", "    the text differs in its line ends only"]),
     ],

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from typer import Exit, Option
 
-from cli import console, options
+from cli import completion, console, options
 from cli.cluster import quickcheck
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs
@@ -53,7 +53,11 @@ def jobs(
                       "the NCCL test, on whole nodes. all: all of it, the NCCL test only with --exclusive.")
     ] = Suite.ALL,
     partition: Annotated[
-        list[str] | None, Option("--partition", "-p", metavar="PARTITION", help="Only its nodes; may be given again.")
+        list[str] | None,
+        Option(
+            "--partition", "-p", metavar="PARTITION", help="Only its nodes; may be given again.",
+            autocompletion=completion.partitions,
+        ),
     ] = None,
     nodes: Annotated[
         str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.", show_default=False)

@@ -12,6 +12,7 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.errors import CliError
+from cluster.regular_file import refuse_special
 from cluster.report.mlperf.compare import UnknownSetup
 from cluster.report.mlperf.read import NoLog
 from cluster.report.mlperf.report import Report, make
@@ -126,6 +127,8 @@ def _opened(log: str) -> Iterator[tuple[str, BinaryIO]]:
     try:
         if path.is_dir():
             raise CliError(f"{log} is a folder: name the log's file.")
+        if log != "-":
+            refuse_special(path, pipes=True)
         file = sys.stdin.buffer if log == "-" else path.open("rb")
     except OSError as error:
         raise CliError(f"can't read {log}: {error.strerror}.") from None

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
+from cli import completion
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs
 from cli.commands import outputs
@@ -23,7 +24,13 @@ from cluster.platforms.capability import Capability
 
 PartitionName = Annotated[
     str | None,
-    Option("--partition", metavar="NAME", help="Default: the first one with GPUs.", show_default=False),
+    Option(
+        "--partition",
+        metavar="NAME",
+        help="Default: the first one with GPUs.",
+        show_default=False,
+        autocompletion=completion.partitions,
+    ),
 ]
 As = Annotated[
     str | None,

@@ -15,6 +15,7 @@ from cli.commands import outputs
 from cli.commands.jobs.nccl_options import hint
 from cli.errors import CliError
 from cluster.platforms.capability import Capability
+from cluster.regular_file import refuse_special
 from cluster.report.nccl.against import Comparison, compare
 from cluster.report.nccl.collective import COLLECTIVES, collective_of
 from cluster.report.nccl.files import NotALogError, read_file, read_text
@@ -118,6 +119,7 @@ def _read(name: str, stack: str) -> Log:
             return read_text(text, place)
         if stack:
             raise CliError(f"--stack goes with the number of a job, and {name} is a file.")
+        refuse_special(path, pipes=True)
         return read_file(path)
     except NotALogError as error:
         raise CliError(str(error.finding)) from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from cli import console, options
+from cli import completion, console, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
 from cli.cluster.scheduler import Scheduler
@@ -38,7 +38,7 @@ def health(
         list[str] | None,
         Argument(
             metavar="[NODES...]", help="Names or ranges, with or without the cluster's; default: all.",
-            show_default=False,
+            show_default=False, autocompletion=completion.nodes,
         ),
     ] = None,
     *,

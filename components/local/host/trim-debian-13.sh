@@ -3,5 +3,7 @@
 # trim-image.sh, machines of debian-12 that are up would be made anew.
 set -eu
 
+# By the name that users know.
+ln -s nano-tiny "$1/usr/bin/nano"
 chroot "$1" systemctl --quiet disable slurmrestd.service
 exec "$(dirname "$0")/trim-image.sh" "$1"

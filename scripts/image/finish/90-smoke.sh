@@ -19,6 +19,7 @@ check() {
 }
 one_kernel() { [[ $(echo /boot/vmlinuz-*) == "/boot/vmlinuz-$KERNEL" ]]; }
 version() { [[ "$("${@:2}" 2>&1)" == *"$1"* ]]; }
+has() { type "$@" >/dev/null; }
 holds() { [[ -n $(apt-mark showhold) ]]; }
 linked() { [[ -f $1 ]] && ! ldd "$1" | grep 'not found'; }
 network_runs_by() { [[ $(<"$GVE/version") == "$1"* ]]; }
@@ -28,6 +29,8 @@ loads() {
 
 check "packages are held" holds
 check "python3 is 3.8 or newer" python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'
+check "python3 makes environments" python3 -c 'import ensurepip, venv'
+check "tmux, nano and git" has tmux nano git
 check "the slurm user has uid 64030" version 64030 id -u slurm
 check "slurmd" slurmd -V
 check "slurmctld" slurmctld -V

@@ -35,6 +35,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "libpam-slurm-adopt",                   # users reach the nodes of their jobs, within those
         "slurmrestd", "slurm-wlm-jwt-plugin",   # REST, and the tokens that it takes
         "xauth",                                # X11 of jobs
+        "python3-venv", "git", "tmux",          # what users of login machines reach for; the editor is nano-tiny
     ),
 }  # fmt: skip
 """Further packages of some images. Not for debian-12: its machines would be recreated."""
