@@ -12,6 +12,7 @@ import yaml
 
 from cluster.catalog.families import FAMILIES
 from cluster.catalog.nccl_tests import IMAGE
+from tests.cluster import stacks
 from tests.harness import Recording, deploy
 from tests.outside.ledger import ROOT
 from tests.outside.recorder import Recorder
@@ -24,21 +25,14 @@ FAMILY = FAMILIES["a3-megagpu"]
 ACCEPTED = {
     "image": "a plain image of Ubuntu 22.04, with driver and kernel by the recipe; theirs is 24.04 with a driver in it",
     "cuda-toolkit": "12.8, which the container images of the guides are built with; the driver takes both",
-    "slurm-AuthType": "MUNGE, until all releases here have auth/slurm",
-    "slurm-CredType": "as AuthType",
     "slurm-AuthAltTypes": "only where the stack asks for slurmrestd",
     "slurm-AuthInfo": "120 s, Slurm's default: jobs with a prolog of 150 s start (row slurm-credential-and-prolog)",
     "slurm-MessageTimeout": "30 s: with a longer prolog srun prints a line and waits (row slurm-credential-and-prolog)",
     "slurm-DebugFlags": "Power says nothing here: nodes are not powered by Slurm",
     "slurm-MaxNodeCount": "nodes are named in slurm.conf, so none are dynamic",
-    "slurm-MpiDefault": "pmix; jobs that need PMI2 ask for it, as their script does",
     "slurm-SelectTypeParameters": "besides, tasks fill one socket before the next, as GPUs are numbered",
-    "slurm-SlurmctldPort": "one port: one slurmctld serves requests at the size of these clusters",
-    "slurm-StateSaveLocation": "Debian's folder, on the state disk",
-    "slurm-SlurmdSpoolDir": "Debian's folder",
     "slurm-SlurmctldPidFile": "Debian's folder",
     "slurm-SlurmdPidFile": "Debian's folder",
-    "slurm-SlurmdLogFile": "one slurmd a machine",
     "partition-SuspendTimeout": "nodes are not powered by Slurm",
     "enroot-ENROOT_CONFIG_PATH": "enroot's default",
     "nccl-run": "200 iterations by nccl-tests' own option; results are not checked in a measurement",
@@ -146,11 +140,12 @@ def test_machines(blueprint: Blueprint, made: Recording, outside: Recorder) -> N
     both.same("node-public-address", nodes["enable_public_ips"], any("accessConfigs" in one for one in nics))
     builder = made.one(f"{NAME}-image-bake").inputs["machine_type"]
     both.same("builder-type", blueprint.modules["slurm-image"]["machine_type"], builder)
-    lustre, ours = blueprint.modules["homefs"], made.one(f"{NAME}-storage-lustre-instance").inputs
-    both.same("lustre-size", str(blueprint.vars["lustre_size_gib"]), ours["capacityGib"])
-    both.same("lustre-rate", str(blueprint.vars["per_unit_storage_throughput"]), ours["perUnitStorageThroughput"])
-    both.same("lustre-mount", blueprint.vars["local_mount_homefs"], "/home")
-    assert lustre["local_mount"] == "$(vars.local_mount_homefs)"
+    instance = made.one(f"{NAME}-storage-lustre-instance").inputs
+    both.same("lustre-size", str(blueprint.vars["lustre_size_gib"]), instance["capacityGib"])
+    both.same("lustre-rate", str(blueprint.vars["per_unit_storage_throughput"]), instance["perUnitStorageThroughput"])
+    ours = stacks.config(STACK).storage.lustre
+    both.same("lustre-mount", blueprint.vars["local_mount_homefs"], ours and ours.mount)
+    both.same("lustre-mount-of-module", "$(vars.local_mount_homefs)", blueprint.modules["homefs"]["local_mount"])
     both.done("machines and Lustre")
     outside.holds("a3mega-nic-order")
 
