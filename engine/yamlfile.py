@@ -2,6 +2,9 @@
 
 A file can be damaged or malicious: endless nesting, a few lines of aliases that expand to billions of values (or refer
 to themselves), tags that create objects, numbers that can't be read. Each is an error here.
+
+Values without quotes are read as the Pulumi CLI reads them (gopkg.in/yaml.v3, resolve.go), which is mostly YAML 1.2:
+`on` and `12:30:00` are texts, `0o10` is 8 and `1e3` a number. PyYAML has the rules of YAML 1.1.
 """
 
 import re
@@ -32,6 +35,18 @@ _SCALARS = {f"{_CORE}{name}" for name in ("str", "int", "float", "bool", "null")
 _TEXTS = {f"{_CORE}{name}" for name in ("str", "value", "merge")}
 # Characters that YAML allows only as an escape (yaml.org/spec/1.1, c-printable).
 _RAW_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+_INT = re.compile(r"([-+]?)(0b[01]+|0o[0-7]+|0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)", re.IGNORECASE)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SPECIAL_FLOAT = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ]+[0-9]{1,2}:.*)?")
+_WORDS = {
+    **dict.fromkeys(("true", "True", "TRUE"), ("bool", True)),
+    **dict.fromkeys(("false", "False", "FALSE"), ("bool", False)),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), ("null", None)),
+    "<<": ("merge", "<<"),
+}
 
 
 class YamlError(EngineError):
@@ -131,17 +146,20 @@ class _Reader:
         return self._root
 
     def _scalar(self, event: Value) -> None:
-        tag = event.tag
+        tag, value = event.tag, event.value
         if tag in (None, "!"):
-            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+            if event.implicit[0] and _DATE.fullmatch(value):
+                self._fault(
+                    event, f"{_quoted(value)} is a date, of which the Pulumi CLI makes a time. Put it in quotes"
+                )
+            tag, value = _resolve(value) if event.implicit[0] else (f"{_CORE}str", value)
         elif tag not in _SCALARS:
             self._fault(event, f"the tag {_quoted(tag)} is not read here. Remove it")
             tag = f"{_CORE}str"
         if tag.endswith(":merge") and self._open and self._open[-1].key is _NO_KEY:
             self._add(_MERGE, 1, event, "<<")
             return
-        value = event.value
-        if tag not in _TEXTS:
+        if event.tag in _SCALARS and tag not in _TEXTS:
             node = yaml.ScalarNode(tag, value, event.start_mark, event.end_mark)
             try:
                 if len(value) > _LONGEST_NUMBER:
@@ -236,6 +254,21 @@ class _Reader:
         """Stop reading: the rest would take too long, or has no meaning."""
         self.faults.clear()
         raise yaml.MarkedYAMLError(None, None, message, event.start_mark)
+
+
+def _resolve(text: str) -> tuple[str, Value]:
+    """Tag and value of a scalar without quotes."""
+    if text in _WORDS:
+        kind, value = _WORDS[text]
+        return f"{_CORE}{kind}", value
+    plain = text.replace("_", "") if len(text) <= _LONGEST_NUMBER and text[:1] in "+-.0123456789" else ""
+    if found := _INT.fullmatch(plain):
+        digits = found[2].lower()
+        octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
+        return f"{_CORE}int", int(found[1] + (f"0o{digits[1:]}" if octal else digits), 0)
+    if _FLOAT.fullmatch(plain) or _SPECIAL_FLOAT.fullmatch(text):
+        return f"{_CORE}float", float(plain if _FLOAT.fullmatch(plain) else text.replace(".", ""))
+    return f"{_CORE}str", text
 
 
 def _as_json(key: Value) -> str:

@@ -27,5 +27,6 @@ def run_captured(command: Sequence[str], stack: str, given: str = "") -> str:
     if done.returncode:
         printed = done.stderr.strip() or done.stdout.strip()
         subcommand = [word for word in command[1:] if not word.startswith("-")]
-        raise CliError(f"{' '.join(subcommand[:2])} failed: {printed.removeprefix('error: ')}")
+        source = f"\nThe passphrase was taken from {state_dir.passphrase_source()}." if "passphrase" in printed else ""
+        raise CliError(f"{' '.join(subcommand[:2])} failed: {printed.removeprefix('error: ')}{source}")
     return done.stdout

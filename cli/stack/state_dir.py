@@ -75,8 +75,13 @@ def _absolute(url: str) -> str:
         return url
     path = url.removeprefix(_FILE_SCHEME) or "."
     if path == "~" or path.startswith("~/"):
-        path = pwd.getpwuid(os.getuid()).pw_dir + path[1:]
+        path = _users_folder() + path[1:]
     return f"{_FILE_SCHEME}{Path(path).absolute()}"
+
+
+def _users_folder() -> str:
+    """The user's own folder, as the CLI finds it."""
+    return pwd.getpwuid(os.getuid()).pw_dir
 
 
 def _is_ours(stack: str) -> bool:
@@ -96,7 +101,8 @@ def _of_project() -> str:
 
 def _logged_in() -> str:
     """Where `pulumi login` led last, "" if nowhere (sdk/go/common/workspace/creds.go)."""
-    folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"
+    folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME")
+    folder = folder or f"{_users_folder()}/.pulumi"
     try:
         return str(json.loads((Path(folder) / "credentials.json").read_text(encoding="utf-8")).get("current") or "")
     except (OSError, ValueError, AttributeError):

@@ -84,7 +84,7 @@ class Locks:
             for holder in self.holders():
                 if holder.alive():
                     raise StackLocked(self._stack, holder)
-                holder.file.unlink(missing_ok=True)
+                _remove(holder.file)
             since = datetime.now(timezone.utc).isoformat()
             row = {"pid": os.getpid(), "username": _user(), "hostname": socket.gethostname(), "timestamp": since}
             _write(mine, json.dumps(row))
@@ -93,14 +93,20 @@ class Locks:
         try:
             yield
         finally:
-            mine.unlink(missing_ok=True)
+            _remove(mine)
 
     def break_all(self) -> list[Holder]:
         """Remove all locks; who held them."""
         holders = self.holders()
         for holder in holders:
-            holder.file.unlink(missing_ok=True)
+            _remove(holder.file)
         return holders
+
+
+def _remove(file: Path) -> None:
+    """Remove a lock, and what the CLI's file store keeps beside each file (gocloud.dev/blob/fileblob)."""
+    for one in (file, file.with_name(f"{file.name}.attrs")):
+        one.unlink(missing_ok=True)
 
 
 def _write(file: Path, text: str) -> None:

@@ -1,8 +1,6 @@
 """Where a stack's state is: where the Pulumi CLI would look, and where it has been all along."""
 
 import json
-import os
-import pwd
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +21,7 @@ def newcomer(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(google_credentials, "_PRODUCT", tmp_path / "no-product-name")
+    monkeypatch.setattr(state_dir, "_users_folder", lambda: str(tmp_path))
     return tmp_path
 
 
@@ -56,10 +55,10 @@ class TestLocated:
 
     def test_folders_are_the_same_for_both_engines(self, newcomer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(newcomer)
-        users = Path(pwd.getpwuid(os.getuid()).pw_dir)  # HOME is another folder here
+        monkeypatch.setenv("HOME", "/elsewhere")  # as sudo may leave it
         for given, wanted in (
-            ("file://~", users),
-            ("file://~/x", users / "x"),
+            ("file://~", newcomer),
+            ("file://~/x", newcomer / "x"),
             ("file://state", newcomer / "state"),
             ("file:///s", Path("/s")),
         ):

@@ -15,6 +15,7 @@ from cli.errors import CliError
 from cli.stack import stack_config, stackfile
 from cluster.config import ClusterConfig
 from cluster.printable import one_line
+from engine import yamlfile
 from engine.errors import EngineError
 from engine.project import Project
 from engine.state.crypter import from_environment
@@ -125,6 +126,29 @@ def test_a_key_given_again_is_refused_with_both_lines(folder: Path) -> None:
     assert "2 errors" in load(folder, "a: 1\na: 2\nb: {c: 1, 'c': 2}")
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("on", "on"), ("yes", "yes"), ("off", "off"), ("n", "n"), ("true", True), ("FALSE", False), ("tRue", "tRue"),
+        ("~", None), ("Null", None), ("''", ""), ("12:30:00", "12:30:00"), ("0o10", 8), ("010", 8), ("0x1F", 31),
+        ("0b11", 3), ("1_000", 1000), ("-7", -7), ("1e3", 1000.0), (".5", 0.5), ("-.inf", float("-inf")),
+        ("1.2.3", "1.2.3"), ("22.05", 22.05), ("'22.05'", "22.05"), ("2026-11", "2026-11"),
+        ("'2026-11-22'", "2026-11-22"),
+        ("20261215T000000Z", "20261215T000000Z"), ("10.0.0.0/8", "10.0.0.0/8"), ("=", "="), ("!!int 7", 7),
+    ],
+)  # fmt: skip
+def test_values_are_read_as_the_pulumi_cli_reads_them(written: str, value: Any) -> None:
+    """Of gopkg.in/yaml.v3, by which the CLI reads stack files: PyYAML has the rules of YAML 1.1."""
+    found = yamlfile.parse(f"a: {written}\n")["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("date", ["2026-11-22", "2026-1-2", "2026-11-22T10:00:00Z", "2026-11-22 10:00:00"])
+def test_a_date_is_refused_since_the_cli_makes_a_time_of_it(date: str) -> None:
+    with pytest.raises(yamlfile.YamlError, match="Put it in quotes"):
+        yamlfile.parse(f"a: {date}\n")
+
+
 @pytest.mark.parametrize("pair", ["on: 1\n'on': 2", "1: a\n'1': b", "true: a\n'true': b", "~: a\n'null': b"])
 def test_keys_that_a_program_would_get_as_one_are_one(folder: Path, pair: str) -> None:
     assert "is given again" in load(folder, pair)
@@ -134,7 +158,7 @@ def test_anchors_and_merges_are_read(folder: Path) -> None:
     text = "base: &base {count: 2, on: 1}\nconfig: {a: {<<: *base, count: 3}, b: [*base, *base], c: !!str 22.05}"
     file = folder / "Pulumi.x.yaml"
     file.write_text(text)
-    base = {"count": 2, "true": 1}
+    base = {"count": 2, "on": 1}
     assert stackfile.read(folder, "x").settings == {"a": {**base, "count": 3}, "b": [base, base], "c": "22.05"}
 
 

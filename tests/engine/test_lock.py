@@ -46,8 +46,11 @@ def test_a_second_run_is_refused_and_told_who_holds_the_lock(bench):
 def test_the_lock_of_a_dead_process_is_taken_over(bench):
     """Its number may have gone to another process since, which is told by when that began."""
     gone = leave_lock(bench, hostname=socket.gethostname(), pid=2**22 + 1)
+    attributes = gone.with_name("left.json.attrs")
+    attributes.write_text("{}")
     assert bench.up("a").ok
     assert not gone.exists()
+    assert not attributes.exists(), "the CLI's file store keeps one beside each file"
     reused = leave_lock(bench, hostname=socket.gethostname(), pid=os.getpid())
     assert bench.up().ok
     assert not reused.exists()
