@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCKS = {"run": "requirements.txt", "dev": "requirements-dev.txt"}
+SIZES = {"requirements.txt": "0.5 GB", "requirements-dev.txt": "0.8 GB"}
+"""Of what they install: Google's and Kubernetes' resource classes are most of it."""
 
 # pip's settings by name, and the variables with which uv takes the same. uv reads no pip configuration, but who has set
 # up a mirror for pip means it for every installer.
@@ -182,7 +184,7 @@ def prepare(wanted: str) -> None:
             return
         name = LOCKS["dev"] if (VENV / LOCKS["dev"]).exists() else LOCKS[wanted]
         started = time.monotonic()
-        say(f"preparing {VENV} from {name} (once)")
+        say(f"preparing {VENV} from {name} (once, {SIZES[name]})")
         uv = uv_on_path() or own_uv()
         env = uv_environment()
         quiet = [] if sys.stderr.isatty() else ["--quiet"]
@@ -196,8 +198,10 @@ def prepare(wanted: str) -> None:
             run([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, VENV], env, "uv venv")
         copy = VENV / f"{name}.new"
         shutil.copyfile(ROOT / name, copy)
-        # Compiled now, for those who may not write here later; it halves the start of every command.
-        options = [*quiet, "--compile-bytecode", "--require-hashes", "--python", VENV / "bin/python"]
+        # Python compiles what a command imports when it first does, a tenth of all that is installed. Where it is told
+        # not to, all of it is compiled now: every command would start in twice the time.
+        compiled = ["--compile-bytecode"] if sys.dont_write_bytecode else []
+        options = [*quiet, *compiled, "--require-hashes", "--python", VENV / "bin/python"]
         run([uv, "pip", "sync", *options, copy], env, "uv pip sync")
         copy.rename(VENV / name)
         say(f"prepared in {time.monotonic() - started:.1f} s")
