@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
+from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any
 
 from cluster import roster
@@ -15,11 +17,23 @@ from cluster.config.fields import conf_fields
 from cluster.config.metadata import Slurm, slurm_fields
 from cluster.findings import Finding, Location, listing, nearest, show
 from cluster.platforms import registry
+from cluster.slurm import paths
 
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
 _LONGEST_NUMBER = 20
 APART = {"NoHold": ("Contain", "X11", "RunInJob"), "Serial": ("RunInJob",)}
 """Flags of PrologFlags that fit with none of the others named (slurm.conf(5); RunInJob implies Contain)."""
+RUN_BY_SLURMCTLD = """
+    EpilogSlurmctld PluginDir PrologSlurmctld ResumeFailProgram ResumeProgram ResvEpilog ResvProlog
+    SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg SuspendProgram
+""".split()
+"""Parameters with paths of what slurmctld runs, or loads (slurm.conf(5))."""
+NOT_EXECUTED = (
+    *"/opt/apps /home /root /run/user /var/mail /tmp /var/tmp /dev/shm /etc/hpc".split(),
+    *paths.KEPT,
+    paths.LOGS,
+)
+"""Folders of which slurmctld's unit executes nothing (scripts/node/slurm/slurmctld.py)."""
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -35,6 +49,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         yield from _unknown(at, slurm, value, table, version)
     yield from _prolog_flags(config)
     yield from _adoption(config)
+    yield from _programs(config)
     yield from _rest(config)
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
@@ -104,6 +119,23 @@ def _adoption(config: ClusterConfig) -> Iterator[Finding]:
             allowed="true with Contain in slurm.prolog_flags: jobs have a container on their nodes only then",
             todo="add Contain to slurm.prolog_flags",
         )
+
+
+def _programs(config: ClusterConfig) -> Iterator[Finding]:
+    """Programs of slurmctld in folders that its unit executes nothing of: it would run without them, or not start."""
+    if registry.get(config.platform).observer:
+        return
+    for key, value in config.slurm.extra.items():
+        for path in re.split("[,:]", str(value)) if CONF.canonical(key) in RUN_BY_SLURMCTLD else ():
+            below = [one for one in NOT_EXECUTED if PurePosixPath(normpath(path)).is_relative_to(one)]
+            if below:
+                yield Finding(
+                    id="slurmctld-program",
+                    at=("slurm", "extra", key),
+                    given=path,
+                    allowed=f"a path outside of {listing(NOT_EXECUTED)}: slurmctld's unit executes nothing there",
+                    todo="put it on the controller's own disk, e.g. into /usr/local/sbin, and write that path",
+                )
 
 
 def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Finding]:

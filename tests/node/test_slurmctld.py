@@ -7,6 +7,7 @@ from accounting import mariadb
 from slurm import slurmctld
 from system.host import SetupError
 
+from cluster.checks.settings import NOT_EXECUTED
 from cluster.slurm import digest
 from components.slurm.payload import PASSWORD_MARK, slurm_files
 from tests.cluster.stacks import cluster
@@ -31,7 +32,7 @@ def test_its_files_have_the_stacks_hash(controller):
     assert slurmctld.digest() == digest(controller)
 
 
-@pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf", "topology.conf"])
+@pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf", "gres.conf"])
 def test_a_changed_file_has_another(controller, name):
     (slurmctld.ETC / name).write_text("# by hand\n")
     assert slurmctld.digest() != digest(controller)
@@ -112,3 +113,11 @@ def test_a_damaged_record_is_what_the_set_up_was_told_last(controller, monkeypat
     monkeypatch.setattr(slurmctld.phase_state, "last", lambda _: told)
     slurmctld.APPLIED.write_text('{"slurm.conf": "Clus')
     assert slurmctld.applied() == {"slurm.conf": "ClusterName=dev\n"}
+
+
+def test_a_stack_file_may_name_no_program_that_its_unit_does_not_execute():
+    rows = dict(line.split("=", 1) for line in slurmctld.CONFINED.splitlines())
+    folders = {one.lstrip("-") for name in ("NoExecPaths", "InaccessiblePaths") for one in rows[name].split()}
+    assert rows["ProtectHome"] == "yes"  # systemd.exec(5): these three
+    folders |= {"/home", "/root", "/run/user"}
+    assert set(NOT_EXECUTED) == folders - {"/etc/slurm/slurmdbd.conf"}

@@ -28,6 +28,20 @@ CASES = {
         "23.11, 24.05, 24.11, 25.05",
         "use an image",
     ),
+    "a program of slurmctld in a shared folder": (
+        extra(prologslurmctld="/usr/local/sbin/first,/opt//apps/x/../prolog"),
+        "slurm.extra.prologslurmctld",
+        "/opt//apps/x/../prolog",
+        "a path outside of /opt/apps, /home, ",
+        "/usr/local/sbin",
+    ),
+    "plugins below home directories": (
+        extra(PluginDir="/usr/lib/slurm:/home/admin/plugins"),
+        "slurm.extra.PluginDir",
+        "/home/admin/plugins",
+        "slurmctld's unit executes nothing there",
+        "the controller's own disk",
+    ),
     "a parameter over two lines": (extra(Licenses="a\nb"), "slurm.extra.Licenses", "a b", "on one line", "slurm.conf"),
     "a node parameter that follows from the machine": (
         nodeset(node_conf={"Gres": "gpu:1"}),
