@@ -2,7 +2,10 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.roster import machines
@@ -16,8 +19,8 @@ from components.nebius.slurm import Slurm, SlurmArgs
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     """Deploy a cluster; Soperator has prologs and epilogs of its own, so there are no `scripts`."""
     del scripts
-    cloud = Infrastructure(config.name, InfrastructureArgs(config=config))
-    slurm = Slurm(config.name, SlurmArgs(infrastructure=cloud))
+    platform = NebiusPlatform(config.name, NebiusPlatformArgs(config=config))
+    cloud, slurm = platform.infrastructure, platform.slurm
     kubernetes = cloud.cluster
     return Deployment(
         login=LOGIN.name,
@@ -33,6 +36,26 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
             "filesystems": cloud.filesystems.ids,
         },
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NebiusPlatformArgs:
+    config: ClusterConfig
+
+
+class NebiusPlatform(pulumi.ComponentResource):
+    """A cluster on Nebius: Kubernetes with all that it needs around it, and Slurm in its pods."""
+
+    infrastructure: Infrastructure
+    slurm: Slurm
+
+    def __init__(self, name: str, args: NebiusPlatformArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:NebiusPlatform", name, {}, opts)
+        # Clusters that are up have both without a parent: nothing of theirs is replaced.
+        child = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])
+        self.infrastructure = Infrastructure(name, InfrastructureArgs(config=args.config), opts=child)
+        self.slurm = Slurm(name, SlurmArgs(infrastructure=self.infrastructure), opts=child)
+        self.register_outputs({"ready": self.slurm.ready})
 
 
 def targets(config: ClusterConfig) -> Mapping[str, Mapping[str, Any]]:

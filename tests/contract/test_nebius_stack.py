@@ -30,6 +30,16 @@ def test_components_are_named_after_their_class() -> None:
     assert used <= own | {"hpc:slurm:ClusterKeys"}
 
 
+def test_the_platform_is_the_parent_of_all_and_replaces_nothing_of_a_cluster_that_is_up(seen: Seen) -> None:
+    platform, *others = (one for one in seen.recording.resources if one.parent == "" or "$" not in one.urn)
+    assert platform.type == "hpc:nebius:NebiusPlatform"
+    assert [one.type for one in others if one.type.startswith("hpc:nebius:")] == []
+    parts = {one.type: one.request.aliases for one in seen.recording.resources if one.parent == platform.urn}
+    assert set(parts) == {"hpc:nebius:Infrastructure", "hpc:nebius:Slurm"}
+    assert all(alias.spec.noParent for aliases in parts.values() for alias in aliases)
+    assert all(parts.values())
+
+
 def test_everything_is_part_of_a_component_that_is_complete(seen: Seen) -> None:
     own = {one.urn: one for one in seen.recording.resources if not one.custom}
     for one in seen.recording.resources:
@@ -65,7 +75,7 @@ def test_file_systems_are_kept_where_the_stack_says_so(protected: bool) -> None:
     given["hpc:cluster"]["deletion_protection"] = protected
     recording = deploy(given)
     data = {one.name for one in recording.all(FILESYSTEM)}
-    assert len(data) == 5
+    assert len(data) == 4
     kept = {one.name for one in recording.resources if one.request.retainOnDelete}
     assert kept & data == (data if protected else set())
 

@@ -132,6 +132,26 @@ def test_aliases_may_be_whole_urns_and_other_parents(bench):
     assert bench.ops() == {}
 
 
+def test_a_component_keeps_what_is_in_it_below_a_new_parent(bench):
+    made = (
+        "import pulumi\nfrom living import Living\n"
+        "{platform}"
+        "group = pulumi.ComponentResource('bench:index:Group', 'g', opts={opts})\n"
+        "part = pulumi.ComponentResource('bench:index:Part', 'g', opts=pulumi.ResourceOptions(parent=group))\n"
+        "Living('a', pulumi.ResourceOptions(parent=part))\n"
+    )
+    bench.program(made.format(platform="", opts="None"))
+    bench.up()
+    before = bench.resources()["a"]["id"]
+    bench.did()
+    opts = "pulumi.ResourceOptions(parent=platform, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])"
+    bench.program(made.format(platform="platform = pulumi.ComponentResource('bench:index:Platform', 'g')\n", opts=opts))
+    bench.up()
+    assert bench.steps() == []
+    assert bench.resources()["a"]["id"] == before
+    assert "Platform$bench:index:Group$bench:index:Part$" in bench.resources()["a"]["urn"]
+
+
 def test_additional_secret_outputs_and_secret_inputs_stay_secret(bench):
     bench.program(
         "import pulumi\nfrom living import Living\n"
