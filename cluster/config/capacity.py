@@ -45,7 +45,7 @@ class Reservation(Section):
     capacity block group."""
     placement_policy: PolicyName | None = None
     """The compact placement policy that it was made with, if it was: machines that do not name it are refused. Its
-    name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME."""
+    name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME with the stack's own project and region."""
 
     @model_serializer
     def _as_written(self) -> Any:  # noqa: ANN401 - a name, or a mapping

@@ -136,7 +136,7 @@ class TestCapacity:
         ("policy", "path"),
         [
             ("tight", "projects/my-project/regions/us-central1/resourcePolicies/tight"),
-            ("projects/other-one/regions/us-central1/resourcePolicies/tight",) * 2,
+            ("projects/my-project/regions/us-central1/resourcePolicies/tight",) * 2,
         ],
     )
     def test_a_reservations_own_policy_is_named_and_none_is_made(self, policy: str, path: str):

@@ -6,6 +6,7 @@ from tests.clouds import A3
 
 Changes = dict[str, Any]
 CLOSE = {"placement": {"max_distance": 2}}
+ELSEWHERE = "projects/other-project/regions/us-central1/resourcePolicies/tight"
 
 
 def a3(capacity: Any = None, **keys: Any) -> Changes:
@@ -51,6 +52,13 @@ CASES = {
         "projects/my-project/tight",
         "projects/PROJECT/regions/REGION/resourcePolicies/NAME",
         "gcloud compute resource-policies list",
+    ),
+    "a placement policy of another project": (
+        a3({"reservation": {"name": "mine", "placement_policy": ELSEWHERE}}),
+        "nodesets.a3.capacity.reservation.placement_policy",
+        ELSEWHERE,
+        "a policy of the stack's own project and region: projects/my-project/regions/us-central1/resourcePolicies/NAME",
+        "create one there",
     ),
     "a reservation without a name": (
         a3({"reservation": {"placement_policy": "tight"}}),

@@ -11,6 +11,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login
 from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Level, Location, listing
+from cluster.platforms.gcp.names import place
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10
@@ -35,6 +36,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             )
         if section.capacity and not section.on:
             yield from _refused(("nodesets", name, "capacity"), section.capacity, kind)
+            yield from _policy(config, ("nodesets", name, "capacity", "reservation"), section.capacity)
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
@@ -123,6 +125,20 @@ def _refused(at: Location, capacity: Capacity, kind: MachineType) -> Iterator[Fi
             given=f"{capacity.calendar.name} for {kind.name}",
             allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, {spot: {}} or {reservation: NAME}",
+        )
+
+
+def _policy(config: ClusterConfig, at: Location, capacity: Capacity) -> Iterator[Finding]:
+    """A policy of another project or region: templates keep its name alone, and find another policy by it, or none."""
+    folder, _, name = ((capacity.reservation and capacity.reservation.placement_policy) or "").rpartition("/")
+    own = f"projects/{place(config).project}/regions/{place(config).region}/resourcePolicies"
+    if folder and folder != own:
+        yield Finding(
+            id="placement-policy-elsewhere",
+            at=(*at, "placement_policy"),
+            given=f"{folder}/{name}",
+            allowed=f"a policy of the stack's own project and region: {own}/NAME, or NAME alone",
+            todo="create one there (`gcloud compute resource-policies create group-placement`), and name it",
         )
 
 
