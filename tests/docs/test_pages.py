@@ -25,6 +25,8 @@ NOT_OURS = {
     "scripts/rxdm.orig",
     "scripts/rxdm.json",
     "Pulumi.STACK.yaml",
+    "Pulumi.staging.yaml",
+    "Pulumi.prod.yaml",
 }
 """Paths that a reader's own project or a machine has, not this one."""
 
