@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
+from cluster.jobs.nccl import LOGS, NcclRun, default_collective, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.place import FOLDER
 from cluster.jobs.script import BODIES, JobScript, Option, source
@@ -16,6 +17,7 @@ _LINT = re.compile(r"^# shellcheck .*\n", re.MULTILINE)
 """What only checks of the bodies need."""
 PYTHON = ("python.sh",)
 """What comes before a body: which Python runs the program."""
+NCCL = "nccl.sh"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,7 @@ KINDS = (
 PROGRAMS = {
     "pyxis": "the machines have no enroot and pyxis",
     "apptainer": "the machines have no apptainer",
+    "nccl": "no partition has GPUs and containers in which `./hpc nccl build` builds nccl-tests",
     "mpi": "the machines have no Open MPI for Python (packages openmpi-bin and python3-mpi4py)",
 }
 """Why an example that needs a program is left out."""
@@ -120,7 +123,24 @@ def examples(config: ClusterConfig) -> Examples:
         else:
             scripts.append(_script(kind, config, row, packaged="pytorch" in there))
             programs |= {name: source_of_program(name) for name in kind.files}
+    row = next((row for row in rows if row.gpu and row.nodes), None)
+    if row and way(config) in {"installed", *there}:
+        scripts.append(_nccl(config, row))
+    else:
+        left_out[NCCL] = PROGRAMS["nccl"]
     return Examples(tuple(scripts), programs, left_out)
+
+
+def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
+    """The job of `./hpc nccl run`, to be submitted from any folder."""
+    most = min(len(row.nodes), config.partitions[row.name].max_nodes or len(row.nodes))
+    nodes = max(min(2, most), config.partitions[row.name].min_nodes or 1)
+    script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=default_collective(row)))
+    built = "" if way(config) == "installed" else ", after `./hpc nccl build` for the same user"
+    return replace(
+        script, name=NCCL, title=f"The NCCL test between the GPUs of {nodes} nodes{built}",
+        options={**script.options, "output": "%x-%j.out"}, body=f'mkdir -p "$HOME/{LOGS}"\n{script.body}',
+    )  # fmt: skip
 
 
 def source_of_program(name: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.config.validators.settings import minutes
-from cluster.jobs.examples import EXAMPLES, KINDS, PROGRAMS, examples, source_of_program
+from cluster.jobs.examples import EXAMPLES, KINDS, NCCL, PROGRAMS, examples, source_of_program
 from cluster.jobs.examples_files import example_files, on_cluster, parse_record, record
 from cluster.jobs.partition_facts import partition_facts
 from cluster.jobs.place import ENV
@@ -22,7 +22,7 @@ from tests.cluster import stacks
 from tests.cluster.stacks import ROOT, cluster
 
 FOLDER = BODIES / "examples"
-ALL = {f"{kind.name}.sh" for kind in KINDS}
+ALL = {NCCL, *(f"{kind.name}.sh" for kind in KINDS)}
 PACKAGES = {"image": {"base": "debian-13", "packages": ["python3-mpi4py", "python3-torch"]}}
 
 
@@ -163,8 +163,8 @@ class TestFiles:
     def test_scripts_source_the_environment_of_jobs_where_processes_talk_to_each_other(self):
         texts = example_files(stacks.config("a3mega"))
         assert {name for name, text in texts.items() if f". {ENV}\n" in text} == {
-            "full-node.sh", "mpi-container.sh", "pytorch-container.sh", "pytorch.sh", "requeue.sh", "single-gpu.sh",
-            "torchrun.sh",
+            "full-node.sh", "mpi-container.sh", "mpi.sh", "nccl.sh", "pytorch-container.sh", "pytorch.sh", "requeue.sh",
+            "single-gpu.sh", "torchrun.sh",
         }  # fmt: skip
 
     def test_all_of_them_are_below_the_folder(self):
