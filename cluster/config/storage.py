@@ -1,6 +1,6 @@
 """File systems that machines share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -38,6 +38,8 @@ class Filestore(Section):
 class Nfs(Section):
     """A directory of an NFS server that exists, such as a Filestore share. It stays after the stack."""
 
+    one_value: ClassVar[bool] = True
+
     server: ServerAddress
     """Address of the server."""
     path: MountPoint = Field(examples=["/shared"])
@@ -70,7 +72,7 @@ class Storage(Section):
     """On gcp: a Lustre file system."""
     filestore: Filestore | None = None
     """On gcp: a Filestore share."""
-    nfs: Annotated[tuple[Nfs, ...], AT_BOOT] = Field(default=(), max_length=20)
+    nfs: tuple[Nfs, ...] = Field(default=(), max_length=20)
     """On gcp: directories of NFS servers that exist."""
     buckets: tuple[Bucket, ...] = Field(default=(), max_length=100)
     """On gcp: buckets of Cloud Storage. /home and /opt/apps are the controller's where nothing else is mounted there.

@@ -96,7 +96,7 @@ def test_slurmdbd_conf(classic):
 
 def test_nodes_partitions_and_gpus(classic):
     found = lines(render(classic)["slurm.conf"])
-    main, compute = (pairs for pairs in found if "NodeName" in pairs)
+    compute, main = (pairs for pairs in found if "NodeName" in pairs)
     cpu, gpu = (pairs for pairs in found if "PartitionName" in pairs)
     assert (main["NodeName"], main["CPUs"], main["CoresPerSocket"], main["ThreadsPerCore"]) == (
         "dev-controller",

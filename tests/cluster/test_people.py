@@ -75,8 +75,8 @@ def test_everybody_has_a_group_of_their_own():
 
 def test_shared_groups_have_members_and_can_be_a_primary_group():
     assert groups(groups={"ml": 3001, "lab": 3002}, users=[{**ALICE, "groups": ["ml"]}, {**BOB, "gid": 3002}]) == [
-        ("ml", 3001, ("alice",)),
         ("lab", 3002, ()),
+        ("ml", 3001, ("alice",)),
         ("alice", 2001, ()),
     ]
 

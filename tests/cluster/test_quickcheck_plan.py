@@ -17,7 +17,7 @@ TWO = {"cpu": {"count": 3}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}
 PARTITIONS = {
     "cpu": {"nodesets": ["cpu"], "default": True},
     "gpu": {"nodesets": ["gpu"]},
-    "both": {"nodesets": ["cpu", "gpu"]},
+    "mixed": {"nodesets": ["cpu", "gpu"]},
 }
 CONFIG = cluster(nodesets=TWO, partitions=PARTITIONS)
 NAMES = ("dev-cpu-0", "dev-cpu-1", "dev-cpu-2", "dev-gpu-0")
@@ -48,7 +48,7 @@ def test_every_idle_node_gets_a_job_and_each_partition_one_over_all():
         ("gpus", "gpu", "dev-gpu-0"),
     ]
     together = [(one.partition, one.nodes) for one in found.jobs if not one.each]
-    assert together == [("cpu", "dev-cpu-[0-2]"), ("both", "dev-cpu-[0-2],dev-gpu-0")]
+    assert together == [("cpu", "dev-cpu-[0-2]"), ("mixed", "dev-cpu-[0-2],dev-gpu-0")]
     assert not found.not_checked
 
 
@@ -118,7 +118,7 @@ def test_a_node_that_slurmctld_does_not_know_is_not_checked():
 
 
 def test_jobs_over_all_nodes_keep_to_the_partitions_limit():
-    found = planned(*map(line, NAMES), most_nodes={"cpu": 2, "both": 2})
+    found = planned(*map(line, NAMES), most_nodes={"cpu": 2, "mixed": 2})
     assert [one.nodes for one in found.jobs if not one.each] == [
         "dev-cpu-[0-1]", "dev-cpu-[0-1]", "dev-cpu-2,dev-gpu-0",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ def names(**changes):
     return [one.name for one in machines(cluster(**changes))]
 
 
-def test_controller_login_then_nodes_in_the_files_order():
+def test_controller_login_then_nodes_in_the_order_of_their_names():
     found = machines(
         cluster(
             login={"count": 2},
@@ -20,11 +20,11 @@ def test_controller_login_then_nodes_in_the_files_order():
         ("dev-controller", ("controller",), None, 0),
         ("dev-login-0", ("login",), None, 0),
         ("dev-login-1", ("login",), None, 1),
-        ("dev-gpu-0", ("node",), "gpu", 0),
         ("dev-cpu-0", ("node",), "cpu", 0),
         ("dev-cpu-1", ("node",), "cpu", 1),
+        ("dev-gpu-0", ("node",), "gpu", 0),
     ]
-    assert [one.gpu.count if one.gpu else 0 for one in found] == [0, 0, 0, 2, 0, 0]
+    assert [one.gpu.count if one.gpu else 0 for one in found] == [0, 0, 0, 0, 0, 2]
 
 
 def test_one_machine_can_have_every_role():

@@ -24,7 +24,7 @@ def made(config: ClusterConfig, **options: Any) -> Recording:
         network = Network("cloud-network", NetworkArgs(config=config))
         image = Image(
             "cloud-image",
-            ImageArgs(config=config, network=network, service_account_email=EMAIL, after=network.ready),
+            ImageArgs(config=config, network=network, service_account_email=EMAIL, after=(network.ready,)),
         )
         pulumi.export("image", image.self_link)
         pulumi.export("baked", image.baked)

@@ -21,8 +21,8 @@ LAB: Cluster = {
     "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"]}},
     "users": [{"name": "alice", "uid": 2001}],
 }
-REACHES_ALL = {"lab-controller-configure", "lab-nodes", "lab-ready"}
-"""New Slurm files: the controller takes them, nodes follow, and every partition is tried again."""
+REACHES_ALL = {"lab-controller-configure", "lab-login-0-configure", "lab-nodes", "lab-ready"}
+"""New Slurm files: controller and login machine take them, nodes follow, and every partition is tried again."""
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,7 @@ pulumi.export("address", nodes[0].address)
 
     def test_its_end_is_known_once_it_runs(self, fake: FakeFlex):
         found = FlexNodeProvider().create(props(fake))
+        assert found.outs is not None
         assert found.outs["ends"] == datetime(2026, 11, 22, 17, tzinfo=timezone.utc).timestamp()
 
     def test_all_are_asked_for_before_one_is_waited_for(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):

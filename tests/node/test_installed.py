@@ -64,11 +64,12 @@ class TestImage:
             "BAKE": "1",
             "RECIPE": "2026-11",
             "SNAPSHOT": "20261101T000000Z",
+            "KERNEL_DAY": "2026-10-30",
         }
         subprocess.run(["bash", "-c", step], check=True, env=env, capture_output=True)
         found = installation.image()
         assert time.time() - found.pop("made") < 60
-        assert found == {"recipe": "2026-11", "snapshot": "20261101T000000Z", "baked": 1}
+        assert found == {"recipe": "2026-11", "snapshot": "20261101T000000Z", "kernel": "2026-10-30", "baked": 1}
         before = installation.IMAGE.read_bytes()
         subprocess.run(["bash", "-c", step], check=True, env={**env, "SNAPSHOT": "x"}, capture_output=True)
         assert installation.IMAGE.read_bytes() == before

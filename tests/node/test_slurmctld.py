@@ -16,7 +16,7 @@ from tests.cluster.stacks import cluster
 @pytest.fixture
 def controller(tmp_path, monkeypatch):
     """The files of a controller, as `configure` leaves them."""
-    files = slurm_files(cluster(), {})
+    files = slurm_files(cluster(nodesets={"cpu": {}, "more": {}}), {})
     for name in ("ETC", "APPLIED"):
         monkeypatch.setattr(slurmctld, name, tmp_path / name.lower())
     monkeypatch.setattr(mariadb, "PASSWORD", tmp_path / "password")

@@ -30,4 +30,4 @@ class NfsDirectories(FileSystemComponent[existing.Nfs]):
     def make(self) -> None:
         self.ready = []
         self.facts = [{"mount": one.mount, "source": f"{one.server}:{one.path}"} for one in self.args.kind.sections]
-        self.register_outputs({})
+        self.register_outputs({"directories": self.facts})

@@ -61,6 +61,7 @@ def props(kube, tmp_path):
         "namespace": "default", "command": ["cat", str(tmp_path / "credential.json")],
     }  # fmt: skip
     exec_api = re.search(r"client\.authentication\.k8s\.io/\w+", kubeconfig("", "", ["cat"], "test", "default"))
+    assert exec_api is not None
     credential = {"apiVersion": exec_api[0], "kind": "ExecCredential", "status": {"token": kube.access.token}}
     (tmp_path / "credential.json").write_text(json.dumps(credential))
     return {"chart": {"repo": str(tmp_path), "chart": "helm-soperator", "version": "4.1.7"}, "access": access}

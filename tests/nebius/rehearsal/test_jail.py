@@ -83,11 +83,13 @@ def opened(folder):
 
 def attempt(root, first):
     """All that is written to a machine, as far as it goes."""
+    process = Process.of(os.getpid())
+    assert process is not None
     for act in (
         lambda: jail._dress(root),
         lambda: jail._copy(first, root),
         lambda: jail._add_keys(root, ["ssh-ed25519 AAAA key"]),
-        lambda: jail._listen(replace(Process.of(os.getpid()), started=0), root, 30022),
+        lambda: jail._listen(replace(process, started=0), root, 30022),
     ):
         with suppress(OSError):
             act()

@@ -1,6 +1,7 @@
 """The impact on file systems and disks, and on what is in them."""
 
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
+from cluster.config.storage import AT_BOOT
 from cluster.impact.edits import Edit
 from cluster.impact.rule import rule
 from cluster.platforms.gcp import disks
@@ -16,7 +17,7 @@ def lustre(edit: Edit) -> Impact:
         return Refuse("the file system would be deleted with every file in it: put it back")
     if edit.new is None:
         return Replace("every machine is recreated from an image without the client; the file system stays as it is")
-    return _hidden(edit) or Replace(
+    return _hidden(edit.new.mount) or Replace(
         "every machine is recreated from an image with the file system's client, nodes when their jobs have ended"
     )
 
@@ -26,15 +27,22 @@ def filestore(edit: Edit) -> Impact:
     """A Filestore share that came or went."""
     if edit.new is None:
         return Refuse("the share would be deleted with every file in it: put it back")
-    return _hidden(edit) or NoEffect(f"machines mount {edit.new.mount} while they run")
+    return _hidden(edit.new.mount) or NoEffect(f"machines mount {edit.new.mount} while they run")
 
 
-def _hidden(edit: Edit) -> Impact | None:
+@rule(Effect.NOTHING, Effect.REFUSED)
+def nfs(edit: Edit) -> Impact:
+    """Directories of NFS servers that came or went, or are mounted otherwise; what is in them is never changed."""
+    new = {one.mount for one in edit.new} - {one.mount for one in edit.old}
+    return next(filter(None, map(_hidden, sorted(new))), AT_BOOT)
+
+
+def _hidden(mount: str) -> Impact | None:
     """A file system in the place of one that the controller shares, and that has files in it by now."""
-    if edit.new.mount not in EXPORTS:
+    if mount not in EXPORTS:
         return None
     return Refuse(
-        f"what is in {edit.new.mount} now is on the controller's state disk, and nobody would see it any more: mount "
+        f"what is in {mount} now is on the controller's state disk, and nobody would see it any more: mount "
         "the new one elsewhere",
         command="write another directory, e.g. `mount: /share`",
     )

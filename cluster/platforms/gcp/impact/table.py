@@ -21,6 +21,7 @@ TABLE: Mapping[str, Impact | Rule] = {
     "storage.lustre.size_gib": storage.capacity,
     "storage.filestore": storage.filestore,
     "storage.filestore.size_gb": storage.capacity,
+    "storage.nfs": storage.nfs,
     "storage.buckets.*": image.or_image(storage.bucket),
     **{f"storage.buckets.*.{key}": storage.bucket for key in ("mount", "read_only", "cache")},
     "image": image.system,
