@@ -1,10 +1,12 @@
 """A preview ends with what a stack asks for, and nothing that costs money is left out."""
 
+from collections import Counter
+
 import pytest
 
-from cluster.platforms.gcp.request import asks, describe_request, disks
+from cluster.platforms.gcp.request import asks, builder, describe_request, disks, networks
 from cluster.roster import machines
-from tests.clouds import google
+from tests.clouds import google, settings
 from tests.cluster import stacks
 from tests.harness import FLEX, deploy
 
@@ -34,6 +36,34 @@ def test_every_gb_of_disk_that_is_made_is_told(stack):
             (disk,) = templates[one.parent.rpartition("::")[2]].inputs["disks"]
             found[disk["diskType"]] = found.get(disk["diskType"], 0) + disk["diskSizeGb"]
     assert {kind: size for kind, size in disks(stacks.config(stack)).items() if kind != "local SSD"} == found
+
+
+@pytest.mark.parametrize("stack", [*GCP, "public"])
+def test_networks_and_addresses_that_are_made_are_told(stack):
+    changes = {"login": {"count": 2, "public": True}, "network": {"admin_cidrs": ["192.0.2.0/24"]}}
+    config = google(**changes) if stack == "public" else stacks.config(stack)
+    made = deploy(settings(**changes) if stack == "public" else stacks.load(stack))
+    kinds: Counter[str] = Counter()
+    for one in made.resources:
+        kind = one.inputs.get("addressType", "") if one.type == "gcp:compute/address:Address" else ""
+        kinds[one.type.removeprefix("gcp:compute/") + kind] += 1
+    told = ["network:Network", "subnetwork:Subnetwork", "address:AddressINTERNAL", "address:AddressEXTERNAL"]
+    assert list(networks(config).values()) == [kinds[one] for one in (*told, "routerNat:RouterNat")]
+
+
+def test_networks_that_exist_are_not_asked_for():
+    found = networks(google(network={"existing": {"network": "n", "subnetwork": "s"}}))
+    assert found == {**dict.fromkeys(found, 0), "internal addresses": 2}
+
+
+def test_the_builder_is_told_where_there_is_one():
+    found = builder(stacks.config("a3mega"))
+    assert found
+    assert found.line == (
+        "1 x c2-standard-8: builder of the image, with 200 GB of pd-ssd, on demand until the image is made; 8 CPUs"
+    )
+    assert found.line in describe_request(stacks.config("a3mega"))
+    assert builder(stacks.config("classic")) is None
 
 
 def test_the_words_name_figures_and_way():

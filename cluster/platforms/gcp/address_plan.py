@@ -30,6 +30,9 @@ KEPT_AT_END = 2
 GPU_NETWORKS = 8
 """Networks that the GPUs' part is cut into: a machine's NICs must all be in different ones."""
 
+NAT_ADDRESSES = 2
+"""Public addresses of Cloud NAT: 64512 ports each, so 1008 machines at the least ports that one is given."""
+
 LOGIN, METADATA, OBJECTS = 8, 9, 10
 """First part of each kind of machine with a fixed address; nodes have all below the first."""
 
@@ -69,6 +72,12 @@ def plan(config: ClusterConfig) -> Plan:
         of=fixed,
         dynamic=str(system) if config.network.existing else f"{system.network_address + FIRST + 1} - {last_dynamic}",
     )
+
+
+def reserved(config: ClusterConfig) -> tuple[str, ...]:
+    """Names of the machines that keep one address for as long as they are in the stack."""
+    people = [one.name for one in machines(config) if {"controller", "login"} & set(one.roles)]
+    return (*people, *(server.name for server in servers(config)))
 
 
 def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:

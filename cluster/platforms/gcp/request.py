@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.catalog import Gpu, MachineType
+from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
-from cluster.platforms.gcp.address_plan import plan, table
+from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, plan, reserved, table
 from cluster.platforms.gcp.disks import boot_disk, state_disk
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
+from cluster.platforms.gcp.image.source import bakes
 from cluster.platforms.gcp.permissions import roles
 from cluster.platforms.gcp.policies import policies
 from cluster.roster import machines
@@ -79,9 +80,35 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
     return dict(sorted(found.items()))
 
 
+def builder(config: ClusterConfig) -> Ask | None:
+    """The machine that makes the image and is deleted then, if there is one; its disk is said here."""
+    asked = config.image.builder
+    what = f"builder of the image, with {asked.size_gb:,} GB of pd-ssd"
+    machine_type = MACHINE_TYPES[asked.machine_type]
+    if not bakes(config):
+        return None
+    return Ask(count=1, machine_type=machine_type, gpu=None, what=what, way="on demand until the image is made")
+
+
+def networks(config: ClusterConfig) -> Mapping[str, int]:
+    """What a stack's networks count against quotas."""
+    own = config.network.existing is None
+    nat = own and config.network.nat
+    logins = sum("login" in one.roles for one in machines(config)) if config.login.public else 0
+    count = own + len(plan(config).gpu)
+    return {
+        "networks": count,
+        "subnetworks": count,
+        "internal addresses": len(reserved(config)),
+        "public addresses": NAT_ADDRESSES * nat + logins,
+        "routers with Cloud NAT": int(nat),
+    }
+
+
 def describe_request(config: ClusterConfig) -> list[str]:
-    """All of it as lines for people: machines, disks, file systems, rights, addresses."""
-    lines = [one.line for one in asks(config)]
+    """All of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
+    lines = [one.line for one in (*asks(config), builder(config)) if one]
+    lines.append(", ".join(f"{what}: {count}" for what, count in networks(config).items()))
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))
     lines += [line for one in file_systems(config) for line in one.summary()]
     lines += [

@@ -7,10 +7,9 @@ import pulumi
 from pulumi_gcp import compute
 
 from cluster.config import ClusterConfig
+from cluster.platforms.gcp.address_plan import NAT_ADDRESSES
 from cluster.platforms.gcp.names import labels, place
 
-ADDRESSES = 2
-"""Public addresses that connections come from: 64512 ports each, so 1008 machines at the least they are given."""
 LEAST_PORTS, MOST_PORTS = 64, 4096
 """Ports of one machine: pulling a container opens many connections to the same registry."""
 
@@ -42,7 +41,7 @@ class Nat(pulumi.ComponentResource):
                 labels=labels(config, "network"),
                 opts=child,
             )
-            for index in range(ADDRESSES)
+            for index in range(NAT_ADDRESSES)
         ]
         router = compute.Router(
             f"{name}-router", name=f"{config.name}-router", region=region, network=args.network, opts=child

@@ -8,11 +8,9 @@ from pulumi_gcp import compute
 
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
-from cluster.platforms.gcp.address_plan import Plan, plan
+from cluster.platforms.gcp.address_plan import Plan, plan, reserved
 from cluster.platforms.gcp.fabric import gpu_mtu
-from cluster.platforms.gcp.filesystems.registry import servers
 from cluster.platforms.gcp.names import labels, place
-from cluster.roster import machines
 from components.gcp.barrier import Barrier
 from components.gcp.network.firewall import EVERYTHING, allow, firewalls
 from components.gcp.network.nat import Nat, NatArgs
@@ -67,7 +65,7 @@ class Network(pulumi.ComponentResource):
             self._own(ranges)
         self.built += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
         self.gpu = [self._gpu(index, cidr) for index, cidr in enumerate(ranges.gpu)]
-        self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in fixed(config)}
+        self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in reserved(config)}
         self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
         gpu = [subnetwork for _, subnetwork in self.gpu]
         found = {"system": self.system, "system_network": self.system_network, "gpu": gpu}
@@ -145,9 +143,3 @@ class Network(pulumi.ComponentResource):
         )
         self._reserved.append(reserved)
         return reserved.address
-
-
-def fixed(config: ClusterConfig) -> tuple[str, ...]:
-    """Names of the machines that keep one address for as long as they are in the stack."""
-    people = [one.name for one in machines(config) if {"controller", "login"} & set(one.roles)]
-    return (*people, *(server.name for server in servers(config)))
