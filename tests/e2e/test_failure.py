@@ -47,6 +47,9 @@ def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluste
     assert ill.run("srun", "-N2", "id", "-u", user="eve").split() == ["2009", "2009"]
 
 
+UNREAD = "/run/systemd/system/munge.service.d"
+
+
 def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
     ill.edit(lambda c: c["nodesets"]["cpu"].update(count=4))
     running = subprocess.Popen(
@@ -56,7 +59,10 @@ def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
     time.sleep(2.5)  # in the middle of making machines
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
+    # As when it was killed between a unit's file and systemd's reading it.
+    ill.ssh("controller", f"mkdir -p {UNREAD}; printf '[Unit]\\nDescription=New\\n' > {UNREAD}/killed.conf")
     ill.up()
+    assert ill.ssh("controller", "systemctl show --property=Description --value munge").strip() == "New"
     assert len(ill.run("srun", "-N4", "-O", "hostname").splitlines()) == 4
     assert "Nothing to do" in ill.up()
 

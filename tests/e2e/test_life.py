@@ -31,6 +31,8 @@ class TestWorking:
             lines = many.ssh(machine, look).splitlines()
             assert [line for line in lines if not HARMLESS.search(line)] == [], machine
             assert many.ssh(machine, "systemctl --failed --no-legend --plain") == ""
+            unread = many.ssh(machine, "systemctl show --property=NeedDaemonReload --value '*'").split()
+            assert "yes" not in unread, machine
 
     def test_the_accounting_names_job_user_and_account(self, many: Cluster):
         many.run("srun", "--job-name", "counted", "true", user="bob")

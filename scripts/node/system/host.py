@@ -183,8 +183,7 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
     wanted = hashlib.sha256(settings.encode()).hexdigest()
     known = STARTED / name
     if succeeds("systemctl", "is-enabled", "--quiet", name) != enabled:
-        # Nothing that runs has to be told: the link counts at the next boot.
-        run("systemctl", "enable" if enabled else "disable", "--quiet", "--no-reload", name)
+        run("systemctl", "enable" if enabled else "disable", "--quiet", name)
     active = succeeds("systemctl", "is-active", "--quiet", name)
     # One that systemd is just starting, at a boot, may have read its files before we wrote them: a `start` would only
     # wait for that one.
