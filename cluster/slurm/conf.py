@@ -199,6 +199,6 @@ def _accounting(config: ClusterConfig) -> Group:
             "JobAcctGatherType": f"jobacct_gather/{gather}",
             "JobAcctGatherFrequency": 30,
             "JobCompType": "jobcomp/filetxt",
-            "JobCompLoc": f"{paths.LOGS}/job_completions",
+            "JobCompLoc": paths.COMPLETIONS,
         },
     )

@@ -6,6 +6,7 @@ from typing import Any
 from cluster.observe.health.finding import Finding
 from cluster.observe.health.journal import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.slurm import paths
 
 RESTARTS = 3
 """systemd counts since somebody last started a unit by hand: a few in months are history, a few in minutes are news."""
@@ -58,19 +59,20 @@ def records(seen: ClusterObservation) -> Iterator[Finding]:
         return  # it may be on its way
     for kind, what, line in (
         ("runaway", "still running in the accounting, and slurmctld does not know {}", "sacctmgr show runawayjobs"),
-        ("unrecorded", "ended, and the accounting does not have {}", "tail /var/log/slurm/job_completions"),
+        ("unrecorded", "ended, and the accounting does not have {}", "grep -aE '^JobId=({}) ' {}"),
     ):
         if jobs := found[kind]:
             many = len(jobs) > 1
-            told = ", ".join(jobs[:NAMED_JOBS]) + (", ..." if len(jobs) > NAMED_JOBS else "")
+            named = jobs[:NAMED_JOBS]
+            told = ", ".join(named) + (", ..." if len(jobs) > NAMED_JOBS else "")
             yield Finding(
                 id=f"jobs-{kind}",
                 where=(seen.controller.name,),
                 what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {told}",
-                todo=f"./hpc ssh {seen.stack} controller -- {line}",
+                todo=f"./hpc ssh {seen.stack} controller -- {line.format('|'.join(named), paths.COMPLETIONS)}",
                 note="It offers to end them in the database."
                 if kind == "runaway"
-                else "What is known of them is there.",
+                else "What is known of them is there, with their names as users gave them.",
             )
 
 
