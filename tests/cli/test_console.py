@@ -16,6 +16,7 @@ PRINTS = {
     "cli/bootstrap.py": "it runs before there is anything to import, and says only what is ours",
     "cli/checks/check.py": "passes on what this program's own tests and linters print, colours included",
     "cli/console.py": "the place",
+    "cli/commands/nebius_token.py": "prints JSON, which escapes all that a terminal could take",
     "cli/commands/schema.py": "prints a document of ours",
     "cli/commands/state.py": "writes the state, as it is",
 }

@@ -56,8 +56,10 @@ def _login(edit: Edit) -> Impact:
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
-def _addresses(edit: Edit) -> Impact:
-    """The block of a nodeset's addresses: written, or the default."""
+def _addresses(edit: Edit) -> Impact | None:
+    """The block of a nodeset's addresses: written, or the default; it follows from the network's, which is refused."""
+    if edit.before.network.cidr != edit.after.network.cidr:
+        return None
     if blocks(edit.before).get(edit.name) == blocks(edit.after).get(edit.name):
         return NoEffect("these are the addresses that the nodes have")
     return Refuse("nodes are known by their addresses", command=_keep_block(edit, edit.name))
