@@ -108,6 +108,8 @@ def _embedded(kind: Kind, file: stackfile.StackFile, chosen: RunOptions, told: i
                 require_pulumi("this needs the Pulumi CLI")
             return 1
         view.close(result)
+    if result.ok and (pulumi := engines.passed_over(chosen.engine, file, kind)):
+        pulumi_cli.ensure_stack(pulumi, kind, file)  # what `pulumi` alone then goes on with
     if on_this_host(file) and result.failures:
         machine_console.show(result.failures, file.stack)
     if kind == "up" and result.ok and on_this_host(file) and not chosen.json:

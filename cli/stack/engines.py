@@ -8,6 +8,7 @@ from cli.stack import project, state_dir
 from cli.stack.pulumi_install import require_pulumi
 from cli.stack.stack_config import needs_cli, platform
 from cli.stack.stackfile import StackFile
+from cluster.platforms.base import Credentials
 
 
 def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
@@ -37,11 +38,25 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     return None
 
 
-def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
-    """Whether a preview needs credentials with the CLI that nobody has here; that is said."""
+def passed_over(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
+    """The Pulumi CLI on PATH that a preview did without, for lack of credentials; its state is in files, and somebody
+    chose where: a stack in our own folder by default would stay there after a `pulumi login` elsewhere."""
+    lacking = wanted is None and kind == "preview" and not file.rehearses and _missing(file)
+    chosen = state_dir.on_files(file.stack) and state_dir.located(file.stack)[1] != "the default"
+    return shutil.which("pulumi") if lacking and chosen else None
+
+
+def _missing(file: StackFile) -> Credentials | None:
+    """Credentials that the CLI needs and nobody has here."""
     found = platform(file)
     credentials = found.credentials if found else None
-    if credentials is None or credentials.found(file.settings or {}):
+    return None if credentials is None or credentials.found(file.settings or {}) else credentials
+
+
+def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
+    """Whether a preview needs credentials with the CLI that nobody has here; that is said."""
+    credentials = _missing(file)
+    if credentials is None:
         return False
     url, who = state_dir.located(file.stack)
     new = (

@@ -22,7 +22,7 @@ def update(
         stack = project.workspace(file.stack).stack(file.stack, file.path)
         if kind != "preview" or stack.interrupted:
             stack.prepare_for_cli()
-    _ensure_stack(pulumi, kind, file)
+    ensure_stack(pulumi, kind, file)
     config = ["--config-file", str(chosen.config_file.absolute())] if chosen.config_file else []
     command = [pulumi, kind, "--stack", file.stack, *config, *chosen.flags()]
     if yes and kind != "preview":
@@ -44,7 +44,7 @@ def has(pulumi: str, stack: str) -> bool:
     return stack in (str(row["name"]).rpartition("/")[2] for row in rows)
 
 
-def _ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
+def ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
     """Create the stack if the backend does not have it, with our passphrase. Then add the encryption keys to its file,
     before the CLI does, which would rewrite the whole file."""
     if kind in ("preview", "up") and not has(pulumi, file.stack):

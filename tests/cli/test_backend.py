@@ -115,7 +115,11 @@ class TestPreviewWithoutCredentials:
     def log(self, root: Path, tool: Tool, newcomer: Path) -> Path:
         (root / "Pulumi.cloud.yaml").write_text(CLOUD)
         (root / "__main__.py").write_text("import pulumi\npulumi.export('a', 1)\n")
-        tool("pulumi", f"echo $1 >>{newcomer}/told")
+        # `stack init` writes a salt into the stack file of the folder that it is given, as the CLI does.
+        init = (
+            'stack=$3; while [ "$1" != --cwd ]; do shift; done; echo "encryptionsalt: v1:made" >"$2/Pulumi.$stack.yaml"'
+        )
+        tool("pulumi", f"""echo $1 >>{newcomer}/told; [ "$1 $2" != 'stack init' ] || {{ {init}; }}""")
         return newcomer / "told"
 
     def test_is_the_embedded_engines_and_says_so(self, hpc: Hpc, log: Path) -> None:
@@ -123,6 +127,16 @@ class TestPreviewWithoutCredentials:
         assert (ended.code, log.exists()) == (0, False)
         assert ended.err.startswith("No Google credentials are here, so the embedded engine shows this preview. ")
         assert "gcloud auth application-default login" in ended.err
+
+    def test_creates_the_stack_that_pulumi_alone_is_run_with_then(self, hpc: Hpc, log: Path, newcomer: Path) -> None:
+        assert (hpc("preview", "cloud").code, log.exists()) == (0, False)  # nobody has logged in anywhere
+        login(newcomer / ".pulumi", f"file://{newcomer}/.hpc")
+        ended = hpc("preview", "cloud")
+        assert (ended.code, log.read_text()) == (0, "stack\n")
+        assert (project.ROOT / "Pulumi.cloud.yaml").read_text() == CLOUD + "encryptionsalt: v1:made\n"
+        assert "Added to Pulumi.cloud.yaml: encryptionsalt" in ended.err
+        hpc("preview", "cloud", "--engine", "embedded")
+        assert log.read_text() == "stack\n"
 
     def test_of_a_stack_elsewhere_is_one_of_a_new_stack(self, hpc: Hpc, log: Path, newcomer: Path) -> None:
         login(newcomer / ".pulumi", "https://api.pulumi.com")
