@@ -87,7 +87,7 @@ def begin() -> None:
     slurmctld.answer()
     slurmd.start("vm-controller:6817", "", at_boot=False)
     host.wait(
-        "the node", lambda: host.run("sinfo", "--noheader", "--format=%t").strip() == "idle", seconds=120,
+        "the node", lambda: host.run("sinfo", "--noheader", "--format=%t").strip() == "idle", seconds=600,
         unit="slurmd",
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from system.host import SetupError, run, service, wait, write
+from system.host import SetupError, run, service, succeeds, wait, write
 
 PASSWORD = Path("/etc/hpc/database-password")
 CONFIG = Path("/etc/mysql/mariadb.conf.d/zz-hpc.cnf")  # the last one read: an image may bring settings of its own
@@ -52,8 +52,8 @@ def prepare() -> None:
     """
     if not PASSWORD.exists():
         raise SetupError(f"no database password was delivered: {PASSWORD} is missing")
-    socket = Path("/run/mysqld/mysqld.sock")
-    wait("MariaDB", socket.exists, seconds=60, unit="mariadb")
+    # Its socket is there before it answers, and may be left from a server that was killed.
+    wait("MariaDB", lambda: succeeds("mariadb", "--batch", "--execute=SELECT 1"), seconds=180, unit="mariadb")
     # On standard input: a password on a command line is readable by every user of the machine.
     run("mariadb", "--batch", stdin=statements(PASSWORD.read_text().strip()))
 
