@@ -236,6 +236,7 @@ class TestProcess:
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Iterator[Path]:
+        (tmp_path / "token").write_text("t0ken\n")
         yield tmp_path
         client.close()
 
@@ -243,12 +244,13 @@ class TestProcess:
         port = folder / "port"
         port.unlink(missing_ok=True)
         command = [sys.executable, "-m", "components.nebius.rehearsal.api", f"--state={folder / 'state.json'}"]
-        process = subprocess.Popen([*command, f"--port-file={port}", "--seconds=0.05", *arguments], cwd=ROOT)
+        command += [f"--port-file={port}", f"--token-file={folder / 'token'}", "--seconds=0.05"]
+        process = subprocess.Popen([*command, *arguments], cwd=ROOT)
         limit = time.monotonic() + 30
         while not port.exists():
             assert time.monotonic() < limit
             time.sleep(0.02)
-        return process, f"127.0.0.1:{port.read_text().strip()}"
+        return process, f"t0ken@127.0.0.1:{port.read_text().strip()}"
 
     def test_it_remembers_after_kill_9_and_ends_by_a_signal(self, folder: Path) -> None:
         (folder / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
