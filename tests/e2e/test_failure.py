@@ -85,7 +85,9 @@ def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill
             "accounts": [{"name": "lab"}, {"name": "team", "parent": "lab", "fairshare": 4}],
             "qos": [{"name": "short", "priority": 7, "max_tres_per_user": {"cpu": 2}}],
         }
-        c["users"][0].update(account="team", qos=["normal", "short"])
+        for user in c["users"]:
+            user["account"] = "team"
+        c["users"][0]["qos"] = ["normal", "short"]
 
     before = ill.copy()
     for config in ("edited", "before"):

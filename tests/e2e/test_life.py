@@ -38,7 +38,8 @@ class TestWorking:
         many.run("srun", "--job-name", "counted", "true", user="bob")
         # slurmctld hands over what happened every five seconds.
         eventually(lambda: "counted" in many.run("sacct", "-X", user="bob"), seconds=60, what="the job's record")
-        line = next(line for line in many.run("sacct", "-X", user="bob").splitlines() if "counted" in line)
+        columns = "--format=JobName,User,Account,Partition,State"
+        line = next(line for line in many.run("sacct", "-X", columns, user="bob").splitlines() if "counted" in line)
         assert {"bob", "teaching", "cpu", "COMPLETED"} <= set(line.split())
 
     def test_a_job_gets_its_gpus_and_no_others(self, many: Cluster):

@@ -88,3 +88,13 @@ def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, monkeypatc
     with pytest.raises(SetupError, match="is a symbolic link"):
         cluster_state.publish({}, {"slurm.conf": ""})
     assert [path.name for path in precious.iterdir()] == ["passwd"]
+
+
+def test_a_file_in_the_place_of_the_cluster_state_is_replaced(shared: Path, monkeypatch: pytest.MonkeyPatch):
+    state = shared / "adm" / "hpc"
+    for part, name in (("FOLDER", ""), ("CONFIG", "cluster.json"), ("CLIENT", "etc"), ("REPORTS", "nodes")):
+        monkeypatch.setattr(cluster_state, part, state / name)
+    state.parent.mkdir()
+    state.write_text("x")
+    assert cluster_state.publish({}, {"slurm.conf": ""})
+    assert (state / "etc" / "slurm.conf").exists()

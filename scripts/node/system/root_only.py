@@ -32,7 +32,7 @@ def check(path: Path) -> None:
     for part in [SHARED / parent for parent in [*reversed(below.parents), below] if parent != Path()]:
         try:
             found = part.lstat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         why = ""
         if stat.S_ISLNK(found.st_mode):
