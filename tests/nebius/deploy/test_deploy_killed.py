@@ -19,7 +19,8 @@ def test_killed_again_and_again(site, seed):
     assert kills
     site.run("up")
     assert site.run("preview") == {}
-    while site.killed("destroy", chance.uniform(1.5, 4)):
+    # Later each time: on a busy machine, nothing is done in the first seconds.
+    while site.killed("destroy", chance.uniform(1.5, 4) * (1 + kills / 8)):
         kills += 1
         assert kills < 25
     assert site.owned() == []

@@ -1,8 +1,10 @@
 """The stand-in operator on a real API server with real Helm: a SlurmCluster goes through its phases, or never does."""
 
+import subprocess
+
 import pytest
 
-from tests.nebius.rehearsal.conftest import operating, until
+from tests.nebius.rehearsal.conftest import CHARTS, operating, until
 
 pytestmark = pytest.mark.slow
 
@@ -12,8 +14,10 @@ NODES = {"login": {"size": 2}, "accounting": {"enabled": True}}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def crds(helm):
-    assert helm("soperator", "helm-soperator", "soperator-system", {})[0] == 0
+def crds(server, programs):
+    kubectl = [str(programs.kubectl), f"--kubeconfig={server.kubeconfig}"]
+    subprocess.run([*kubectl, "apply", "--server-side", "-f", CHARTS / "gen3/helm-soperator/crds"], check=True)
+    subprocess.run([*kubectl, "wait", "--for=condition=established", "crd", "--all", "--timeout=300s"], check=True)
 
 
 @pytest.fixture
