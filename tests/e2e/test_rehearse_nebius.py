@@ -104,7 +104,7 @@ def test_the_nccl_test_is_taken_and_a_stand_in_runs_as_it_would(rehearsal: Rehea
     done = cluster.call("nccl", "run", NAME, "--binaries", "/home/alice", "--output", str(log))
     assert f"Saved {log}" in done.stdout, done.stdout + done.stderr
     lines = log.read_text().splitlines()
-    assert lines[0].startswith("# hpc: cluster=slurm machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 ")
+    assert lines[0].startswith("# hpc: cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 ")
     assert "==> test: all_reduce_perf -b 512M -e 8G -f 2 -g 1 -c 0" in lines
     assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] != []
 
