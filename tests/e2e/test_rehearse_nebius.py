@@ -24,6 +24,8 @@ from tests.e2e.cluster import ROOT, Cluster, eventually
 pytestmark = pytest.mark.e2e
 
 NAME = "nebius-rehearsal"
+CLUSTER = stacks.load("nebius")["hpc:cluster"]["name"]
+"""The cluster's name, which its machines and their bridge have."""
 PROCESSES = ("operator", "kubelet", "nebius-api", "kubernetes/kube-apiserver", "kubernetes/etcd")
 
 
@@ -104,7 +106,7 @@ def test_the_nccl_test_is_taken_and_a_stand_in_runs_as_it_would(rehearsal: Rehea
     done = cluster.call("nccl", "run", NAME, "--binaries", "/home/alice", "--output", str(log))
     assert f"Saved {log}" in done.stdout, done.stdout + done.stderr
     lines = log.read_text().splitlines()
-    assert lines[0].startswith("# hpc: cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 ")
+    assert lines[0].startswith(f"# hpc: cluster={CLUSTER} machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 ")
     assert "==> test: all_reduce_perf -b 512M -e 8G -f 2 -g 1 -c 0" in lines
     assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] != []
 
@@ -190,12 +192,15 @@ def test_what_was_killed_is_started_again_and_goes_on(rehearsal: Rehearsal):
 
 def test_destroy_leaves_no_process_bridge_or_file(rehearsal: Rehearsal):
     processes, cluster = rehearsal.processes(), rehearsal.cluster
+    machines, name = cluster.root / "stacks" / CLUSTER, bridge_name(cluster.root, CLUSTER)
+    assert machines.exists()
+    assert bridge.exists(name)
     done = cluster.call("rehearse", "nebius", "--destroy", f"--config-file={cluster.file}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert not [name for name, one in processes.items() if one.alive()]
-    assert not (cluster.root / "stacks" / "slurm").exists()
-    assert not bridge.exists(bridge_name(cluster.root, "slurm"))
+    assert not machines.exists()
+    assert not bridge.exists(name)
     assert not rehearsal.folder.parent.exists()
     mounts = Path("/proc/mounts").read_text()
-    assert str(cluster.root / "stacks" / "slurm") not in mounts
+    assert str(machines) not in mounts
     assert str(rehearsal.folder) not in mounts
