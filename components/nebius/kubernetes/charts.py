@@ -84,6 +84,8 @@ class Charts(pulumi.ComponentResource):
             repository_opts=RepositoryOptsArgs(repo=release.repo) if remote else None,
             namespace=release.namespace,
             values=dict(release.values),
+            # Both engines run Helm in the project's folder.
+            postrender=f"./{release.post_renderer}" if release.post_renderer else None,
             timeout=release.timeout,
             # What has come up stays for the next run, and a failed Job fails the release.
             atomic=False,

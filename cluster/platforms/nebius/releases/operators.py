@@ -18,6 +18,8 @@ _KRUISE_GATES = (
 """Source: kruise.featureGates of helm-soperator."""
 _KRUISE_TAG = "v1.8.3"
 """Soperator's build of OpenKruise's manager (helm/soperator-fluxcd/values.yaml)."""
+_KRUISE_WEBHOOKS = "scripts/kubernetes/webhook_namespace.py"
+"""As the post-renderer of helm/soperator-fluxcd/templates/kruise.yaml."""
 
 
 def prometheus_crds(inputs: Inputs) -> Release:
@@ -46,6 +48,8 @@ def kruise(inputs: Inputs, *needs: str) -> Release:
         # The namespace is the release's, and created before it.
         "installation": {"namespace": "kruise-system", "createNamespace": False},
         "featureGates": _KRUISE_GATES,
+        # Values of the chart go to annotations of its webhooks; the program below reads this one.
+        "externalCerts": {"annotations": {"hpc/webhook-namespace": inputs.name}},
         "manager": {
             "replicas": 2,
             "image": {"repository": f"{inputs.registry}/kruise-manager", "tag": _KRUISE_TAG},
@@ -53,7 +57,7 @@ def kruise(inputs: Inputs, *needs: str) -> Release:
         },
         "helmHooks": {"image": {"repository": f"{inputs.registry}/kruise-helm-hook", "tag": "v0.1.0"}},
     }
-    return other_release(inputs, "kruise", values=values, needs=needs)
+    return other_release(inputs, "kruise", values=values, needs=needs, post_renderer=_KRUISE_WEBHOOKS)
 
 
 def mariadb_crds(inputs: Inputs) -> Release:

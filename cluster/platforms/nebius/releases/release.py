@@ -40,6 +40,8 @@ class Release:
     (users and accounts are made)."""
     hooks: bool = True
     """Whether the chart's hooks run. Without them, what they wait for is waited for by the program itself."""
+    post_renderer: str = ""
+    """A program that changes the chart's objects before they are installed, by its path in this project."""
     timeout: int = 1200
     """Seconds until its installation has failed. A failed one is left as it is, to be looked at and repeated: Helm's
     `atomic` would uninstall it, and all that users have in it."""

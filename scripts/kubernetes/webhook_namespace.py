@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Helm's post-renderer of OpenKruise: its webhooks see the objects of one namespace, the Slurm cluster's.
+
+As the chart has them they see all but kube-system, and refuse every pod there while OpenKruise's manager is away. The
+chart has no value for it; the namespace is in an annotation, since Helm gives a post-renderer nothing but the objects.
+"""
+
+import re
+import sys
+
+ANNOTATION = "hpc/webhook-namespace"
+_NAMESPACE = re.compile(rf"^ *{ANNOTATION}: ['\"]?([a-z0-9-]+)", re.MULTILINE)
+_WEBHOOKS = re.compile(r"^kind: \w+WebhookConfiguration$", re.MULTILINE)
+_ALL_BUT = re.compile(r"(- key: kubernetes\.io/metadata\.name\n +operator: )NotIn(\n +values:\n +- )kube-system\n")
+
+
+def limited(objects: str) -> str:
+    """The objects, with webhooks of one namespace. Raises SystemExit where they do not select as the chart's do."""
+    return "\n---".join(_of_one(text) if _WEBHOOKS.search(text) else text for text in objects.split("\n---"))
+
+
+def _of_one(webhooks: str) -> str:
+    namespace = _NAMESPACE.search(webhooks)
+    if namespace is None:
+        sys.exit(f"webhooks without the annotation {ANNOTATION}: a value of the release gives it")
+    changed, count = _ALL_BUT.subn(rf"\g<1>In\g<2>{namespace[1]}\n", webhooks)
+    if not count or count != webhooks.count("namespaceSelector:"):
+        sys.exit("webhooks whose namespaceSelector is not that of OpenKruise 1.8: is it another version's chart?")
+    return changed
+
+
+if __name__ == "__main__":
+    sys.stdout.write(limited(sys.stdin.read()))
