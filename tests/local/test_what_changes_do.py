@@ -137,7 +137,7 @@ class TestSharedFolder:
     def test_its_content_survives_everything_but_its_removal(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("components.local.host.networks.network.shutil.chown", lambda *_: None)
+        monkeypatch.setattr("components.local.host.networks.network.os.fchown", lambda *_: None)
         provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
         folder = tmp_path / "stacks/dev/shared/home"
         assert provider.diff("id", props, props).changes is True
@@ -153,12 +153,30 @@ class TestSharedFolder:
         assert not folder.exists()
         assert provider.read("id", new).id == ""
 
+    def test_a_link_that_a_machine_put_in_its_place_is_not_followed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("components.local.host.networks.network.os.fchown", lambda *_: None)
+        provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
+        made = provider.create(props).outs or {}
+        folder, host = tmp_path / "stacks/dev/shared/home", tmp_path / "host"
+        host.mkdir(mode=0o700)
+        (host / "data").touch()
+        folder.rmdir()
+        folder.symlink_to(host)
+        with pytest.raises(HostError, match="shared/home: is no folder"):
+            provider.update("id", made, self._props(tmp_path, mode="2775"))
+        assert host.stat().st_mode & 0o7777 == 0o700
+        provider.delete("id", made)
+        assert not folder.is_symlink()
+        assert (host / "data").exists()
+
     @pytest.mark.parametrize("before", [False, True], ids=["made now", "made by an earlier version"])
     def test_a_replacement_that_somebody_asks_for_loses_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
     ) -> None:
         """The engine makes the new one, then deletes the old one: the same folder."""
-        monkeypatch.setattr("components.local.host.networks.network.shutil.chown", lambda *_: None)
+        monkeypatch.setattr("components.local.host.networks.network.os.fchown", lambda *_: None)
         provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
         old = provider.create(props).outs or {}
         if before:

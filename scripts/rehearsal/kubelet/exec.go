@@ -107,10 +107,18 @@ func (p *pod) terminal() (*os.File, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	outer, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", first), os.O_RDWR|syscall.O_NOCTTY, 0)
+	root, err := os.Open(fmt.Sprintf("/proc/%d/root", first))
 	if err != nil {
 		return nil, nil, err
 	}
+	defer root.Close()
+	// A link that root of the machine puts in the way would lead to the host's files.
+	how := unix.OpenHow{Flags: unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	opened, err := unix.Openat2(int(root.Fd()), "dev/pts/ptmx", &how)
+	if err != nil {
+		return nil, nil, err
+	}
+	outer := os.NewFile(uintptr(opened), "terminal")
 	if err := unix.IoctlSetPointerInt(int(outer.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		outer.Close()
 		return nil, nil, err

@@ -2,15 +2,19 @@
 
 A running machine is written through its own mount (/proc/PID/root). One that does not run is written in its upper
 layer, where folders that only the base has are made as the base has them. Paths are followed as the machine would
-follow them: a link in the root never leads out to the host.
+follow them: a link in the root never leads out to the host. Root of a machine may change every name at any moment:
+each folder on the way is opened by itself, the kernel follows no link, and what is done is done in an open folder.
 """
 
 import os
 import stat
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from components.local.host.errors import HostError
+from components.local.host.process import Process
 
 _LINKS_AT_MOST = 40  # as the kernel (path_resolution(7))
 
@@ -26,90 +30,90 @@ class File:
 
 @dataclass(frozen=True)
 class Layer:
-    """A root file system: written at `top`, seen through `top` onto `base` (None: `top` shows everything itself)."""
+    """A root file system: written in the open folder `top`, seen through it onto `base` (None: `top` shows all)."""
 
-    top: Path
-    base: Path | None = None
+    top: int
+    base: int | None = None
 
     def write(self, path: str, file: File) -> None:
         """Put `file` at the absolute `path`, replacing what is there as a whole."""
-        target = self._parent(path)
-        half = target.with_name(f".{target.name}.hpc-new")
-        half.unlink(missing_ok=True)
-        if file.link is not None:
-            half.symlink_to(file.link)
-        else:
-            uid, gid = self._owner(file.owner, path)
-            # Never readable by others, not even for a moment, if it is not to be in the end.
-            handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(file.content.encode())
-                os.fchown(stream.fileno(), uid, gid)
-                os.fchmod(stream.fileno(), file.mode)
-        if target.is_dir() and not target.is_symlink():
-            half.unlink()
-            raise HostError(f"files[{path}]: is a folder in the machine; a file can't take its place")
-        half.rename(target)
+        uid, gid = (0, 0) if file.link is not None else self._owner(file.owner, path)
+        with self._parent(path, make=True) as (top, _, name):
+            half = f".{name}.hpc-new"
+            with suppress(FileNotFoundError):
+                os.unlink(half, dir_fd=top)
+            if file.link is not None:
+                os.symlink(file.link, half, dir_fd=top)
+            else:
+                # Never readable by others, not even for a moment, if it is not to be in the end.
+                handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=top)
+                with os.fdopen(handle, "wb") as stream:
+                    stream.write(file.content.encode(errors="surrogateescape"))
+                    os.fchown(stream.fileno(), uid, gid)
+                    os.fchmod(stream.fileno(), file.mode)
+            try:
+                os.rename(half, name, src_dir_fd=top, dst_dir_fd=top)
+            except IsADirectoryError:
+                os.unlink(half, dir_fd=top)
+                raise HostError(f"files[{path}]: is a folder in the machine; a file can't take its place") from None
 
     def remove(self, path: str) -> None:
         """Remove the file at `path`, and hide the base's."""
-        target = self._parent(path)
-        target.unlink(missing_ok=True)
-        below = self._below(target)
-        if below is not None and (below.exists() or below.is_symlink()):
-            os.mknod(target, stat.S_IFCHR, 0)  # overlayfs' whiteout
+        with self._parent(path, make=True) as (top, base, name):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=top)
+            if _status(base, name):
+                os.mknod(name, stat.S_IFCHR, 0, dir_fd=top)  # overlayfs' whiteout
+
+    def status(self, path: str) -> os.stat_result | None:
+        """The status of what is at `path`, a link's own; None where there is nothing."""
+        with self._parent(path) as (top, base, name):
+            return _status(top, name) or _status(base, name)
 
     def read(self, path: str) -> str | None:
-        """Text of the file at `path`; None if there is none."""
-        found = self._lookup(self._parent(path, make=False))
-        return None if found is None or not found.is_file() else found.read_text()
+        """Content of the regular file at `path`, which `write` gives back as it was; None if there is none."""
+        with self._parent(path) as (top, base, name):
+            folder = top if _status(top, name) else base
+            found = _status(folder, name)
+            if found is None or not stat.S_ISREG(found.st_mode):
+                return None
+            # It may be another file by now: a pipe would wait for who writes.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as stream:
+                return stream.read().decode(errors="surrogateescape")
 
-    def _parent(self, path: str, *, make: bool = True) -> Path:
-        """The place of `path` in the top layer, its folder followed through links and (with `make`) created."""
+    @contextmanager
+    def _parent(self, path: str, *, make: bool = False) -> Generator[tuple[int | None, int | None, str]]:
+        """The folder of `path`, followed through links and (with `make`) created: open in the top layer and in the
+        base, None where it lacks it; and the last name of `path`."""
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts or pure.name == "":
             raise HostError(f"files[{path}]: must be an absolute path without '..'")
-        todo = list(pure.parts[1:-1])
-        here, links = self.top, 0
-        while todo:
-            name = todo.pop(0)
-            if name == "..":
-                here = here.parent if here != self.top else here
-                continue
-            here = here / name
-            seen = self._lookup(here)
-            if seen is not None and seen.is_symlink():
-                links += 1
-                if links > _LINKS_AT_MOST:
-                    raise HostError(f"files[{path}]: too many links on the way")
-                target = PurePosixPath(seen.readlink())
-                here = self.top if target.is_absolute() else here.parent
-                todo = [part for part in target.parts if part not in {"/", "."}] + todo
-            elif make and not here.is_dir():
-                self._make_folder(here, seen)
-        return here / pure.name
-
-    def _make_folder(self, here: Path, seen: Path | None) -> None:
-        try:
-            here.mkdir()
-        except FileExistsError:
-            raise HostError(f"files: {here.relative_to(self.top)} is in the way: not a folder") from None
-        if seen is None:
-            here.chmod(0o755)
-        else:
-            as_below = seen.stat()
-            os.chown(here, as_below.st_uid, as_below.st_gid)
-            here.chmod(stat.S_IMODE(as_below.st_mode))
-
-    def _below(self, here: Path) -> Path | None:
-        return None if self.base is None else self.base / here.relative_to(self.top)
-
-    def _lookup(self, here: Path) -> Path | None:
-        """Where the file that the machine sees at `here` is, in the top layer or below; links are not followed."""
-        for path in (here, self._below(here)):
-            if path is not None and (path.exists() or path.is_symlink()):
-                return path
-        return None
+        todo, links = list(pure.parts[1:-1]), 0
+        way: list[tuple[int | None, int | None]] = [(self.top, self.base)]
+        with ExitStack() as opened:
+            while todo:
+                name = todo.pop(0)
+                if name == "..":
+                    way = way[:-1] or way
+                    continue
+                top, base = (_open(folder, name, opened) for folder in way[-1])
+                seen = base if top is None else top
+                if _is(stat.S_ISLNK, seen):
+                    links += 1
+                    if links > _LINKS_AT_MOST:
+                        raise HostError(f"files[{path}]: too many links on the way")
+                    target = PurePosixPath(os.readlink("", dir_fd=seen))
+                    way = way[:1] if target.is_absolute() else way
+                    todo = [part for part in target.parts if part != "/"] + todo
+                    continue
+                if top is None and make:
+                    _make_folder(way[-1][0], name, base)
+                    top = seen = _open(way[-1][0], name, opened)
+                if seen is not None and not _is(stat.S_ISDIR, seen):
+                    raise HostError(f"files[{path}]: {name} is in the way: not a folder")
+                way.append((top, base if _is(stat.S_ISDIR, base) else None))
+            yield *way[-1], pure.name
 
     def _owner(self, owner: str, path: str) -> tuple[int, int]:
         user, _, group = owner.partition(":")
@@ -124,3 +128,67 @@ class Layer:
                 return int(fields[2])
         msg = f"files[{path}]: the machine has no {name!r} in {database}; use one of its image, or a number"
         raise HostError(msg)
+
+
+@contextmanager
+def stopped(upper: Path, base: Path) -> Generator[Layer]:
+    """The root of a machine that does not run, by its upper layer."""
+    with _folder(upper) as top, _folder(base) as below:
+        yield Layer(top, below)
+
+
+@contextmanager
+def running(process: Process) -> Generator[Layer]:
+    """The root of a running machine, by its first process; ProcessLookupError: it has ended.
+
+    It is held open: the process's number may be another process's by the time that something is written, one of this
+    host among them, whose root is the host's own.
+    """
+    with _folder(Path(f"/proc/{process.pid}/root")) as root:
+        if not process.alive():
+            raise ProcessLookupError(process.pid)
+        yield Layer(root)
+
+
+@contextmanager
+def _folder(path: Path) -> Generator[int]:
+    handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _open(folder: int | None, name: str, opened: ExitStack) -> int | None:
+    """What has this name in an open folder, a link itself; None where there is nothing."""
+    if folder is not None:
+        with suppress(FileNotFoundError):
+            handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            opened.callback(os.close, handle)
+            return handle
+    return None
+
+
+def _is(kind: Callable[[int], bool], handle: int | None) -> bool:
+    return handle is not None and kind(os.fstat(handle).st_mode)
+
+
+def _make_folder(parent: int | None, name: str, below: int | None) -> None:
+    """Make a folder as the base has it; what took the name meanwhile stays."""
+    with suppress(FileExistsError, NotADirectoryError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            as_below = os.fstat(below) if below is not None else None
+            if as_below:
+                os.fchown(handle, as_below.st_uid, as_below.st_gid)
+            os.fchmod(handle, stat.S_IMODE(as_below.st_mode) if as_below else 0o755)
+        finally:
+            os.close(handle)
+
+
+def _status(folder: int | None, name: str) -> os.stat_result | None:
+    if folder is not None:
+        with suppress(FileNotFoundError):
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return None

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import uuid
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from components.local.host import owner
 from components.local.host.errors import HostError
 from components.local.host.images.image import image_root
 from components.local.host.locks import locked, remove_empty, write_atomically
-from components.local.host.machines import cgroups, nspawn, ready
+from components.local.host.machines import cgroups, layer, nspawn, ready
 from components.local.host.machines.design import Design, Facts, access_files, own_files
 from components.local.host.machines.host_key import generate
 from components.local.host.machines.layer import File, Layer
@@ -61,13 +62,11 @@ def update(design: Design) -> Facts:
         inside = process and _inside(process)
         if inside is None:
             _stop(design, orderly=False)
-            layer = Layer(design.paths.upper, image_root(design.images, design.image))
-        else:
-            layer = Layer(Path(f"/proc/{inside.pid}/root"))
-        for path in sorted(set(record["files"]) - set(design.files)):
-            layer.remove(path)
-        for path, file in (access_files(design) | dict(design.files)).items():
-            layer.write(path, file)
+        with layer.running(inside) if inside else _stopped(design) as root:
+            for path in sorted(set(record["files"]) - set(design.files)):
+                root.remove(path)
+            for path, file in (access_files(design) | dict(design.files)).items():
+                root.write(path, file)
         if inside:
             cgroups.bound(design.host_id, design.root)
             _plug(design, inside)
@@ -167,13 +166,17 @@ def _make(design: Design) -> Facts:
     # Others on the host have no business in a machine's files; the layer's own top is the machine's `/`.
     design.paths.folder.chmod(0o700)
     instance = uuid.uuid4().hex
-    layer = Layer(design.paths.upper, image_root(design.images, design.image))
     private, public = generate()
     keys = {_HOST_KEY: File(content=private, mode=0o600), f"{_HOST_KEY}.pub": File(content=f"{public}\n")}
-    for path, file in (keys | own_files(design, instance) | dict(design.files)).items():
-        layer.write(path, file)
+    with _stopped(design) as root:
+        for path, file in (keys | own_files(design, instance) | dict(design.files)).items():
+            root.write(path, file)
     _record(design, instance, public)
     return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=public)
+
+
+def _stopped(design: Design) -> AbstractContextManager[Layer]:
+    return layer.stopped(design.paths.upper, image_root(design.images, design.image))
 
 
 def _start(design: Design, instance: str) -> str:

@@ -2,9 +2,11 @@
 
 import ipaddress
 import json
+import os
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,16 +105,30 @@ def remove(network: Network) -> None:
 
 
 def ensure_shared(paths: StackPaths, name: str, *, mode: int, gid: int) -> None:
-    """Make a shared folder of the stack; what is in it stays."""
+    """Make a shared folder of the stack; what is in it stays.
+
+    Root of the stack's machines may put a link in its place at any moment: it is not followed.
+    """
     folder = paths.shared / checked_name(name, "shared folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.chown(folder, 0, gid)
-    folder.chmod(mode)
+    paths.shared.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir()
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise HostError(f"{folder}: is no folder ({error.strerror}); remove what is there") from None
+    try:
+        os.fchown(handle, 0, gid)
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
 
 
 def remove_shared(paths: StackPaths, name: str) -> None:
     folder = paths.shared / checked_name(name, "shared folder")
-    if folder.exists():
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
         shutil.rmtree(folder)
 
 

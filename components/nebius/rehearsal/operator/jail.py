@@ -4,25 +4,25 @@
 all others at once. Home directories are a shared file system of the machines.
 """
 
-import os
 import subprocess
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, SENTINELS
+from components.local.host.errors import HostError
+from components.local.host.machines import layer
+from components.local.host.machines.layer import File, Layer
 from components.local.host.process import Process
-from components.nebius.rehearsal.operator.root import Root
 
 _LOGIN = "login-"
 PACE_SECONDS = 0.05
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 """Files of /etc."""
-JAIL = JAIL_PATH.lstrip("/")
-SENTINEL = SENTINELS[0].lstrip("/")
-KEYS = "root/.ssh/authorized_keys"
-_PORT = "etc/ssh/sshd_config.d/30-node-port.conf"
+KEYS = "/root/.ssh/authorized_keys"
+_PORT = "/etc/ssh/sshd_config.d/30-node-port.conf"
+_OWNER = "0:0"  # a machine's accounts may be anything at the moment
 
 
 class Accounts:
@@ -59,23 +59,23 @@ class Accounts:
 
     def _compare(self) -> None:
         running, keys, port = self._wanted
-        with suppress(OSError), _root(running.get(LOGIN_POD)) as first:
+        with suppress(OSError, HostError), _root(running.get(LOGIN_POD)) as first:
             version = _version(first) if first else None
             for name, process in running.items():
                 known = (process, version, keys, port)
-                # It is ending, or its root user put a link in the place of what is written.
-                with suppress(OSError), _root(process) as root:
+                # It is ending, or its root user put something in the way of what is written.
+                with suppress(OSError, HostError), _root(process) as root:
                     if root and not self._has(name, root, known):
                         self._give(name, root, first)
                         if name.startswith(_LOGIN):
                             _listen(process, root, port)
                         self._shared[name] = known
 
-    def _has(self, name: str, root: Root, known: object) -> bool:
+    def _has(self, name: str, root: Layer, known: object) -> bool:
         """Whether a machine is as it was left. One that is being set up gets root's keys of its stack again."""
         return self._shared.get(name) == known and (not name.startswith(_LOGIN) or _has_keys(root, self._wanted[1]))
 
-    def _give(self, name: str, root: Root, first: Root | None) -> None:
+    def _give(self, name: str, root: Layer, first: Layer | None) -> None:
         _dress(root)
         if first and name != LOGIN_POD:
             _copy(first, root)
@@ -83,63 +83,50 @@ class Accounts:
             _add_keys(root, self._wanted[1])
 
 
-@contextmanager
-def _root(process: Process | None) -> Generator[Root | None]:
-    """The root of a machine, by its first process; None for none. Raises OSError: it has ended.
-
-    It is held open: the process's number may be another process's by the time that something is written, one of this
-    host among them, whose root is the host's own.
-    """
-    if process is None:
-        yield None
-        return
-    handle = os.open(f"/proc/{process.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if not process.alive():
-            raise ProcessLookupError(process.pid)
-        yield Root(handle)
-    finally:
-        os.close(handle)
+def _root(process: Process | None) -> AbstractContextManager[Layer | None]:
+    """The root of a machine, by its first process; None for none. Raises OSError: it has ended."""
+    return layer.running(process) if process else nullcontext()
 
 
-def _dress(root: Root) -> None:
-    root.link(JAIL, "/")
-    if root.status(SENTINEL) is None:
-        root.write(SENTINEL, b"")
+def _dress(root: Layer) -> None:
+    if root.status(JAIL_PATH) is None:
+        root.write(JAIL_PATH, File(link="/"))
+    if root.status(SENTINELS[0]) is None:
+        root.write(SENTINELS[0], File(owner=_OWNER))
 
 
-def _version(root: Root) -> tuple[tuple[int, int, int], ...]:
+def _version(root: Layer) -> tuple[tuple[int, int, int], ...]:
     """Changes with every change of the files."""
-    found = (root.status(f"etc/{name}") for name in ACCOUNTS)
+    found = (root.status(f"/etc/{name}") for name in ACCOUNTS)
     return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found if one)
 
 
-def _copy(source: Root, target: Root) -> None:
-    for name in (f"etc/{one}" for one in ACCOUNTS):
+def _copy(source: Layer, target: Layer) -> None:
+    for name in (f"/etc/{one}" for one in ACCOUNTS):
         content, status = source.read(name), source.status(name)
         if content is not None and status and target.read(name) != content:
-            target.write(name, content, status.st_mode & 0o7777, (status.st_uid, status.st_gid))
+            owner = f"{status.st_uid}:{status.st_gid}"
+            target.write(name, File(content=content, mode=status.st_mode & 0o7777, owner=owner))
 
 
-def _has_keys(root: Root, keys: Sequence[str]) -> bool:
-    text = (root.read(KEYS) or b"").decode(errors="replace")
+def _has_keys(root: Layer, keys: Sequence[str]) -> bool:
+    text = root.read(KEYS) or ""
     return all(key.strip() in text for key in keys)
 
 
-def _add_keys(root: Root, keys: Sequence[str]) -> None:
-    text = (root.read(KEYS) or b"").decode(errors="surrogateescape")
+def _add_keys(root: Layer, keys: Sequence[str]) -> None:
+    text = root.read(KEYS) or ""
     lacking = [key.strip() for key in keys if key.strip() not in text]
     if lacking:
-        root.make_folder(KEYS.rpartition("/")[0], 0o700)
         text += "".join(f"{key}\n" for key in lacking)
-        root.write(KEYS, text.encode(errors="surrogateescape"), 0o600)
+        root.write(KEYS, File(content=text, mode=0o600, owner=_OWNER))
 
 
-def _listen(process: Process, root: Root, port: int) -> None:
-    text = f"Port 22\nPort {port}\n".encode() if port else b""
-    if (root.read(_PORT) or b"") == text:
+def _listen(process: Process, root: Layer, port: int) -> None:
+    text = f"Port 22\nPort {port}\n" if port else ""
+    if (root.read(_PORT) or "") == text:
         return
-    root.write(_PORT, text)
+    root.write(_PORT, File(content=text, owner=_OWNER))
     if process.alive():
         subprocess.run(
             ["nsenter", f"--target={process.pid}", "--all", "--", "systemctl", "restart", "ssh"], check=False
