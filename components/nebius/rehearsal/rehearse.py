@@ -9,11 +9,10 @@ from cluster.findings import ROOT, ConfigError
 from cluster.load.parse import parse
 from cluster.platforms.nebius.section import Nebius
 from components.local.host.packages import require_host
-from components.nebius.rehearsal.supervisor import ROOT as REPOSITORY
+from components.nebius.rehearsal import charts
 from components.nebius.rehearsal.supervisor import Place, Supervisor
 from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 
-CHARTS = REPOSITORY / "scripts" / "rehearsal" / "charts"
 AT_MOST = 4
 """Nodes of each nodeset, by default."""
 _NOWHERE = "127.0.0.1:1"
@@ -51,6 +50,8 @@ class NebiusRehearsal(Rehearsal):
             self._endpoint = self._supervisor.endpoint()
         except FileNotFoundError:
             self._endpoint = _NOWHERE
+        written = request.folder / "charts"
+        self._charts = written if written.exists() else charts.charts(section.generation)
         self._counts = {
             name: min(one.count, AT_MOST) if request.nodes is None else request.nodes
             for name, one in config.nodesets.items()
@@ -78,7 +79,7 @@ class NebiusRehearsal(Rehearsal):
                     **nebius,
                     "endpoint": self._endpoint,
                     "token_command": ["cat", str(self._supervisor.credential)],
-                    "soperator": {**nebius.get("soperator", {}), "charts": str(charts(self._nebius.generation))},
+                    "soperator": {**nebius.get("soperator", {}), "charts": str(self._charts)},
                 },
                 "deletion_protection": False,
             }
@@ -90,6 +91,8 @@ class NebiusRehearsal(Rehearsal):
         section = self._nebius
         place = Place(tenant=section.tenant, project=section.project, region=section.region)
         self._supervisor.start(place, __name__, report)
+        self._charts = self._request.folder / "charts"
+        charts.write(self._charts, section.soperator.version)
         self._endpoint = self._supervisor.endpoint()
 
     def _partition(self, name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -115,8 +118,3 @@ class NebiusRehearsal(Rehearsal):
             "GPUs, InfiniBand, containers and active checks: not there",
             "deletion protection: off",
         ]
-
-
-def charts(generation: int) -> Path:
-    """Folder of the charts that stand for those of a generation of Soperator."""
-    return CHARTS / f"gen{generation}"

@@ -56,7 +56,10 @@ REFUSED = {
             "min_node_count is more than max_node_count",
         ),
     ],
-    "Cluster": [({"control_plane": {"etcd_cluster_size": 2}}, "1 or 3")],
+    "Cluster": [
+        ({"control_plane": {"etcd_cluster_size": 2}}, "1 or 3"),
+        ({"control_plane": {"version": "1.29"}}, "there is no version '1.29'"),
+    ],
     "Filesystem": [
         ({"type": "NETWORK_SSD"}, "must be set"),
         ({"type": "NETWORK_SSD", "size_gibibytes": 1, "block_size_bytes": 5120}, "a power of two"),

@@ -16,9 +16,9 @@ import yaml
 from components.nebius.api import client
 from components.nebius.rehearsal.api.__main__ import KubernetesApi
 from components.nebius.rehearsal.api.server import NebiusServer
+from components.nebius.rehearsal.charts import STAND_INS as CHARTS
 from components.nebius.rehearsal.operator import Behaviour, Kube, Operator
 from components.nebius.rehearsal.operator.cloud import Cloud
-from components.nebius.rehearsal.rehearse import CHARTS
 from engine import Workspace, events
 from engine.kubernetes import KubernetesTools
 from engine.state import crypter

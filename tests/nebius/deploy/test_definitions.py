@@ -1,15 +1,14 @@
 """Soperator's definitions on a real API server: as large as the real ones, of each version in turn."""
 
 import json
-import random
 import re
 
 import pytest
-import yaml
 
 from cluster.platforms.nebius.kubeconfig import kubeconfig
 from components.nebius.kubernetes.definitions import DefinitionsProvider
 from components.nebius.kubernetes.kubectl import KubectlError
+from components.nebius.rehearsal import charts
 from tests.nebius.kube.cluster import kube
 from tests.nebius.kube.conftest import namespace, project
 
@@ -19,31 +18,6 @@ __all__ = ["kube", "namespace", "project"]
 LARGE = """
 k.helm.v3.Release("large", name="large", chart="charts/%s", namespace=%r, skip_await=True, opts=options)
 """
-BYTES = 3_500_000
-"""Of the definitions of Soperator 4.1.7."""
-
-
-def definition(name, *fields, padding=0):
-    """A definition of a kind with these fields, and descriptions that compress as well as those of real ones."""
-    words = random.Random(name)  # noqa: S311 - the same in each run
-    texts = (f"{words.randbytes(100).hex():x<1000}" for _ in range(padding // 1000))
-    about = {f"pad{row}": {"type": "string", "description": text} for row, text in enumerate(texts)}
-    known = {field: {"type": "string"} for field in fields}
-    spec = {"type": "object", "properties": {**known, **about}}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{name}s.defined.hpc"},
-            "spec": {
-                "group": "defined.hpc",
-                "scope": "Namespaced",
-                "names": {"kind": name.title(), "plural": f"{name}s"},
-                "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-            },
-        }
-    )
 
 
 def chart(folder, folder_inside, **files):
@@ -68,11 +42,11 @@ def props(kube, tmp_path):
 
 
 def test_another_version_has_its_own_definitions_before_its_chart(kube, props, tmp_path):
-    chart(tmp_path / "helm-soperator", "crds", rack=definition("rack", "before"))
+    chart(tmp_path / "helm-soperator", "crds", rack=charts.definition("rack", "before"))
     DefinitionsProvider().create(props)
     assert served(kube, "rack") == ["before"]
     file = tmp_path / "helm-soperator" / "crds" / "rack.yaml"
-    file.write_text(definition("rack", "before", "after"))
+    file.write_text(charts.definition("rack", "before", "after"))
     newer = {**props, "chart": {**props["chart"], "version": "4.1.8"}}
     assert DefinitionsProvider().diff("", props, newer).changes
     assert not DefinitionsProvider().diff("", props, dict(props)).changes
@@ -81,15 +55,30 @@ def test_another_version_has_its_own_definitions_before_its_chart(kube, props, t
 
 
 def test_those_as_large_as_soperators_fit_a_release_in_crds_alone(kube, namespace, project, props, tmp_path):
-    every = {name: definition(name, "size", padding=BYTES // 6) for name in map("large{}".format, "abcdef")}
+    charts.write(tmp_path / "charts", "4.1.7")
+    soperator = tmp_path / "charts" / "helm-soperator"
+    every = {file.stem: file.read_text() for file in (soperator / "crds").glob("ballast*.yaml")}
     chart(project.root / "charts" / "templates", "templates", **every)
     assert not project.up(LARGE % ("templates", namespace)).ok
     assert "Too long" in " ".join(project.failures())
-    chart(tmp_path / "helm-soperator", "crds", **every)
-    DefinitionsProvider().create(props)
-    assert served(kube, "largea")[0] == "pad0"
-    (project.root / "charts" / "crds").symlink_to(tmp_path / "helm-soperator")
+    DefinitionsProvider().create({**props, "chart": {**props["chart"], "repo": str(tmp_path / "charts")}})
+    assert served(kube, "ballast0")[0] == "pad0"
+    (project.root / "charts" / "crds").symlink_to(soperator)
     assert project.up(LARGE % ("crds", namespace)).ok, project.failures()
+    record = kube.get("secret", "sh.helm.release.v1.large.v1", f"--namespace={namespace}")["data"]["release"]
+    # 952 KB of the real one.
+    assert 930_000 < len(record) * 3 // 4 < 1 << 20
+
+
+def test_active_checks_of_a_rehearsal_are_in_the_namespace_that_real_ones_name(kube, namespace, project, tmp_path):
+    none = (LARGE % ("checks", namespace)).replace("skip_await", 'values={"checks": None}, skip_await')
+    checks = project.root / "charts" / "checks"
+    checks.symlink_to(tmp_path / "charts" / "helm-soperator-activechecks")
+    charts.write(tmp_path / "charts", "4.1.7")
+    assert not project.up(none).ok
+    assert 'namespaces "soperator" not found' in " ".join(project.failures())
+    charts.write(tmp_path / "charts", "5.0.0")
+    assert project.up(none).ok, project.failures()
 
 
 def test_a_refusal_of_the_api_server_is_kubectls_own_text(props, tmp_path):
@@ -99,6 +88,6 @@ def test_a_refusal_of_the_api_server_is_kubectls_own_text(props, tmp_path):
 
 
 def served(kube, name):
-    crd = kube.get("crd", f"{name}s.defined.hpc")
+    crd = kube.get("crd", f"{name}s.rehearsal.hpc")
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return sorted(schema["properties"]["spec"]["properties"])

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from components.nebius.rehearsal.apiserver import ApiServer
+from components.nebius.rehearsal.charts import STAND_INS as CHARTS
 from components.nebius.rehearsal.operator import CONTROLLERS, Behaviour, Kube, Operator
-from components.nebius.rehearsal.rehearse import CHARTS
 
 
 @pytest.fixture(scope="module")

@@ -144,6 +144,9 @@ def _count(value: Mapping[str, Any]) -> int:
 
 
 def _cluster(spec: Mapping[str, Any]) -> Refusals:
+    version = at(spec, "control_plane.version")
+    if version and version not in VERSIONS:
+        yield bad_request("spec.control_plane.version", f"there is no version {version!r}")
     size = int(at(spec, "control_plane.etcd_cluster_size") or 3)
     if size not in (1, 3):
         yield bad_request("spec.control_plane.etcd_cluster_size", "1 or 3")
