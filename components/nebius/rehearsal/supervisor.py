@@ -94,7 +94,7 @@ class Supervisor:
             ])
             self._run(self._nebius, [
                 *_module("api"), f"--port={ports['nebius']}", f"--seconds={_SECONDS}", f"--tenant={place.tenant}",
-                f"--region={place.region}", f"--token-file={self._token}",
+                f"--region={place.region}", f"--token-file={self._token}", f"--rehearsal={self.folder}",
                 f"--cluster-endpoint={access.server}", f"--cluster-ca={pki / 'ca.crt'}",
             ])
             self._run(self._operator, [
@@ -113,6 +113,14 @@ class Supervisor:
         except FileNotFoundError:
             return
         self.start(place, module, report)
+
+    def follow(self, *, cluster: bool) -> None:
+        """Have a Kubernetes API while there is a cluster: its objects end with it. Raises HostError."""
+        server = self._server(binaries.ensure())
+        if cluster:
+            server.start()
+        else:
+            server.forget()
 
     def remove(self, report: Report = lambda _text: None) -> None:
         """End all processes, destroy the machines, and remove the folder. Raises HostError."""

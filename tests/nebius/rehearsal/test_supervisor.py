@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from components.local.host.errors import HostError
+from components.nebius.api import client, lifecycle, lookups
 from components.nebius.rehearsal import supervisor
 from components.nebius.rehearsal.apiserver.daemon import Daemon
-from components.nebius.rehearsal.supervisor import Supervisor
+from components.nebius.rehearsal.supervisor import Place, Supervisor
 
 SLEEPER = "import os, sys, time; os.chroot(sys.argv[1]); print('ready', flush=True); time.sleep(60)"
 
@@ -65,3 +66,32 @@ class TestMachines:
     def test_any_other_error_is_told_at_once(self, destroy):
         with pytest.raises(HostError, match="the machines can't be removed: error: no room"):
             destroy(["error: no room", ""])
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_created_again_has_no_objects_of_the_deleted_one(tmp_path, programs):
+    one = Supervisor(tmp_path / "r")
+    place = Place(tenant="tenant-e00test", project="project-e00test", region="eu-north1")
+    access = one.start(place, "test", machines=False)
+
+    def kubectl(*words):
+        command = [programs.kubectl, f"--kubeconfig={access.kubeconfig}", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False).returncode
+
+    try:
+        endpoint = one.endpoint()
+        spec = {"control_plane": {"subnet_id": lookups.first_subnet(place.project, endpoint), "version": "1.35"}}
+        props = {
+            "kind": "Cluster", "name": "k", "resource_name": "k", "parent_id": place.project, "spec": spec,
+            "owner": "0123456789abcdef", "endpoint": endpoint, "pace": 0.1, "timeout_seconds": 60.0,
+        }  # fmt: skip
+        found = lifecycle.create(props)
+        assert kubectl("create", "namespace", "soperator") == 0
+        lifecycle.delete(found.id, props)
+        assert kubectl("get", "namespaces", "--request-timeout=5s") != 0
+        lifecycle.create(props)
+        assert kubectl("get", "namespaces") == 0
+        assert kubectl("get", "namespace", "soperator") != 0
+    finally:
+        client.close()
+        one.remove()

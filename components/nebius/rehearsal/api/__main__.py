@@ -10,16 +10,19 @@ from typing import Any
 from components.nebius.rehearsal.api.faults import parse
 from components.nebius.rehearsal.api.identity import Place
 from components.nebius.rehearsal.api.server import NebiusServer
+from components.nebius.rehearsal.supervisor import Supervisor
 
 
 class KubernetesApi:
     """Gives every mk8s cluster the endpoint and the certificate authority of one Kubernetes API on this machine."""
 
-    def __init__(self, endpoint: str, certificate_authority: str) -> None:
-        self._endpoint, self._ca = endpoint, certificate_authority
+    def __init__(self, endpoint: str, certificate_authority: str, supervisor: Supervisor | None = None) -> None:
+        self._endpoint, self._ca, self._supervisor = endpoint, certificate_authority, supervisor
 
     def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
-        """Nothing depends on changes."""
+        """A cluster's objects end with it, where the API is a rehearsal's."""
+        if kind == "Cluster" and self._supervisor is not None:
+            self._supervisor.follow(cluster=not obj["deleted"])
 
     def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The control plane of a cluster that runs."""
@@ -42,11 +45,14 @@ def main() -> None:
     parser.add_argument("--token-file", type=Path, required=True, help="holds the token that calls must have")
     parser.add_argument("--cluster-endpoint", default="", help="URL of the Kubernetes API of every mk8s cluster")
     parser.add_argument("--cluster-ca", type=Path, help="its certificate authority, a PEM file")
+    parser.add_argument("--rehearsal", type=Path, help="the rehearsal's folder, whose Kubernetes API it is")
     parser.add_argument("--fault", action="append", default=[], type=parse, metavar="KIND:VERB:MODE:ERROR[:NAME]")
     given = parser.parse_args()
     observer = None
     if given.cluster_endpoint:
-        observer = KubernetesApi(given.cluster_endpoint, given.cluster_ca.read_text() if given.cluster_ca else "")
+        supervisor = Supervisor(given.rehearsal) if given.rehearsal else None
+        authority = given.cluster_ca.read_text() if given.cluster_ca else ""
+        observer = KubernetesApi(given.cluster_endpoint, authority, supervisor)
     place = Place(tenant=given.tenant, region=given.region)
     server = NebiusServer(
         port=given.port, state=given.state, seconds=given.seconds, place=place, observer=observer,

@@ -105,6 +105,12 @@ class ApiServer:
         with locked(self.folder.with_name(f".{self.folder.name}.lock")):
             self._stop()
 
+    def forget(self) -> None:
+        """End the three processes and remove all objects: the next start has the same port, token and certificates."""
+        with locked(self.folder.with_name(f".{self.folder.name}.lock")):
+            self._stop()
+            shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+
     def remove(self) -> None:
         """End the three processes and remove the folder."""
         lock = self.folder.with_name(f".{self.folder.name}.lock")
