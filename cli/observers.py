@@ -43,8 +43,9 @@ class Asked:
 class Observer(Protocol):
     """Reads a cluster that is up. All raise CliError: the stack is not up, or what they need is not here."""
 
-    def status(self, stack: str, outputs: Mapping[str, Any]) -> Report:
-        """What is seen of the cluster, and what is wrong with it; also of one that does not answer."""
+    def status(self, stack: str, outputs: Mapping[str, Any], seconds: float | None) -> Report:
+        """What is seen of the cluster, and what is wrong with it; also of one that does not answer. `seconds` are those
+        of each question, in place of the usual ones."""
         ...
 
     def logs(self, stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:
@@ -58,8 +59,10 @@ class Observer(Protocol):
     advice: Mapping[str, str]
     """How a difference is put right, with STACK for the stack, by its `mends`."""
 
-    def drift(self, stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
-        """What differs from the stack, and what could not be compared, and why."""
+    def drift(
+        self, stack: str, outputs: Mapping[str, Any], seconds: float | None
+    ) -> tuple[list[Difference], list[str]]:
+        """What differs from the stack, and what could not be compared, and why; `seconds` as for `status`."""
         ...
 
     def actors(self, outputs: Mapping[str, Any], nodes: Iterable[Node]) -> Mapping[str, str]:

@@ -76,8 +76,8 @@ class Answer:
 class KubeApi:
     """Runs kubectl against one cluster, until the stack of its caller is closed."""
 
-    def __init__(self, stack: ExitStack, kubernetes: Kubernetes) -> None:
-        """Write the kubeconfig. Raises CliError: there is no kubectl here."""
+    def __init__(self, stack: ExitStack, kubernetes: Kubernetes, seconds: float = 20) -> None:
+        """Write the kubeconfig; each question is given `seconds`. Raises CliError: there is no kubectl here."""
         program = shutil.which("kubectl")
         if not program:
             raise CliError(
@@ -88,7 +88,7 @@ class KubeApi:
         file = Path(folder.path) / "config"
         file.touch(mode=0o600)
         file.write_text(kubernetes.file, encoding="utf-8")
-        self.kubernetes = kubernetes
+        self.kubernetes, self._seconds = kubernetes, seconds
         # What kubectl knows of other clusters at this address, such as an earlier rehearsal's, is left out.
         self._start = [program, "--kubeconfig", str(file), "--cache-dir", f"{folder.path}/cache"]
 
@@ -96,8 +96,9 @@ class KubeApi:
         """The program and its arguments."""
         return [*self._start, *words]
 
-    def ask(self, *words: str, stdin: str = "", seconds: float = 20) -> Answer:
+    def ask(self, *words: str, stdin: str = "", seconds: float | None = None) -> Answer:
         """Run it, for so long at most."""
+        seconds = seconds or self._seconds
         try:
             done = subprocess.run(
                 self.argv(*words), input=stdin, capture_output=True, text=True, errors="replace", timeout=seconds,

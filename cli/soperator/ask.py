@@ -44,24 +44,23 @@ class Seen:
     """The objects of each question, as Kubernetes has them."""
 
 
-def ask(stack: str, outputs: Mapping[str, Any], *, more: Mapping[str, str] | None = None) -> Seen:
+def ask(
+    stack: str, outputs: Mapping[str, Any], *, more: Mapping[str, str] | None = None, seconds: float = SECONDS
+) -> Seen:
     """What is seen of a cluster, also of one that does not answer; with the parts that `more` has slurm's commands for.
+    Each question is given `seconds`.
 
     Raises CliError: the stack is not up, or there is no kubectl here.
     """
     cluster = from_outputs(stack, outputs)
     with unwound(), ExitStack() as stack_of_files:
-        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")))
+        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")), seconds)
         mark = secrets.token_hex(8)
-
-        def question(words: tuple[str, ...]) -> Answer:
-            return api.ask(*words, seconds=SECONDS)
-
         with ThreadPoolExecutor() as pool:
-            answers = {name: pool.submit(question, words) for name, words in QUESTIONS.items()}
+            answers = {name: pool.submit(api.ask, *words) for name, words in QUESTIONS.items()}
             # In this thread, which handles signals.
             line = slurm.script(mark, more=more)
-            facts = remote.capture(cluster.controller, cluster.admin_key, line, seconds=SECONDS)
+            facts = remote.capture(cluster.controller, cluster.admin_key, line, seconds=seconds)
             found = {name: answer.result() for name, answer in answers.items()}
             view = _view(api, found)
             return Seen(
@@ -74,9 +73,9 @@ def ask(stack: str, outputs: Mapping[str, Any], *, more: Mapping[str, str] | Non
 def replaces(outputs: Mapping[str, Any]) -> bool:
     """Whether the operator may replace nodes; no if the cluster does not answer."""
     with unwound(), ExitStack() as stack_of_files:
-        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")))
+        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")), SECONDS)
         words = ("get", "deployments.apps", f"--namespace={OPERATOR_NAMESPACE}", "--output=json")
-        return read.may_replace(api.ask(*words, seconds=SECONDS).items)
+        return read.may_replace(api.ask(*words).items)
 
 
 def _view(api: KubeApi, found: Mapping[str, Answer]) -> View:
@@ -109,7 +108,7 @@ def _crash_logs(api: KubeApi, pods: list[Pod]) -> dict[str, str]:
 
     def text(pod: Pod) -> str:
         words = ("logs", pod.name, "--namespace", pod.namespace, "--container", pod.container, f"--tail={LINES}")
-        return "\n".join(api.ask(*words, *again, seconds=SECONDS).out for again in (("--previous",), ()))
+        return "\n".join(api.ask(*words, *again).out for again in (("--previous",), ()))
 
     chosen = pods[:LOGS]
     with ThreadPoolExecutor(max_workers=LOGS) as pool:

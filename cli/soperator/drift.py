@@ -11,7 +11,7 @@ import yaml
 from cli.access.kube_api import Answer, KubeApi, Kubernetes
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cli.soperator.ask import SECONDS, ask
+from cli.soperator.ask import ask
 from cluster.load.parse import parse_output
 from cluster.observe.drift.difference import Difference
 from cluster.platforms.nebius.observe.drift import Live, differences, key, unseen, wanted_releases
@@ -22,7 +22,7 @@ from cluster.platforms.nebius.section import Nebius
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
+def drift(stack: str, outputs: Mapping[str, Any], *, seconds: float) -> tuple[list[Difference], list[str]]:
     """What differs, and what could not be compared. Raises CliError: the last `up` did not end well."""
     if "config" not in outputs:
         raise CliError(
@@ -33,12 +33,10 @@ def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], lis
     settings = config.section(Nebius)
     if settings is None:
         raise CliError(f"stack {stack} has no section nebius in its output of the configuration.")
-    seen = ask(stack, outputs, more=ACCOUNTING)
+    seen = ask(stack, outputs, more=ACCOUNTING, seconds=seconds)
     with unwound(), ExitStack() as stack_of_files:
-        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")))
-        secrets = api.ask(
-            "get", "secrets", "--all-namespaces", f"--selector={SELECTOR}", "--output=json", seconds=SECONDS
-        )
+        api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")), seconds)
+        secrets = api.ask("get", "secrets", "--all-namespaces", f"--selector={SELECTOR}", "--output=json")
         releases = None if secrets.code else installed(secrets.items)
         wanted = wanted_releases(config, settings)
         own = {one.name for one in wanted if one.repo == settings.soperator.charts}
@@ -86,4 +84,4 @@ def _applied(api: KubeApi, namespace: str, manifest: Iterable[Mapping[str, Any]]
     if not given:
         return Answer(code=0, out="", err="")
     words = ("get", "--filename=-", "--ignore-not-found", "--output=json")
-    return api.ask(*words, stdin="\n".join(map(json.dumps, given)), seconds=SECONDS)
+    return api.ask(*words, stdin="\n".join(map(json.dumps, given)))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from cli.observers import Asked
 from cli.soperator import drift, logs, recovery, screen
-from cli.soperator.ask import Seen, ask, replaces
+from cli.soperator.ask import SECONDS, Seen, ask, replaces
 from cluster.observe.drift.difference import Difference
 from cluster.observe.health import Finding
 from cluster.observe.nodes import Node
@@ -52,9 +52,9 @@ class Soperator:
     }
 
     @staticmethod
-    def status(stack: str, outputs: Mapping[str, Any]) -> SoperatorReport:
+    def status(stack: str, outputs: Mapping[str, Any], seconds: float | None) -> SoperatorReport:
         """What is seen of the cluster, and what is wrong with it."""
-        seen = ask(stack, outputs)
+        seen = ask(stack, outputs, seconds=seconds or SECONDS)
         return SoperatorReport(seen, findings(seen.cluster, seen.view, now=time.time()))
 
     @staticmethod
@@ -69,9 +69,9 @@ class Soperator:
         return logs.logs(stack, outputs, asked)
 
     @staticmethod
-    def drift(stack: str, outputs: Mapping[str, Any]) -> tuple[list[Difference], list[str]]:
+    def drift(stack: str, outputs: Mapping[str, Any], seconds: float | None) -> tuple[list[Difference], list[str]]:
         """What differs from the stack, and what could not be compared."""
-        return drift.drift(stack, outputs)
+        return drift.drift(stack, outputs, seconds=seconds or SECONDS)
 
     @staticmethod
     def actors(outputs: Mapping[str, Any], nodes: Iterable[Node]) -> dict[str, str]:

@@ -14,8 +14,7 @@ from cli.drift import screen as drift_screen
 from cli.drift.mend import mend as mend_differences
 from cli.drift.wanted import stack as described
 from cli.drift.wanted import wanted
-from cli.errors import CliError
-from cli.observers import Observer, observer_of
+from cli.observers import observer_of
 from cli.stack import project
 from cli.status import screen
 from cli.status.ask import ask
@@ -34,15 +33,16 @@ def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json 
     """Show how the cluster is: what is wrong with it, its nodes, queue, daemons and storage.
 
     Every machine is asked at once and nothing is changed. Each is given eight seconds; those that are there and late
-    are asked once more, for 24 seconds. Exit code 0 when all is well, 1 when there is something to look at.
+    are asked once more, for 24 seconds. Of a cluster of pods, each question to kubectl is given 20 seconds. Exit code
+    0 when all is well, 1 when there is something to look at.
 
     JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, late, why,
     facts}}}; times are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
     values = outputs.read(stack, show_secrets=True)
     require_capabilities(stack, values, Capability.STATUS)
-    if observer := _observer(values, timeout):
-        report = observer.status(stack, values)
+    if observer := observer_of(values):
+        report = observer.status(stack, values, timeout)
         if json:
             console.json(report.document())
         else:
@@ -81,8 +81,8 @@ def drift(
     with project.held(stack) if mend else nullcontext():
         values = outputs.read(stack, show_secrets=True)
         require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
-        if observer := _observer(values, timeout):
-            found, blind = observer.drift(stack, values)
+        if observer := observer_of(values):
+            found, blind = observer.drift(stack, values, timeout)
             _show_drift(stack, found, blind, json=json, advice=observer.advice)
             raise Exit(1 if found or blind else 0)
         seen = ask(stack, values, seconds=timeout)
@@ -100,13 +100,6 @@ def drift(
                     break
     _show_drift(stack, found, unseen(seen), json=json)
     raise Exit(1 if found or unseen(seen) else 0)
-
-
-def _observer(outputs: Mapping[str, Any], timeout: float | None) -> Observer | None:
-    observer = observer_of(outputs)
-    if observer and timeout:
-        raise CliError("--timeout is for clusters whose machines report by SSH; this one is read through kubectl.")
-    return observer
 
 
 def _show_drift(

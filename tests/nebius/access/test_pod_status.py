@@ -1,12 +1,15 @@
 """`status` of a cluster of pods: what is wrong, in words, from objects as Soperator and Kubernetes have them."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.deploy import config_text
+from tests.cluster.nebius.samples import nebius
 from tests.nebius.access.cluster_objects import (
     IDLE,
     PODS,
@@ -58,6 +61,20 @@ def test_json_has_the_keys_of_every_platform_and_kubernetes_beside_them(hpc: Hpc
     kubernetes = document["kubernetes"]
     assert (kubernetes["phase"], kubernetes["pods"], kubernetes["drained"]) == ("Available", [], [])
     assert kubernetes["nodesets"] == [{"name": "worker", "wanted": 2, "ready": 2, "phase": "Ready"}]
+
+
+@pytest.mark.parametrize("command", ["status", "drift"])
+def test_each_question_has_the_seconds_that_are_given(
+    hpc: Hpc, kubectl: Made, up: dict[str, Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("cli.access.kubectl._START_SECONDS", 0)
+    up["config"] = config_text(nebius())
+    kubectl("sleep 30")
+    began = time.monotonic()
+    ended = hpc(command, "nebius", "--timeout", "1", "--json")
+    assert ended.code == 1, ended.err
+    assert time.monotonic() - began < 15
+    assert "no answer within 1 s" in ended.out
 
 
 class TestOperator:
