@@ -10,7 +10,17 @@ from cli import console, options
 from cli.errors import CliError
 from cli.stack import project, state_dir, state_edit
 
-_FOR_PROGRAMS = {"admin_key", "config", "config_hash", "kubernetes", "munge_key", "place", "platform", "port"}
+_FOR_PROGRAMS = {
+    "admin_key",
+    "config",
+    "config_hash",
+    "kubeconfig",
+    "kubernetes",
+    "munge_key",
+    "place",
+    "platform",
+    "port",
+}
 """Outputs that only --json and KEY print."""
 
 

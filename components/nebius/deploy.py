@@ -1,6 +1,5 @@
 """The platform `nebius`: managed Kubernetes, and Slurm in pods that Soperator runs."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +30,7 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
             "address": slurm.login.apply(lambda found: found["address"]),
             "port": slurm.login.apply(lambda found: int(found["port"])),
             "ssh": slurm.login.apply(ssh_command),
-            "kubeconfig": kubernetes.resource.id.apply(lambda id_: kubeconfig_command(config, id_)),
+            "kubeconfig": kubernetes.kubeconfig,
             "admin_key": cloud.admin.private_key_openssh,
             "filesystems": cloud.filesystems.ids,
         },
@@ -67,9 +66,3 @@ def ssh_command(login: Mapping[str, Any]) -> str:
     """The command that logs in as root, with a key of nebius.login.root_keys."""
     port = "" if login["port"] == 22 else f"-p {login['port']:.0f} "
     return f"ssh {port}root@{login['address']}"
-
-
-def kubeconfig_command(config: ClusterConfig, id_: str) -> str:
-    """The command that adds the cluster to ~/.kube/config."""
-    words = ["nebius", "mk8s", "cluster", "get-credentials", "--id", id_, "--external", "--force"]
-    return shlex.join([*words, "--context-name", f"nebius-{config.name}"])

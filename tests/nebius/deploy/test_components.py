@@ -193,7 +193,11 @@ class TestOutputs:
     def test_the_address_is_that_of_the_login_service(self):
         outputs = recorded().outputs
         assert (outputs["address"], outputs["ssh"]) == ("192.0.2.7", "ssh root@192.0.2.7")
-        assert "get-credentials" in outputs["kubeconfig"]
+
+    def test_the_kubeconfig_is_a_file_s_text_whose_credential_is_this_program_s(self):
+        found = yaml.safe_load(recorded().outputs["kubeconfig"])
+        assert "nebius-token" in found["users"][0]["user"]["exec"]["args"][1]
+        assert found["contexts"][0]["context"]["namespace"] == recorded().outputs["cluster"]
 
 
 class TestFilesystems:
