@@ -129,7 +129,7 @@ def test_a_provider_without_a_kubeconfig_uses_no_cluster_of_the_environment(tmp_
 
 
 class TestForm:
-    """What pulumi-kubernetes keeps of inputs (4.32.0, provider/pkg/provider/helm_release.go and provider.go)."""
+    """What pulumi-kubernetes keeps of inputs (4.34.2; 4.32.0 has no takeOwnership)."""
 
     GIVEN = {  # noqa: RUF012
         "name": "soperator", "namespace": "soperator-system", "chart": "oci://example.com/helm-soperator",
@@ -141,7 +141,7 @@ class TestForm:
         "createNamespace": False, "dependencyUpdate": False, "description": "", "devel": False,
         "disableOpenapiValidation": False, "forceUpdate": False, "keyring": "", "lint": False, "postrender": "",
         "recreatePods": False, "renderSubchartNotes": False, "replace": False, "resetValues": False,
-        "reuseValues": False, "skipAwait": False, "skipCrds": False, "verify": False,
+        "reuseValues": False, "skipAwait": False, "skipCrds": False, "takeOwnership": False, "verify": False,
     }  # fmt: skip
 
     @pytest.fixture(params=["here", "previewed"])

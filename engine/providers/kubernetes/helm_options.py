@@ -40,12 +40,12 @@ _DEFAULTS: Props = {
     "dependencyUpdate": False, "description": "", "devel": False, "disableCRDHooks": False,
     "disableOpenapiValidation": False, "disableWebhooks": False, "forceUpdate": False, "keyring": "", "lint": False,
     "postrender": "", "recreatePods": False, "renderSubchartNotes": False, "replace": False, "resetValues": False,
-    "reuseValues": False, "skipAwait": False, "skipCrds": False, "timeout": 0, "verify": False, "version": "",
-    "waitForJobs": False,
+    "reuseValues": False, "skipAwait": False, "skipCrds": False, "takeOwnership": False, "timeout": 0, "verify": False,
+    "version": "", "waitForJobs": False,
 }  # fmt: skip
 """What pulumi-kubernetes writes into the state of every release (provider/pkg/provider/helm_release.go, Release)."""
 _REPOSITORY_DEFAULTS: Props = dict.fromkeys(("caFile", "certFile", "keyFile", "password", "repo", "username"), "")
-_OWN = ("chart", "maxHistory", "name", "namespace", "repositoryOpts", "takeOwnership", "values")
+_OWN = ("chart", "maxHistory", "name", "namespace", "repositoryOpts", "values")
 """Inputs without a default there."""
 _DROPPED = ("compat", "manifest", "resourceNames", "valueYamlFiles")
 """What the SDK sends, and the provider does not keep."""
