@@ -1,5 +1,6 @@
 """A stack on Nebius is looked at with no credential, no cloud and no tool; 64 nodes are as readable as 2."""
 
+import gc
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,8 @@ def _alone(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("NEBIUS_IAM_TOKEN", "NEBIUS_CREDENTIALS_FILE", "NEBIUS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("socket.create_connection", _refused)
+    # Whatever other tests of this process have imported: an import of it raises.
+    monkeypatch.setitem(sys.modules, "nebius.sdk", None)
 
 
 def preview(hpc: Hpc, path: Path, count: int) -> str:
@@ -34,9 +37,16 @@ def preview(hpc: Hpc, path: Path, count: int) -> str:
 
 
 def test_it_is_complete_and_asks_nobody(hpc: Hpc, tmp_path: Path) -> None:
-    before = time.process_time()
-    shown = preview(hpc, tmp_path, 2)
-    assert time.process_time() - before < 4
+    # What other tests left on the heap is not collected meanwhile.
+    gc.collect()
+    gc.freeze()
+    try:
+        before = time.process_time()
+        shown = preview(hpc, tmp_path, 2)
+        took = time.process_time() - before
+    finally:
+        gc.unfreeze()
+    assert took < 4
     for text in (
         "pulumi-python:dynamic/nebius:Cluster",
         "worker-worker-0",
@@ -47,7 +57,6 @@ def test_it_is_complete_and_asks_nobody(hpc: Hpc, tmp_path: Path) -> None:
         "16 GPUs",
     ):
         assert text in shown
-    assert "nebius.sdk" not in sys.modules
 
 
 def test_64_nodes_take_as_many_lines_as_2(hpc: Hpc, tmp_path: Path) -> None:
