@@ -20,13 +20,12 @@ INTERPRETERS = ("sh", "bash", "dash", "python3", "perl", "awk", "sed")
 """By name: those of the above, of perl-base, mawk and sed, and python3, which the set-up itself is written in."""
 
 JOB_PROGRAMS = {
-    "apptainer": "apptainer",
     "podman": "podman",
     "python3-mpi4py": "mpi",
     "python3-torch": "pytorch",
 }
 """What jobs can use where a package of Debian or Ubuntu is on the machines: package to the name in
-`Platform.job_programs`. python3-mpi4py brings Open MPI along."""
+`Platform.job_programs`. python3-mpi4py brings Open MPI along. None of their releases has apptainer."""
 
 
 def missing_interpreter(text: str) -> str | None:

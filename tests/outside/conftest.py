@@ -43,13 +43,18 @@ def outside(request: pytest.FixtureRequest) -> Recorder:
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Fail a test that found a difference which nobody accepted; what it holds counts where it passes."""
-    result = yield
     recorder = pyfuncitem.funcargs.get("outside")
-    if isinstance(recorder, Recorder):
-        refused = recorder.refused()
-        if refused:
+    if not isinstance(recorder, Recorder):
+        return (yield)
+    try:
+        result = yield
+        if refused := recorder.refused():
             pytest.fail("\n".join(refused), pytrace=False)
-        recorder.passed()
+    except BaseException:
+        # Also rows that it would have named later: the texts of its code.
+        recorder.failed(one for one in pyfuncitem.function.__code__.co_consts if isinstance(one, str))
+        raise
+    recorder.passed()
     return result
 
 

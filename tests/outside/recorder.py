@@ -1,6 +1,6 @@
 """What an outside check did, what differs, and which rows of the ledger it holds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -26,7 +26,8 @@ class Recorder:
     ledger: Sequence[Belief]
     done: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
-    held: list[str] = field(default_factory=list)
+    _passed: list[str] = field(default_factory=list)
+    _failed: set[str] = field(default_factory=set)
     _of_test: list[Difference] = field(default_factory=list)
     _held_of_test: list[str] = field(default_factory=list)
 
@@ -45,7 +46,7 @@ class Recorder:
         self._of_test.append(difference)
 
     def holds(self, *ids: str) -> None:
-        """Rows of the ledger that this test holds if it passes."""
+        """Rows of the ledger that this test holds if it passes, and no other test that names them fails."""
         own = {belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held}
         if stray := [one for one in ids if one not in own]:
             pytest.fail(
@@ -59,7 +60,16 @@ class Recorder:
 
     def passed(self) -> None:
         """This test has passed."""
-        self.held += [one for one in self._held_of_test if one not in self.held]
+        self._passed += self._held_of_test
+
+    def failed(self, named: Iterable[str]) -> None:
+        """This test has failed, which names these rows; it may have come to none of them."""
+        self._failed.update(named, self._held_of_test)
+
+    @property
+    def held(self) -> list[str]:
+        """Rows that the tests so far hold."""
+        return [one for one in dict.fromkeys(self._passed) if one not in self._failed]
 
     def report(self) -> Iterator[str]:
         """Lines for the end of a run."""

@@ -14,6 +14,8 @@ from cli.stack import project
 
 ROOT = Path(__file__).parents[2]
 CHECK = """
+import pytest
+
 def test_size(artifact, outside):
     outside.did(f"read {artifact.name}")
     outside.differs("known", "ours is larger", accepted=True)
@@ -25,6 +27,11 @@ def test_name(artifact, outside):
 
 def test_other(outside):
     outside.holds("example-other")
+
+@pytest.mark.parametrize("number", [1, 0])
+def test_parts(number, outside):
+    assert 1 / number
+    outside.holds("example-parts")
 """
 ROW = """
 [[belief]]
@@ -44,7 +51,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "ledger").mkdir(parents=True)
     (folder / "conftest.py").write_text((ROOT / catalog.OUTSIDE / "conftest.py").read_text())
     (folder / "check_example.py").write_text(CHECK)
-    rows = ("size", "example"), ("name", "example"), ("other", "another")
+    rows = ("size", "example"), ("name", "example"), ("other", "another"), ("parts", "example")
     (folder / "ledger" / "gcp.toml").write_text("".join(ROW.format(*row) for row in rows))
     (tmp_path / "artifact").write_text("theirs")
     monkeypatch.setattr(project, "ROOT", tmp_path)
@@ -57,17 +64,18 @@ def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> Non
         command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    report = done.stdout.partition("outside: example, 20")[2].splitlines()[1:7]
+    report = done.stdout.partition("outside: example, 20")[2].splitlines()[1:8]
     assert report == [
         "did: read artifact",
         "DIFFERS: example-name: theirs is theirs",
         "differs, accepted: known: ours is larger",
         "holds: example-size",
         "NOT HELD by this run: example-name",
+        "NOT HELD by this run: example-parts",
         "=========================== short test summary info ============================",
     ]
     assert "no row of the ledger with the id example-other has outside:example in `held`" in done.stdout
-    assert "2 failed, 1 passed" in done.stdout
+    assert "3 failed, 2 passed" in done.stdout
 
 
 def test_a_normal_run_collects_no_check(checks: Path) -> None:
