@@ -19,7 +19,7 @@ from engine.events import Event, Log, Result, Started, StepDone, StepFailed
 _WORTH_SAYING = 0.1
 """Seconds below which a step's duration is left out."""
 _SCREEN = 20
-"""Resources from which on failures and warnings are named once more at the end."""
+"""Resources from which on failures are named once more at the end."""
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 
@@ -36,6 +36,7 @@ class View(ABC):
         self.more: Mapping[str, Any] = {}
         """Further keys of a JSON document."""
         self._warnings: list[changes.Line] = []
+        """Of a preview."""
         self.diff = False
         """Whether to show every property that changes, and all of what is created."""
 
@@ -55,6 +56,7 @@ class View(ABC):
 
     def failed(self, message: str) -> None:
         """Show that the run ended without a result."""
+        self.print(self._warnings)
         console.error(message)
 
     def print(self, lines: list[changes.Line]) -> None:
@@ -83,8 +85,7 @@ class View(ABC):
         if result.kind == "preview":
             # The events, unlike the result, have the unchanged parents of what changes.
             tree = changes.tree((row.plan for row in self.model.rows.values() if row.plan), whole=self.diff)
-            # What was printed before a long tree may have scrolled away.
-            found += [*tree, *(self._warnings if len(tree) > _SCREEN else ())]
+            found += [*tree, *self._warnings]
         if result.kind == "up" and result.ok and result.outputs:
             outputs = ((f"  {key}: {_short(value)}", "") for key, value in sorted(result.outputs.items()))
             found += [("Outputs:", "bold"), *outputs]
@@ -127,7 +128,10 @@ class View(ABC):
         who = f"{self.model.row(event.urn).name}: " if event.urn else ""
         kind = f"{event.severity}: " if event.severity != "info" else ""
         found = [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
-        self._warnings += found if event.severity == "warning" else []
+        if self.preview and event.severity == "warning":
+            # Below the tree, which may be long.
+            self._warnings += found
+            return []
         return found
 
 

@@ -82,7 +82,8 @@ class Recipe:
 
 
 DEFAULT = NEWEST = "2026-11"
-"""Versions of the recipes (ours): what no `image.recipe` means, for ever, and what a new stack file should name."""
+"""Versions of the recipes (ours): what no `image.recipe` means, and what a new stack file should name. The first stays
+when the second changes: stacks that are up without `image.recipe` would get another image."""
 SNAPSHOTS = {"2026-11": "20261121T000000Z", "2025-01": "20261101T000000Z"}
 """The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
 on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.

@@ -78,15 +78,23 @@ class TestPipe:
         show(PlainView(), run)
         assert capsys.readouterr().out == text
 
-    def test_warnings_stand_below_a_long_tree_again(self, capsys: pytest.CaptureFixture[str]) -> None:
+    @pytest.mark.parametrize("machines", [1, 30])
+    def test_warnings_of_a_preview_stand_below_the_tree_once(
+        self, machines: int, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         started, *rest = events.preview()
-        warning = Log("warning", "little memory")
-        for machines, times in ((1, 1), (30, 2)):
-            new = [events.planned(f"m-{number}", "create") for number in range(machines)]
-            show(PlainView(), [started, warning, *new, *rest])
-            lines = capsys.readouterr().out.splitlines()
-            assert [line for line in lines if "warning" in line] == ["  warning: little memory"] * times
+        new = [events.planned(f"m-{number}", "create") for number in range(machines)]
+        show(PlainView(), [started, Log("warning", "little memory"), *new, *rest])
+        lines = capsys.readouterr().out.splitlines()
+        assert [number for number, line in enumerate(lines) if "warning" in line] == [len(lines) - 2]
         assert lines[-2] == "  warning: little memory"
+
+    def test_a_preview_without_a_result_has_its_warnings_too(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with PlainView() as view:
+            for event in (events.preview()[0], Log("warning", "little memory")):
+                view.on_event(event)
+            view.failed("the program ended")
+        assert capsys.readouterr().out.splitlines()[-1] == "  warning: little memory"
 
     def test_is_chosen_and_never_wraps_nor_colours(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

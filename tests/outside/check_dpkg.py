@@ -121,28 +121,20 @@ class Suite:
         text = "\n".join(kept).replace("\nVersion:", "\nStatus: install ok installed\nVersion:")
         (self.work / "status").write_text(f"{text}\n")
 
+    def shell(self, text: str, given: dict[str, str]) -> str:
+        """What a step's text prints in the shell above."""
+        env = {"HPC_TEXT": (FOLDER / "library.sh").read_text(), "HPC_LIBRARY": "/dev/null", "LC_ALL": "C"}
+        env |= {"HPC_SUITE": self.folder.name, "HPC_DATABASE": str(self.work), **given}
+        user = "nobody" if os.geteuid() == 0 else None
+        command = ["/bin/bash", "-c", SHELL + text]
+        return subprocess.run(
+            command, env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, user=user
+        ).stdout
+
     def said(self, step: str, given: dict[str, str]) -> Iterator[list[str]]:
         """What a step of an image asks for: lines of words."""
         (file,) = FOLDER.glob(f"*/{step}.sh")
-        env = {
-            **given,
-            "HPC_TEXT": (FOLDER / "library.sh").read_text(),
-            "HPC_LIBRARY": "/dev/null",
-            "HPC_SUITE": self.folder.name,
-            "HPC_DATABASE": str(self.work),
-            "LC_ALL": "C",
-        }
-        done = subprocess.run(
-            ["/bin/bash", "-c", SHELL + file.read_text()],
-            env=env,
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            user="nobody" if os.geteuid() == 0 else None,
-        )
-        return (line.split() for line in done.stdout.splitlines() if line)
+        return (line.split() for line in self.shell(file.read_text(), given).splitlines() if line)
 
 
 @pytest.fixture(scope="module")
@@ -238,16 +230,9 @@ def test_versions_and_names_are_read_from_dpkg(suites: dict[str, Suite], outside
     slurm = {name for name in found if name.startswith("slurm")}
     if set(held) != slurm:
         outside.differs("dpkg-names", f"step 31 holds {sorted(held)}, and dpkg has {sorted(slurm)}")
-    library = SHELL + 'for name in $HPC_NAMES; do printf "%s %s\\n" "$name" "$(installed "$name")"; done'
-    env = {"HPC_TEXT": (FOLDER / "library.sh").read_text(), "HPC_DATABASE": str(suite.work)}
-    done = subprocess.run(
-        ["/bin/bash", "-c", library],
-        env={**env, "HPC_NAMES": " ".join([*found, "hpc-none"])},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    read = {name: version for name, _, version in (line.partition(" ") for line in done.stdout.splitlines())}
+    text = 'for name in $HPC_NAMES; do printf "%s %s\\n" "$name" "$(installed "$name")"; done'
+    lines = suite.shell(text, {"HPC_NAMES": " ".join([*found, "hpc-none"])}).splitlines()
+    read = {name: version for name, _, version in (line.partition(" ") for line in lines)}
     if read != {**found, "hpc-none": ""}:
         outside.differs("dpkg-versions", f"`installed` reads {set(read.items()) ^ set(found.items())}")
     outside.did(f"dpkg-query: {len(found)} versions, {len(slurm)} names by a pattern")
