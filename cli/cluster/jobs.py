@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cli.access import remote
+from cli.access.drivers import driver_of
 from cli.access.shell_line import shell_line
 from cli.cluster.cluster import Cluster
 from cli.cluster.target import Target
@@ -37,12 +38,13 @@ class Jobs:
     """A user of the cluster, or root."""
 
     def put(self, files: Mapping[str, str], mode: int = 0o644) -> list[str]:
-        """Write files below FOLDER, as root, each atomically, and only those that differ.
+        """Write files below FOLDER, as root, each atomically, and only those that differ. On the controller: root of
+        other machines is nobody to its NFS server; with pods on the login pod, which has the jail.
 
         `files`: absolute path to text. Files named *.sh get mode 0755, others `mode`. Returns the paths that changed.
 
         Raises:
-            CliError: a folder on the way is not root's alone, or the login machine does not answer.
+            CliError: a folder on the way is not root's alone, or the machine does not answer.
         """
         strange = [path for path in files if not path.startswith(f"{FOLDER}/") or ".." in path.split("/")]
         if strange:
@@ -50,7 +52,8 @@ class Jobs:
         rows = {path: [text, 0o755 if path.endswith(".sh") else mode] for path, text in files.items()}
         program = (BODIES / "put.py").read_text(encoding="utf-8")
         call = f"\n\nput({FOLDER!r}, json.loads({json.dumps(rows)!r}))\n"
-        return json.loads(self._ask("python3 -", stdin=program + call, seconds=120))
+        machine = self.cluster.controller if driver_of(self._login).needs_admin_key else self._login
+        return json.loads(self._ask("python3 -", stdin=program + call, seconds=120, machine=machine))
 
     def submit(self, script: str, *arguments: str, options: Mapping[str, Option] | None = None) -> str:
         """Submit a batch script and return the job's id.
@@ -143,9 +146,10 @@ class Jobs:
     def _as_user(self, line: str, *, stdin: str = "", seconds: float = _SECONDS) -> str:
         return self._ask(shell_line(self.user, ["bash", "-c", line], terminal=False), stdin=stdin, seconds=seconds)
 
-    def _ask(self, line: str, *, stdin: str = "", seconds: float = _SECONDS) -> str:
-        done = remote.capture(self._login, self.cluster.admin_key, line, stdin=stdin, seconds=seconds)
+    def _ask(self, line: str, *, stdin: str = "", seconds: float = _SECONDS, machine: Target | None = None) -> str:
+        machine = machine or self._login
+        done = remote.capture(machine, self.cluster.admin_key, line, stdin=stdin, seconds=seconds)
         if done.code:
             error = (done.err or done.out).strip() or f"exit code {done.code}"
-            raise CliError(f"{self._login.name}: {error if done.reached else f'does not answer: {error}'}")
+            raise CliError(f"{machine.name}: {error if done.reached else f'does not answer: {error}'}")
         return done.out

@@ -105,7 +105,7 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
     """The newest config version, this machine's report, and what is damaged in the cluster state, if anything."""
     config, wrong = read_json(cluster_state.CONFIG, None), ""
     config = config if isinstance(config, dict) else None
-    mine = read_json(cluster_state.REPORTS / f"{socket.gethostname()}.json", None)
+    mine = cluster_state.given(cluster_state.REPORTS / f"{socket.gethostname()}.json") or None
     told = {name: value for name, value in (config or {}).items() if name != "digest"}
     published = cluster_state.CLIENT / "slurm.conf"
     if not (_exists(cluster_state.CONFIG) or mine):

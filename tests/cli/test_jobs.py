@@ -73,7 +73,7 @@ class TestFiles:
         (tmp_path / "apps").write_text("")
         with pytest.raises(CliError) as raised:
             jobs.put({f"{tmp_path}/apps/a/run.sh": ""})
-        assert str(raised.value) == f"dev-login-0: {tmp_path}/apps/a/run.sh can't be written: File exists"
+        assert str(raised.value) == f"dev-controller: {tmp_path}/apps/a/run.sh can't be written: File exists"
 
     @pytest.mark.parametrize("path", ["/etc/passwd", "apps/x", "{}/apps/../x"])
     def test_nothing_is_written_elsewhere(self, jobs: Jobs, tmp_path: Path, path: str):

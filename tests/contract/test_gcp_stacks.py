@@ -14,6 +14,7 @@ from cluster.platforms.gcp.permissions import TUNNEL, need_of, roles, services
 from cluster.platforms.gcp.policies import POLICIES, policies
 from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
+from components.gcp.network.firewall import IAP
 from tests import clouds
 from tests.cluster import stacks
 from tests.contract.seen import MACHINES, MODES, Seen, record, texts
@@ -140,6 +141,36 @@ class TestSecrets:
         kept = [one for one in google(made) if "secretVersion:SecretVersion" in one.type]
         assert kept
         assert all(one.secret("secretData") for one in kept)
+
+
+class TestOtherTenants:
+    """Others of the project have what its IAM gives them, and nothing that the stack gives."""
+
+    def test_keys_of_the_project_log_in_nowhere(self, made):
+        found = [one.inputs["metadata"] for one in made.recording.resources if one.type in MACHINES]
+        assert found
+        assert {one["block-project-ssh-keys"] for one in found} == {"TRUE"}
+
+    def test_machines_run_as_accounts_of_the_stack(self, made):
+        own = {f"{one.inputs['accountId']}@" for one in google(made) if one.type.endswith(":Account")}
+        found = {one.inputs["serviceAccount"]["email"] for one in google(made) if one.inputs.get("networkInterfaces")}
+        assert own
+        assert {email[: email.index("@") + 1] for email in found} <= own
+
+    def test_only_these_accounts_may_read_what_is_the_stacks(self, made):
+        own = {f"serviceAccount:{one.inputs['accountId']}@" for one in google(made) if one.type.endswith(":Account")}
+        grants = [one for one in google(made) if one.type.endswith(("IAMMember", "IamMember"))]
+        assert {"SecretIamMember", "BucketIAMMember"} <= {one.type.rpartition(":")[2] for one in grants}
+        assert {member[: member.index("@") + 1] for member in (one.inputs["member"] for one in grants)} <= own
+        assert not [one for one in google(made) if one.type.endswith(("IAMBinding", "IAMPolicy", "IamPolicy"))]
+        buckets = [one.inputs for one in google(made) if one.type.endswith(":Bucket")]
+        assert {one["publicAccessPrevention"] for one in buckets} == {"enforced"}
+
+    def test_machines_let_in_addresses_of_their_networks_and_of_google_alone(self, made):
+        subnets = {one.inputs["ipCidrRange"] for one in google(made) if one.type.endswith(":Subnetwork")}
+        for one in google(made):
+            if one.type.endswith(":Firewall") and one.name.endswith(("-internal", "-iap")):
+                assert set(one.inputs["sourceRanges"]) <= subnets | {IAP}
 
 
 class TestServices:

@@ -56,3 +56,31 @@ def test_what_it_writes_into_the_cluster_state_is_no_setting_of_login_machines(m
         eventually(
             lambda: many.call("drift", "many", "--mend").returncode == 0, seconds=120, what="a cluster as it was"
         )
+
+
+def test_what_it_puts_in_the_place_of_reports_leads_nobody_anywhere(many: Cluster):
+    reports, results = "/opt/apps/adm/hpc/nodes", "/opt/apps/adm/hpc/health"
+    many.ssh("controller", f"cp -a {reports} /root/kept; echo precious >/root/precious; chmod 600 /root/precious")
+    many.ssh(
+        "cpu-0",
+        f"cd {reports} && rm many-controller.json many-login-0.json && ln -s /root/precious many-controller.json"
+        f" && mkfifo many-login-0.json {results}/many-cpu-1.json && ln -sfn /root many-cpu-1.json",
+    )
+    try:
+        many.ssh("cpu-1", "systemctl restart hpc-node")
+        reported = f"stat -c %U:%F {reports}/many-cpu-1.json"
+        eventually(
+            lambda: many.ssh("controller", reported) == "slurm:regular file",
+            seconds=60,
+            what="the machine's own report",
+        )
+        many.up()
+        program = "python3 /usr/local/lib/hpc/node"
+        found = many.ssh("controller", f"timeout 20 {program} health-results && timeout 20 {program} host-keys")
+        assert "many-cpu-1" in found
+        assert "many-login-0" not in found
+        assert many.ssh("controller", "cat /root/precious; stat -c %U:%a /root /root/precious") == (
+            "precious\nroot:700\nroot:600"
+        )
+    finally:
+        many.ssh("controller", f"rm -rf {reports}/* {results}/many-cpu-1.json && cp -a /root/kept/. {reports}")

@@ -29,8 +29,8 @@ def machine(tmp_path, monkeypatch):
 def test_to_the_clusters_network_alone(machine):
     nfs_exports.share(SHARED)
     assert nfs_exports.EXPORTS.read_text() == (
-        "/home 10.0.0.0/20(rw,sync,no_subtree_check,no_root_squash,mountpoint)\n"
-        "/opt/apps 10.0.0.0/20(rw,sync,no_subtree_check,no_root_squash,mountpoint)\n"
+        "/home 10.0.0.0/20(rw,sync,no_subtree_check,root_squash,mountpoint)\n"
+        "/opt/apps 10.0.0.0/20(rw,sync,no_subtree_check,root_squash,mountpoint)\n"
     )
     assert "RequiresMountsFor=/home /opt/apps" in nfs_exports.NEEDS.read_text()
     assert machine == ["systemctl daemon-reload", "nfs-server", "exportfs -r -a"]

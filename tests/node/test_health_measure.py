@@ -103,7 +103,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     monkeypatch.setattr(measure_jobs.time, "sleep", lambda _: None)
     monkeypatch.setattr(measure, "folder", lambda path: path.mkdir(exist_ok=True))
     monkeypatch.setattr(measure, "write", lambda path, text, **_: path.write_text(text))
-    for module, name, place in ((record, "RESULTS", ""), (measure, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
+    for module, name, place in ((record, "RESULTS", ""), (record, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
     monkeypatch.setattr(slurm_node, "look", lambda _: slurm_node.Seen({"IDLE"}, ""))
@@ -175,7 +175,8 @@ class TestJobs:
         measure._diag(part, ["a"], wanted["diag"])
         assert slurm.drained == {"a": "hpc-health: diag: memory of GPU 1: GPU 1 is broken"}
         (job,) = (words for words in slurm.called if words[0] == "sbatch")
-        assert job[-2:] == ("--wrap", "srun --mpi=none dcgmi diag -r 2 -j")
+        kept = '2>&1 | runuser -u slurm -- tee "/opt/apps/adm/hpc/jobs/$SLURM_JOB_ID.out" >/dev/null'
+        assert job[-2:] == ("--wrap", f"srun --mpi=none dcgmi diag -r 2 -j {kept}")
 
     def test_the_node_whose_gpus_are_slow_with_every_partner_is_drained(self, slurm, monkeypatch):
         """The fabric between pairs: b is slow with a, then with c, which was fast with somebody."""

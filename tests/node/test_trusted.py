@@ -3,6 +3,9 @@
 import os
 import stat
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -69,7 +72,7 @@ def test_what_others_may_have_written_is_not_believed(shared: Path, make, why: s
         assert "move it away" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["etc", "nodes"])
+@pytest.mark.parametrize("name", ["etc", "nodes", "health", "jobs"])
 def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, monkeypatch: pytest.MonkeyPatch, name: str):
     """Root of a node can make one; what is no longer published there is removed by the controller's root."""
     state = shared / "adm" / "hpc"
@@ -85,9 +88,48 @@ def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, monkeypatc
     precious.mkdir()
     (precious / "passwd").touch()
     (state / name).symlink_to(precious)
-    with pytest.raises(SetupError, match="is a symbolic link"):
+    mode = precious.stat().st_mode
+    with pytest.raises(SetupError, match="is a symbolic link") if name == "etc" else nullcontext():
         cluster_state.publish({}, {"slurm.conf": ""})
     assert [path.name for path in precious.iterdir()] == ["passwd"]
+    assert precious.stat().st_mode == mode
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where machines report, in a folder that every user reaches."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "nodes"
+        Path(place).chmod(0o755)
+        folder.mkdir()
+        monkeypatch.setattr(cluster_state, "REPORTS", folder)
+        yield folder
+
+
+def test_reports_are_written_by_slurm_and_lead_nowhere(reports: Path, monkeypatch: pytest.MonkeyPatch):
+    """Slurm's user is `nobody` here."""
+    monkeypatch.setattr(cluster_state, "OWNER", "nobody")
+    precious = reports.with_name("precious")
+    precious.write_text("x")
+    link = reports / "n.json"
+    link.symlink_to(precious)
+    with pytest.raises(SetupError, match="can't be written by nobody"):
+        cluster_state.give(link, "{}")
+    cluster_state._folder_of_slurm(reports)
+    cluster_state.give(link, '{"state": "configured"}')
+    assert precious.read_text() == "x"
+    assert not link.is_symlink()
+    assert (link.owner(), link.stat().st_mode & 0o7777) == ("nobody", 0o644)
+    assert [path.name for path in reports.iterdir()] == ["n.json"]
+
+
+def test_what_machines_report_is_read_from_regular_files_alone(reports: Path):
+    (reports / "good.json").write_text('{"state": "configured"}')
+    (reports / "list.json").write_text("[1]")
+    (reports / "link.json").symlink_to(reports / "good.json")
+    (reports / "folder.json").mkdir()
+    os.mkfifo(reports / "pipe.json")
+    assert cluster_state.reports() == {"good": {"state": "configured"}}
 
 
 def test_a_file_in_the_place_of_the_cluster_state_is_replaced(shared: Path, monkeypatch: pytest.MonkeyPatch):

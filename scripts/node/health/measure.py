@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 from health import gpu_report, measure_jobs, pairs, record, slurm_node
 from health.kinds import reason
 from slurm.scontrol import rows
+from system import cluster_state
 from system.host import SetupError, folder, log, printable, read_json, run, write
 
 SETTINGS = Path("/etc/hpc/health-measure.json")
-MEASURED = record.RESULTS / "measured"
-LOGS = record.RESULTS / "jobs"
+LOGS = cluster_state.JOBS
 PROGRAM = Path(__file__).with_name("throughput.py")
 Key = TypeVar("Key", str, "tuple[str, str]")
 """A node, or a pair of them."""
@@ -38,6 +38,8 @@ Runs = Callable[[list[pairs.Pair]], dict[pairs.Pair, float]]
 """Measures pairs side by side; those that did not run are left out."""
 ELSE = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
 """Reasons for which jobs wait for something else than nodes (slurm.schedmd.com/job_reason_codes.html)."""
+# Root of a node is nobody to the controller's NFS server.
+KEPT = f'2>&1 | runuser -u {cluster_state.OWNER} -- tee "{LOGS}/$SLURM_JOB_ID.out" >/dev/null'
 NETWORK_MINUTES = 10  # with the prolog of a partition, which may pull containers
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9]+(?:\.[0-9]+)?)", re.MULTILINE)  # nccl-tests, src/common.cu
 
@@ -70,8 +72,7 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
     if not names and _waiting():
         log("jobs are pending: nothing is measured now")
         return
-    for path in (record.RESULTS, MEASURED, LOGS):
-        folder(path)
+    folder(record.MEASURED)
     for stale in LOGS.glob("*.out"):
         stale.unlink()
     if network := wanted.get("network"):
@@ -109,7 +110,7 @@ def _idle(names: list[str]) -> list[str]:
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
     """Whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
-    last = read_json(MEASURED / f"{name}.json", {}).get(kind, {})
+    last = read_json(record.MEASURED / f"{name}.json", {}).get(kind, {})
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
     resumed = last.get("state") == "failed" and not last.get("common")
     return resumed or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
@@ -174,16 +175,15 @@ def _run_pairs(partition: str, todo: list[pairs.Pair], seconds: int) -> dict[pai
     """Mbit/s of each pair, in its slower direction; those whose job did not run are left out."""
     jobs: dict[str, pairs.Pair] = {}
     for first, second in todo:
-        line = f"srun --mpi=none python3 -S {shlex.quote(str(PROGRAM))} {seconds} {first} {second}"
+        line = f"srun --mpi=none python3 -S {shlex.quote(str(PROGRAM))} {seconds} {first} {second} {KEPT}"
         options = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}", "--chdir=/",
-                   f"--output={LOGS}/%j.out", f"--time={NETWORK_MINUTES}"]  # fmt: skip
+                   "--output=/dev/null", f"--time={NETWORK_MINUTES}"]  # fmt: skip
         if job := measure_jobs.submit("network", partition, options, ["--wrap", line]):
             jobs[job] = (first, second)
     measure_jobs.wait(list(jobs), NETWORK_MINUTES * 60)
     found: dict[pairs.Pair, float] = {}
     for job, pair in jobs.items():
-        said = LOGS / f"{job}.out"
-        last = said.read_text(errors="replace").strip().splitlines()[-1:] if said.exists() else []
+        last = cluster_state.given_text(LOGS / f"{job}.out").strip().splitlines()[-1:]
         try:
             both = json.loads(last[0]) if last else {}
             found[pair] = min(float(both["there"]), float(both["back"]))
@@ -197,7 +197,7 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
     user = _user(wanted)
     found: Results = {}
     for name in nodes:
-        state = read_json(record.RESULTS / f"{name}.json", {}).get("checks", {}).get("gpu-driver", {})
+        state = cluster_state.given(record.RESULTS / f"{name}.json").get("checks", {}).get("gpu-driver", {})
         if state.get("state") != "ok":
             found[name] = ("skipped", state.get("text") or "the driver was not checked yet")
     sound = {name: name for name in nodes if name not in found}
@@ -214,16 +214,15 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
 def _diag(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> None:
     """Run a diagnostic of DCGM that needs the whole node, side by side."""
     jobs: dict[str, str] = {}
-    line = f"srun --mpi=none dcgmi diag -r {wanted['level']} -j"
+    line = f"srun --mpi=none dcgmi diag -r {wanted['level']} -j {KEPT}"
     for name in nodes:
-        options = [f"--nodelist={name}", "--chdir=/", f"--output={LOGS}/%j.out", f"--time={wanted['minutes']}"]
+        options = [f"--nodelist={name}", "--chdir=/", "--output=/dev/null", f"--time={wanted['minutes']}"]
         if job := measure_jobs.submit("diag", part["partition"], options, ["--wrap", line]):
             jobs[job] = name
     measure_jobs.wait(list(jobs), wanted["minutes"] * 60)
     found: Results = {}
     for job, name in jobs.items():
-        said = LOGS / f"{job}.out"
-        one = gpu_report.diag(0, said.read_text(errors="replace") if said.exists() else "")
+        one = gpu_report.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
         found[name] = ("ok" if one["state"] == "warning" else one["state"], one["text"])
     _settle("diag", part["nodes"], found)
 
@@ -276,14 +275,14 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
 
 def _common(kind: str, others: list[str]) -> bool:
     """Whether more than half of the others that were measured, and more than one, were too slow."""
-    states = [read_json(MEASURED / f"{name}.json", {}).get(kind, {}).get("state") for name in others]
+    states = [read_json(record.MEASURED / f"{name}.json", {}).get(kind, {}).get("state") for name in others]
     failed, passed = states.count("failed"), states.count("ok")
     return failed > max(1, passed)
 
 
 def _record(name: str, kind: str, state: str, text: str, *, common: bool = False) -> None:
     log(f"{name}: {kind}: {state}: {text}")
-    path = MEASURED / f"{name}.json"
+    path = record.MEASURED / f"{name}.json"
     kept = read_json(path, {})
     kept[kind] = {"state": state, "text": text, "time": time.time(), "common": common}
     write(path, json.dumps(kept) + "\n", quiet=True)

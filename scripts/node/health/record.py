@@ -11,7 +11,8 @@ from system import cluster_state
 from system.host import read_json, write
 
 LAST = Path("/var/lib/hpc/health.json")
-RESULTS = cluster_state.FOLDER / "health"  # one file a node, and `measured` below it
+RESULTS = cluster_state.HEALTH
+MEASURED = cluster_state.FOLDER / "measured"  # one file a node, by the controller
 SECONDS = 5
 RECENT = 3600  # seconds
 
@@ -32,11 +33,10 @@ def keep(record: dict[str, Any]) -> None:
 
 
 def _publish(name: str, text: str) -> bool:
-    # Where /opt/apps is not mounted there is no such folder, and none is made on the disk below.
-    if cluster_state.FOLDER.is_dir():
-        RESULTS.mkdir(mode=0o755, exist_ok=True)
-        return write(RESULTS / f"{name}.json", text, quiet=True)
-    return False
+    # Where /opt/apps is not mounted there is no such folder.
+    if RESULTS.is_dir():
+        cluster_state.give(RESULTS / f"{name}.json", text)
+    return True
 
 
 def common(name: str, kind: str) -> bool:
@@ -48,9 +48,9 @@ def common(name: str, kind: str) -> bool:
 
 def _common(name: str, kind: str) -> bool:
     # Times of the files, which are one file server's: nodes' own clocks may be what is wrong.
-    files = {path: path.stat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
+    files = {path: path.lstat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
     newest = max(files.values(), default=0.0)
-    recent = [read_json(path, {}) for path, time in files.items() if time > newest - RECENT]
+    recent = [cluster_state.given(path) for path, time in files.items() if time > newest - RECENT]
     failing = [one for one in recent if one.get("checks", {}).get(kind, {}).get("state") == "failed"]
     return len(failing) * 2 > len(recent)
 
@@ -59,7 +59,7 @@ def results() -> dict[str, Any]:
     """Every node's last result and last measurements, by name, for phase `health-results`."""
     found: dict[str, Any] = {}
     for path in sorted(RESULTS.glob("*.json")) if RESULTS.is_dir() else ():
-        found[path.stem] = read_json(path, {})
-    for path in sorted((RESULTS / "measured").glob("*.json")) if RESULTS.is_dir() else ():
+        found[path.stem] = cluster_state.given(path)
+    for path in sorted(MEASURED.glob("*.json")) if MEASURED.is_dir() else ():
         found.setdefault(path.stem, {})["measured"] = read_json(path, {})
     return found

@@ -10,7 +10,10 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import socket
+import stat
+import subprocess
 import time
 import uuid
 from pathlib import Path
@@ -18,12 +21,17 @@ from typing import Any
 
 from interface import ClusterConfig, Report
 from system import munge, root_only
-from system.host import SetupError, folder, read_json, wait, write
+from system.host import SetupError, folder, wait, write
 
 FOLDER = Path("/opt/apps/adm/hpc")
 CONFIG = FOLDER / "cluster.json"  # written by the controller; users, groups, what makes slurmd restart
 CLIENT = FOLDER / "etc"  # slurm.conf for machines that have client tools only
 REPORTS = FOLDER / "nodes"  # one file a machine
+HEALTH = FOLDER / "health"  # one file a node
+JOBS = FOLDER / "jobs"  # what jobs of the controller's measurements print
+GIVEN = ("nodes", "health", "jobs")  # what other machines write is slurm's, the rest is root's
+OWNER = "slurm"  # on every machine, with one number
+LONGEST = 1 << 20  # bytes of a report
 GRACE = 10  # seconds that a machine ignores an earlier failure of the controller
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 
@@ -31,12 +39,13 @@ HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 def publish(config: dict[str, Any], client: dict[str, str]) -> bool:
     """Write a config version and the client files; True when they differ from those that were there."""
     root_only.protect(FOLDER)
-    for path in (CLIENT, REPORTS):
-        root_only.check(path)
-    for path in (FOLDER.parent, FOLDER, CLIENT, REPORTS):
+    root_only.check(CLIENT)
+    for path in (FOLDER.parent, FOLDER, CLIENT):
         if path.exists() and not path.is_dir():
             path.unlink()
         folder(path)
+    for name in GIVEN:
+        _folder_of_slurm(FOLDER / name)
     changed = [write(CLIENT / name, text) for name, text in sorted(client.items())]
     for stale in set(CLIENT.iterdir()) - {CLIENT / name for name in client}:
         stale.unlink()
@@ -56,7 +65,7 @@ def wait_for_config(*, seconds: float = 900, controller: str = "") -> ClusterCon
     def there() -> bool:
         if CONFIG.exists():
             return True
-        report = read_json(REPORTS / f"{controller}.json", {}) if controller else {}
+        report = given(REPORTS / f"{controller}.json") if controller else {}
         if report.get("state") != "failed":
             seen.clear()
             return False
@@ -79,10 +88,10 @@ def wait_for_config(*, seconds: float = 900, controller: str = "") -> ClusterCon
 
 
 def withdraw_failure() -> None:
-    """Remove this machine's report of an earlier failure: it is being set up again."""
+    """Take back this machine's report of an earlier failure: it is being set up again."""
     mine = REPORTS / f"{socket.gethostname()}.json"
-    if read_json(mine, {}).get("state") == "failed":
-        mine.unlink(missing_ok=True)
+    if given(mine).get("state") == "failed":
+        _as_slurm('rm -f "$1"', mine)
 
 
 def report_failure(message: str) -> None:
@@ -98,18 +107,77 @@ def report(state: str, version: str, message: str = "") -> None:
     It has the SSH host key too, which nodes generate themselves, and the fingerprint of the MUNGE key: a new key may be
     delivered after the config version that names it.
     """
-    folder(REPORTS)
+    if not REPORTS.is_dir():
+        folder(FOLDER)
+        _folder_of_slurm(REPORTS)
     found: Report = {
         "state": state, "digest": version, "message": message, "boot": boot_id(), "host_key": host_key(),
         "munge": munge.fingerprint(munge.KEY.read_bytes()) if munge.KEY.exists() else "",
     }  # fmt: skip
-    write(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
+    give(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
 
 
 def reports() -> dict[str, Report]:
     """The last report of every machine, by name; without those that can't be read."""
-    found = {path.stem: read_json(path, {}) for path in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
+    found = {path.stem: given(path) for path in REPORTS.glob("*.json")} if REPORTS.is_dir() else {}
     return {name: report for name, report in found.items() if report}
+
+
+def give(path: Path, text: str) -> None:
+    """Write a file of GIVEN as slurm: root of this machine is nobody to the controller's NFS server, and a link that
+    root of another machine put there leads to nothing that is not slurm's."""
+    _as_slurm('new=$(mktemp "$1.XXXXXX") && cat >"$new" && chmod 644 "$new" && mv -fT "$new" "$1"', path, text)
+
+
+def given(path: Path) -> Any:  # noqa: ANN401 - a JSON object
+    """What a machine wrote there; empty for what is no regular file with a JSON object. No link is followed, and no
+    pipe waited for: root of every machine may put anything there."""
+    try:
+        found = json.loads(given_text(path))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def given_text(path: Path) -> str:
+    """The begin of a file of GIVEN; nothing where there is no regular file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(handle, LONGEST).decode(errors="replace") if stat.S_ISREG(os.fstat(handle).st_mode) else ""
+    finally:
+        os.close(handle)
+
+
+def _as_slurm(script: str, path: Path, text: str = "") -> None:
+    """Run a line of sh with the path of a file as slurm; as root where a set-up has failed before Slurm was there."""
+    try:
+        account = pwd.getpwnam(OWNER)
+    except KeyError:
+        account = None
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", str(path)], input=text, text=True, capture_output=True, check=False, cwd="/",
+        user=account and account.pw_uid, group=account and account.pw_gid, extra_groups=[] if account else None,
+    )  # fmt: skip
+    if done.returncode:
+        raise SetupError(f"{path} can't be written by {OWNER}: {done.stderr.strip()}")
+
+
+def _folder_of_slurm(path: Path) -> None:
+    """Have a folder of slurm's; a link in its place is not followed."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        path.unlink()
+    path.mkdir(exist_ok=True)
+    with contextlib.suppress(KeyError):
+        account = pwd.getpwnam(OWNER)
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchown(handle, account.pw_uid, account.pw_gid)
+            os.fchmod(handle, 0o755)
+        finally:
+            os.close(handle)
 
 
 def host_key() -> str:

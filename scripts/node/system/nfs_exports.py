@@ -1,7 +1,8 @@
 """What the controller shares with the other machines by NFS: folders of its state disk.
 
-To the cluster's own network only. Root of the other machines is root here too (no_root_squash): every set-up writes a
-report below /opt/apps and users' keys below /home, and root on a machine of that network could use any uid anyway.
+To the cluster's own network only. Root of the other machines is nobody here (root_squash): root of this machine and of
+others runs what is root's below /opt/apps. Both folders, as they are of one file system: who may write as root through
+one of them reaches the other. Root of a machine of that network can still be any other user.
 """
 
 from __future__ import annotations
@@ -46,4 +47,4 @@ def share(exports: Exports | None) -> None:
 
 def line(path: str, network: str) -> str:
     """A line of exports(5); `mountpoint`: not while nothing is mounted there."""
-    return f"{path} {network}(rw,sync,no_subtree_check,no_root_squash,mountpoint)\n"
+    return f"{path} {network}(rw,sync,no_subtree_check,root_squash,mountpoint)\n"
