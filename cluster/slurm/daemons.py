@@ -54,7 +54,7 @@ def places() -> Group:
     return Group(
         title="Places",
         why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
-        "what --mail-type asks for, through the controller's own mail system.",
+        "what --mail-type asks for, through the controller's own mail system; it takes addresses alone.",
         settings={
             "StateSaveLocation": paths.STATE,
             "SlurmdSpoolDir": paths.SPOOL,

@@ -12,7 +12,8 @@ ARCHIVE = "/var/spool/slurmdbd"
 KEPT = (STATE, ARCHIVE, "/var/lib/mysql")
 """What the controller keeps on a file system that outlives its machine: one in its place goes on with jobs and
 accounting."""
-MAIL = "/usr/bin/mail"
+MAIL = "/usr/local/sbin/hpc-mail"
+"""Sends a job's mail with /usr/bin/mail; scripts/node/slurm/slurmctld.py puts it on the controller."""
 REBOOT = "/usr/sbin/reboot"
 """Of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone for a job
 that wants a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""

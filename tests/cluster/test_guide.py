@@ -45,7 +45,7 @@ GUIDE_CONF = {
     "AccountingStorageHost": "dev-controller",  # guide: localhost, where login machines have no slurmdbd
     "TaskPlugin": "task/cgroup",  # guide: task/affinity too, as on every platform whose cores are its own
     "GresTypes": "gpu",
-    "MailProg": "/usr/bin/mail",
+    "MailProg": "/usr/local/sbin/hpc-mail",  # guide: /usr/bin/mail, which may run what a user gives as --mail-user
 }
 LEFT_OUT = {"AccountingStorageUser"}
 """Slurm reads it with a database of slurmctld's own only; the user is slurmdbd's."""

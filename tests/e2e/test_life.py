@@ -108,6 +108,13 @@ class TestWorking:
         many.run("sbatch", "--wait", "--mail-type=END", "--job-name=lettered", "--chdir=/tmp", "--wrap", "true")
         eventually(lambda: "lettered" in many.run("cat", "/var/mail/alice", check=False), seconds=60, what="the mail")
 
+    def test_an_address_is_no_option_and_no_command(self, many: Cluster):
+        for address in ("--x", "|touch /var/log/slurm/by-mail", "/var/log/slurm/by-mail"):
+            many.run("sbatch", "--mail-type=BEGIN", f"--mail-user={address}", "--chdir=/tmp", "--wrap", "true")
+        refused = "journalctl --output=cat --identifier=hpc-mail | grep -c '^no mail to '; true"
+        eventually(lambda: many.ssh("controller", refused) == "3", seconds=60, what="the refusals")
+        assert many.ssh("controller", "ls /var/log/slurm | grep by-mail; true") == ""
+
     def test_logs_are_rotated_and_the_daemons_write_on(self, many: Cluster):
         for machine, log in (("controller", "slurmctld"), ("cpu-0", "slurmd")):
             assert many.ssh(machine, "logrotate --force /etc/logrotate.conf 2>&1") == ""

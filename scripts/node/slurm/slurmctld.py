@@ -32,6 +32,7 @@ from system.host import (
 ETC = Path("/etc/slurm")
 SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
 STATE = Path("/var/spool/slurmctld")
+MAIL = "/usr/local/sbin/hpc-mail"  # MailProg of slurm.conf
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
 LOG = Path("/var/log/slurm/slurmctld.log")
@@ -81,6 +82,7 @@ def prepare() -> None:
     if any(written):
         run("systemctl", "daemon-reload")
     log_files.keep()
+    write(MAIL, Path(__file__).with_name("mail.sh").read_text(), mode=0o755)
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
     # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.
     for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):

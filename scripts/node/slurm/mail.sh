@@ -1,0 +1,11 @@
+#!/bin/sh
+# MailProg of slurmctld, which calls it as: hpc-mail -s SUBJECT ADDRESS. Subject and address have what a user gave as the
+# job's name and as --mail-user. GNU Mailutils runs an address like |COMMAND, and writes into one like /FILE, also after --.
+export LC_ALL=C
+case ,$3 in
+    *[!A-Za-z0-9@._+,-]* | *,[!A-Za-z0-9]* | *,)
+        logger -t hpc-mail -- "no mail to $3: an address begins with a letter or digit and has no others than @ . _ + -"
+        exit 1
+        ;;
+esac
+exec /usr/bin/mail -s "$(printf %s "$2" | tr -d '\000-\037\177')" -- "$3" </dev/null
