@@ -1,6 +1,6 @@
 """The driver for targets that are containers of pods: `kubectl exec` as root, and in the jail where the pod has one.
 
-Soperator's containers, by their pods (internal/consts/container.go, the same in 1.15 and 4.1.7): `sshd` of login-N,
+Soperator's containers, by their pods (internal/consts/container.go, 4.1.7): `sshd` of login-N,
 `slurmctld` of controller-0, `slurmd` of workers. Login and worker pods have the jail, the file system that users see as
 `/`, at /mnt/jail (internal/consts/volume.go), with Slurm's commands, MUNGE's socket and /dev mounted inside by
 images/common/scripts/complement_jail.sh. Jobs and SSH sessions run in it, so users' commands do too. In the controller

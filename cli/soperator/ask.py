@@ -27,7 +27,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "SlurmCluster": ("get", SLURM_CLUSTERS, "--output=json"),
     "NodeSets": ("get", NODE_SETS, "--output=json"),
     "ActiveChecks": ("get", ACTIVE_CHECKS, "--output=json"),
-    "pods": ("get", "pods,jobs.batch,cronjobs.batch,deployments.apps", "--all-namespaces", "--output=json"),
+    "pods": ("get", "pods,deployments.apps", "--all-namespaces", "--output=json"),
     "events": ("get", "events", "--all-namespaces", "--field-selector=type!=Normal", "--output=json"),
     "nodes": ("get", "nodes", "--output=json"),
 }
@@ -87,14 +87,13 @@ def _view(api: KubeApi, found: Mapping[str, Answer]) -> View:
     pods = read.pods(objects.get("Pod", ()), found["events"].items)
     clusters = found["SlurmCluster"].items
     cluster = next((one for one in clusters if one["metadata"]["name"] == namespace), clusters[0] if clusters else None)
-    mine = [one for one in objects.get("CronJob", ()) if one["metadata"]["namespace"] == namespace]
     unread = {name: answer.why for name, answer in found.items() if answer.code and NO_KIND not in answer.err}
     return View(
         namespace=namespace,
         phase=str(((cluster or {}).get("status") or {}).get("phase") or ""),
         conditions=read.conditions(cluster or {}),
-        nodesets=read.nodesets(cluster, found["NodeSets"].items, [pod for pod in pods if pod.namespace == namespace]),
-        checks=read.checks(found["ActiveChecks"].items, mine, objects.get("Job", ())),
+        nodesets=read.nodesets(found["NodeSets"].items),
+        checks=read.checks(found["ActiveChecks"].items),
         pods=pods,
         hosts=read.hosts(found["nodes"].items),
         replacement=read.may_replace(objects.get("Deployment", ())),

@@ -51,8 +51,7 @@ class Slurm(pulumi.ComponentResource):
             self._charts.install(release, after)
         last = self._wait("available")
         wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
-        if settings.has_nodesets:
-            last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
+        last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
         nodes = {one.name: _gpus(one) for one in machines(config) if "node" in one.roles}
         # Stand-ins of a rehearsal have no GPUs that could be counted.
         spec = {

@@ -18,14 +18,14 @@ machines-too-many mlperf-data-missing mlperf-data-owner mlperf-data-root mlperf-
 mount-hides mount-overlap nccl-against nccl-average-differs nccl-average-failed nccl-collective-assumed nccl-complaints
 nccl-drop nccl-fabric-inactive nccl-mixed nccl-no-log nccl-no-reference nccl-no-rows nccl-nodes-differ nccl-one-slow
 nccl-runs-by-task nccl-several-runs nccl-slow-node nccl-small-only nccl-torn nccl-truncated nccl-unchecked
-nccl-unreadable nccl-unsteady nccl-wrong-results nebius-accounting-enforce nebius-architecture nebius-backup-size
+nccl-unreadable nccl-unsteady nccl-wrong-results nebius-architecture nebius-backup-size
 nebius-capacity nebius-cluster-name nebius-disk-size nebius-disk-type nebius-drivers-preset nebius-fabric
 nebius-filesystem-large nebius-filesystem-twice nebius-gpu-cluster nebius-group-type nebius-host-names
 nebius-jail-existing nebius-jail-overwrite nebius-kubernetes-version nebius-login-count nebius-login-exposure
-nebius-nccl-check nebius-no-gpu-cluster nebius-nodeset-before-3 nebius-nodeset-name nebius-partition-name
+nebius-no-gpu-cluster nebius-nodeset-name nebius-partition-name
 nebius-placement nebius-placement-policy nebius-preset-small nebius-region nebius-release-unknown nebius-reservation
-nebius-service-type nebius-slurm-release nebius-slurm-setting nebius-soperator-fault nebius-soperator-faults
-nebius-soperator-field nebius-soperator-old nebius-soperator-unknown nebius-submount-hides nebius-submount-home
+nebius-service-type nebius-slurm-release nebius-soperator-faults
+nebius-soperator-old nebius-soperator-unknown nebius-submount-hides nebius-submount-home
 nebius-submount-overlap nebius-unused nebius-user-name nebius-user-uid nebius-value-nodeset nebius-value-owned
 nebius-value-unknown nebius-workers-unknown network-nat network-overlap network-size node-cpus node-reserved-memory
 nodeset-name-taken nodeset-on-controller pam-slurm-adopt-contain parameter-number parameter-owned parameter-release

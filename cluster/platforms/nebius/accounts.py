@@ -4,18 +4,16 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius.releases.checks import CHECKS_USER
-from cluster.platforms.nebius.section import Nebius
 from cluster.slurm.accounting import desired
 
 
 def desired_here(config: ClusterConfig) -> dict[str, Any]:
-    """As `desired`, with an account for checks from Soperator 1.22 on.
+    """As `desired`, with an account for checks.
 
     Soperator itself enforces no associations. With `accounting.enforce`, jobs of its checks would be refused.
     """
     wanted: dict[str, Any] = dict(desired(config))
-    settings = config.section(Nebius)
-    if settings is None or settings.generation == 1 or not config.accounting.enforce:
+    if not config.accounting.enforce:
         return wanted
     account = {"name": CHECKS_USER, "parent": "root", "description": "active checks", "organization": "soperator"}
     user = {"name": CHECKS_USER, "default_account": CHECKS_USER, "accounts": [CHECKS_USER], "qos": []}

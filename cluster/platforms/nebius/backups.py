@@ -1,7 +1,5 @@
 """Whether the jail is backed up."""
 
-from cluster.catalog.nebius import soperator
-from cluster.platforms.nebius.releases.backups import FIRST
 from cluster.platforms.nebius.section import Nebius
 
 AUTO_LIMIT_GIB = 12 * 1024
@@ -10,8 +8,6 @@ AUTO_LIMIT_GIB = 12 * 1024
 
 def backs_up(settings: Nebius) -> bool:
     """Whether there is a bucket for backups, and a schedule: as the stack file says, or by the jail's size."""
-    if soperator.parse(settings.soperator.version) < FIRST:
-        return False
     wanted, jail = settings.backups.enabled, settings.filesystems.jail
     if wanted == "auto":
         return jail.spec is not None and jail.spec.size_gib < AUTO_LIMIT_GIB

@@ -8,27 +8,11 @@ from cluster.config.section import Section
 from cluster.config.types import Flag, Positive
 
 
-class NcclCheck(Section):
-    """The periodic NCCL test of nodes with GPUs, which drains nodes below the threshold. Soperator before 1.22."""
-
-    enabled: Flag = True
-    """Whether it runs."""
-    schedule: str = Field(default="0 */3 * * *", min_length=1, max_length=100)
-    """When it runs, as in a crontab."""
-    min_busbw_gbps: Positive = Field(default=420, le=100_000)
-    """Average bus bandwidth in GB/s below which a node is drained. 420 is for NVLink of eight H100, 45 for InfiniBand.
-    """
-    infiniband: Flag = False
-    """Whether it measures InfiniBand in place of NVLink."""
-
-
 class Health(Section):
     """Health checks that Soperator runs by itself."""
 
-    nccl: NcclCheck = Field(default_factory=NcclCheck)
-    """The periodic NCCL test. For Soperator before 1.22."""
     scope: Literal["skip_all", "testing", "essential", "prod_quick", "prod_acceptance"] = "prod_quick"
-    """Which active checks run when the cluster comes up. For Soperator from 3.0 on."""
+    """Which active checks run when the cluster comes up."""
     replace_nodes: Flag = True
     """Whether nodes that were drained for a hardware problem are recreated without being asked for."""
 

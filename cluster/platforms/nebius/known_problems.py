@@ -37,14 +37,6 @@ PROBLEMS: Sequence[Problem] = (
         source="soperator issue 2468",
     ),
     Problem(
-        number=8,
-        symptom=re.compile(r"fatal: .*No switches configured|fatal: No switches configured"),
-        what="slurmctld does not start: topology.conf has no switches before the first worker is scheduled",
-        todo="set nebius.soperator.version to 4.1.7 in the stack file, then: ./hpc up STACK",
-        fixed="3.0.2",
-        source="soperator pull requests 2298 and 1109",
-    ),
-    Problem(
         number=9,
         symptom=re.compile(r"Switch configuration \S+ has invalid child \(\S*?[0-9]{19,}\)|"
                            r"Switch configuration \S*?[0-9]{19,} has invalid child"),
@@ -53,15 +45,6 @@ PROBLEMS: Sequence[Problem] = (
         "then: ./hpc up STACK",
         fixed="5.0.0",
         source="soperator pull request 2623",
-    ),
-    Problem(
-        number=10,
-        symptom=re.compile(r"mount: .*: mount point does not exist"),
-        what="the jail has no complete root file system: it was written to before it was populated",
-        todo="empty the jail's file system, then have it populated again: ./hpc up STACK with "
-        "nebius.soperator.version 4.1.7",
-        fixed="3.0.3",
-        source="soperator pull request 2336",
     ),
     Problem(
         number=14,

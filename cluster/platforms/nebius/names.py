@@ -1,6 +1,6 @@
 """Names that Soperator gives in Kubernetes: kinds, labels, pods, services, paths.
 
-Source, where no other is given: internal/consts and internal/naming of nebius/soperator, 1.15.3 and 4.1.7.
+Source, where no other is given: internal/consts and internal/naming of nebius/soperator, 4.1.7.
 """
 
 GROUP = "slurm.nebius.ai"
@@ -28,14 +28,12 @@ GPU = "nvidia.com/gpu"
 """Resource of Kubernetes nodes with GPUs, and their taint (NVIDIA's device plugin)."""
 
 CONTROLLER_POD, LOGIN_POD = "controller-0", "login-0"
-WORKER = "worker"
-"""The one nodeset of Soperator before 3.0, whose workers are in the SlurmCluster."""
 JAIL_PATH = "/mnt/jail"
 """Where login and worker pods mount the jail."""
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of root there, as sshd gives it; the container's environment is not that of a log-in."""
-SENTINELS = ("/etc/soperator-jail-populated", "/.populated")
-"""Files that a populated jail has: of Soperator from 3.0.3 on, and before."""
+SENTINEL = "/etc/soperator-jail-populated"
+"""A file that a populated jail has."""
 LOGIN_NODE_PORT = 30022
 """Port of the login Service where it is of type NodePort (sshdServiceNodePort of helm-slurm-cluster)."""
 

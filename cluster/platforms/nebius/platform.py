@@ -28,7 +28,7 @@ def _warnings(config: ClusterConfig) -> Iterator[Finding]:
         yield from soperator.find_warnings(section)
         yield from gpus.find_warnings(config, section)
         yield from filesystems.find_warnings(section)
-        yield from settings.find_warnings(config, section)
+        yield from settings.find_warnings(config)
 
 
 PLATFORM = Platform(

@@ -78,32 +78,6 @@ REASONS: Sequence[Reason] = (
         actor=Actor.USER,
         todo="remove what the reason names; the next health check, within minutes, resumes the node",
     ),
-    # 1.18 to 1.21.
-    Reason(
-        beginning="Soperator healthcheck:",
-        what="its GPUs were slower than they should be in the NCCL benchmark",
-        actor=Actor.SUPPORT,
-        todo="check that no other process used the GPUs, resume the node, and ask for another host if it repeats",
-    ),
-    # 1.15.
-    Reason(
-        beginning="The GPU benchmark ended with an unsatisfactory result",
-        what="its GPUs were slower than they should be in the NCCL benchmark",
-        actor=Actor.SUPPORT,
-        todo="check that no other process used the GPUs, resume the node, and ask for another host if it repeats",
-    ),
-    Reason(
-        beginning="GPU benchmark ended with unsatisfactory result",
-        what="its GPUs were slower than they should be in the NCCL benchmark",
-        actor=Actor.SUPPORT,
-        todo="check that no other process used the GPUs, resume the node, and ask for another host if it repeats",
-    ),
-    Reason(
-        beginning="GPUHealthcheckError",
-        what="nvidia-smi fails there",
-        actor=Actor.SUPPORT,
-        todo="the health check resumes the node once nvidia-smi works again; if it does not, ask for another host",
-    ),
 )
 
 

@@ -176,13 +176,3 @@ class Nebius(Section):
     def slurm_release(self) -> str:
         """Slurm's release, which Soperator's version decides."""
         return soperator.series(self.soperator.version).release
-
-    @property
-    def generation(self) -> int:
-        """Generation of Soperator's charts: 1, 2 or 3 (cluster/catalog/nebius/soperator.py)."""
-        return soperator.generation(self.soperator.version)
-
-    @property
-    def has_nodesets(self) -> bool:
-        """Whether workers are NodeSets; before 3.0 they are a part of the SlurmCluster."""
-        return self.generation >= 3

@@ -11,7 +11,6 @@ from cluster.platforms.nebius.section import Nebius
 from cluster.roster import nodeset_gpu
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
-REST = Resources(cpu=1000, memory=GIB, disk=GIB // 2)
 EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
 # Source of the three: nebius-solutions-library, soperator/modules/slurm/locals.tf.
 

@@ -72,6 +72,6 @@ class Workers(Section):
     max_unavailable_percent: Positive = Field(default=50, le=100)
     """Percent of a group's nodes that are recreated at the same time when the group changes; one node at least."""
     local_disks: Mapping[SubmountName, LocalMount] = Field(default_factory=dict, max_length=10)
-    """Disks of each node, mounted inside the jail, by name. For Soperator from 3.0 on."""
+    """Disks of each node, mounted inside the jail, by name."""
     image_disk: NodeDisk | None = None
-    """A disk of each node for container images, in place of the boot disk. For Soperator from 3.0 on."""
+    """A disk of each node for container images, in place of the boot disk."""

@@ -119,7 +119,7 @@ class Ending:
             report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
 
     def _free_checks(self) -> None:
-        """Remove Soperator's finalizer (from 1.22 on): it would hold them, and the removal of their chart, for ever, as
+        """Remove Soperator's finalizer: it would hold them, and the removal of their chart, for ever, as
         what removes it has been stopped."""
         for one in self.kubectl.items(ACTIVE_CHECKS):
             if one["metadata"].get("finalizers"):

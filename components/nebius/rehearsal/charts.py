@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cluster.catalog.nebius import soperator
 
-STAND_INS = Path(__file__).parents[3] / "scripts" / "rehearsal" / "charts"
+STAND_INS = Path(__file__).parents[3] / "scripts" / "rehearsal" / "charts" / "repository"
+"""The charts, as small as they can be."""
 DEFINITIONS_BYTES = 3_500_000
 """Of the definitions in helm-soperator 4.1.7, whose release record takes 952 KB of the 1 MiB of a Secret."""
 _DEFINITIONS = 6
@@ -22,17 +23,12 @@ metadata: {name: extensive-check, namespace: %s}
 """An object of helm-soperator-activechecks that is in one namespace, whatever the release's is."""
 
 
-def charts(generation: int) -> Path:
-    """Folder of the charts that stand for those of a generation of Soperator, as small as they can be."""
-    return STAND_INS / f"gen{generation}"
-
-
 def write(folder: Path, version: str) -> None:
     """Write the charts that stand for those of a version, the same at each call."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
         new = Path(made) / "new"
-        shutil.copytree(charts(soperator.generation(version)), new)
+        shutil.copytree(STAND_INS, new)
         for name in map("ballast{}".format, range(_DEFINITIONS)):
             file = new / "helm-soperator" / "crds" / f"{name}.yaml"
             file.write_text(definition(name, padding=DEFINITIONS_BYTES // _DEFINITIONS), encoding="utf-8")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cluster.observe.nodes import NODES, Node, parse_nodes
-from cluster.platforms.nebius.names import SENTINELS
+from cluster.platforms.nebius.names import SENTINEL
 from components.dynamic import report
 from components.nebius.drain import resume
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
@@ -43,7 +43,7 @@ def wait(kubectl: Kubectl, spec: Mapping[str, Any], limits: Mapping[str, Any]) -
 
 def _look(kubectl: Kubectl, wanted: Mapping[str, int], nodesets: Sequence[str]) -> Look:
     if not _populated(kubectl):
-        return Look(text=f"the jail has none of {', '.join(SENTINELS)}: it is not populated")
+        return Look(text=f"the jail has no {SENTINEL}: it is not populated")
     text = LOGIN.run(kubectl, *NODES.split())
     found = parse_nodes(text)
     left = sorted(name for name, node in found.items() if _has_left(node, wanted, nodesets))
@@ -84,8 +84,7 @@ def _has_left(node: Node, wanted: Mapping[str, int], nodesets: Sequence[str]) ->
 
 
 def _populated(kubectl: Kubectl) -> bool:
-    tests = " || ".join(f"test -e {path}" for path in SENTINELS)
-    return LOGIN.run(kubectl, "sh", "-c", f"{{ {tests}; }} && echo yes || echo no").strip() == "yes"
+    return LOGIN.run(kubectl, "sh", "-c", f"test -e {SENTINEL} && echo yes || echo no").strip() == "yes"
 
 
 def _count_gpus(kubectl: Kubectl, wanted: Mapping[str, int], limits: Mapping[str, Any]) -> None:

@@ -156,15 +156,12 @@ def _true(condition: Mapping[str, Any] | None) -> bool:
 
 
 def _log(kubectl: Kubectl, of: str, *arguments: str) -> str:
-    """The end of a log, with known causes named; empty where there is none."""
+    """The end of a log; empty where there is none."""
     try:
         text = kubectl.run("logs", of, *arguments, f"--tail={_LOG_LINES}")
     except KubectlError:
         return ""
-    lines = text.rstrip().splitlines()
-    if any("No switches configured" in line for line in lines):
-        lines.append("This is a fault of Soperator before 3.0.2: set nebius.soperator.version to a newer one.")
-    return _indented(lines)
+    return _indented(text.rstrip().splitlines())
 
 
 def _indented(lines: Sequence[str]) -> str:

@@ -5,13 +5,13 @@ from tests.cluster.nebius.samples import CPU, FABRIC, GB300, H100, gpus
 
 CASES: dict[str, Case] = {
     "the guide's operator": (
-        version("1.15.3", **gpus()), "nebius.soperator.version", "1.15.3", "4.1.0 or later", "write 4.1.7"),
+        version("1.15.3", **gpus()), "nebius.soperator.version", "1.15.3", "4.1.4 or later", "write 4.1.7"),
     "an operator of the series before": (
-        version("4.0.5"), "nebius.soperator.version", "4.0.5", "4.1.0 or later", "write 4.1.7"),
+        version("4.0.5"), "nebius.soperator.version", "4.0.5", "4.1.4 or later", "write 4.1.7"),
     "an operator that spoils GPU libraries": (
-        version("4.1.3", **gpus()), "nebius.soperator.version", "gpu-libraries", "from 4.0.5 or 4.1.4", "write 4.1.7"),
+        version("4.1.3"), "nebius.soperator.version", "4.1.3", "4.1.4 or later", "write 4.1.7"),
     "an operator before all": (
-        version("1.13.0"), "nebius.soperator.version", "1.13.0", "4.1.0 or later", "write 4.1.7"),
+        version("1.13.0"), "nebius.soperator.version", "1.13.0", "4.1.4 or later", "write 4.1.7"),
     "a version that is a number": (
         {"nebius": {"soperator": {"version": 4.1}}}, "nebius.soperator.version", "4.1", "text", "write it so"),
     "a version of two numbers": (
@@ -107,14 +107,11 @@ CASES: dict[str, Case] = {
         nodeset(node_conf={"RealMemory": 1000}),
         "nodesets.worker.node_conf.RealMemory", "1000", "follows from the machine type", "remove it"),
     "a release of Slurm": (
-        {"slurm": {"version": "25.05"}},
-        "slurm.version", "25.05", "25.11, the release of Soperator 4.1.7", "remove it"),
+        {"slurm": {"version": "26.05"}},
+        "slurm.version", "26.05", "25.11, the release of Soperator 4.1.7", "remove it"),
     "a parameter of a later release": (
         {"slurm": {"extra": {"HealthCheckTimeout": 10}}},
         "slurm.extra.HealthCheckTimeout", "HealthCheckTimeout", "is in 26.05", "such a release"),
-    "the NCCL CronJob of old charts": (
-        {"nebius": {"health": {"nccl": {"enabled": False}}}},
-        "nebius.health.nccl", "NCCL CronJob", "nothing with Soperator 4.1.7", "remove it"),
     "drivers that Kubernetes 1.30 does not have": (
         {**gpus(), "nebius": {"kubernetes": {"version": "1.30"}, "workers": {"worker": FABRIC}}},
         "nebius.gpu.drivers_preset", "cuda13.0", "with Kubernetes 1.30 on gpu-h100-sxm: cuda12", "write cuda12"),

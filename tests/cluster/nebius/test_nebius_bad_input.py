@@ -2,7 +2,6 @@
 
 import pytest
 
-from cluster.catalog.nebius import soperator
 from tests.cluster.nebius import bad_files, bad_nodes
 from tests.cluster.nebius.changes import EXISTING, KEY, Changes, filesystems, nodeset, submount, version
 from tests.cluster.nebius.samples import FABRIC, GB300, findings, gpus, nebius
@@ -44,15 +43,3 @@ FINE: dict[str, Changes] = {
 @pytest.mark.parametrize("case", FINE)
 def test_it_is_accepted(case: str) -> None:
     assert nebius(**FINE[case]).platform == "nebius"
-
-
-_FATAL = [one for one in soperator.FAULTS if one.fatal and one.fixed[-1] > soperator.FIRST]
-
-
-@pytest.mark.parametrize("fault", _FATAL, ids=lambda one: one.name)
-def test_every_fatal_fault_is_refused_by_name_and_its_correction_is_not(fault: soperator.Fault) -> None:
-    keys = gpus() if fault.needs_gpus else {}
-    found = findings(**version(".".join(map(str, max(fault.since, soperator.FIRST))), **keys))
-    assert any(fault.name in one.given for one in found.values())
-    for number in fault.fixed:
-        assert fault.name not in {one.name for one in soperator.faults(".".join(map(str, number)))}

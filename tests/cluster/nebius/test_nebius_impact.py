@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog.nebius import soperator
 from cluster.config.impact import Effect
 from cluster.impact.edits import edits
 from cluster.impact.table import editable, find_rule, impact, possible
@@ -196,18 +195,6 @@ def test_every_field_of_the_section_has_an_impact() -> None:
     mine = {pattern for pattern in editable(model) if pattern.startswith("nebius")}
     assert len(mine) > 50
     assert {pattern for pattern in mine if find_rule(pattern, "nebius", model) is None} == set()
-
-
-def test_a_generation_of_soperator_is_never_left_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soperator, "FIRST", (1, 15, 1))
-    old, new = (
-        parse({"hpc:cluster": given(nebius={"soperator": {"version": version}})}) for version in ("2.0.5", "4.1.7")
-    )
-    (edit,) = edits(old, new)
-    one = impact(edit)
-    assert one is not None
-    assert one.effect is REFUSED
-    assert "other resources" in one.reason
 
 
 def test_a_grown_nodeset_may_need_another_group_and_recreates_none() -> None:

@@ -1,7 +1,7 @@
 """Objects of a cluster, shaped as Soperator and Kubernetes have them.
 
 Fields: api/v1/slurmcluster_types.go, api/v1alpha1/{nodeset,activecheck}_types.go, internal/consts of nebius/soperator
-4.1.7; api/v1/slurmcluster_types.go and internal/render of 1.15.3; k8s.io/api core/v1 and batch/v1.
+4.1.7; internal/render; k8s.io/api core/v1.
 """
 
 import json
@@ -153,7 +153,7 @@ class World:
         kinds = {
             "slurmclusters.slurm.nebius.ai": self.clusters, "nodesets.slurm.nebius.ai": self.node_sets,
             "activechecks.slurm.nebius.ai": self.checks, "events": self.events, "nodes": self.hosts,
-            "pods,jobs.batch,cronjobs.batch,deployments.apps": self.pods,
+            "pods,deployments.apps": self.pods,
             "pods": [one for one in self.pods if one["kind"] == "Pod"], "secrets": self.secrets,
             "--filename=-": self.live, "deployments.apps": [one for one in self.pods if one["kind"] == "Deployment"],
         }  # fmt: skip

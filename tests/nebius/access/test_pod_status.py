@@ -100,37 +100,6 @@ class TestOperator:
         assert findings["nodeset-incomplete worker"]["what"] == "has 2 of 4 nodes ready, phase Provisioning"
         assert "nodeset-incomplete cpu" not in findings
 
-    def test_before_node_sets_workers_are_the_slurm_clusters(self, hpc: Hpc, kubectl: Made) -> None:
-        """Soperator 1.15: no NodeSet and no ActiveCheck; a CronJob for the NCCL benchmark."""
-        world = World()
-        world.node_sets = world.checks = None
-        world.clusters = [slurm_cluster(spec={"slurmNodes": {"worker": {"size": 3}}})]
-        world.pods = [{**one, "metadata": {**one["metadata"]}} for one in world.pods]
-        for one in world.pods:
-            if one["metadata"]["name"].startswith("worker-"):
-                one["metadata"]["labels"] = {"app.kubernetes.io/component": "worker"}
-        owner = {"kind": "CronJob", "name": "soperator-nccl-benchmark"}
-        cron = {
-            "kind": "CronJob",
-            "metadata": {"name": "soperator-nccl-benchmark", "namespace": "soperator"},
-            "spec": {"suspend": False},
-        }
-        jobs = [
-            {
-                "kind": "Job",
-                "metadata": {"name": name, "creationTimestamp": time, "ownerReferences": [owner]},
-                "status": {"conditions": [condition(result, message="it failed" if result == "Failed" else "")]},
-            }
-            for name, time, result in (
-                ("b", "2026-11-22T03:00:00Z", "Failed"),
-                ("a", "2026-11-22T00:00:00Z", "Complete"),
-            )
-        ]
-        world.pods += [cron, *jobs]
-        findings = found(hpc, kubectl, world)
-        assert findings["nodeset-incomplete worker"]["what"] == "has 2 of 3 nodes ready"
-        assert findings["check-failed soperator-nccl-benchmark"]["what"].endswith("ended as Failed: it failed")
-
 
 class TestPods:
     def test_one_that_crashes_with_its_events(self, hpc: Hpc, kubectl: Made) -> None:
@@ -162,9 +131,7 @@ class TestPods:
     @pytest.mark.parametrize(
         ("text", "number", "what"),
         [
-            ("slurmctld: fatal: No switches configured", 8, "topology.conf has no switches"),
             ("fatal: Switch configuration ab has invalid child (0f12345678901234567890)", 9, "more digits than Slurm"),
-            ("mount: proc/: mount point does not exist", 10, "the jail has no complete root file system"),
         ],
     )
     def test_the_log_of_one_that_crashes_names_a_known_problem(

@@ -24,15 +24,6 @@ DISK = (
         ("[compute_maintenance] node replacement process", Actor.OPERATOR),
         ("[compute_maintenance] node reboot process", Actor.OPERATOR),
         ("Kill task failed", Actor.OPERATOR),
-        (
-            "Soperator healthcheck: NCCL test all_reduce_perf: Avg bus bandwidth=309.000000GB/s, min=420.000000GB/s",
-            Actor.SUPPORT,
-        ),
-        (
-            "The GPU benchmark ended with an unsatisfactory result for the NCCL test all_reduce_perf: Avg bus bandw...",
-            Actor.SUPPORT,
-        ),
-        ("GPUHealthcheckError", Actor.SUPPORT),
         ("replacing a cable", Actor.ADMIN),
         ("", Actor.ADMIN),
     ],

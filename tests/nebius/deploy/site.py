@@ -96,7 +96,7 @@ class Site:
         nebius = {
             "tenant": TENANT, "project": PROJECT, "region": "eu-north1", "subnet": "create",
             "endpoint": self.api.endpoint, "token_command": [str(self.folder / "token")],
-            "soperator": {"version": version, "charts": str(CHARTS / "gen3")},
+            "soperator": {"version": version, "charts": str(CHARTS)},
             "timeouts": {"available": 60, "login": 30},
             **changes.pop("nebius", {}),
         }  # fmt: skip

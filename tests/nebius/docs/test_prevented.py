@@ -119,25 +119,15 @@ class TestNodeGroups:
 
 
 class TestVersions:
-    @pytest.mark.parametrize(
-        ("number", "fault"),
-        [("4.1.3", "gpu-libraries"), ("3.0.1", ""), ("4.0.4", "")],
-    )
-    def test_those_that_can_not_be_used_are_refused_by_name(self, number: str, fault: str) -> None:
+    @pytest.mark.parametrize("number", ["4.1.3", "3.0.1", "4.0.4"])
+    def test_those_that_can_not_be_used_are_refused(self, number: str) -> None:
         found = findings(**version(number, **gpus()))["nebius.soperator.version"]
-        assert fault in found.given
+        assert found.given == number
         assert "4.1.7" in found.todo
 
-    @pytest.mark.parametrize(
-        ("number", "fault"),
-        [
-            ("4.1.0", "node-replaced"),
-            ("4.1.6", "node-undrained"),
-        ],
-    )
-    def test_those_with_milder_faults_are_warned_of(self, number: str, fault: str) -> None:
-        found = list(checks.find_warnings(settings(nebius(**version(number)))))
-        assert any(fault in one.what for one in found)
+    def test_those_with_faults_are_warned_of(self) -> None:
+        found = list(checks.find_warnings(settings(nebius(**version("4.1.6")))))
+        assert any("node-undrained" in one.what for one in found)
 
     def test_the_default_has_none(self) -> None:
         assert list(checks.find_warnings(settings(nebius()))) == []

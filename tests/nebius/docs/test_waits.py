@@ -125,17 +125,6 @@ class TestTheJail:
         assert "it is not populated" in text
 
 
-class TestTheController:
-    def test_a_crash_for_an_empty_topology_is_named(self) -> None:
-        cluster = Cluster()
-        cluster.objects["slurmclusters"] = [row("slurm", status={"phase": "Not available"})]
-        cluster.objects["pods"] = [row("controller-0", status={"phase": "Running"})]
-        cluster.logs["pod/controller-0"] = "fatal: No switches configured\n"
-        text = failed(slurm_cluster.wait_available, cluster, cluster="slurm")
-        assert "phase Not available" in text
-        assert "a fault of Soperator before 3.0.2" in text
-
-
 def slurm(*lines: str) -> Cluster:
     """A cluster whose login pod answers with these nodes."""
     cluster = Cluster()

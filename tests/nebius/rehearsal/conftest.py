@@ -32,11 +32,11 @@ def kube(server, tmp_path_factory):
 def helm(server, programs):
     """Install a chart of ours, or refuse it: returns what Helm prints."""
 
-    def install(release, chart, namespace, values, *, generation="gen3", seconds=60):
+    def install(release, chart, namespace, values, *, seconds=60):
         done = subprocess.run(
             [
                 str(programs.helm), f"--kubeconfig={server.kubeconfig}", "upgrade", "--install", release,
-                str(CHARTS / generation / chart), f"--namespace={namespace}", "--create-namespace", "--wait",
+                str(CHARTS / chart), f"--namespace={namespace}", "--create-namespace", "--wait",
                 "--wait-for-jobs", f"--timeout={seconds}s", "--values=-",
             ],
             input=json.dumps(values), text=True, capture_output=True, check=False,

@@ -1,4 +1,4 @@
-"""The local stack that stands for a SlurmCluster has its nodes, partitions and names, whatever the generation."""
+"""The local stack that stands for a SlurmCluster has its nodes, partitions and names."""
 
 import pytest
 
@@ -72,21 +72,6 @@ def test_structured_partitions():
     assert (config.partitions["short"].nodesets, config.partitions["short"].exclusive) == (("gpu",), True)
     assert config.partitions["short"].max_time == "01:00:00"
     assert config.partitions["hidden"].conf == {"Hidden": "YES"}
-
-
-def test_lines_of_a_generation_without_nodesets():
-    spec = cluster(
-        clusterType="gpu",
-        partitionConfiguration={
-            "configType": "custom",
-            "rawConfig": ["PartitionName=day Nodes=ALL Default=YES MaxTime=1-0", "PartitionName=none Nodes=other"],
-        },
-    )
-    spec["spec"]["slurmNodes"]["worker"] = {"size": 2, "slurmd": {"resources": {"gpu": 8}}}
-    asked = wanted(spec, [])
-    assert not asked.has_nodesets
-    config, _ = local(spec, [], "worker-0", "worker-1")
-    assert (list(config.partitions), config.nodesets["worker"].count) == (["day"], 2)
 
 
 def test_what_local_machines_can_not_have_is_left_out_and_reported():

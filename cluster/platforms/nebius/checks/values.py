@@ -8,7 +8,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, listing, nearest, show, suggest
 from cluster.platforms.nebius.releases.configured import configured_releases
 from cluster.platforms.nebius.releases.inputs import Inputs
-from cluster.platforms.nebius.releases.keys import allowed, unknown
+from cluster.platforms.nebius.releases.keys import CHARTS, unknown
 from cluster.platforms.nebius.releases.overrides import OWNED
 from cluster.platforms.nebius.releases.release import Facts, Release
 from cluster.platforms.nebius.section import Nebius
@@ -41,7 +41,7 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 def _of(release: Release, values: Mapping[str, Any], config: ClusterConfig) -> Iterator[Finding]:
     at = ("nebius", "values", release.name)
-    for one in unknown(release.chart, release.version, values):
+    for one in unknown(release.chart, values):
         known = [*_keys(release, one.path[:-1])]
         yield Finding(
             id="nebius-value-unknown",
@@ -80,7 +80,7 @@ def _nodesets(values: Mapping[str, Any], config: ClusterConfig) -> Iterator[Find
 
 
 def _keys(release: Release, path: tuple[str | int, ...]) -> Iterator[str]:
-    key = allowed(release.chart, release.version)
+    key = CHARTS[release.chart]
     for step in path:
         if isinstance(step, str):
             key = key.below[step]

@@ -9,8 +9,6 @@ from cluster.impact.rule import rule
 from cluster.platforms.nebius.impact import nodes
 from cluster.roster import node_names
 
-_NEW_CLUSTER = "./hpc destroy {stack} && ./hpc up {stack}"
-
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def kubernetes(edit: Edit) -> Impact:
@@ -34,13 +32,6 @@ def kubernetes(edit: Edit) -> Impact:
 @rule(Effect.REPLACE, Effect.REFUSED)
 def operator(edit: Edit) -> Impact:
     """Soperator's version: all pods get other images."""
-    generations = [soperator.generation(one) for one in (edit.old, edit.new)]
-    if generations[0] != generations[1]:
-        return Refuse(
-            f"Soperator {edit.new} keeps workers in other resources than {edit.old}: destroy the cluster and create it "
-            "again, with the file systems that `destroy` keeps as `existing`",
-            command=_NEW_CLUSTER,
-        )
     old, new = (soperator.series(one).release for one in (edit.old, edit.new))
     if not takes_over(new, old) or soperator.parse(edit.new) < soperator.parse(edit.old):
         return Refuse(

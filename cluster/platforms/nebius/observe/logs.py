@@ -1,6 +1,6 @@
 """Where the logs of a cluster of pods are: which containers write them.
 
-Names of containers: internal/consts/container.go of nebius/soperator 1.15.3 and 4.1.7; of the operator's,
+Names of containers: internal/consts/container.go of nebius/soperator 4.1.7; of the operator's,
 helm/soperator/templates; of the database's, those of the MariaDB operator.
 """
 

@@ -1,8 +1,7 @@
 """Reads Kubernetes' objects of a cluster, as `kubectl get --output=json` prints them.
 
 Kinds of Soperator: api/v1/slurmcluster_types.go, api/v1alpha1/nodeset_types.go and activecheck_types.go of
-nebius/soperator 4.1.7; api/v1/slurmcluster_types.go of 1.15.3, which has workers in the SlurmCluster and checks as a
-CronJob.
+nebius/soperator 4.1.7.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,15 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from cluster.platforms.nebius.events import last_lines
-from cluster.platforms.nebius.names import WORKER
 from cluster.platforms.nebius.observe.objects import Check, Condition, NodeSet, Pod
 
 Object = Mapping[str, Any]
-WORKERS = ("worker", "nodeset")
-"""Values of the label app.kubernetes.io/component of worker pods (internal/consts/component.go): before NodeSets, with
-them."""
 _COMPONENT = "app.kubernetes.io/component"
-_SETTLED = ("Complete", "Failed")
 HOST_PROBLEMS = (
     "HardwareIssuesSuspected",
     "NebiusMaintenanceScheduled",
@@ -109,9 +103,9 @@ def last_events(events: Sequence[Object], namespace: str, kind: str, name: str, 
     return tuple(last_lines(mine, count))
 
 
-def nodesets(cluster: Object | None, items: Iterable[Object], there: Iterable[Pod]) -> tuple[NodeSet, ...]:
-    """NodeSets; of a cluster without any, the workers of its SlurmCluster."""
-    found = tuple(
+def nodesets(items: Iterable[Object]) -> tuple[NodeSet, ...]:
+    """NodeSets."""
+    return tuple(
         NodeSet(
             name=item["metadata"]["name"],
             wanted=int((item.get("spec") or {}).get("replicas") or 0),
@@ -120,17 +114,11 @@ def nodesets(cluster: Object | None, items: Iterable[Object], there: Iterable[Po
         )
         for item in items
     )
-    worker = ((cluster or {}).get("spec") or {}).get("slurmNodes", {}).get("worker") or {}
-    if found or not worker.get("size"):
-        return found
-    ready = sum(pod.ready and pod.component in WORKERS for pod in there)
-    return (NodeSet(name=WORKER, wanted=int(worker["size"]), ready=ready),)
 
 
-def checks(items: Iterable[Object], cronjobs: Iterable[Object], jobs: Sequence[Object]) -> tuple[Check, ...]:
-    """ActiveChecks; of a cluster without any, the CronJobs of its namespace."""
-    found = tuple(map(_active, items))
-    return found or tuple(_cron(item, jobs) for item in cronjobs)
+def checks(items: Iterable[Object]) -> tuple[Check, ...]:
+    """ActiveChecks."""
+    return tuple(map(_active, items))
 
 
 def _active(item: Object) -> Check:
@@ -147,29 +135,6 @@ def _active(item: Object) -> Check:
         drains=bool((spec.get("failureReactions") or {}).get("drainSlurmNode")),
         needs=tuple(spec.get("dependsOn") or ()),
         details=tuple(f"job {row.get('jobID', '?')}: {row.get('reason', '')}" for row in bad),
-    )
-
-
-def _cron(item: Object, jobs: Sequence[Object]) -> Check:
-    name = item["metadata"]["name"]
-    mine = [
-        job
-        for job in jobs
-        if any(
-            row.get("kind") == "CronJob" and row.get("name") == name
-            for row in job["metadata"].get("ownerReferences") or ()
-        )
-    ]
-    mine.sort(key=lambda job: str(job["metadata"].get("creationTimestamp", "")))
-    last = conditions(mine[-1]) if mine else ()
-    ended = next((one for one in last if one.type in _SETTLED and one.status == "True"), None)
-    return Check(
-        name=name,
-        result=ended.type if ended else ("Active" if mine else ""),
-        since=ended.since if ended else None,
-        suspended=bool((item.get("spec") or {}).get("suspend")),
-        drains=True,
-        details=(ended.message,) if ended and ended.type == "Failed" and ended.message else (),
     )
 
 

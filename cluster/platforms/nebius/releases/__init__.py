@@ -14,7 +14,7 @@ __all__ = ["Facts", "Release", "releases"]
 
 
 def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
-    """The releases of a cluster, for the generation of its version of Soperator; each after those that it needs.
+    """The releases of a cluster, each after those that it needs.
 
     Values of `nebius.values` are laid over those that follow from the rest of the configuration. Raises UnknownValue
     for values that a chart does not have, which checks of the configuration refuse before.

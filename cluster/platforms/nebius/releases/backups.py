@@ -4,8 +4,6 @@ from cluster.platforms.nebius.releases.charts import other_release, soperator_re
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
 
-FIRST = (2, 0)
-"""The first version of Soperator with a chart for it."""
 SECRET = "jail-backup"  # noqa: S105 - the name of a Secret
 """Secret in the cluster's namespace, with the keys aws-access-key-id, aws-access-secret-key and backup-password."""
 
@@ -16,7 +14,7 @@ def backups(inputs: Inputs) -> tuple[Release, ...]:
     The schedule comes after the jail is populated: a backup that starts before ends in a repository that no later
     backup can use (github.com/nebius/nebius-solutions-library issue 217).
     """
-    if not inputs.facts.backups or inputs.number < FIRST:
+    if not inputs.facts.backups:
         return ()
     settings = inputs.settings.backups
     values = {

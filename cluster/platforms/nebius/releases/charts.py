@@ -1,7 +1,7 @@
-"""The charts of a cluster: where they are, and the versions that go with a version of Soperator.
+"""The charts of a cluster: where they are, and the versions that go with Soperator 4.1 and 5.0.
 
 Source: helm/soperator-fluxcd/values.yaml of github.com/nebius/soperator at the tags, which is what its makers install;
-`4.8.*` there is the newest release of 4.8 here. Before 1.20: nebius-solutions-library, tag soperator-v1.15.4-1.
+`4.8.*` there is the newest release of 4.8 here.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,6 @@ from typing import Any
 
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release
-from cluster.platforms.nebius.releases.version import Number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,40 +18,30 @@ class Chart:
 
     repo: str
     namespace: str
-    versions: tuple[tuple[Number, str], ...]
-    """The first version of Soperator that a version goes with, and this version; oldest first."""
-
-    def version(self, of: Number) -> str:
-        """The version that goes with a version of Soperator."""
-        return next(version for first, version in reversed(self.versions) if first <= of)
+    version: str
 
 
 _MARIADB = "https://helm.mariadb.com/mariadb-operator"
-_ALWAYS: Number = ()
 
 OTHERS: Mapping[str, Chart] = {
     "prometheus-operator-crds": Chart(
         repo="https://prometheus-community.github.io/helm-charts",
         namespace="monitoring-system",
-        versions=((_ALWAYS, "19.1.0"),),
+        version="19.1.0",
     ),
     "cert-manager": Chart(
         repo="https://charts.jetstack.io",
         namespace="cert-manager-system",
-        versions=((_ALWAYS, "v1.17.4"), ((2,), "v1.19.6")),
+        version="v1.19.6",
     ),
-    "kruise": Chart(
-        repo="https://openkruise.github.io/charts/", namespace="kruise-system", versions=((_ALWAYS, "1.8.0"),)
-    ),
-    "mariadb-operator-crds": Chart(
-        repo=_MARIADB, namespace="mariadb-operator-system", versions=((_ALWAYS, "0.38.1"), ((2,), "25.10.2"))
-    ),
+    "kruise": Chart(repo="https://openkruise.github.io/charts/", namespace="kruise-system", version="1.8.0"),
+    "mariadb-operator-crds": Chart(repo=_MARIADB, namespace="mariadb-operator-system", version="25.10.2"),
     "mariadb-operator": Chart(
         repo=_MARIADB,
         namespace="mariadb-operator-system",
-        versions=((_ALWAYS, "0.31.0"), ((1, 20), "0.38.1"), ((2,), "25.10.2")),
+        version="25.10.2",
     ),
-    "k8up": Chart(repo="https://k8up-io.github.io/k8up", namespace="k8up-system", versions=((_ALWAYS, "4.8.7"),)),
+    "k8up": Chart(repo="https://k8up-io.github.io/k8up", namespace="k8up-system", version="4.8.7"),
 }
 """By name."""
 
@@ -89,7 +78,7 @@ def other_release(inputs: Inputs, name: str, *, values: Mapping[str, Any], **mor
         name=name,
         chart=name,
         repo=chart.repo if remote else charts,
-        version=chart.version(inputs.number),
+        version=chart.version,
         namespace=chart.namespace,
         values=values,
         **more,

@@ -1,4 +1,4 @@
-"""Checks of a cluster: the NCCL test before 1.22, active checks and the DCGM exporter later."""
+"""Checks of a cluster: active checks and the DCGM exporter."""
 
 from typing import Any
 
@@ -26,17 +26,6 @@ CHECKS_USER = "soperatorchecks"
 """The user whose jobs checks are. AccountingStorageEnforce accepts them only where it has an account."""
 
 
-def nccl_benchmark(inputs: Inputs) -> dict[str, Any]:
-    """Values of the periodic NCCL test. It needs two GPUs of a node."""
-    check = inputs.settings.health.nccl
-    return {
-        "enabled": check.enabled and any(inputs.gpus_of(name) > 1 for name in inputs.nodesets),
-        "k8sNodeFilterName": "controller",
-        "schedule": check.schedule,
-        "ncclArguments": {"thresholdMoreThan": str(check.min_busbw_gbps), "useInfiniband": check.infiniband},
-    }
-
-
 def dcgm_exporter(inputs: Inputs) -> Release:
     """Metrics of GPUs, with the job that each has."""
     values: dict[str, Any] = {
@@ -58,15 +47,13 @@ def active_checks(inputs: Inputs, *needs: str) -> Release:
 
     After accounts: with AccountingStorageEnforce Slurm refuses jobs of a user without one.
     """
-    values: dict[str, Any] = {"slurmClusterRefName": inputs.name, **images.checks(inputs)}
-    if inputs.number >= (2, 0):
-        values["cudaVersion"] = inputs.settings.gpu.cuda
-        values["checks"] = _checks(inputs)
-    elif inputs.number >= (1, 23):
-        values["checks"] = {"sshCheck": {"numOfLoginNodes": inputs.config.login.count}}
-    else:
-        values["sshCheck"] = {"numOfLoginNodes": inputs.config.login.count}
-    if inputs.number >= (4, 1, 2) and (counts := {inputs.gpus_of(name) for name in inputs.nodesets} - {0}):
+    values: dict[str, Any] = {
+        "slurmClusterRefName": inputs.name,
+        **images.checks(inputs),
+        "cudaVersion": inputs.settings.gpu.cuda,
+        "checks": _checks(inputs),
+    }
+    if counts := {inputs.gpus_of(name) for name in inputs.nodesets} - {0}:
         values["slurmJob"] = {"gpusPerNode": str(min(counts))}
     return soperator_release(
         inputs,

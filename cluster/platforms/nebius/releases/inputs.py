@@ -7,7 +7,6 @@ from cluster.catalog.nebius import soperator
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.platforms.nebius.releases.release import Facts
-from cluster.platforms.nebius.releases.version import Number
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import has_gpus, nodeset_gpu
 
@@ -35,12 +34,7 @@ class Inputs:
         return self.settings.soperator.version
 
     @property
-    def generation(self) -> int:
-        """Generation of Soperator's charts."""
-        return self.settings.generation
-
-    @property
-    def number(self) -> Number:
+    def number(self) -> soperator.Number:
         """Soperator's version in order."""
         return soperator.parse(self.version)
 

@@ -41,7 +41,7 @@ def cert_manager(inputs: Inputs) -> Release:
 
 
 def kruise(inputs: Inputs, *needs: str) -> Release:
-    """OpenKruise: from 1.20 on Soperator makes pods of its StatefulSets, and nothing comes up without."""
+    """OpenKruise: Soperator makes pods of its StatefulSets, and nothing comes up without."""
     size = tier(inputs).kruise.quantities
     values: dict[str, Any] = {
         "crds": {"managed": True},
@@ -68,22 +68,24 @@ def mariadb_crds(inputs: Inputs) -> Release:
 def mariadb(inputs: Inputs, *needs: str) -> Release:
     """The operator of the accounting database."""
     certificates: dict[str, Any] = {"webhook": {"enabled": True, "cert": {"certManager": {"enabled": True}}}}
-    values = certificates if "cert-manager" in needs else {}
-    return other_release(inputs, "mariadb-operator", values=values, needs=needs)
+    return other_release(inputs, "mariadb-operator", values=certificates, needs=needs)
 
 
 def soperator(inputs: Inputs, *needs: str) -> Release:
     """Soperator itself, with its custom resources in the chart's `crds/`: the chart helm-soperator-crds can't be
     installed, since its release record is larger than a Secret may be. Its values must name MariaDB's custom resources,
     or accounting never comes up."""
-    crds = {"isMariadbCrdInstalled": "true", "isPrometheusCrdInstalled": _text("prometheus-operator-crds" in needs)}
-    manager: dict[str, Any] = {"env": crds, **images.program(inputs, "slurm-operator")}
-    values: dict[str, Any] = {"fullnameOverride": "soperator", "controllerManager": {"manager": manager}}
-    if inputs.number >= (1, 20):
-        values["kruise"] = {"installOperator": False}
-        manager["resources"] = requests(tier(inputs).operator)
-    if "cert-manager" in needs:
-        values["certManager"] = {"enabled": True}
+    manager: dict[str, Any] = {
+        "env": {"isMariadbCrdInstalled": "true", "isPrometheusCrdInstalled": "true"},
+        **images.program(inputs, "slurm-operator"),
+        "resources": requests(tier(inputs).operator),
+    }
+    values: dict[str, Any] = {
+        "fullnameOverride": "soperator",
+        "controllerManager": {"manager": manager},
+        "kruise": {"installOperator": False},
+        "certManager": {"enabled": True},
+    }
     return soperator_release(inputs, "soperator", namespace=OPERATOR_NAMESPACE, values=values, needs=needs)
 
 
@@ -92,9 +94,8 @@ def soperatorchecks(inputs: Inputs) -> Release:
     manager: dict[str, Any] = {
         "resources": requests(tier(inputs).checks),
         **images.program(inputs, "soperatorchecks"),
+        "enableNodeReplacement": inputs.settings.health.replace_nodes,
     }
-    if inputs.number >= (1, 23):
-        manager["enableNodeReplacement"] = inputs.settings.health.replace_nodes
     # Maintenance of the controller's host must not drain all nodes: as the recipe has it, which has no other service
     # without a spare (nebius-solutions-library, pull request 617).
     manager["env"] = {"maintenanceIgnoreNodeLabels": f"{NODESET_LABEL}=controller"}
@@ -118,7 +119,3 @@ def nodeconfigurator(inputs: Inputs) -> Release:
     return soperator_release(
         inputs, "nodeconfigurator", namespace=OPERATOR_NAMESPACE, values=values, needs=("soperator",)
     )
-
-
-def _text(value: bool) -> str:  # noqa: FBT001 - a value, not a switch
-    return "true" if value else "false"

@@ -11,7 +11,6 @@ OWNED: Mapping[tuple[str, ...], str] = {
     (_CLUSTER, "slurmNodes", "login", "size"): "login.count",
     (_CLUSTER, "slurmNodes", "login", "sshRootPublicKeys"): "nebius.login.root_keys",
     (_CLUSTER, "slurmNodes", "login", "sshdServiceType"): "nebius.login.service",
-    (_CLUSTER, "slurmNodes", "worker", "size"): "nodesets.worker.count",
     (_NODESETS, "nodesets", "replicas"): "nodesets.NAME.count",
     (_NODESETS, "nodesets", "nodeSelector"): "nodesets.NAME",
 }

@@ -22,9 +22,13 @@ from components.nebius.rehearsal.operator.wanted import Wanted, wanted
 API, SETS_API = f"{GROUP}/v1", f"{GROUP}/v1alpha1"
 PENDING, RECONCILING, UNAVAILABLE = "Pending", "Reconciling", "Not available"
 """Phases of a SlurmCluster, besides AVAILABLE."""
-_CONDITIONS = {True: ("CommonAvailable", "ControllersAvailable", "LoginAvailable", "SConfigControllerAvailable",
-                      "NodeSetRefsResolved"),
-               False: ("CommonAvailable", "ControllersAvailable", "LoginAvailable", "WorkersAvailable")}  # fmt: skip
+_CONDITIONS = (
+    "CommonAvailable",
+    "ControllersAvailable",
+    "LoginAvailable",
+    "SConfigControllerAvailable",
+    "NodeSetRefsResolved",
+)
 
 
 @dataclass
@@ -168,9 +172,7 @@ class _Turn:
 
     def _phase(self, ready: Mapping[str, Object], state: State) -> None:
         core = [name for name, role, _ in slurm_pods.rows(self.wanted) if role != "worker"]
-        workers = [name for name, role, _ in slurm_pods.rows(self.wanted) if role == "worker"]
-        needed = core if self.wanted.has_nodesets else core + workers
-        lacking = [name for name in needed if name not in ready]
+        lacking = [name for name in core if name not in ready]
         if self.behaviour.unavailable or state.problem:
             self._status(UNAVAILABLE, self.behaviour.unavailable or state.problem, ready)
         elif self.behaviour.never or lacking:
@@ -185,14 +187,11 @@ class _Turn:
             "CommonAvailable": phase != PENDING,
             "ControllersAvailable": CONTROLLER_POD in ready and phase != UNAVAILABLE,
             "LoginAvailable": logins == self.wanted.login and logins > 0,
-            "WorkersAvailable": all(
-                f"{one.name}-{index}" in ready for one in self.wanted.workers for index in range(one.count)
-            ),
             "AccountingAvailable": slurm_pods.ACCOUNTING in ready,
             "SConfigControllerAvailable": CONTROLLER_POD in ready,
             "NodeSetRefsResolved": True,
         }
-        kinds = [*_CONDITIONS[self.wanted.has_nodesets], *(["AccountingAvailable"] if self.wanted.accounting else [])]
+        kinds = [*_CONDITIONS, *(["AccountingAvailable"] if self.wanted.accounting else [])]
         conditions = [
             _condition(kind, ok=ok[kind], reason="Available" if ok[kind] else "NotAvailable", message=why)
             for kind in kinds
@@ -200,8 +199,7 @@ class _Turn:
         status: dict[str, Any] = {
             "phase": phase, "conditions": _dated(conditions, self.cluster), "readyLogin": logins,
         }  # fmt: skip
-        if self.wanted.has_nodesets:
-            status["readySConfigController"] = int(ok["SConfigControllerAvailable"])
+        status["readySConfigController"] = int(ok["SConfigControllerAvailable"])
         self.kube.set_status(self.cluster, status)
 
 

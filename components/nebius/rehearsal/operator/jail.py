@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
-from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, SENTINELS
+from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, SENTINEL
 from components.local.host.errors import HostError
 from components.local.host.machines import layer
 from components.local.host.machines.layer import File, Layer
@@ -91,8 +91,8 @@ def _root(process: Process | None) -> AbstractContextManager[Layer | None]:
 def _dress(root: Layer) -> None:
     if root.status(JAIL_PATH) is None:
         root.write(JAIL_PATH, File(link="/"))
-    if root.status(SENTINELS[0]) is None:
-        root.write(SENTINELS[0], File(owner=_OWNER))
+    if root.status(SENTINEL) is None:
+        root.write(SENTINEL, File(owner=_OWNER))
 
 
 def _version(root: Layer) -> tuple[tuple[int, int, int], ...]:

@@ -1,10 +1,10 @@
-"""What a SlurmCluster and its NodeSets ask for, whatever the generation of Soperator."""
+"""What a SlurmCluster and its NodeSets ask for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, LOGIN_NODE_PORT, WORKER
+from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, LOGIN_NODE_PORT
 from components.nebius.rehearsal.operator.kube import Object
 
 
@@ -32,8 +32,6 @@ class Wanted:
     accounting: bool
     rest: bool
     workers: tuple[Workers, ...]
-    has_nodesets: bool
-    """Whether workers are NodeSets (generation 3)."""
     partitions: tuple[tuple[str, str], ...]
     """Name and parameters of each, as on a PartitionName line, with nodesets under Nodes."""
     custom: str
@@ -55,15 +53,12 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
     roles = spec["slurmNodes"]
     login = roles.get("login", {})
     own = [one for one in nodesets if _parent(one) in (None, cluster["metadata"]["name"])]
-    in_cluster = roles.get("worker") is not None
-    workers = (_worker(roles["worker"], spec),) if in_cluster else tuple(map(_nodeset, own))
     return Wanted(
         name=cluster["metadata"]["name"],
         login=login.get("size", 2),
         accounting=bool(roles.get("accounting", {}).get("enabled")),
         rest=bool(roles.get("rest", {}).get("enabled")),
-        workers=workers,
-        has_nodesets=not in_cluster,
+        workers=tuple(map(_nodeset, own)),
         partitions=tuple(_partitions(spec.get("partitionConfiguration", {}))),
         custom=spec.get("customSlurmConfig") or "",
         root_keys=tuple(login.get("sshRootPublicKeys") or ()),
@@ -74,7 +69,7 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
         mounts=tuple(
             dict.fromkeys(
                 one["mountPath"]
-                for part in (login, roles.get("worker") or {}, *(nodeset["spec"].get("slurmd", {}) for nodeset in own))
+                for part in (login, *(nodeset["spec"].get("slurmd", {}) for nodeset in own))
                 for one in (part.get("volumes") or {}).get("jailSubMounts") or ()
             )
         ),
@@ -83,18 +78,6 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
 
 def _parent(nodeset: Object) -> str | None:
     return nodeset["spec"].get("clusterName") or nodeset["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION)
-
-
-def _worker(section: Mapping[str, Any], spec: Mapping[str, Any]) -> Workers:
-    resources = section.get("slurmd", {}).get("resources", {})
-    return Workers(
-        name=WORKER,
-        count=0 if spec.get("maintenance", "none").startswith("downscale") else section.get("size", 0),
-        gpus=int(resources.get("gpu") or 0),
-        settings=section.get("slurmNodeExtra") or "",
-        features=tuple(one["name"] for one in spec.get("workerFeatures") or ()),
-        memory=str(resources.get("memory", "")),
-    )
 
 
 def _nodeset(nodeset: Object) -> Workers:
@@ -115,10 +98,6 @@ def _partitions(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for one in section.get("partitions") or ():
             nodes = "ALL" if one.get("isAll") else ",".join(one.get("nodeSetRefs") or ())
             yield one["name"], f"Nodes={nodes} {one.get('config', '')}"
-    elif section.get("configType") == "custom":
-        for line in section.get("rawConfig") or ():
-            first, _, rest = line.strip().partition(" ")
-            yield first.partition("=")[2], rest
     else:
         # Soperator's own default.
         yield "main", "Nodes=ALL Default=YES PriorityTier=10 MaxTime=INFINITE State=UP"

@@ -42,18 +42,6 @@ def _submount(name: str, size_gib: int) -> Description:
     return {name: {"spec": {"size_gib": size_gib}, "mount": f"/{name}"}}
 
 
-def _guide() -> Description:
-    """The guide's cluster: Soperator 1.15, one login node, the NCCL test, accounting, file systems for MLPerf."""
-    files = {"submounts": {**_submount("mlperf-sd", 2048), **_submount("gpt3", 8192)}}
-    return described(
-        "1.15.3",
-        {"filesystems": files, "gpu": {"driver": "operator"}, "health": {"nccl": {"min_busbw_gbps": 420}}},
-        name="my-amazing-slurm",
-        controller={"machine_type": "cpu-e2/16vcpu-64gb"},
-        login={"count": 1, "machine_type": "cpu-e2/16vcpu-64gb"},
-    )
-
-
 def _large() -> Description:
     """64 workers in two nodesets of different GPUs, two login nodes, disks of the nodes, partitions and QOS."""
     disks = {
@@ -86,11 +74,6 @@ def _large() -> Description:
 
 CASES: dict[str, Description] = {
     "h100": described(nebius={"filesystems": {"submounts": _submount("mlperf-sd", 2048)}}),
-    "guide": _guide(),
-    "gen1-last": described("1.21.14", slurm={"slurmrestd": True}),
-    "gen2": described("2.0.5", nodesets={"worker": {"machine_type": H100, "count": 12, "features": ["ib"]}}),
-    "gen2-first": described("1.22.0", login={"count": 2}),
-    "gen3-first": cpu("3.0.8"),
     "large": _large(),
     "cpu": cpu(),
 }

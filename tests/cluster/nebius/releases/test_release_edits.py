@@ -66,7 +66,6 @@ class TestWorkers:
     def test_one_node_more_is_one_replica_more(self):
         nodesets = {"worker": {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb", "count": 3}}
         assert edit(nodesets=nodesets) == {"nodesets.nodesets[worker].replicas": 3}
-        assert edit("2.0.5", nodesets=nodesets) == {"slurm-cluster.slurmNodes.worker.size": 3}
 
     def test_spot_and_fabric_are_the_node_groups_own(self):
         spot = {"worker": {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb", "count": 2, "capacity": {"spot": {}}}}
@@ -137,16 +136,6 @@ class TestHealth:
         assert checks["gpu-fryer"]["runAfterCreation"] is quick
         assert checks["dcgmi-diag-r3"]["runAfterCreation"] is long
         assert checks["manage-jail-state"]["runAfterCreation"] is jail
-
-    def test_the_nccl_test_is_the_stack_files_before_1_22(self):
-        nccl = {"schedule": "5 * * * *", "min_busbw_gbps": 45, "infiniband": True}
-        at = "slurm-cluster.periodicChecks.ncclBenchmark"
-        assert edit("1.15.3", nebius={"health": {"nccl": nccl}}) == {
-            f"{at}.schedule": "5 * * * *",
-            f"{at}.ncclArguments.thresholdMoreThan": "45",
-            f"{at}.ncclArguments.useInfiniband": True,
-        }
-        assert edit("1.15.3", nebius={"health": {"nccl": {"enabled": False}}}) == {f"{at}.enabled": False}
 
 
 class TestRegistry:

@@ -48,10 +48,6 @@ class TestSettings:
         assert conf(accounting={"enforce": ["associations"]})[1] == ["AccountingStorageEnforce=associations"]
         assert conf(accounting={"enforce": []})[1] == []
 
-    def test_old_charts_have_neither(self):
-        assert conf("1.15.3") == ({}, [])
-        assert conf("1.22.0") == ({"defMemPerNode": 1516 * 1024}, [])
-
     def test_jobs_without_a_wish_get_the_smallest_nodes_memory(self):
         nodesets = {"a": {"machine_type": H100, "count": 1}, "b": {"machine_type": CPU, "count": 1}}
         part = {"main": {"nodesets": ["a", "b"], "default": True}}
@@ -83,19 +79,7 @@ class TestPreemption:
 
 
 class TestPartitions:
-    def test_lines_of_old_charts_begin_as_they_must(self):
-        assert partitions("1.15.3") == {
-            "configType": "custom",
-            "rawConfig": [
-                "PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE DefMemPerCPU=12128 DefCPUPerGPU=16"
-            ],
-        }
-
-    def test_checks_have_their_partition_from_1_22_on(self):
-        for version in ("1.22.0", "2.0.5"):
-            assert partitions(version)["rawConfig"][-1].startswith("PartitionName=hidden Nodes=ALL ")
-
-    def test_new_ones_name_nodesets(self):
+    def test_partitions_name_nodesets(self):
         found = partitions()
         assert found["configType"] == "structured"
         assert found["partitions"][0] == {

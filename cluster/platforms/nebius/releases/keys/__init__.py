@@ -1,5 +1,5 @@
 """Which values a chart takes: Helm itself accepts any key, and ignores those that the chart does not know."""
 
-from cluster.platforms.nebius.releases.keys.check import UnknownKey, UnknownValue, allowed, check_values, unknown
+from cluster.platforms.nebius.releases.keys.check import CHARTS, UnknownKey, UnknownValue, check_values, unknown
 
-__all__ = ["UnknownKey", "UnknownValue", "allowed", "check_values", "unknown"]
+__all__ = ["CHARTS", "UnknownKey", "UnknownValue", "check_values", "unknown"]

@@ -1,27 +1,61 @@
-"""Values against the keys that a chart of a version has."""
+"""Values against the keys that a chart has.
 
+The keys of a chart are written as text: `login(size sshd(port) annotations*)` is the key `login` with three keys below
+it, of which `annotations` may hold anything, such as a probe of Kubernetes.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.findings import nearest
 from cluster.platforms.nebius.releases.keys import others, soperator
-from cluster.platforms.nebius.releases.keys.tree import Key
 from cluster.platforms.nebius.releases.release import Release
-from cluster.platforms.nebius.releases.version import Number, number
 
-CHARTS: Mapping[str, Key] = {**soperator.CHARTS, **others.CHARTS}
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+
+
+@dataclass(kw_only=True)
+class Key:
+    """One key of a chart's values."""
+
+    free: bool = False
+    """Whether anything may stand below it."""
+    below: dict[str, "Key"] = field(default_factory=dict)
+    """The keys of the mapping, or of each mapping of the list, that it holds."""
+
+
+def parse(text: str) -> Key:
+    """The tree of a text."""
+    root = Key()
+    _fill(root, iter(_TOKEN.findall(text)))
+    return root
+
+
+def _fill(parent: Key, tokens: Iterator[str]) -> None:
+    latest = parent
+    for piece in tokens:
+        if piece == ")":
+            return
+        if piece == "(":
+            _fill(latest, tokens)
+            continue
+        latest = parent.below[piece.removesuffix("*")] = Key(free=piece.endswith("*"))
+
+
+CHARTS: Mapping[str, Key] = {name: parse(text) for name, text in {**soperator.CHARTS, **others.CHARTS}.items()}
 """The keys of every chart that a cluster is made of, by the chart's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownKey:
-    """A key that a chart of a version does not have."""
+    """A key that a chart does not have."""
 
     path: tuple[str | int, ...]
     """From the top of the chart's values."""
     why: str
-    """In which versions it exists, or that it exists in none."""
+    """Why it is refused."""
     nearest: str | None
     """The key beside it that was probably meant."""
 
@@ -36,53 +70,29 @@ class UnknownValue(ValueError):  # noqa: N818 - reads as the sentence it raises
     """A release has values that its chart does not have."""
 
 
-def allowed(chart: str, version: str) -> Key:
-    """The keys of a chart, those that a version does not have left out. Raises KeyError for an unknown chart."""
-    return _at(CHARTS[chart], number(version))
+def unknown(chart: str, values: Mapping[str, Any]) -> Iterator[UnknownKey]:
+    """What a chart does not have of some values. Raises KeyError for an unknown chart."""
+    return _unknown(CHARTS[chart], values, ())
 
 
-def _at(key: Key, version: Number) -> Key:
-    below = {name: _at(one, version) for name, one in key.children(version).items()}
-    return Key(since=key.since, until=key.until, free=key.free, below=below)
-
-
-def unknown(chart: str, version: str, values: Mapping[str, Any]) -> Iterator[UnknownKey]:
-    """What a chart of a version does not have of some values."""
-    return _unknown(CHARTS[chart], number(version), values, ())
-
-
-def _unknown(key: Key, version: Number, value: Any, path: tuple[str | int, ...]) -> Iterator[UnknownKey]:  # noqa: ANN401
+def _unknown(key: Key, value: Any, path: tuple[str | int, ...]) -> Iterator[UnknownKey]:  # noqa: ANN401
     if isinstance(value, list | tuple):
         for position, one in enumerate(value):
-            yield from _unknown(key, version, one, (*path, position))
+            yield from _unknown(key, one, (*path, position))
     elif isinstance(value, Mapping) and not key.free:
-        known = key.children(version)
         for name, below in value.items():
-            if name in known:
-                yield from _unknown(known[name], version, below, (*path, name))
+            if name in key.below:
+                yield from _unknown(key.below[name], below, (*path, name))
             else:
-                why = _why(str(name), key.below.get(name))
-                yield UnknownKey(path=(*path, name), why=why, nearest=nearest(str(name), known))
-
-
-def _why(name: str, key: Key | None) -> str:
-    if key is None and name in soperator.REFUSED:
-        return soperator.REFUSED[name]
-    if key is None:
-        return "the chart has no such key"
-    span = f"from {_text(key.since)} on" if key.since else "in all versions"
-    return f"the chart has it {f'{span}, until {_text(key.until)}' if key.until else span}"
-
-
-def _text(version: Number) -> str:
-    return ".".join(map(str, version))
+                why = soperator.REFUSED.get(str(name), "the chart has no such key")
+                yield UnknownKey(path=(*path, name), why=why, nearest=nearest(str(name), key.below))
 
 
 def check_values(release: Release) -> None:
     """Raises UnknownValue for a release with values that its chart does not have, with all of them."""
     found = [
         f"{one.dotted}: {one.why}{f'; write {one.nearest} if that was meant' if one.nearest else ''}"
-        for one in unknown(release.chart, release.version, release.values)
+        for one in unknown(release.chart, release.values)
     ]
     if found:
         raise UnknownValue(f"values of the chart {release.chart} {release.version}: {'. '.join(found)}")

@@ -1,12 +1,12 @@
 """Keys of the charts that Soperator needs besides its own.
 
 From the values.yaml of each chart at the versions of cluster.platforms.nebius.releases.charts: cert-manager v1.19.6
-(deploy/charts/cert-manager), openkruise/charts versions/kruise/1.8.0, mariadb-operator 0.31.0, 0.38.1 and 25.10.2
+(deploy/charts/cert-manager), openkruise/charts versions/kruise/1.8.0, mariadb-operator 25.10.2
 (deploy/charts), k8up 4.8.7 (charts/k8up). prometheus-operator-crds and mariadb-operator-crds have no values that a
 cluster needs.
 """
 
-from cluster.platforms.nebius.releases.keys.tree import Key, parse
+from collections.abc import Mapping
 
 _CERT_MANAGER = """
 global* installCRDs crds(enabled keep) replicaCount strategy* podDisruptionBudget* featureGates
@@ -31,7 +31,7 @@ serviceAccount* helmHooks(image(repository tag))
 """
 
 _MARIADB_OPERATOR = """
-nameOverride fullnameOverride crds@0.38.0(enabled) image* imagePullSecrets* logLevel clusterName currentNamespaceOnly
+nameOverride fullnameOverride crds(enabled) image* imagePullSecrets* logLevel clusterName currentNamespaceOnly
 ha(enabled replicas) metrics(enabled serviceMonitor*) serviceAccount* rbac* extrArgs* extraEnv* extraEnvFrom*
 extraVolumes* extraVolumeMounts* podAnnotations* podSecurityContext* securityContext* resources* nodeSelector*
 tolerations* topologySpreadConstraints* priorityClassName affinity* pdb* pprof*
@@ -50,11 +50,11 @@ podAnnotations* podSecurityContext* securityContext* priorityClassName nodeSelec
 metrics(service* serviceMonitor* prometheusRule* grafanaDashboard*) rbac* resources* cleanup*
 """
 
-CHARTS: dict[str, Key] = {
-    "cert-manager": parse(_CERT_MANAGER),
-    "kruise": parse(_KRUISE),
-    "mariadb-operator": parse(_MARIADB_OPERATOR),
-    "mariadb-operator-crds": parse(""),
-    "prometheus-operator-crds": parse("fullnameOverride crds*"),
-    "k8up": parse(_K8UP),
+CHARTS: Mapping[str, str] = {
+    "cert-manager": _CERT_MANAGER,
+    "kruise": _KRUISE,
+    "mariadb-operator": _MARIADB_OPERATOR,
+    "mariadb-operator-crds": "",
+    "prometheus-operator-crds": "fullnameOverride crds*",
+    "k8up": _K8UP,
 }

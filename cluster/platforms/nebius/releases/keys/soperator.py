@@ -1,6 +1,6 @@
-"""Keys of Soperator's own charts, from version 1.14.9 to 4.1.7.
+"""Keys of Soperator's own charts, from version 4.1.4 on.
 
-From helm/*/values.yaml and helm/*/templates of github.com/nebius/soperator at its 75 tags; what the templates pass on
+From helm/*/values.yaml and helm/*/templates of github.com/nebius/soperator at its tags; what the templates pass on
 as it is (slurmConfig, partitions, ...), from the types of its custom resources (api/v1, api/v1alpha1).
 
 REFUSED has those that charts have and a cluster must not: they are no keys here.
@@ -9,7 +9,6 @@ REFUSED has those that charts have and a cluster must not: they are no keys here
 from collections.abc import Mapping
 
 from cluster.platforms.nebius.releases.keys import slurm_cluster
-from cluster.platforms.nebius.releases.keys.tree import Key, parse
 
 _EPHEMERAL = "before Soperator 5.0 an ephemeral node is set DOWN while its pod is still starting"
 REFUSED: Mapping[str, str] = {
@@ -25,15 +24,15 @@ _STORAGE = """
 storageClass(local(name))
 volume(jail(name size type filestoreDeviceName glusterfsHostName) controllerSpool(name size filestoreDeviceName)
 accounting(enabled name size filestoreDeviceName) jailSubMounts(name size filestoreDeviceName))
-storage@1.15.1(accounting(matchExpressions* tolerations*) controllerSpool(matchExpressions* tolerations*)
+storage(accounting(matchExpressions* tolerations*) controllerSpool(matchExpressions* tolerations*)
 jail(matchExpressions* tolerations*))
 """
 
 _MANAGER = """
 args* containerSecurityContext* env(isMariadbCrdInstalled isOpentelemetryCollectorCrdInstalled
-isPrometheusCrdInstalled isApparmorCrdInstalled@1.17.0 slurmOperatorWatchNamespaces topologyLabelPrefix@1.23.0)
+isPrometheusCrdInstalled isApparmorCrdInstalled slurmOperatorWatchNamespaces topologyLabelPrefix)
 image(repository tag) imagePullPolicy resources(limits(cpu memory) requests(cpu memory))
-controllersEnabled@2.0.0(cluster nodeconfigurator nodeset topology)
+controllersEnabled(cluster nodeconfigurator nodeset topology)
 """
 
 _PROXY = "args* containerSecurityContext* image(repository tag) resources(limits(cpu memory) requests(cpu memory))"
@@ -43,9 +42,9 @@ _MONITOR = "enabled jobLabel interval scrapeTimeout additionalLabels* metricRela
 _OPERATOR = f"""
 nameOverride fullnameOverride kubernetesClusterDomain serviceAccount(create name)
 controllerManager(kubeRbacProxy({_PROXY}) manager({_MANAGER}) replicas serviceAccount(annotations*)
-podSecurityContext*@1.15.1-1.16.0 tolerations*@1.23.0 affinity*@3.0.0 nodeSelector*@3.0.0)
-metricsService*@-1.23.0 webhookService*@1.16.0 certManager@1.16.0(enabled)
-kruise@1.20.0(installOperator featureGates manager(replicas)) serviceMonitor@1.23.0({_MONITOR})
+tolerations* affinity* nodeSelector*)
+webhookService* certManager(enabled)
+kruise(installOperator featureGates manager(replicas)) serviceMonitor({_MONITOR})
 """
 
 _SLURMD = """
@@ -54,31 +53,31 @@ resources(cpu memory ephemeralStorage gpu)
 volumes(spool* jail(persistentVolumeClaim(claimName readOnly))
 jailSubMounts(name mountPath subPath readOnly volumeSource* volumeClaimTemplateSpec*)
 customVolumeMounts(name mountPath subPath readOnly volumeSource*) sharedMemorySize
-persistentVolumeClaimRetentionPolicy*@3.0.3)
+persistentVolumeClaimRetentionPolicy*)
 security(appArmorProfile limitsConfig)
 """
 
 _NODESETS = f"""
 nameOverride fullnameOverride serviceAccount(create name)
 priorityClasses(name description annotations* labels* value globalDefault preemptionPolicy)
-images(munge(repository tag) slurmd(repository tag) sssd@4.0.0(repository tag))
+images(munge(repository tag) slurmd(repository tag) sssd(repository tag))
 nodesets(name annotations* labels* replicas maxUnavailable gpu(enabled nvidia(gdrCopyEnabled))
 nodeConfig(features static dynamic gresConfig) slurmd({_SLURMD})
 munge(image(repository tag pullPolicy) resources(cpu memory ephemeralStorage) livenessProbe* readinessProbe*
 security(appArmorProfile limitsConfig))
-sssd@4.0.0(enabled sssdDebugLevel resources(cpu memory ephemeralStorage) security(appArmorProfile limitsConfig))
-sssdConfSecretRefName@4.0.0 sssdLdapCAConfigMapRefName@4.0.0 configMapRefSupervisord configMapRefSshd
+sssd(enabled sssdDebugLevel resources(cpu memory ephemeralStorage) security(appArmorProfile limitsConfig))
+sssdConfSecretRefName sssdLdapCAConfigMapRefName configMapRefSupervisord configMapRefSshd
 enableHostUserNamespace priorityClass affinity* nodeSelector* tolerations* workerAnnotations* customInitContainers*)
 """
 
 _CHECKS = f"""
 nameOverride fullnameOverride kubernetesClusterDomain serviceAccount(create name)
-checks(kubeRbacProxy@1.20.0({_PROXY})
-manager(enableNodeReplacement@1.23.0 enableExtensiveCheck@1.23.1 args* containerSecurityContext*
+checks(kubeRbacProxy({_PROXY})
+manager(enableNodeReplacement enableExtensiveCheck args* containerSecurityContext*
 env(slurmOperatorWatchNamespaces maintenanceIgnoreNodeLabels) image(repository tag) imagePullPolicy
-resources(limits(cpu memory) requests(cpu memory)) controllersEnabled*@2.0.0)
+resources(limits(cpu memory) requests(cpu memory)) controllersEnabled*)
 replicas serviceAccount(annotations*))
-metricsService*@1.20.0-1.23.0 serviceMonitor@1.23.0({_MONITOR})
+serviceMonitor({_MONITOR})
 """
 
 _DAEMON = """
@@ -87,17 +86,17 @@ livenessProbe* readinessProbe* tolerations* affinity* priorityClassName serviceA
 """
 
 _NODECONFIGURATOR = f"""
-nameOverride fullnameOverride serviceAccount(create name) nodeConfigurator@-1.23.1({_DAEMON})
-customContainer@1.23.1({_DAEMON} command*) rebooter({_DAEMON} generateRBAC evictionMethod logLevel logFormat)
-initContainers* hostNetwork@1.23.1 serviceMonitor@1.23.0(enabled jobLabel interval scrapeTimeout)
+nameOverride fullnameOverride serviceAccount(create name)
+customContainer({_DAEMON} command*) rebooter({_DAEMON} generateRBAC evictionMethod logLevel logFormat)
+initContainers* hostNetwork serviceMonitor(enabled jobLabel interval scrapeTimeout)
 """
 
 _DCGM_EXPORTER = """
-nameOverride fullnameOverride kubernetesClusterDomain dcgmHpcJobMappingDir validateToolkit@1.22.0 metricsPort
-serviceType serviceAccount(annotations*) exporterMetricsConfigMap(dcgmMetricsCsv) scrapeInterval@-1.22.0
+nameOverride fullnameOverride kubernetesClusterDomain dcgmHpcJobMappingDir validateToolkit metricsPort
+serviceType serviceAccount(annotations*) exporterMetricsConfigMap(dcgmMetricsCsv)
 daemonSet(toolkitValidation(image(repository tag)) nvidiaDcgmExporter(image(repository tag) env* resources*)
 nodeSelector*)
-serviceMonitor@1.22.0(scrapeInterval metricRelabelings* relabelings*@4.1.0)
+serviceMonitor(scrapeInterval metricRelabelings* relabelings*)
 """
 
 _CHECK = """
@@ -115,14 +114,14 @@ wait-for-soperatorchecks-srun-ready retrigger-checks
 """.split()
 
 _ACTIVECHECKS = f"""
-nameOverride fullnameOverride serviceAccount(create name) slurmClusterRefName@1.22.0 nodeSelector*@4.1.0
-affinity*@4.1.0 tolerations*@4.1.0 hostUsers@4.0.0 cudaVersion@2.0.0 ncclTestsVersion@2.0.0 ncclTestsVersions*@2.0.3
-jobContainer@1.22.0(env* volumeMounts* volumes*) activeCheckImage@1.22.0 slurmJob@4.1.2(gpusPerNode)
-images(slurmJob k8sJob munge sansible@2.0.0 activeCheckImageRepository@1.23.2 activeCheckImageTags*@1.23.2)
-sshCheck@1.22.0-1.23.0(numOfLoginNodes) createUser@1.22.0-1.23.0(name) upgradeCuda@1.22.0-1.23.0(cudaVersion)
-upgradeHealthChecker@1.22.0-1.23.0(healthCheckerVersion) ensureDirSnccldLogs@1.22.0-1.23.0(enabled dir schedule)
-checks@1.23.0(sshCheck@-2.0.0(suspend runAfterCreation numOfLoginNodes) manage-jail-state-force@4.0.0({_CHECK})
-{" ".join(f"{name}@2.0.0({_CHECK})" for name in _NAMES)})
+nameOverride fullnameOverride serviceAccount(create name) slurmClusterRefName nodeSelector*
+affinity* tolerations* hostUsers cudaVersion ncclTestsVersion ncclTestsVersions*
+jobContainer(env* volumeMounts* volumes*) activeCheckImage slurmJob(gpusPerNode)
+images(slurmJob k8sJob munge sansible activeCheckImageRepository activeCheckImageTags*)
+
+
+checks(manage-jail-state-force({_CHECK})
+{" ".join(f"{name}({_CHECK})" for name in _NAMES)})
 """
 
 _STORAGECLASSES = """
@@ -141,16 +140,16 @@ nameOverride namespace configMaps(supervisord(enabled name files) motd(enabled n
 imageStorage(enabled name files))
 """
 
-CHARTS: dict[str, Key] = {
-    "helm-slurm-cluster": parse(slurm_cluster.TEXT),
-    "helm-slurm-cluster-storage": parse(_STORAGE),
-    "helm-soperator": parse(_OPERATOR),
-    "helm-nodesets": parse(_NODESETS),
-    "helm-soperatorchecks": parse(_CHECKS),
-    "helm-nodeconfigurator": parse(_NODECONFIGURATOR),
-    "helm-soperator-dcgm-exporter": parse(_DCGM_EXPORTER),
-    "helm-soperator-activechecks": parse(_ACTIVECHECKS),
-    "helm-storageclasses": parse(_STORAGECLASSES),
-    "helm-soperator-backup-config": parse(_BACKUP),
-    "helm-soperator-custom-configmaps": parse(_CONFIGMAPS),
+CHARTS: Mapping[str, str] = {
+    "helm-slurm-cluster": slurm_cluster.TEXT,
+    "helm-slurm-cluster-storage": _STORAGE,
+    "helm-soperator": _OPERATOR,
+    "helm-nodesets": _NODESETS,
+    "helm-soperatorchecks": _CHECKS,
+    "helm-nodeconfigurator": _NODECONFIGURATOR,
+    "helm-soperator-dcgm-exporter": _DCGM_EXPORTER,
+    "helm-soperator-activechecks": _ACTIVECHECKS,
+    "helm-storageclasses": _STORAGECLASSES,
+    "helm-soperator-backup-config": _BACKUP,
+    "helm-soperator-custom-configmaps": _CONFIGMAPS,
 }

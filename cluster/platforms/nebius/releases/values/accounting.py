@@ -9,8 +9,6 @@ from cluster.platforms.nebius.releases.values import volumes
 
 _RECORDS = ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage")
 _ARCHIVED = ("Events", "Jobs", "Steps")
-ACCOUNTING_VOLUME = "accounting-pv"
-"""Of helm-slurm-cluster-storage."""
 WEIGHTS = {"priorityWeightFairshare": 10000, "priorityWeightQOS": 5000, "priorityWeightAge": 1000}
 """As on the other platforms (cluster/slurm/conf.py). Soperator's are 0: priorities of QOS would have no effect."""
 
@@ -18,10 +16,6 @@ WEIGHTS = {"priorityWeightFairshare": 10000, "priorityWeightQOS": 5000, "priorit
 def accounting(inputs: Inputs) -> dict[str, Any]:
     """slurmdbd, and MariaDB by its operator, on the accounting node and its file system."""
     keep = f"{inputs.config.accounting.purge_after_months}month"
-    weights = WEIGHTS if inputs.number >= (1, 17) else {key: WEIGHTS[key] for key in WEIGHTS if "QOS" not in key}
-    # Later versions know no name there: the claim finds the one volume of its class that is nobody's.
-    volume = {"volumeName": ACCOUNTING_VOLUME} if inputs.number < (1, 16) else {}
-    initial = {"customInitContainers": volumes.ensure_mounted(inputs)} if inputs.number >= (1, 20) else {}
     return {
         "enabled": True,
         "k8sNodeFilterName": "accounting",
@@ -32,11 +26,11 @@ def accounting(inputs: Inputs) -> dict[str, Any]:
             "storage": {
                 "ephemeral": False,
                 "storageClassName": volumes.LOCAL_CLASS,
+                # It names no volume: the claim finds the one of its class that has no claim.
                 "volumeClaimTemplate": {
                     "accessModes": ["ReadWriteMany"],
                     "resources": {"requests": {"storage": volumes.SIZE}},
                     "storageClassName": volumes.LOCAL_CLASS,
-                    **volume,
                 },
             },
         },
@@ -47,11 +41,11 @@ def accounting(inputs: Inputs) -> dict[str, Any]:
             "accountingStorageTRES": "CPU,Mem,Node,VMem,Gres/gpu" if inputs.gpus else "CPU,Mem,Node,VMem",
             "jobAcctGatherType": f"jobacct_gather/{inputs.config.slurm.job_account_gather or 'cgroup'}",
             "jobAcctGatherFrequency": 30,
-            **weights,
+            **WEIGHTS,
         },
         "slurmdbdConfig": {
             **{f"archive{one}": "yes" for one in _ARCHIVED},
             **{f"purge{one}After": keep for one in _RECORDS},
         },
-        **initial,
+        "customInitContainers": volumes.ensure_mounted(inputs),
     }

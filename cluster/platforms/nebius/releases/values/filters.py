@@ -1,6 +1,5 @@
 """On which nodes pods run: the labels and taints of the node groups."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from cluster.platforms.nebius.names import GPU, NODESET_LABEL
@@ -29,16 +28,9 @@ def on_role(role: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def k8s_node_filters(*, worker: bool, gpus: bool) -> list[dict[str, Any]]:
-    """The filters that parts of a SlurmCluster name; that of workers for generations whose workers are in it."""
-    roles: Iterable[str] = (*SERVICES, "worker") if worker else SERVICES
+def k8s_node_filters() -> list[dict[str, Any]]:
+    """The filters that parts of a SlurmCluster name."""
     return [
-        {"name": role, "affinity": on_role(role), **({"tolerations": found} if (found := _of(role, gpus=gpus)) else {})}
-        for role in roles
+        {"name": role, "affinity": on_role(role), **({} if role == "system" else {"tolerations": [tolerated(role)]})}
+        for role in SERVICES
     ]
-
-
-def _of(role: str, *, gpus: bool) -> list[dict[str, Any]]:
-    if role == "system":
-        return []
-    return [tolerated(role), *([ON_GPUS] if role == "worker" and gpus else [])]

@@ -26,18 +26,10 @@ def cluster(inputs: Inputs) -> dict[str, Any]:
     registry, tag = inputs.registry, _tag(inputs)
     names = {"slurmctld": "controller_slurmctld", "slurmdbd": "controller_slurmdbd", "sshd": "login_sshd"}
     names |= {"slurmd": "worker_slurmd", "munge": "munge", "slurmrestd": "slurmrestd"}
-    names["exporter" if inputs.number < (1, 21) else "soperatorExporter"] = (
-        "exporter" if inputs.number < (1, 21) else "soperator-exporter"
-    )
+    names["soperatorExporter"] = "soperator-exporter"
     images = {key: f"{registry}/{name}:{tag}" for key, name in names.items()}
-    if inputs.generation == 1:
-        images["ncclBenchmark"] = f"{registry}/nccl_benchmark:{tag}"
-    if inputs.number >= (1, 20):
-        images["sConfigController"] = f"{registry}/sconfigcontroller:{inputs.version}"
-    if inputs.number >= (1, 23, 2):
-        images["populateJailRepository"] = f"{registry}/populate_jail"
-    else:
-        images["populateJail"] = f"{registry}/populate_jail:{tag}"
+    images["sConfigController"] = f"{registry}/sconfigcontroller:{inputs.version}"
+    images["populateJailRepository"] = f"{registry}/populate_jail"
     return {"images": images}
 
 
@@ -60,7 +52,5 @@ def checks(inputs: Inputs) -> dict[str, Any]:
     """Of the chart helm-soperator-activechecks."""
     if not _moved(inputs):
         return {}
-    names = {"slurmJob": "slurm_check_job", "k8sJob": "k8s_check_job", "munge": "munge"}
-    if inputs.number >= (2, 0):
-        names["sansible"] = "sansible"
+    names = {"slurmJob": "slurm_check_job", "k8sJob": "k8s_check_job", "munge": "munge", "sansible": "sansible"}
     return {"images": {key: f"{inputs.registry}/{name}:{_tag(inputs)}" for key, name in names.items()}}

@@ -1,4 +1,4 @@
-"""Workers as NodeSets, from 3.0 on: values of helm-nodesets."""
+"""Workers as NodeSets: values of helm-nodesets."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, NODESET_NAME_LABE
 from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.values import filters, images, volumes
-from cluster.platforms.nebius.releases.values.workers import shared_memory
 from cluster.platforms.nebius.section import Workers
 from cluster.roster import nodeset_gpu, sizes
 from cluster.slurm.text import assignments, overridden
@@ -17,6 +16,10 @@ PRIORITY = "soperator-worker-high-priority"
 """PriorityClass of workers, which the chart creates."""
 SUPERVISORD = "custom-supervisord-config"
 """ConfigMap of helm-soperator-custom-configmaps: what runs in a worker beside slurmd."""
+SHARED_MEMORY = "256Gi"
+"""Size limit of /dev/shm on nodes with GPUs, where NCCL and data loaders exchange data (the guide's example)."""
+SMALL_SHARED_MEMORY = "64Gi"
+"""On other nodes. Memory that is used there counts against the job."""
 _JOBS_DIRECTORY = "/var/run/nebius/slurm"
 """Where the prolog writes which job has which GPU, and the DCGM exporter reads it."""
 
@@ -96,10 +99,18 @@ def _volumes(inputs: Inputs, name: str) -> dict[str, Any]:
         "jail": volumes.claim(JAIL),
         "jailSubMounts": [*shared, *local],
         "customVolumeMounts": _custom(inputs, name),
-        "sharedMemorySize": shared_memory(inputs, name),
+        "sharedMemorySize": _shared_memory(inputs, name),
         # Disks of single nodes go with their pods, as the recipe has it: nobody would find them again.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"},
     }
+
+
+def _shared_memory(inputs: Inputs, name: str) -> str:
+    """Size limit of /dev/shm: at most half of the pod's memory, as on Linux."""
+    size = sizing.worker(inputs.config, name)
+    wanted = SHARED_MEMORY if size.gpus else SMALL_SHARED_MEMORY
+    half = size.memory_mib // 2 // 1024
+    return f"{min(int(wanted.removesuffix('Gi')), max(1, half))}Gi"
 
 
 def _custom(inputs: Inputs, name: str) -> list[dict[str, Any]]:

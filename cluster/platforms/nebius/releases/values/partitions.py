@@ -1,4 +1,4 @@
-"""Partitions: lines of slurm.conf, or parts of them that name NodeSets."""
+"""Partitions, which name NodeSets."""
 
 from typing import Any
 
@@ -10,18 +10,7 @@ HIDDEN = "hidden"
 """The partition that Soperator's active checks run in: without it none of them does."""
 
 
-def raw(inputs: Inputs) -> dict[str, Any]:
-    """Whole lines. Nodes of these generations join by themselves and have no lines: the one nodeset is ALL of them."""
-    lines = [
-        " ".join(assignments({**partition_settings(inputs.config, name), "Nodes": "ALL"}))
-        for name in inputs.config.partitions
-    ]
-    if inputs.generation > 1 and not _has_hidden(inputs):
-        lines.append(f"PartitionName={HIDDEN} Nodes=ALL {_hidden(inputs)}")
-    return {"configType": "custom", "rawConfig": lines}
-
-
-def structured(inputs: Inputs) -> dict[str, Any]:
+def partition_configuration(inputs: Inputs) -> dict[str, Any]:
     """Partitions by the names of their NodeSets, which Soperator resolves."""
     found: list[dict[str, Any]] = [
         {

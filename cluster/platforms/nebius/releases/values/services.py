@@ -16,15 +16,13 @@ _REST_COUNT = 2
 
 def controller(inputs: Inputs) -> dict[str, Any]:
     """slurmctld: one, also where there could be two. Its state is on the file system, which every node can have."""
-    spool: dict[str, Any] = {"volumeSourceName": SPOOL}
-    if inputs.generation > 1:
-        spool["volumeClaimTemplateSpec"] = None  # the chart's default is a disk, and Helm merges the two
+    # The chart's default is a disk, and Helm merges the two.
+    spool: dict[str, Any] = {"volumeSourceName": SPOOL, "volumeClaimTemplateSpec": None}
     return {
-        **({"size": 1} if inputs.generation == 1 else {}),
         "k8sNodeFilterName": "controller",
         "slurmctld": {"resources": sizing.slurmctld(inputs.config).quantities},
         "munge": {"resources": MUNGE.quantities},
-        **_initial(inputs),
+        "customInitContainers": volumes.ensure_mounted(inputs),
         "volumes": {"spool": spool, "jail": {"volumeSourceName": JAIL}},
     }
 
@@ -37,7 +35,7 @@ def login(inputs: Inputs) -> dict[str, Any]:
         "k8sNodeFilterName": "login",
         "sshd": {"resources": sizing.sshd(inputs.config).quantities},
         "munge": {"resources": MUNGE.quantities},
-        **_initial(inputs, with_submounts=True),
+        "customInitContainers": volumes.ensure_mounted(inputs, with_submounts=True),
         "sshRootPublicKeys": list(inputs.facts.root_keys),
         "sshdServiceType": service.service,
         "volumes": {"jail": {"volumeSourceName": JAIL}, "jailSubMounts": volumes.submounts(inputs)},
@@ -57,23 +55,16 @@ def exporter() -> dict[str, Any]:
 
 
 def rest(inputs: Inputs) -> dict[str, Any]:
-    """slurmrestd: for users who ask for it, and from 1.22 on for soperatorchecks, which works through it."""
-    wanted = sizing.REST if inputs.generation == 1 else tiers.tier(inputs).rest
+    """slurmrestd, which soperatorchecks works through."""
     return {
-        "enabled": inputs.config.slurm.slurmrestd or inputs.generation > 1,
+        "enabled": True,
         "k8sNodeFilterName": "system",
-        "size": 1 if inputs.generation == 1 else _REST_COUNT,
-        "rest": {"resources": tiers.on_system(inputs, wanted).quantities},
-        **(_initial(inputs) if inputs.generation > 1 else {}),
+        "size": _REST_COUNT,
+        "rest": {"resources": tiers.on_system(inputs, tiers.tier(inputs).rest).quantities},
+        "customInitContainers": volumes.ensure_mounted(inputs),
     }
 
 
 def sconfig_controller() -> dict[str, Any]:
     """What copies Slurm's files into the jail."""
     return {"node": {"k8sNodeFilterName": "system", "size": 1}}
-
-
-def _initial(inputs: Inputs, *, with_submounts: bool = False) -> dict[str, Any]:
-    if inputs.number < (1, 20):
-        return {}
-    return {"customInitContainers": volumes.ensure_mounted(inputs, with_submounts=with_submounts)}

@@ -14,11 +14,10 @@ from cluster.config.metadata import Value
 from cluster.people import preempts
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.releases.inputs import Inputs
-from cluster.platforms.nebius.releases.keys import allowed
+from cluster.platforms.nebius.releases.keys import CHARTS
 from cluster.platforms.nebius.releases.values.partitions import tiers
 from cluster.slurm.text import assignments
 
-_CHART = "helm-slurm-cluster"
 _ELSEWHERE = {"ClusterName", "AccountingStorageEnforce", "JobAcctGatherType"}
 """Set by the name of the SlurmCluster, and by the accounting's own values."""
 _SAME: Mapping[str, Value] = {
@@ -31,16 +30,13 @@ _SAME: Mapping[str, Value] = {
 
 
 def slurm_conf(inputs: Inputs) -> dict[str, Any]:
-    """Values `slurmConfig` and `customSlurmConfig`, as far as the version's chart has them."""
-    known = allowed(_CHART, inputs.version).below
-    keys = {name.lower(): name for name in known["slurmConfig"].below} if "slurmConfig" in known else {}
+    """Values `slurmConfig` and `customSlurmConfig`."""
+    keys = {name.lower(): name for name in CHARTS["helm-slurm-cluster"].below["slurmConfig"].below}
     given = {**_asked_for(inputs), **inputs.config.slurm.extra}
     in_chart = {keys[name.lower()]: value for name, value in given.items() if name.lower() in keys}
     added = {CONF.canonical(name) or name: value for name, value in given.items() if name.lower() not in keys}
-    values: dict[str, Any] = {}
-    if keys:
-        values["slurmConfig"] = {"defMemPerNode": _memory(inputs), **in_chart}
-    if "customSlurmConfig" in known and (lines := assignments({**_ours(inputs), **added})):
+    values: dict[str, Any] = {"slurmConfig": {"defMemPerNode": _memory(inputs), **in_chart}}
+    if lines := assignments({**_ours(inputs), **added}):
         values["customSlurmConfig"] = "\n".join(lines) + "\n"
     return values
 

@@ -7,7 +7,6 @@ from cluster.platforms.nebius.names import JAIL_LABEL
 from cluster.platforms.nebius.node_groups import ACCOUNTING, JAIL, SPOOL, submount_tag
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.values import filters, images
-from cluster.platforms.nebius.sizing import worker
 
 SIZE = "1Ti"
 """What each volume says of itself. Nothing reads it, and Kubernetes refuses another size for a claim that is bound, so
@@ -16,7 +15,6 @@ LOCAL_CLASS = "slurm-local-pv"
 """StorageClass of volumes that are mounts of the node (storageClass.local.name of helm-slurm-cluster-storage)."""
 IMAGE_STORAGE = "image-storage"
 """Volume, and ConfigMap of helm-soperator-custom-configmaps, of disks for container images."""
-WORKER_SPOOL = "worker-spool"
 
 
 def storage(inputs: Inputs) -> dict[str, Any]:
@@ -58,12 +56,6 @@ def sources(inputs: Inputs) -> list[dict[str, Any]]:
         {"name": SPOOL, **claim(SPOOL)},
         *({"name": tag, **claim(tag)} for tag in map(submount_tag, inputs.settings.filesystems.submounts)),
     ]
-
-
-def worker_sources(inputs: Inputs) -> list[dict[str, Any]]:
-    """Those of workers, for generations whose workers are in the SlurmCluster."""
-    size = worker(inputs.config, next(iter(inputs.nodesets))).slurmd
-    return [{"name": WORKER_SPOOL, "emptyDir": {"sizeLimit": size.quantities["ephemeralStorage"]}}]
 
 
 def submounts(inputs: Inputs) -> list[dict[str, Any]]:
