@@ -57,6 +57,7 @@ class Site:
         self._workspace = folder / "project"
         self._workspace.mkdir()
         (self._workspace / "Pulumi.yaml").write_text("name: hpc\nruntime: python\n")
+        (self._workspace / "scripts").symlink_to(ROOT / "scripts")  # Helm runs programs of the project's folder
         (self._workspace / "__main__.py").write_text(
             f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n" + (ROOT / "__main__.py").read_text()
         )

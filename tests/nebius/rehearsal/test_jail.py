@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.nebius.names import SENTINELS
+from cluster.platforms.nebius.names import SENTINEL
 from components.local.host.errors import HostError
 from components.local.host.machines.layer import Layer
 from components.local.host.process import Process
@@ -52,7 +52,7 @@ def test_a_number_that_another_process_has_by_now_is_left_alone(written, names):
     assert written == []
 
 
-SENTINEL = SENTINELS[0].lstrip("/")
+POPULATED = SENTINEL.lstrip("/")
 FILES = (
     "etc/passwd",
     "etc/shadow",
@@ -70,7 +70,7 @@ def machine(tmp_path):
             (tmp_path / folder / name).mkdir(parents=True)
         for name in ("passwd", "shadow"):
             (tmp_path / folder / "etc" / name).write_text(f"{folder}\n")
-    (tmp_path / "host" / SENTINEL).write_text("host\n")
+    (tmp_path / "host" / POPULATED).write_text("host\n")
     with opened(tmp_path / "machine") as root, opened(tmp_path / "first") as first:
         yield root, first
 
@@ -107,7 +107,7 @@ def test_what_is_shared_is_written(machine, tmp_path):
     assert (tmp_path / "machine/etc/passwd").read_text() == "first\n"
     assert "AAAA" in (tmp_path / "machine/root/.ssh/authorized_keys").read_text()
     assert "30022" in (tmp_path / "machine/etc/ssh/sshd_config.d/30-node-port.conf").read_text()
-    assert (tmp_path / "machine" / SENTINEL).exists()
+    assert (tmp_path / "machine" / POPULATED).exists()
     assert (tmp_path / "machine/mnt/jail").readlink() == Path("/")
 
 
