@@ -9,7 +9,8 @@ _KEYS = ("password", "privateKey", "privateKeyPassword")
 FRAMEWORKS = {("command", "1.2.1"): "1.2.0"}
 """Providers built on pulumi-go-provider, by package and version, with what that framework says of its own version: the
 file .version of its v1.3.0, which provider/go.mod of pulumi-command 1.2.1 names, and what the CLI writes with it."""
-_INTERNAL, _FRAMEWORK = "__internal", "__pulumi-go-provider-version"
+INTERNAL, _FRAMEWORK = "__internal", "__pulumi-go-provider-version"
+"""Keys of a provider resource: the engine's own, which is no output, and what the framework writes."""
 
 
 def connection(value: Value) -> Value:
@@ -23,16 +24,15 @@ def connection(value: Value) -> Value:
 
 
 def provider(package: str, version: str, settings: Props, was: Props) -> tuple[Props, Props]:
-    """Inputs and outputs of a default provider, which had the inputs `was`: what the CLI wrote stays, since it may have
-    run another build. (pkg/resource/deploy/providers/registry.go: `__internal` comes with a version, and is no output.)
-    """
+    """Inputs and outputs of a provider resource, which had the inputs `was`: what the CLI wrote stays, since it may
+    have run another build. (pkg/resource/deploy/providers/registry.go: `__internal` comes with a version.)"""
     if not version:
         return settings, settings
     framework = FRAMEWORKS.get((package, version))
     notes: Props = {_FRAMEWORK: framework} if framework else {}
-    notes |= {key: value for key, value in was.items() if key.startswith("__") and key != _INTERNAL}
+    notes |= {key: value for key, value in was.items() if key.startswith("__") and key != INTERNAL}
     outputs = {**notes, **settings, "version": version}
-    return {_INTERNAL: was.get(_INTERNAL, {}), **outputs}, outputs
+    return {INTERNAL: was.get(INTERNAL, {}), **outputs}, outputs
 
 
 def renewed(resource: Resource) -> bool:

@@ -67,7 +67,10 @@ class Registrar:
             what = ", ".join(urns.name_of(u) for u in sorted(blocked)) if isinstance(blocked, set) else "what it needs"
             self._run.fail(new, "skip", f"left alone: {what} failed")
             return None
-        if not new.is_provider and not new.provider:
+        if new.is_provider:
+            package, was = new.type.split(":")[2], old.inputs if old else {}
+            new.inputs, _ = form.provider(package, goal.version, new.inputs, was)
+        elif not new.provider:
             new.provider = self._default_provider(goal)
         try:
             done = self._steps.apply(goal, old, provider)

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.core import form
 from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.values import Props
@@ -111,8 +112,8 @@ class Previewed(Foreign):
 class ProviderResource(Provider):
     """Providers are resources too: they are recorded with their settings, and there is nothing to do for it."""
 
-    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:  # noqa: ARG002
-        return str(uuid.uuid4()), news
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
+        return str(uuid.uuid4()), self.update(ctx, "", {}, {}, news)
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
-        return news
+        return {key: value for key, value in news.items() if key != form.INTERNAL}

@@ -50,6 +50,15 @@ def test_connections_and_default_providers_have_the_form_that_the_clis_providers
     assert found["pulumi:providers:command"] == ({"__internal": {}, **command}, command)
 
 
+def test_a_provider_that_the_program_makes_has_the_form_that_the_cli_gives_it(bench):
+    """As CLI 3.260 wrote that of pulumi-kubernetes 4.34.2."""
+    bench.program("import pulumi_random\npulumi_random.Provider('p')")
+    assert bench.up().ok
+    version = {"version": importlib.metadata.version("pulumi-random")}
+    assert forms(bench)["pulumi:providers:random"] == ({"__internal": {}, **version}, version)
+    assert bench.up().summary == "nothing to do"
+
+
 def test_a_state_from_before_takes_that_form_without_a_word(bench):
     bench.program(REMOTE)
     bench.up()
