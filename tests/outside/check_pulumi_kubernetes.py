@@ -12,7 +12,7 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from components.nebius.rehearsal.rehearse import charts
+from components.nebius.rehearsal import charts
 from engine import wire
 from engine.core.diff import differences
 from engine.core.run import with_outputs
@@ -30,7 +30,6 @@ from tests.outside.recorder import Recorder
 
 NOBODY = "127.0.0.1:1"
 """Address of the engine that the plugin logs to, and of the cluster: neither is asked for an answer."""
-GENERATION = 3
 
 
 class _Installed(Cluster):
@@ -71,7 +70,7 @@ def plugin(artifact: Path) -> Iterator[Any]:
 def _resources() -> list[Registered]:
     cluster = given()["hpc:cluster"]
     nebius = cluster["nebius"]
-    local = {**nebius, "soperator": {**nebius["soperator"], "charts": str(charts(GENERATION))}}
+    local = {**nebius, "soperator": {**nebius["soperator"], "charts": str(charts.STAND_INS)}}
     return [one for one in deploy(given(nebius=local)).resources if one.type.startswith("kubernetes:")]
 
 
