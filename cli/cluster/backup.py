@@ -1,5 +1,6 @@
-"""Fetches a backup of the accounting database, and brings one back to the controller."""
+"""Fetches a backup of the accounting database, brings one back to the controller, and has lost records rebuilt."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -22,6 +23,7 @@ UPLOADED = "/var/lib/hpc/accounting"
 """Where the controller takes backups from; see scripts/node/accounting/restore.py."""
 _UNKNOWN_PHASE = 2
 _CHUNK = 1 << 20
+_REBUILD_SECONDS = 600
 
 
 def default_name(cluster: str) -> str:
@@ -101,6 +103,20 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, request
     if codes[controller.name]:
         text = _trouble(cluster, stack, codes[controller.name], "\n".join(errors))
         raise CliError(f"{text}\nThe same command may be run again at any time: {_again(stack, file)}")
+
+
+def rebuild(cluster: Cluster, stack: str, *, insert: bool) -> list[str]:
+    """Have the controller tell, or `insert`, the records of ended jobs that the database lacks; what it prints.
+
+    Raises CliError: it does not answer, or records wait in slurmctld.
+    """
+    done = remote.capture(
+        cluster.controller, cluster.admin_key, setup.command("rebuild"), stdin=json.dumps({"insert": insert}),
+        seconds=_REBUILD_SECONDS,
+    )  # fmt: skip
+    if done.code:
+        raise CliError(_trouble(cluster, stack, done.code, done.err))
+    return done.out.splitlines()
 
 
 def _put(cluster: Cluster, content: IO[bytes], target: str) -> None:

@@ -1,5 +1,6 @@
-"""accounting backup and restore."""
+"""accounting backup, restore and rebuild."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -92,6 +93,30 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     request = restore_request(uploaded_name(found), found.sha256, parse_output(values["config"]))
     bring_back(cluster, stack, file, found, request)
     console.note(f"Try: ./hpc usage {stack}")
+
+
+def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
+    """Write the records of ended jobs that a killed slurmctld took with it, from what it noted at their end.
+
+    Shows them first. Jobs go on, records that are there stay as they are, and each new one says in its system comment
+    that it was rebuilt. It has no steps. Jobs of the last 27 days count. Safe to repeat, also after it was cut off.
+    """
+    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.BACKUP)
+    from cli.cluster.backup import rebuild as ask
+
+    missing = ask(cluster, stack, insert=False)
+    if not missing:
+        console.note(f"No ended job of cluster {cluster.name} lacks its record.")
+        return
+    console.table([("JOB", "USER", "ACCOUNT", "PARTITION", "STATE", "START", "END"), *map(json.loads, missing)])
+    what = f"{len(missing)} record{'s' * (len(missing) > 1)}"
+    if not yes:
+        if not console.interactive():
+            raise CliError(f"writing {what} without a terminal needs --yes.")
+        if not console.ask(f"Write {what} into the accounting of cluster {cluster.name}?"):
+            raise CliError("nothing was changed.")
+    for line in ask(cluster, stack, insert=True):
+        console.line(line)
 
 
 def _size(file: Path) -> str:

@@ -14,7 +14,7 @@ _BUILT_ON = "remove it: the machines, their set-up and the commands of this prog
 _FOLLOWS = "remove it: it follows from the machines of the configuration"
 
 _DAEMONS = """
-    AccountingStorageHost AccountingStoragePort AccountingStorageType AuthType CredType JobCompLoc MailProg
+    AccountingStorageHost AccountingStoragePort AccountingStorageType AuthType CredType MailProg
     ProctrackType SelectType SlurmUser SlurmctldAddr SlurmctldLogFile SlurmctldParameters SlurmctldPidFile
     SlurmctldPort SlurmdLogFile SlurmdParameters SlurmdPidFile SlurmdPort SlurmdSpoolDir SlurmdUser
     StateSaveLocation TaskPlugin TopologyPlugin

@@ -188,7 +188,8 @@ def _accounting(config: ClusterConfig) -> Group:
         title="Accounting",
         why="Through slurmdbd, which alone has the database's password, so AccountingStorageUser and -Pass are left "
         "out. Its host is the controller's name and not localhost: sacct and sacctmgr on login machines read this file "
-        f"too. Finished jobs are also kept as plain text, should the database be lost. {measured}",
+        "too. jobcomp.lua, which the set-up puts beside this file, notes each job that ended, for records that never "
+        f"reach the database. {measured}",
         settings={
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": controller_name(config),
@@ -198,7 +199,6 @@ def _accounting(config: ClusterConfig) -> Group:
             "AccountingStoreFlags": "job_comment",
             "JobAcctGatherType": f"jobacct_gather/{gather}",
             "JobAcctGatherFrequency": 30,
-            "JobCompType": "jobcomp/filetxt",
-            "JobCompLoc": paths.COMPLETIONS,
+            "JobCompType": "jobcomp/lua",
         },
     )

@@ -13,6 +13,7 @@
     python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back
     python3 FOLDER backup      < JSON   controller: the accounting database on standard output, as `restore` takes it
     python3 FOLDER restore     < JSON   controller: put an uploaded backup in the place of the accounting database
+    python3 FOLDER rebuild     < JSON   controller: records of ended jobs that never reached the database
     python3 FOLDER host-keys            controller: SSH host keys that machines reported, as JSON
     python3 FOLDER health-results       controller: the last health check of every node, as JSON
     python3 FOLDER lost-jobs            controller: end jobs that ended while slurmctld was away
@@ -33,7 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import collect
-from accounting import accounts, backup, mariadb, restore
+from accounting import accounts, backup, mariadb, rebuild, restore
 from containers import settings as containers
 from health import installed
 from health import record as health_record
@@ -219,6 +220,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "settle": restore_last_success,  # known by this name to every version
     "backup": lambda _: backup.write_backup(sys.stdout.buffer),
     "restore": restore.restore,
+    "rebuild": rebuild.rebuild,
     "prologs": prologs.stage,
     "rxdm": rxdm.converge,
     # What undoes these needs no word from the stack: it knows what was made.

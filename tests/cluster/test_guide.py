@@ -28,8 +28,6 @@ GUIDE_CONF = {
     "SelectType": "select/cons_tres",
     "AccountingStoragePort": "6819",
     "AccountingStorageType": "accounting_storage/slurmdbd",
-    "JobCompLoc": "/var/log/slurm/job_completions",
-    "JobCompType": "jobcomp/filetxt",
     "JobAcctGatherFrequency": "30",
     "JobAcctGatherType": "jobacct_gather/linux",
     "SlurmctldDebug": "info",
@@ -46,9 +44,10 @@ GUIDE_CONF = {
     "TaskPlugin": "task/cgroup",  # guide: task/affinity too, as on every platform whose cores are its own
     "GresTypes": "gpu",
     "MailProg": "/usr/local/sbin/hpc-mail",  # guide: /usr/bin/mail, which may run what a user gives as --mail-user
+    "JobCompType": "jobcomp/lua",  # guide: jobcomp/filetxt, where a job's name may hold lines of other jobs
 }
-LEFT_OUT = {"AccountingStorageUser"}
-"""Slurm reads it with a database of slurmctld's own only; the user is slurmdbd's."""
+LEFT_OUT = {"AccountingStorageUser", "JobCompLoc"}
+"""Slurm reads the first with a database of slurmctld's own only; the user is slurmdbd's. The other is filetxt's."""
 
 GUIDE_SLURMDBD = {
     "AuthType": "auth/munge",

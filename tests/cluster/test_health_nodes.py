@@ -135,6 +135,6 @@ def test_jobs_that_ended_without_a_record():
     )  # fmt: skip
     assert unrecorded.id == "jobs-unrecorded"
     assert unrecorded.what.endswith("does not have them: 0, 1, 2, 3, 4, ...")
-    assert unrecorded.todo.endswith("controller -- grep -aE '^JobId=(0|1|2|3|4) ' /var/log/slurm/job_completions")
+    assert unrecorded.todo == f"./hpc accounting rebuild {seen.stack}"
     facts(seen, "controller")["slurm"]["statistics"]["waiting"] = 3
     assert findings(seen) == [], "they may be on their way"

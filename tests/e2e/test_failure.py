@@ -12,6 +12,7 @@ import pytest
 
 from components.local.host.machines import machine
 from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.lost_records import lost_records_come_back
 
 pytestmark = pytest.mark.e2e
 
@@ -127,8 +128,12 @@ def test_another_state_does_not_make_it_anew(ill: Cluster, tmp_path: Path):
 def test_killed_daemons_come_back_by_themselves(ill: Cluster):
     for daemon in ("slurmctld", "slurmdbd", "mariadbd", "munged"):
         ill.ssh("controller", f"pkill -KILL -x {daemon}")
-    eventually(lambda: "ok" in ill.ssh("controller", _ALL_UP), seconds=60, what="all daemons")
+    eventually(lambda: "ok" in ill.ssh("controller", _ALL_UP), seconds=240, what="all daemons")
     assert ill.run("srun", "hostname")
+
+
+def test_records_that_a_killed_slurmctld_took_with_it_are_rebuilt(ill: Cluster):
+    lost_records_come_back(ill)
 
 
 _ALL_UP = """

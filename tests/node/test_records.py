@@ -1,32 +1,36 @@
 """Jobs whose records are not what became of them; those that slurmctld remembers may be on their way."""
 
+import gzip
+import json
+import os
 import time
+from typing import Any
 
 import pytest
 from accounting import records
 
 
-def line(number: int, *, name: str = "a JobId=99", days: float = 0) -> str:
-    """As jobcomp/filetxt of 24.11 writes it, of a job that ended some days ago."""
-    end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - days * 86400))
-    return (
-        f"JobId={number} UserId=alice(2001) GroupId=alice(2001) Name={name} JobState=COMPLETED Partition=cpu "
-        f"TimeLimit=1440 StartTime={end} EndTime={end} NodeList=hc-cpu-0 NodeCnt=1 ProcCnt=1 WorkDir=/home/alice "
-        "ReservationName= Tres=cpu=1,mem=1G,node=1,billing=1 Account=research QOS=normal WcKey= Cluster=hc "
-        f"SubmitTime={end} EligibleTime={end} ArrayJobId=6 ArrayTaskId=2 DerivedExitCode=0:0 ExitCode=0:0 \n"
-    )
+def line(number: int, *, days: float = 0, **other: object) -> str:
+    """As jobcomp.lua writes it, of a job that was submitted some days ago and took a minute."""
+    begun = int(time.time() - days * 86400)
+    job = {
+        "job_id": number, "submit_time": begun, "start_time": begun, "end_time": begun + 60, "job_state": 32771,
+        "user_id": 2001, "group_id": 2001, "name": "a", "tres_alloc_str": "1=1,2=1024,1001=2",
+    }  # fmt: skip
+    return "\n" + json.dumps(job | other)
 
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     """Jobs 7 to 10 have ended, of which the database knows 8, and takes 5 and 6 to be running; slurmctld knows 6, 9."""
-    file = tmp_path / "job_completions"
-    file.write_text("".join(map(line, (7, 8, 8, 9, 10))))
+    file = tmp_path / "job_completions.log"
+    lines = {number: line(number) for number in (7, 8, 9, 10)}
+    file.write_text("".join(lines.values()))
     statements = []
 
     def query(statement):
         statements.append(statement)
-        return [["5"], ["6"]] if "time_end = 0" in statement else [["8"]]
+        return [["5"], ["6"]] if "time_end = 0" in statement else [["8", str(json.loads(lines[8])["submit_time"])]]
 
     monkeypatch.setattr(records, "COMPLETIONS", file)
     monkeypatch.setattr(records, "query", query)
@@ -35,26 +39,56 @@ def asked(tmp_path, monkeypatch):
     return statements
 
 
+def numbers(tail: int | None = None) -> list[int]:
+    return [number for number, _ in records.ended(tail)]
+
+
 def test_runaways_and_jobs_without_a_record(asked):
     assert records.observe() == {"runaway": ["5"], "unrecorded": ["7", "10"]}
     assert "IN (0,7,8,9,10)" in asked[1]
 
 
-def test_the_end_of_a_long_file_is_looked_at(asked, monkeypatch):
-    monkeypatch.setattr(records, "TAIL", len(line(10)) + 20)
-    assert records.ended() == ["10"]
+def test_a_job_that_was_requeued_has_a_record_for_each_run(asked):
+    with records.COMPLETIONS.open("a") as file:
+        file.write(line(8, days=1))
+    assert [job["job_id"] for job in records.unrecorded()] == [7, 8, 10]
+
+
+def test_the_end_of_a_long_file_is_looked_at(asked):
+    assert numbers(len(line(10)) + 20) == [10]
 
 
 def test_a_record_that_may_have_been_purged_is_not_missed(asked):
     records.COMPLETIONS.write_text(line(7, days=26) + line(8, days=28))
-    assert records.ended() == ["7"]
+    assert numbers() == [7]
 
 
-def test_a_line_break_in_a_jobs_name_is_no_other_job(asked):
-    records.COMPLETIONS.write_text(line(7, name="a\nJobId=99 UserId=bob(2002) b") + line(8))
-    assert records.ended() == ["7", "8"]
+def test_rotated_files_count_and_the_last_word_of_a_job(asked, tmp_path):
+    now = int(time.time())
+    with gzip.open(tmp_path / "job_completions.log.2.gz", "wt") as file:
+        file.write(line(1, days=9) + line(2, submit_time=now, job_state=5))
+    (tmp_path / "job_completions.log.3.gz").write_bytes(b"\x1f\x8b of a logrotate that was killed")
+    (tmp_path / "job_completions.log.1").write_text(line(2, submit_time=now, job_state=3))
+    assert numbers() == [1, 2, 7, 8, 9, 10]
+    assert records.ended()[2, now]["job_state"] == 3
 
 
-def test_no_file_is_no_job(asked, monkeypatch, tmp_path):
-    monkeypatch.setattr(records, "COMPLETIONS", tmp_path / "none")
-    assert records.ended() == []
+WRONG: list[dict[str, Any]] = [{"end_time": wrong} for wrong in ("1", -1, 1 << 32, True, None)]
+WRONG += [{"name": 7}, {"name": "\u2028"}, {"account": {}}, {"more": "x"}]
+WRONG += [{"tres_alloc_str": wrong} for wrong in ("1=1,", "1=1' OR 1")]
+
+
+@pytest.mark.parametrize("wrong", [line(7)[:-9], "\n[]", "\n" + "[" * 100_000, *(line(7, **one) for one in WRONG)])
+def test_a_line_that_jobcomp_lua_does_not_write_is_none(asked, wrong):
+    records.COMPLETIONS.write_text(wrong + line(8))
+    assert numbers() == [8]
+
+
+def test_what_lies_in_its_place_is_not_followed_or_waited_for(asked, tmp_path):
+    records.COMPLETIONS.rename(tmp_path / "other")
+    assert numbers() == []
+    records.COMPLETIONS.symlink_to(tmp_path / "other")
+    assert numbers() == []
+    records.COMPLETIONS.unlink()
+    os.mkfifo(records.COMPLETIONS)
+    assert numbers() == []

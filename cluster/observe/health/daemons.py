@@ -6,7 +6,6 @@ from typing import Any
 from cluster.observe.health.finding import Finding
 from cluster.observe.health.journal import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.slurm import paths
 
 RESTARTS = 3
 """systemd counts since somebody last started a unit by hand: a few in months are history, a few in minutes are news."""
@@ -57,22 +56,26 @@ def records(seen: ClusterObservation) -> Iterator[Finding]:
     found = seen.controller.part("records")
     if not found or (seen.slurm("statistics") or {}).get("waiting"):
         return  # it may be on its way
-    for kind, what, line in (
-        ("runaway", "still running in the accounting, and slurmctld does not know {}", "sacctmgr show runawayjobs"),
-        ("unrecorded", "ended, and the accounting does not have {}", "grep -aE '^JobId=({}) ' {}"),
-    ):
+    fix = f"./hpc ssh {seen.stack} controller -- sacctmgr show runawayjobs"
+    for kind, what, todo, note in (
+        (
+            "runaway", "still running in the accounting, and slurmctld does not know {}", fix,
+            "It offers to end them in the database.",
+        ),
+        (
+            "unrecorded", "ended, and the accounting does not have {}", f"./hpc accounting rebuild {seen.stack}",
+            "It shows them, and writes their records, without steps, from what slurmctld noted at their end.",
+        ),
+    ):  # fmt: skip
         if jobs := found[kind]:
             many = len(jobs) > 1
-            named = jobs[:NAMED_JOBS]
-            told = ", ".join(named) + (", ..." if len(jobs) > NAMED_JOBS else "")
+            told = ", ".join(jobs[:NAMED_JOBS]) + (", ..." if len(jobs) > NAMED_JOBS else "")
             yield Finding(
                 id=f"jobs-{kind}",
                 where=(seen.controller.name,),
                 what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {told}",
-                todo=f"./hpc ssh {seen.stack} controller -- {line.format('|'.join(named), paths.COMPLETIONS)}",
-                note="It offers to end them in the database."
-                if kind == "runaway"
-                else "What is known of them is there, with their names as users gave them.",
+                todo=todo,
+                note=note,
             )
 
 

@@ -36,6 +36,7 @@ MAIL = "/usr/local/sbin/hpc-mail"  # MailProg of slurm.conf
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
 LOG = Path("/var/log/slurm/slurmctld.log")
+COMPLETIONS = Path(__file__).with_name("jobcomp.lua")  # looked for beside slurm.conf (plugins/jobcomp/lua)
 TRIES = 3  # starts by systemd after ours: what ends as often as that, at once, does so for ever
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
 # Whoever acts as the user slurm, as root of any machine can, has slurmctld run programs (strigger(1)). They are to find
@@ -83,6 +84,7 @@ def prepare() -> None:
         run("systemctl", "daemon-reload")
     log_files.keep()
     write(MAIL, Path(__file__).with_name("mail.sh").read_text(), mode=0o755)
+    write(ETC / COMPLETIONS.name, COMPLETIONS.read_text())
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
     # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.
     for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):
