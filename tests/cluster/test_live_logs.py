@@ -79,7 +79,7 @@ def test_following_shows_each_line_once_and_ends_with_its_input(file: Path):
         process.stdin.close()
         # The end of its output: nothing holds it open any more, the follower neither.
         assert process.stdout.read() == ""
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_follower_waits_for_a_log_that_is_not_there_yet(tmp_path: Path):
@@ -97,7 +97,7 @@ def test_a_follower_waits_for_a_log_that_is_not_there_yet(tmp_path: Path):
         path.write_text("first\n")
         assert process.stdout.readline() == "first\n"
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("follow", [False, True])

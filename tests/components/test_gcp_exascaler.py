@@ -118,7 +118,7 @@ class TestExascaler:
         (tmp_path / "loci").chmod(0o755)
         text = startup_script(Exascaler(config)).replace("/etc/", f"{tmp_path}/")
         for _ in range(2):
-            subprocess.run(["sh", "-c", text], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=30, check=True)
+            subprocess.run(["sh", "-c", text], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=120, check=True)
         assert (tmp_path / "called").read_text() == "init\ninit\n"
         rows = dict(row.split(": ") for row in (tmp_path / "loci.conf").read_text().splitlines()[1:])
         assert (rows["OssCount"], rows["OstSize"], rows["MgsType"]) == ("3", "3500", "n2-standard-32")

@@ -25,7 +25,7 @@ def ask(cluster: Cluster, machine: str, line: str) -> str:
         cluster.name, json.loads(cluster.call("outputs", cluster.name, "--json", "--show-secrets").stdout)
     )
     ENTERED[cluster.name] = entered
-    return remote.capture(entered.target(machine), entered.admin_key, line, seconds=60).out.strip()
+    return remote.capture(entered.target(machine), entered.admin_key, line, seconds=180).out.strip()
 
 
 def state(cluster: Cluster, number: str) -> str:

@@ -162,7 +162,7 @@ def test_a_job_puts_itself_back_near_its_time_limit_and_after_a_failure(alice: t
         assert f"{why}: back into the queue" in output(alice, "requeue", job)
     excluded = lambda: alice.ask(f"squeue --noheader --jobs={submitted.fails} --format=%x").split()  # noqa: E731
     (_, nodes) = output(alice, "requeue", submitted.fails).splitlines()[0].rsplit(" ", 1)
-    eventually(lambda: excluded() == [nodes], seconds=30, what="the node that failed excluded from the next run")
+    eventually(lambda: excluded() == [nodes], seconds=180, what="the node that failed excluded from the next run")
     alice.ask(f"scancel {submitted.waits} {submitted.fails}")
     # Without a checkpoint another run would end as this one.
     assert "back into the queue" not in ended(alice, "requeue", submitted.never_begins)

@@ -68,7 +68,7 @@ def test_ctrl_c_cancels_its_jobs(ring: Cluster):
         running = ("squeue", "--noheader", "--states=R", "--format=%i")
         eventually(lambda: len(ring.run(*running).split()) == 2, seconds=60, what="the jobs of a round")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     finally:
         process.kill()
         ring.run("rm", "hold")

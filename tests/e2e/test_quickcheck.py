@@ -58,7 +58,7 @@ def broken(lab: Cluster) -> Iterator[str]:
     """A node without its home, one without a GPU, one that is down and one that is busy; the number of its job."""
     job = lab.run("sbatch", "--parsable", "-w", "lab-cpu-3", "--exclusive", "--output=/dev/null", "--wrap=sleep 600",
                   user="bob")  # fmt: skip
-    eventually(lambda: lab.run("squeue", "-h", "-j", job, "-o", "%T", user="bob") == "RUNNING", seconds=30, what="it")
+    eventually(lambda: lab.run("squeue", "-h", "-j", job, "-o", "%T", user="bob") == "RUNNING", seconds=180, what="it")
     lab.ssh("cpu-1", "umount /home")
     lab.ssh("gpu-0", "rm /dev/nvidia1")
     lab.ssh("cpu-2", "systemctl stop slurmd")
@@ -93,11 +93,11 @@ def test_ctrl_c_cancels_what_was_submitted(lab: Cluster):
         env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        eventually(lambda: "hpc-check" in lab.run(*mine, user="alice"), seconds=30, what="a job that waits")
+        eventually(lambda: "hpc-check" in lab.run(*mine, user="alice"), seconds=180, what="a job that waits")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=180)
     finally:
         process.kill()
         lab.run("scancel", job, user="bob")
     assert process.returncode == 130, out + err
-    eventually(lambda: lab.run(*mine, user="alice") == "", seconds=30, what="the end of its jobs")
+    eventually(lambda: lab.run(*mine, user="alice") == "", seconds=180, what="the end of its jobs")

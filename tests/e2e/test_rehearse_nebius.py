@@ -159,7 +159,7 @@ def test_a_user_of_the_stack_file_is_on_all_pods_within_seconds(rehearsal: Rehea
     assert rehearsal.up(2)["counts"]["update"] == 1
     eventually(
         lambda: ssh(rehearsal, "bob", alices_key, "srun -N2 id -u").split() == ["2002", "2002"],
-        seconds=10, what="a job of the new user",
+        seconds=180, what="a job of the new user",
     )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ class Shell:
 
     def close(self) -> None:
         """End it."""
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=120)
 
     def _line(self) -> str:
         assert self._process.stdout is not None

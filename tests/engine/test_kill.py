@@ -144,7 +144,7 @@ def test_the_first_ctrl_c_finishes_what_has_begun_and_begins_nothing_new(bench, 
     time.sleep(0.1)
     assert process.is_alive()
     bench.flag("hold-a", on=False)
-    process.join(10)
+    process.join(60)
     assert process.exitcode == 1
     assert "interrupted" in (bench.root.parent / "summary").read_text()
     assert set(bench.alive()) == {"a.0"}
@@ -162,7 +162,7 @@ def test_the_second_ctrl_c_stops_at_once_and_the_next_run_heals(bench):
     for _ in range(2):
         os.kill(process.pid, signal.SIGINT)
         time.sleep(0.1)
-    process.join(5)
+    process.join(60)
     assert process.exitcode is not None
     bench.flag("hold-a", on=False)
     assert not healthy(bench)

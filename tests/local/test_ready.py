@@ -45,7 +45,7 @@ def _given_up(process: Process, console: Path) -> str:
     began = time.monotonic()
     with pytest.raises(HostError) as caught:
         ready.wait_for_ssh("dev-cpu-0", process, "10.7.0.9", console)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 60
     return str(caught.value)
 
 

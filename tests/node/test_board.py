@@ -40,8 +40,8 @@ def test_a_failure_ends_it_with_its_reason():
     later(0.2, lambda: cluster_state.report_failure("configure: /home is read-only"))
     began = time.monotonic()
     with pytest.raises(SetupError, match=r"the set-up of c failed.*: configure: /home is read-only"):
-        cluster_state.wait_for_config(seconds=30, controller="c")
-    assert time.monotonic() - began < 5
+        cluster_state.wait_for_config(seconds=300, controller="c")
+    assert time.monotonic() - began < 60
 
 
 def test_one_of_another_time_does_not_where_it_is_withdrawn(place):

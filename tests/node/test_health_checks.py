@@ -40,13 +40,13 @@ WANTED = {
 
 class TestTime:
     def test_a_program_that_hangs_is_ended_with_all_that_it_started(self, tmp_path, monkeypatch):
-        with_program(tmp_path, monkeypatch, f"echo $$ >{tmp_path}/pid; sleep 60 & wait")
+        with_program(tmp_path, monkeypatch, f"echo $$ >{tmp_path}/pid; sleep 600 & wait")
         began = time.monotonic()
         found = checks.all_checks(WANTED)
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 120
         assert failed(found) == {"gpu-driver": "nvidia-smi did not answer in 1 s"}
         pid = int((tmp_path / "pid").read_text())
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
             assert time.monotonic() < end
             time.sleep(0.05)

@@ -184,7 +184,7 @@ class TestMischief:
                 homes.converge("alice", ALICE, ALICE, [f"ssh-ed25519 {turn}"])
         finally:
             stop.touch()
-            swapping.wait(timeout=30)
+            swapping.wait(timeout=120)
         assert [path.name for path in folder.iterdir()] == ["authorized_keys"]
         assert (folder / "authorized_keys").read_text() == "root's\n"
         assert folder.stat().st_uid == (folder / "authorized_keys").stat().st_uid == 0

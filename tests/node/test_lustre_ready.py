@@ -63,7 +63,7 @@ def ask(*more: str, lnet: int, http_port: int = 1, seconds: int = 0) -> subproce
         env={**os.environ, "LNET_PORT": str(lnet), "HTTP_PORT": str(http_port)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 
@@ -108,7 +108,7 @@ def test_the_command_asks_for_what_each_kind_has():
             env={**os.environ, "LNET_PORT": str(lnet)},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
     assert (run.returncode, run.stdout) == (0, "the Lustre file system at 127.0.0.1 answers\n")

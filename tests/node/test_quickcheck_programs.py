@@ -177,7 +177,7 @@ class TestImage:
         while not ((here / "pid").exists() and (here / "pid").read_text()):
             time.sleep(0.01)
         one.cancel_all()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
         number = int((here / "pid").read_text())
         state = Path(f"/proc/{number}/stat")

@@ -188,7 +188,7 @@ class TestBody:
     def warm(self, node: Path, *arguments: str, umask: int = 0o022) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["/bin/bash", "-c", (node / "body").read_text(), "warm-up", *arguments],
-            capture_output=True, text=True, check=False, env={}, timeout=30, umask=umask,
+            capture_output=True, text=True, check=False, env={}, timeout=120, umask=umask,
         )  # fmt: skip
 
     @pytest.mark.parametrize("umask", [0o022, 0o077])

@@ -178,7 +178,7 @@ def test_a_copy_that_was_killed_goes_on_where_it_was(machine: Machine) -> None:
     (machine.data / "a").write_text("text of a\n")
     process = subprocess.Popen(["bash", "-c", copy], env=machine.environment(SLOW="1"), start_new_session=True)
     slow = Path(f"{machine.calls}.slow")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not slow.exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

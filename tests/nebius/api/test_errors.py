@@ -85,7 +85,7 @@ class TestRefused:
         text = told(api)
         assert text.startswith("could not log in to Nebius:")
         assert "UNAUTHENTICATED: the token has expired" in text
-        assert time.monotonic() - start < client.LOGIN_SECONDS + 5
+        assert time.monotonic() - start < client.LOGIN_SECONDS + 30
 
     def test_nobody_listens(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         client.close()
@@ -180,7 +180,7 @@ class TestFailed:
         api.faults.append(Fault(kind="OperationService", verb="poll", what="unauthenticated"))
         start = time.monotonic()
         assert "UNAUTHENTICATED: the token has expired" in told(api)
-        assert time.monotonic() - start < client.LOGIN_SECONDS + 5
+        assert time.monotonic() - start < client.LOGIN_SECONDS + 30
         (before,) = owned(api)["GpuCluster n"]
         assert created(api).id == before
 

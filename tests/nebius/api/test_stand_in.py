@@ -159,7 +159,7 @@ class TestMasks:
             )
             headers = (("authorization", "Bearer x"), *([("x-resetmask", mask)] if mask else []))
             call(request, metadata=headers)
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while api.store.under_way(id_):
             assert time.monotonic() < limit
             time.sleep(0.02)
@@ -249,7 +249,7 @@ class TestProcess:
         command = [sys.executable, "-m", "components.nebius.rehearsal.api", f"--state={folder / 'state.json'}"]
         command += [f"--port-file={port}", f"--token-file={folder / 'token'}", "--seconds=0.05"]
         process = subprocess.Popen([*command, *arguments], cwd=ROOT)
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while not port.exists():
             assert time.monotonic() < limit
             time.sleep(0.02)
@@ -272,7 +272,7 @@ class TestProcess:
         process, endpoint = self.start(folder, *options, f"--port={endpoint.rpartition(':')[2]}")
         assert lookups.exists("Cluster", found.id, endpoint)
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
     def test_faults_of_the_command_line(self, folder: Path) -> None:
         process, endpoint = self.start(folder, "--fault=Network:create:refuse:quota_failure")
@@ -282,7 +282,7 @@ class TestProcess:
                 lifecycle.create({**props, "kind": "Network", "name": "x1", "resource_name": "x1", "spec": {}})
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
     def test_a_fault_that_there_is_not(self) -> None:
         with pytest.raises(ValueError, match=r"is no fault; allowed: KIND:VERB:refuse\|fail\|hang\|lose:bad_request"):

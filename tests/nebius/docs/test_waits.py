@@ -58,7 +58,7 @@ class TestTheLoginAddress:
         assert "has no address" in text
         assert "public addresses are forbidden" in text
         assert "nebius.login.exposure: internal" in text
-        assert 0.3 <= time.monotonic() - start < 2
+        assert 0.3 <= time.monotonic() - start < 60
 
     def test_the_deadline_is_in_seconds_and_one_number(self) -> None:
         text = failed(login.wait, Cluster(), cluster="slurm", type="LoadBalancer")

@@ -119,7 +119,7 @@ class Project:
         released()
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=120):
     """Wait until something is so."""
     limit = time.monotonic() + seconds
     while not condition():

@@ -86,7 +86,7 @@ def test_the_run_waits_until_what_was_installed_is_ready(project, kube, namespac
 
 
 def test_what_is_not_ready_in_time_fails_with_helms_message_and_the_next_run_goes_on(project, kube, namespace):
-    text = release(namespace, timeout=2, pod=True)
+    text = release(namespace, timeout=5, pod=True)
     assert not project.up(text).ok
     assert project.failures()[0].startswith(f"helm can't install small in {namespace}: ")
     assert "context deadline exceeded" in project.failures()[0]

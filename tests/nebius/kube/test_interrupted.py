@@ -116,7 +116,7 @@ def test_ctrl_c_ends_the_wait_of_helm_and_the_next_run_goes_on(project, kube, na
     project.program(text)
     process = _helm_waits(project, kube, namespace)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 1
+    assert process.wait(120) == 1
     assert _helms(namespace) == []
     assert revisions(kube, namespace) == [(1, "failed")]
     assert project.state()[1] == [("creating", "small")]
@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_leaves_no_process(project, kube, namespace):
     time.sleep(0.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.wait(20)
+    process.wait(120)
     wait_for(lambda: not Path(f"/proc/{pid.read_text().strip()}/status").exists(), 5)
     released()
     assert project.run("destroy").ok

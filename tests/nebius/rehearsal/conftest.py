@@ -61,7 +61,7 @@ def operating(kube, **options):
         thread.join()
 
 
-def until(look, seconds=30.0):
+def until(look, seconds=120.0):
     """The first answer that is not empty. Fails when the time is up."""
     end = time.monotonic() + seconds
     while not (found := look()):

@@ -124,5 +124,5 @@ def test_a_terminal_has_a_name_and_what_runs_there_ends_with_its_client(kubectl)
         until(lambda: running("sleep", length))
         for number in running(kubectl[0], line):
             os.kill(number, signal.SIGKILL)
-        client.wait(10)
+        client.wait(60)
         until(lambda: not running("sleep", length), 10)
