@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -208,7 +209,11 @@ def prepare(wanted: str) -> None:
 
 
 def main() -> int:
-    """Prepare for the first argument, `run` or `dev`; the exit code says whether `.venv` is complete."""
+    """Prepare for the first argument, `run` or `dev`, then become the environment's Python with the others, if there
+    are any. The exit code is that of a failure."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         prepare(sys.argv[1])
     except SetupError as error:
@@ -220,7 +225,15 @@ def main() -> int:
     except KeyboardInterrupt:
         say("interrupted; the next run goes on from here")
         return 130
+    if sys.argv[2:]:
+        python = str(VENV / "bin/python")
+        os.execv(python, [python, *sys.argv[2:]])  # noqa: S606 - no shell is meant
     return 0
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """As Ctrl-C, which ends the program that runs as well."""
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

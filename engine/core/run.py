@@ -1,5 +1,6 @@
 """One run over a stack: what its parts share, and how a step is done."""
 
+import os
 import signal
 import threading
 import time
@@ -25,6 +26,9 @@ StateChange: TypeAlias = Callable[[], None]
 """What a finished step changes in the state."""
 
 PARALLEL = 32  # steps at a time: most of them wait for other machines
+GRACE_SECONDS = 5.0
+"""For steps that run when the process is told to end, by a signal that nobody sends a second time."""
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 
 class StepError(EngineError):
@@ -182,25 +186,42 @@ class Run:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """While inside: a first Ctrl-C begins no new step and lets the running ones finish, a second one raises
-        KeyboardInterrupt at once. (Only the main thread can have it so; elsewhere signals are left alone.)"""
+        KeyboardInterrupt at once. SIGTERM and SIGHUP are sent once, so the second follows after some seconds. (Only the
+        main thread can have it so; elsewhere signals are left alone.)"""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
-        def stop(_signal: int, _frame: Value) -> None:
+        def stop(number: int, _frame: Value) -> None:
             if self._stopping:
                 raise KeyboardInterrupt
             self._stopping = True
-            self.log(
-                "warning", "Stopping: what has begun is finished, nothing new is begun. Ctrl-C again stops at once."
-            )
+            end = "Ctrl-C again stops at once."
+            if number != signal.SIGINT:
+                signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+                end = f"What has not ended in {GRACE_SECONDS:g} s is cut off; the next run goes on from there."
+            if number == signal.SIGHUP:
+                _leave_terminal()
+            self.log("warning", f"Stopping: what has begun is finished, nothing new is begun. {end}")
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        # What nohup has ignored stays so.
+        numbers = [one for one in _STOPPING if signal.getsignal(one) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, stop) for number in numbers}
         try:
             yield
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Print to nowhere where the terminal is gone: each line would be an error, which ends the run."""
+    for stream in (1, 2):
+        try:
+            os.write(stream, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 INPUTS = "__inputs"

@@ -119,6 +119,28 @@ class TestEnvironment:
         assert checkout.hpc("up").returncode == 3
         assert checkout.synced() == ["requirements.txt", "requirements.txt"]
 
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+    def test_a_signal_ends_what_makes_it(self, checkout: Checkout, number: signal.Signals) -> None:
+        """Sent to `./hpc` alone, as `kill` does."""
+        process = subprocess.Popen(
+            [checkout.folder / "hpc", "up"],
+            env=checkout.env | {"UV_SYNC": "echo $$ >$UV_LOG.pid; exec sleep 60"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        pid = Path(f"{checkout.log}.pid")
+        while not (pid.exists() and pid.read_text()):
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert said.endswith("hpc: interrupted; the next run goes on from here\n")
+        left = subprocess.run(
+            ["ps", "-o", "stat=", "-p", pid.read_text().strip()], capture_output=True, text=True, check=False
+        )
+        assert left.stdout.strip()[:1] in ("", "Z")
+        assert checkout.hpc("up").returncode == 3
+
     def test_is_made_anew_when_its_python_is_gone(self, checkout: Checkout) -> None:
         checkout.hpc("up")
         (checkout.venv / "bin/python").unlink()

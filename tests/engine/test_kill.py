@@ -5,12 +5,15 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from engine import events
+from engine.core import run as core
 from engine.core import threads
 
 
@@ -134,7 +137,7 @@ def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
     assert bench.alive() == {}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_ctrl_c_finishes_what_has_begun_and_begins_nothing_new(bench, number):
     bench.graph("a", ("b", {"refs": ["a"]}))
     bench.flag("hold-a")
@@ -168,6 +171,47 @@ def test_the_second_ctrl_c_stops_at_once_and_the_next_run_heals(bench):
     assert not healthy(bench)
     assert bench.up().ok
     assert set(bench.alive()) == {"a.0", "b.0"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_is_sent_once_ends_a_step_that_goes_on_and_the_next_run_heals(bench, number, monkeypatch):
+    monkeypatch.setattr(core, "GRACE_SECONDS", 0.5)
+    bench.graph("a", ("b", {"refs": ["a"]}))
+    bench.flag("hold-a")
+    process = bench.spawn("up")
+    bench.wait_until_held()
+    os.kill(process.pid, number)
+    time.sleep(0.1)
+    assert process.is_alive()
+    process.join(30)
+    assert process.exitcode is not None
+    bench.flag("hold-a", on=False)
+    assert bench.up().ok
+    assert set(bench.alive()) == {"a.0", "b.0"}
+
+
+def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(bench):
+    bench.graph("a")
+    bench.flag("hold-a")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = bench.spawn("up")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    bench.wait_until_held()
+    os.kill(process.pid, signal.SIGHUP)
+    bench.flag("hold-a", on=False)
+    process.join(30)
+    assert process.exitcode == 0
+
+
+def test_nothing_is_printed_to_a_terminal_that_is_gone():
+    ours, theirs = os.openpty()
+    os.close(ours)
+    program = "from engine.core import run; run._leave_terminal(); print('x', flush=True)"
+    done = subprocess.run([sys.executable, "-c", program], stdout=theirs, stderr=theirs, check=False)
+    os.close(theirs)
+    assert done.returncode == 0
 
 
 def test_a_call_that_nobody_waits_for_any_more_ends_without_a_word(monkeypatch):
