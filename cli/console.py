@@ -8,10 +8,16 @@ escaped (cluster.printable), in a pipe as well, since its end may be one.
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
+from itertools import zip_longest
+from textwrap import wrap
 
 from rich.console import Console
 
 from cluster.printable import document, one_line, printable
+
+_GAP = "  "
+_NARROWEST = 4
+"""Characters that a column keeps in a table that is too wide for the terminal."""
 
 
 @cache
@@ -47,15 +53,23 @@ def json(value: object) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
-    """Print rows in columns, the first as a heading; columns whose number is in `right` are aligned there."""
+    """Print rows in columns, the first as a heading; columns whose number is in `right` are aligned there.
+
+    On a terminal that is too narrow the cells of the widest columns are folded.
+    """
     shown = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*shown, strict=True)]
+    room = stdout().width - len(_GAP) * (len(widths) - 1) if stdout().is_terminal else sum(widths)
+    while sum(widths) > room and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
     for number, row in enumerate(shown):
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        line("  ".join(cells).rstrip(), style="bold" if number == 0 else "")
+        folded = [wrap(one, width) if len(one) > width else [one] for one, width in zip(row, widths, strict=True)]
+        for cells in zip_longest(*folded, fillvalue=""):
+            parts = [
+                cell.rjust(width) if column in right else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            ]
+            line(_GAP.join(parts).rstrip(), style="bold" if number == 0 else "")
 
 
 def note(text: str) -> None:
@@ -82,13 +96,18 @@ def interactive() -> bool:
 
 def ask(question: str) -> bool:
     """Ask for yes or no on standard error; anything but yes, and the end of input, is no."""
-    sys.stderr.write(f"{printable(question)} [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return answer(f"{question} [y/N] ").lower() in ("y", "yes")
 
 
 def answer(question: str) -> str:
     """Ask on standard error for a line; the end of input is an empty one."""
     sys.stderr.write(printable(question))
     sys.stderr.flush()
-    return sys.stdin.readline().strip()
+    text = ""
+    try:
+        text = sys.stdin.readline()
+    finally:
+        # At the end of input and after Ctrl-C, what comes next would stand beside the question.
+        if not text.endswith("\n"):
+            note("")
+    return text.strip()

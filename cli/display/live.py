@@ -1,5 +1,6 @@
 """The view on a terminal: lines of ended steps scroll by above, the steps at work are shown below."""
 
+import sys
 import threading
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -21,8 +22,13 @@ class LiveView(View):
 
     def __init__(self) -> None:
         super().__init__()
+        # What is written to standard error goes above the lower part, but where it is no terminal.
         self._live = Live(
-            self, console=console.stdout(), refresh_per_second=_FRAMES_PER_SECOND, transient=True, redirect_stderr=False
+            self,
+            console=console.stdout(),
+            refresh_per_second=_FRAMES_PER_SECOND,
+            transient=True,
+            redirect_stderr=sys.stderr.isatty(),
         )
         self._began = self.model.clock()
         # rich draws from a thread of its own, holding its lock while it asks for our lines; so `lock` must be free

@@ -34,9 +34,14 @@ def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
     """
     findings = _unknown_keys(stack_config)
     given = with_provider_sections(stack_config, _cluster(stack_config.get(ROOT), findings), findings)
+    in_order = _sorted(given)
+    with contextlib.suppress(ValidationError):
+        config = validate(in_order)
+        if not findings and not any(find_errors(config)):
+            return config
+    # Once more as it is written: errors show what was given, and name the later of two that differ.
     _checked(given, findings)
-    # Sorted last: errors show what was given as it is written, and name the later of two that differ.
-    return validate(_sorted(given))
+    return validate(in_order)
 
 
 def parse_output(exported: Any) -> ClusterConfig:  # noqa: ANN401 - an output may be anything
@@ -116,7 +121,7 @@ def _too_deep(tree: Any, levels: int = _DEEPEST) -> bool:  # noqa: ANN401 - what
 def _sorted(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
     """The same with the keys of every mapping sorted."""
     if isinstance(tree, Mapping):
-        return {key: _sorted(tree[key]) for key in sorted(tree)}
+        return {key: _sorted(tree[key]) for key in sorted(tree, key=str)}
     return [_sorted(one) for one in tree] if isinstance(tree, list) else tree
 
 

@@ -9,12 +9,14 @@ from typing import Any, cast
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.users import User as Person
+from cluster.config.validators.settings import minutes
 from cluster.jobs.environment import environment
 from cluster.jobs.measurements import measurements
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
 from cluster.slurm import paths, render, render_slurmdbd
 from cluster.slurm.health import health
+from cluster.slurm.script_tree import has_scripts
 from components.slurm import setup
 from scripts.node.interface import Configure, Exports, Group, Mount, NodeBoot, Probe, Rights, StateDisk, User
 
@@ -115,15 +117,25 @@ def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
 def probes(config: ClusterConfig) -> list[Probe]:
     """Standard input of `ready`: every partition, with a user who may run there; all empty where none may.
 
-    Where rxdm is to run, how many seconds a prolog may take: that long a job on several nodes may take to start.
+    Where scripts run before jobs, a job gets the time that these may take: they are part of it.
     """
     rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
     found: list[Probe] = []
     for name, partition in config.partitions.items():
         user, account, qos = _somebody(config, partition)
-        found.append({"partition": name, "user": user, "account": account, "qos": qos})
-        if name in rxdm:
-            found[-1]["rxdm"] = config.slurm.timers.prolog_epilog
+        walls = (one.max_wall for one in config.accounting.qos if one.name in (qos, partition.qos) and one.max_wall)
+        prolog = config.slurm.timers.prolog_epilog // 60 + 1 if has_scripts(config) else 0
+        limit = int(min(prolog + 1, *map(minutes, (partition.max_time, *walls))))
+        found.append(
+            {
+                "partition": name,
+                "user": user,
+                "account": account,
+                "qos": qos,
+                "minutes": max(1, limit),
+                "rxdm": name in rxdm,
+            }
+        )
     return found
 
 

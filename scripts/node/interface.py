@@ -145,17 +145,15 @@ class Node(TypedDict):
     host_key: str
 
 
-class _RxdmProbe(TypedDict, total=False):
-    rxdm: int  # seconds that a prolog may take, where rxdm is to run
-
-
-class Probe(_RxdmProbe):
+class Probe(TypedDict):
     """A partition, and who runs a job in it; an empty account or QOS is the user's default, an empty user nobody."""
 
     partition: str
     user: str
     account: str
     qos: str
+    minutes: int  # time limit of a job, of which its prolog is part
+    rxdm: bool  # whether that is rxdm's
 
 
 class _Config(TypedDict, total=False):

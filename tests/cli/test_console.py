@@ -1,6 +1,8 @@
 """What the commands print does nothing to the terminal, whoever wrote it."""
 
 import ast
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,43 @@ def test_the_lines_below_the_live_view_are_clean_as_well() -> None:
     (row,) = view.model.rows.values()
     assert next(iter(row.log)) == "one"
     assert not set("".join(row.log)) & set("\x1b\x07\x9b\r\u2028\u202e")
+
+
+@pytest.mark.parametrize(("given", "said"), [("y\n", "Sure? [y/N] "), ("", "Sure? [y/N] \n")])
+def test_nothing_stands_beside_a_question(
+    given: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+    assert console.ask("Sure?") is bool(given)
+    assert capsys.readouterr().err == said
+
+
+def test_a_table_is_folded_on_a_narrow_terminal_and_nowhere_else(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        ("NODES", "COUNT", "REASON"),
+        ("dev-cpu-[0-1]", "2", "Kill task failed and not resumed since"),
+        ("b", "", ""),
+    ]
+    monkeypatch.setenv("COLUMNS", "40")
+    for told, lines in (
+        ("", [f"{'NODES':13}  COUNT  REASON", "dev-cpu-[0-1]  2      Kill task failed and not resumed since", "b"]),
+        (
+            "1",
+            [
+                "NODES          COUNT  REASON",
+                "dev-cpu-[0-1]  2      Kill task failed",
+                "                      and not resumed",
+                "                      since",
+                "b",
+            ],
+        ),
+    ):
+        monkeypatch.setenv("FORCE_COLOR", told)
+        monkeypatch.setenv("NO_COLOR", "1")
+        console.stdout.cache_clear()
+        console.table(rows)
+        printed = capsys.readouterr().out.replace("\x1b[1m", "").replace("\x1b[0m", "")
+        assert printed.splitlines() == lines
+    console.stdout.cache_clear()

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import sys
 import time
 
 import pytest
@@ -147,6 +148,19 @@ class TestTerminal:
         assert "  warning: little memory" in text
         assert "1 created, 1 updated, 3 unchanged" in text
         assert "\n  slurm-conf: copying" not in text
+
+    @pytest.mark.parametrize("terminal_too", [True, False])
+    def test_a_message_on_standard_error_is_a_line_of_its_own(
+        self, terminal_too: bool, terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        errors = io.StringIO()
+        monkeypatch.setattr(errors, "isatty", lambda: terminal_too)
+        monkeypatch.setattr(sys, "stderr", errors)
+        with LiveView():
+            console.note("careful")
+        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).replace("\r", "\n").splitlines()
+        assert ("careful" in lines) is terminal_too
+        assert errors.getvalue() == ("" if terminal_too else "careful\n")
 
     def test_shows_steps_at_work_with_their_last_line_within_the_screen(self, terminal: io.StringIO) -> None:
         view = LiveView()

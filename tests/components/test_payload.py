@@ -29,7 +29,7 @@ def config(**partition: object) -> ClusterConfig:
         ],
         "accounting": {
             "accounts": [{"name": "research"}, {"name": "teaching"}, {"name": "spare"}],
-            "qos": [{"name": "urgent"}],
+            "qos": [{"name": "urgent", "max_wall": "3"}],
         },
     }
     return parse({"hpc:cluster": cluster})
@@ -53,6 +53,16 @@ class TestProbes:
     def test_are_made_by_somebody_who_may(self, limits, who):
         (probe,) = payload.probes(config(**limits))
         assert (probe["user"], probe["account"], probe["qos"]) == who
+        assert probe["minutes"] == 1
+
+    @pytest.mark.parametrize(
+        ("limits", "minutes"),
+        [({}, 12), ({"max_time": "5"}, 5), ({"allow_qos": ["urgent"]}, 3), ({"max_time": "0:30"}, 1)],
+    )
+    def test_a_job_may_take_as_long_as_its_prolog_and_no_longer_than_allowed(self, limits, minutes):
+        given = config(scripts=[{"name": "slow", "text": "#!/bin/sh\nsleep 150\n"}], **limits)
+        (probe,) = payload.probes(given)
+        assert (probe["minutes"], probe["rxdm"]) == (minutes, False)
 
 
 class TestConfigure:

@@ -22,6 +22,8 @@ class FakeFlex(FakeCompute):
         whether the operation ends when the machine is queued, or when it runs."""
         super().__init__()
         self.capacity_after, self.patience, self.early = capacity_after, patience, early
+        self.without: set[str] = set()
+        """Names of machines for which there is no capacity."""
         self.templates = {"t-1": "FLEX_START", "t-2": "FLEX_START", "plain": "STANDARD"}
         self._ids = itertools.count(1000)
 
@@ -59,7 +61,7 @@ class FakeFlex(FakeCompute):
         self.world.machines[path] = machine = Machine(resource, [None])
         refused = self.faults.get("instances.insert", Fault()).errors
         patience = self.patience if waits and not refused else 1
-        comes = not refused and self.capacity_after <= patience
+        comes = not refused and self.capacity_after <= patience and call.body["name"] not in self.without
         told = self._later(path, self.capacity_after if comes else patience, lambda: None)
         told.errors = () if comes else refused or [STOCK_OUT]
 

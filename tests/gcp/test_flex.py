@@ -227,6 +227,24 @@ pulumi.export("address", nodes[0].address)
         run("up")
         assert status(fake) == {NODE: "RUNNING"}
 
+    def test_one_without_capacity_is_named_and_alone_asked_for_again(
+        self, fake: FakeFlex, run: Callable[..., list[events.Event]]
+    ):
+        names = ["a3-gpu-0", "a3-gpu-1", "a3-gpu-2"]
+        fake.without, fake.patience = {"a3-gpu-1"}, 60
+        (failed,) = [event for event in run("up", ok=False, names=names) if isinstance(event, events.StepFailed)]
+        assert failed.urn.endswith("::a3-gpu-1")
+        assert "a3-gpu-1" in failed.message
+        assert "run again" in failed.message
+        left = {NODE.replace("a3-gpu-0", name): "RUNNING" for name in names if name not in fake.without}
+        assert status(fake) == left
+
+        fake.without = set()
+        fake.calls.clear()
+        run("up", names=names)
+        assert [call.body["name"] for call in asked(fake)] == ["a3-gpu-1"]
+        assert len(status(fake)) == 3
+
     def test_the_node_of_an_earlier_version_is_made_anew(self, fake: FakeFlex):
         olds = {"name": "a3-gpu-0", "zone": "us-central1-a", "project": "p", "sourceInstanceTemplate": TEMPLATE}
         found = FlexNodeProvider().diff("", olds, props(fake))

@@ -41,18 +41,14 @@ class Document:
     def __init__(self, file: Path) -> None:
         self.content: Json = json.loads(file.read_text(encoding="utf-8"))
         self.schemas: Json = self.content["schemas"]
-        self.methods = list(_methods(self.content["resources"]))
-        self.root = "/" + (self.content["servicePath"] or f"{self.content['version']}/")
+        path = self.content["servicePath"]
+        self.methods = [(_pattern(path, one), one) for one in _methods(self.content["resources"])]
+        self.root = "/" + (path or f"{self.content['version']}/")
 
     def method(self, verb: str, path: str) -> Json | None:
         """The method that a request calls."""
-        for one in self.methods:
-            # A parameter is one part of a path; of Storage's objects, whose names have slashes, all that follows.
-            pattern = re.sub(r"\{object\}", ".+", one.get("flatPath", one["path"]))
-            pattern = re.sub(r"\{[^}]+\}", "[^/]+", pattern)
-            if one["httpMethod"] == verb and re.fullmatch(f"/{self.content['servicePath']}{pattern}", path):
-                return one
-        return None
+        found = (one for pattern, one in self.methods if one["httpMethod"] == verb and pattern.fullmatch(path))
+        return next(found, None)
 
     def request(self, method: Json, query: Json, body: Json) -> Iterator[str]:
         """What a request has that the method does not take."""
@@ -87,6 +83,12 @@ class Document:
             yield f"{where}: {value!r} is none of {', '.join(schema['enum'])}"
         elif schema.get("format") in ("int64", "uint64") and not re.fullmatch(r"-?\d+", str(value)):
             yield f"{where}: {value!r} is no {schema['format']}"
+
+
+def _pattern(service_path: str, method: Json) -> re.Pattern[str]:
+    # A parameter is one part of a path; of Storage's objects, whose names have slashes, all that follows.
+    path = re.sub(r"\{object\}", ".+", method.get("flatPath", method["path"]))
+    return re.compile(f"/{service_path}" + re.sub(r"\{[^}]+\}", "[^/]+", path))
 
 
 def _methods(resources: Json) -> Iterator[Json]:

@@ -12,7 +12,7 @@ from interface import Probe
 from jobs.rxdm_trial import DEVICES, PROFILE
 from system.host import SetupError, log, run
 
-PATIENCE = 120  # seconds for one job that has an idle node to run on
+PATIENCE = 120  # seconds for one job that has an idle node to run on, beside its prolog
 SETTLING = 15  # seconds for slurmctld to take its nodes in, where none is idle
 JOB = "hpc-ready"
 _LOOK = (
@@ -51,13 +51,14 @@ def _prove(probe: Probe) -> str:
     if trial is Trial.NONE:
         log(f"partition {name}: no node takes jobs, so none was tried{_drained(name)}")
         return ""
-    if trial is Trial.RUN and "rxdm" in probe and (nodes := _idle(name, states)) > 1:
+    if trial is Trial.RUN and probe["rxdm"] and (nodes := _idle(name, states)) > 1:
         return _prove_rxdm(probe, nodes)
     busy = trial is Trial.ASK
-    command = _options(probe, nodes=1, minutes=1)
+    command = _options(probe, nodes=1)
     program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
+    seconds = _patience(probe)
     try:
-        done = _run(["runuser", "-u", probe["user"], "--", *program])
+        done = _run(["runuser", "-u", probe["user"], "--", *program], seconds=seconds)
         end = time.monotonic() + SETTLING
         while busy and done.returncode and time.monotonic() < end:
             # A slurmctld that has just started knows of its nodes' jobs before it counts the nodes in.
@@ -65,27 +66,27 @@ def _prove(probe: Probe) -> str:
             done = _run(["runuser", "-u", probe["user"], "--", *program])
     except subprocess.TimeoutExpired:
         run("scancel", "--partition", name, "--name", JOB)
-        return f"partition {name}: a job of {probe['user']}'s did not run within {PATIENCE} s.\n{_pending(name)}"
+        return f"partition {name}: a job of {probe['user']}'s did not run within {seconds} s.\n{_pending(name)}"
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         return f"partition {name}: a job of {probe['user']}'s failed:\n{said}{_drained(name)}"
     log(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
-    if "rxdm" in probe:
+    if probe["rxdm"]:
         log(f"partition {name}: rxdm was not tried: it serves jobs on two or more nodes, and fewer are idle")
     return ""
 
 
 def _prove_rxdm(probe: Probe, nodes: int) -> str:
     """Run a job on so many nodes, and look for NCCL's profile in it."""
-    name, prolog = probe["partition"], probe.get("rxdm", 0)
+    name, seconds = probe["partition"], _patience(probe)
     log(f"partition {name}: a job on {nodes} nodes tries rxdm; the first one pulls its containers, which takes minutes")
-    options = _options(probe, nodes=nodes, minutes=prolog // 60 + 2)
+    options = _options(probe, nodes=nodes)
     program = ["srun", "--quiet", *options, "--ntasks-per-node", "1", "sh", "-c", _LOOK]
     try:
-        done = _run(["runuser", "-u", probe["user"], "--", *program], seconds=prolog + PATIENCE)
+        done = _run(["runuser", "-u", probe["user"], "--", *program], seconds=seconds)
     except subprocess.TimeoutExpired:
         run("scancel", "--partition", name, "--name", JOB)
-        return f"partition {name}: a job on {nodes} nodes did not run within {prolog + PATIENCE} s.\n{_pending(name)}"
+        return f"partition {name}: a job on {nodes} nodes did not run within {seconds} s.\n{_pending(name)}"
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         return f"partition {name}: rxdm did not do its work for a job on {nodes} nodes:\n{said}{_drained(name)}"
@@ -99,9 +100,13 @@ def _idle(partition: str, states: list[str]) -> int:
     return min(states.count("idle"), int(most[1]) if most else len(states))
 
 
-def _options(probe: Probe, *, nodes: int, minutes: int) -> list[str]:
-    options = ["--partition", probe["partition"], "--nodes", str(nodes), "--ntasks", str(nodes), "--time", str(minutes),
-               "--job-name", JOB, "--chdir", "/"]  # fmt: skip
+def _patience(probe: Probe) -> int:
+    return PATIENCE + 60 * probe["minutes"]
+
+
+def _options(probe: Probe, *, nodes: int) -> list[str]:
+    options = ["--partition", probe["partition"], "--nodes", str(nodes), "--ntasks", str(nodes)]
+    options += ["--time", str(probe["minutes"]), "--job-name", JOB, "--chdir", "/"]
     options += ["--account", probe["account"]] if probe["account"] else []
     return options + (["--qos", probe["qos"]] if probe["qos"] else [])
 
