@@ -10,7 +10,7 @@ from pathlib import Path
 from cli import console
 from cli.errors import CliError
 from cli.stack import localhost
-from components.nebius.rehearsal import binaries
+from lab.kubernetes import binaries
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _UNITS = ("ssh.service", "ssh.socket")

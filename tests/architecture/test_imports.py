@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OURS = {"bench", "cli", "cluster", "components", "engine", "scripts", "tests"}
+OURS = {"bench", "cli", "cluster", "components", "engine", "lab", "scripts", "tests"}
 
 PLACES = {
     "google": "gcp",
     "requests": "gcp/bake",
     "pulumi_gcp": "gcp",
-    "cryptography": ("local/host", "nebius/rehearsal"),
+    "cryptography": "local/host",
     "nebius": "nebius",
     "pulumi_kubernetes": "nebius",
     "grpc": "nebius",
@@ -32,7 +32,8 @@ ALLOWED = {
     "components": {"cluster", "scripts", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls", *PLACES},
     "engine": {"cryptography", "dill", "google", "grpc", "pulumi", "yaml"},  # dill, google and grpc are the SDK's own
     "bench": {"cluster", "components", "engine", "pulumi", "pulumi_command", "yaml"},
-    "cli": {"bench", "cluster", "components", "engine", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
+    "cli": {"bench", "cluster", "components", "engine", "lab", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
+    "lab": {"cluster", "components", "cryptography", "google", "grpc", "nebius", "yaml"},
     "scripts": set[str](),
 }
 
@@ -151,3 +152,14 @@ def test_imports_inside_functions_are_found(tmp_path: Path) -> None:
     file = tmp_path / "crossing.py"
     file.write_text("def late():\n    from pulumi.automation import x\n\nimport rich.live, os\nfrom . import near\n")
     assert sorted(outside(file)) == [(2, "pulumi"), (4, "rich")]
+
+
+def test_stand_ins_are_imported_only_where_a_rehearsal_or_a_test_begins() -> None:
+    users = {
+        str(file.relative_to(ROOT))
+        for package in OURS - {"lab", "tests"}
+        for file in (ROOT / package).rglob("*.py")
+        for _, name in imports(file)
+        if name == "lab"
+    }
+    assert users == {"cli/checks/host.py"}

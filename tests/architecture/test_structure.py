@@ -9,7 +9,7 @@ from cluster import findings
 from cluster.load.provider_config import provider_keys
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("bench", "cli", "cluster", "components", "engine")
+PACKAGES = ("bench", "cli", "cluster", "components", "engine", "lab")
 CONFIG_IMPORTS = ("cluster.catalog", "cluster.config", "cluster.findings", "cluster.printable")
 MOST_FILES = 20
 PLATFORMS = {"gcp", "local", "nebius"}
@@ -91,7 +91,7 @@ def test_no_platform_is_asked_for_by_name_outside_its_folders() -> None:
 
 
 def _of_a_platform(file: str) -> bool:
-    return file.startswith(("cluster/platforms/", "scripts/", *(f"components/{name}/" for name in PLATFORMS)))
+    return file.startswith(("cluster/platforms/", "scripts/", "lab/", *(f"components/{name}/" for name in PLATFORMS)))
 
 
 def _comparisons(tree: ast.Module) -> int:

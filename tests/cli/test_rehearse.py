@@ -64,7 +64,7 @@ def test_it_brings_up_a_stack_of_its_own_and_says_how_to_use_it(hpc: Hpc, root: 
     for said in (
         "  slurm.conf: TaskPlugin=task/cgroup, where production has task/affinity,task/cgroup: ",
         "  nodeset a3mega: 4 of 9 nodes\n",
-        "  rxdm: scripts/rehearsal/rxdm.sh stands for the prolog",
+        "  rxdm: lab/slurm/rxdm.sh stands for the prolog",
         "Updating stack mega-rehearsal",
         "./hpc run mega-rehearsal -- sinfo",
         "./hpc ssh mega-rehearsal controller",

@@ -75,7 +75,7 @@ def test_a_family_with_named_nics_names_all_of_them():
     named = [family for family in FAMILIES.values() if family.gpu_nic_names]
     assert [family.name for family in named if len(set(family.gpu_nic_names)) != family.gpu_nics] == []
     # The prolog's stand-in has them as the real prolog does.
-    text = (ROOT / "scripts" / "rehearsal" / "rxdm.sh").read_text()
+    text = (ROOT / "lab" / "slurm" / "rxdm.sh").read_text()
     mega = FAMILIES["a3-megagpu"]
     assert f"NCCL_FASTRAK_IFNAME={','.join(mega.gpu_nic_names)}\n" in text
     assert f"NCCL_FASTRAK_CTRL_DEV={mega.nic}\n" in text

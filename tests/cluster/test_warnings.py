@@ -146,7 +146,7 @@ class TestRxdm:
         assert find_warnings(google()) == []
 
     def test_a_rehearsal_is_warned_of_shared_nodes_alone(self):
-        found = find_warnings(cluster(slurm={"rxdm": {"partitions": ["cpu"], "file": "scripts/rehearsal/rxdm.sh"}}))
+        found = find_warnings(cluster(slurm={"rxdm": {"partitions": ["cpu"], "file": "lab/slurm/rxdm.sh"}}))
         assert [one.at for one in found] == [("partitions", "cpu", "exclusive")]
 
     def test_it_says_where_what_and_what_to_do(self):

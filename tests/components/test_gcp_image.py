@@ -9,8 +9,8 @@ from cluster.config import ClusterConfig
 from components.gcp.bake.resource import BakeProvider
 from components.gcp.image import Image, ImageArgs
 from components.gcp.network.network import Network, NetworkArgs
+from lab.google.compute import FakeCompute
 from tests.clouds import A3, EXASCALER, google
-from tests.fakes.compute import FakeCompute
 from tests.gcp.baking import PATIENT
 from tests.harness import Recording, deploy
 

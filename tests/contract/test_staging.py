@@ -13,7 +13,7 @@ from tests.harness import deploy
 
 TEXT = "#!/bin/sh\ntrue\n"
 SCRIPTS = {"scripts": [{"name": "check", "text": TEXT}]}
-RXDM = {"rxdm": {"partitions": ["gpu"], "file": "scripts/rehearsal/rxdm.sh"}}
+RXDM = {"rxdm": {"partitions": ["gpu"], "file": "lab/slurm/rxdm.sh"}}
 
 
 def lab(**slurm: Any) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def test_nodes_of_other_partitions_do_not_matter():
 def test_another_prolog_is_warmed_where_it_runs():
     def rxdm(text: str) -> dict[str, Any]:
         scripts = [{"name": "check", "text": text}]
-        section = {"partitions": ["gpu"], "file": "scripts/rehearsal/rxdm.sh"}
+        section = {"partitions": ["gpu"], "file": "lab/slurm/rxdm.sh"}
         return edited(lambda c: c.update(slurm={"warm_up": {}, "rxdm": section, "scripts": scripts}))
 
     found = between(program(rxdm("#!/bin/sh\n")), program(rxdm("#!/bin/sh\ntrue\n")))

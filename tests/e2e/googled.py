@@ -14,8 +14,8 @@ from components.gcp.machines.boot import HOST_KEY, startup_script
 from components.gcp.machines.setup_bucket import archive
 from components.local.host.machines import machine
 from components.local.host.machines.layer import File
+from lab.google.metadata import ADDRESS, FakeGoogle, Listener
 from tests.e2e.cluster import Cluster, eventually
-from tests.fakes.metadata import ADDRESS, FakeGoogle, Listener
 
 SECRETS = "projects/rehearsal/secrets"
 MUNGE, LOGIN_KEY = f"{SECRETS}/munge/versions/1", f"{SECRETS}/host-key/versions/1"

@@ -12,7 +12,7 @@ from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
-STAND_IN = (ROOT / "tests" / "fakes" / "slow_nodes_perf.sh").read_text()
+STAND_IN = (ROOT / "lab" / "slurm" / "slow_nodes_perf.sh").read_text()
 COMMAND = ("nccl", "run", "ring", "--pairs", "--binaries", "/home/alice")
 
 

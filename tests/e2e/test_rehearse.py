@@ -23,7 +23,7 @@ PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
 EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
 GPUS = 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" $(ls /dev/nvidia[0-9] | wc -l)'
 STACKS = ("a3mega", "classic")
-STAND_IN = (ROOT / "tests" / "fakes" / "all_gather_perf.sh").read_text()
+STAND_IN = (ROOT / "lab" / "slurm" / "all_gather_perf.sh").read_text()
 BUCKET = {"name": "my-datasets", "mount": "/gcs", "read_only": True}
 
 

@@ -101,7 +101,7 @@ def test_the_nccl_test_is_taken_and_a_stand_in_runs_as_it_would(rehearsal: Rehea
     checked = cluster.run("sh", "-c", f"printf %s {shlex.quote(script)} | sbatch --test-only 2>&1")
     assert "on nodes worker-[0-1] in partition main" in checked
     assert f"stack {NAME} is a rehearsal" in cluster.call("nccl", "run", NAME).stderr
-    program = (ROOT / "tests" / "fakes" / "all_gather_perf.sh").read_text()
+    program = (ROOT / "lab" / "slurm" / "all_gather_perf.sh").read_text()
     cluster.run("sh", "-c", f"printf %s {shlex.quote(program)} >~/all_reduce_perf && chmod 755 ~/all_reduce_perf")
     done = cluster.call("nccl", "run", NAME, "--binaries", "/home/alice", "--output", str(log))
     assert f"Saved {log}" in done.stdout, done.stdout + done.stderr

@@ -9,7 +9,7 @@ from components.gcp.bake.bake import bake
 from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import bake_of
 from components.gcp.bake.resource import BakeProvider
-from tests.fakes.compute import FakeCompute
+from lab.google.compute import FakeCompute
 from tests.gcp import killed
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"

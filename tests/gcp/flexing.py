@@ -8,8 +8,8 @@ from components.gcp.flex.compute import FlexCompute
 from components.gcp.flex.design import wanted_of
 from components.gcp.flex.node import FlexNodeProvider, FlexRequestProvider
 from components.gcp.flex.start import start
-from tests.fakes.compute_flex import FakeFlex
-from tests.fakes.google_http import Call
+from lab.google.compute_flex import FakeFlex
+from lab.google.http import Call
 from tests.gcp import killed
 
 NODE = "projects/p/zones/us-central1-a/instances/a3-gpu-0"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pulumi.dynamic import ResourceProvider
 
-    from tests.fakes.compute import FakeCompute
-    from tests.fakes.google_http import Call
+    from lab.google.compute import FakeCompute
+    from lab.google.http import Call
 
 _FORKS = multiprocessing.get_context("forkserver")
 # So that a child is there at once: Google's client takes seconds to import.

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from components.gcp.bake.errors import BakeError
 from components.gcp.bake.resource import BakeProvider
-from tests.fakes.compute import FakeCompute
-from tests.fakes.compute_world import QUOTA, STEPS, STOCK_OUT, Fault
-from tests.fakes.google_http import Call, Dropped, Refusal
+from lab.google.compute import FakeCompute
+from lab.google.compute_world import QUOTA, STEPS, STOCK_OUT, Fault
+from lab.google.http import Call, Dropped, Refusal
 from tests.gcp.baking import (
     HASTY,
     IMAGE,

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import pytest
 
 from components.gcp.bake.leftovers import LeftoversProvider
-from tests.fakes.compute import FakeCompute
-from tests.fakes.compute_world import STEPS, Machine
-from tests.fakes.google_http import Call
+from lab.google.compute import FakeCompute
+from lab.google.compute_world import STEPS, Machine
+from lab.google.http import Call
 from tests.gcp.baking import (
     BUILDER,
     PATIENT,

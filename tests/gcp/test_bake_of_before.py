@@ -12,9 +12,9 @@ import pytest
 from cluster.load.parse import parse
 from components.gcp.bake.resource import BakeProvider
 from engine import events
+from lab.google.compute import FakeCompute
 from tests.cluster.stacks import ROOT, load
 from tests.components.test_gcp_image import BAKED, made
-from tests.fakes.compute import FakeCompute
 from tests.gcp.baking import PATIENT, no_machine_is_left
 from tests.gcp.test_bake_engine import Run, run
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from components.gcp.bake.errors import BakeError
-from tests.fakes.compute import FakeCompute
-from tests.fakes.google_http import Call, Refusal
+from lab.google.compute import FakeCompute
+from lab.google.http import Call, Refusal
 from tests.gcp.baking import IMAGE, make, no_machine_is_left, the_image_is_whole
 
 

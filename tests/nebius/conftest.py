@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.nebius.rehearsal import binaries
 from engine.state import crypter
+from lab.kubernetes import binaries
 
 
 @pytest.fixture(autouse=True)

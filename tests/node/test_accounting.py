@@ -13,7 +13,7 @@ from system.host import SetupError
 
 from cluster.config.accounting import Qos
 from cluster.config.metadata import slurm_fields
-from tests.fakes.sacctmgr import Database, Killed
+from tests.node.sacctmgr import Database, Killed
 
 DESIRED = {
     "cluster": "dev",

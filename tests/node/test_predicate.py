@@ -8,7 +8,7 @@ from jobs.os_check import DEBIAN, OK, PATCH, PATCHED, UNKNOWN, classify, patch, 
 
 from tests.cluster.stacks import ROOT
 
-STAND_IN = (ROOT / "scripts/rehearsal/rxdm.sh").read_text()
+STAND_IN = (ROOT / "lab/slurm/rxdm.sh").read_text()
 UPSTREAM = f'( {DEBIAN} || (grep -q "ID=ubuntu" /etc/os-release) )'
 GUIDES = '(grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04")'
 

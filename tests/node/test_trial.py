@@ -43,7 +43,7 @@ def test_one_that_does_its_work_is_right():
 
 
 def test_the_stand_in_of_rehearsals_is_right_once_it_is_patched():
-    text = (ROOT / "scripts/rehearsal/rxdm.sh").read_text()
+    text = (ROOT / "lab/slurm/rxdm.sh").read_text()
     assert "without NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY" in rxdm_trial.wrong(text)
     assert rxdm_trial.wrong(patch(text)) == ""
 

@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from tests.fakes.google_http import Call, GoogleHttp
-from tests.fakes.metadata import METADATA, FakeGoogle
+from lab.google.http import Call, GoogleHttp
+from lab.google.metadata import METADATA, FakeGoogle
 from tests.outside.ledger import ROOT
 from tests.outside.recorder import Recorder
 
@@ -29,7 +29,7 @@ ROWS = {
 }
 """Rows of the ledger that each document holds."""
 KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
-STAND_INS = re.compile(r"tests\.fakes|tests\.gcp\.(baking|flexing)|tests\.nebius\.state\.buckets")
+STAND_INS = re.compile(r"lab\.google|tests\.gcp\.(baking|flexing)|tests\.nebius\.state\.buckets")
 """What tests import that talk to a stand-in."""
 SYSTEM_PARAMETERS = {"$alt"}
 """Of every API (google.aip.dev), and in no document."""

@@ -8,7 +8,7 @@ import yaml
 
 from cluster.load.parse import parse
 from cluster.platforms.nebius.releases import Facts, releases
-from components.nebius.rehearsal import binaries
+from lab.kubernetes import binaries
 from tests.harness import ROOT
 from tests.outside.recorder import Recorder
 

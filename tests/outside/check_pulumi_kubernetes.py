@@ -12,7 +12,6 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from components.nebius.rehearsal import charts
 from engine import wire
 from engine.core.diff import differences
 from engine.core.run import with_outputs
@@ -24,6 +23,7 @@ from engine.providers.kubernetes.release import RELEASE, Release
 from engine.providers.process import Outcome
 from engine.state.resource import Resource
 from engine.values import Props, plain
+from lab.soperator import charts
 from tests.harness import ROOT, Registered, deploy
 from tests.nebius.deploy.test_components import _fakes, given  # noqa: F401 - _fakes is a fixture
 from tests.outside.recorder import Recorder

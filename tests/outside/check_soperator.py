@@ -21,8 +21,8 @@ from cluster.platforms.nebius.releases import Facts, Release, releases
 from cluster.platforms.nebius.releases.backups import SECRET
 from components.nebius.kubernetes.chart_lookup import definitions
 from components.nebius.kubernetes.charts import in_order
-from components.nebius.rehearsal import binaries
-from components.nebius.rehearsal.apiserver import ApiServer
+from lab.kubernetes import binaries
+from lab.kubernetes.apiserver import ApiServer
 from tests.outside.recorder import Recorder
 
 STACK = Path(__file__).parents[2] / "Pulumi.nebius.yaml"

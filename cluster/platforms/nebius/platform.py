@@ -68,6 +68,6 @@ PLATFORM = Platform(
     credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
     observer="soperator",
     deploy="components.nebius.deploy",
-    rehearsal="components.nebius.rehearsal.rehearse",
+    rehearsal="lab.nebius_rehearsal",
     environment="components.nebius.environment",
 )

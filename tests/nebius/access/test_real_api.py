@@ -24,7 +24,7 @@ from tests.nebius.kube.cluster import Kube, kube
 
 __all__ = ["kube"]
 pytestmark = pytest.mark.slow
-CRDS = Path(__file__).parents[3] / "scripts/rehearsal/charts/soperator/crds/soperator.yaml"
+CRDS = Path(__file__).parents[3] / "lab/charts/soperator/crds/soperator.yaml"
 NAMESPACE = "soperator"
 
 

@@ -10,10 +10,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from components.nebius.rehearsal.api.server import Call, NebiusServer
 from engine import Workspace, events
 from engine.core.scope import Scope
 from engine.state import crypter
+from lab.nebius_api.server import Call, NebiusServer
 
 PROJECT_ID = "project-e00test"
 OWNER = "0123456789abcdef"

@@ -7,8 +7,8 @@ import pytest
 
 from components.nebius.api import client, lifecycle, lookups, objects, operations
 from components.nebius.api.errors import NebiusError
-from components.nebius.rehearsal.api.faults import ERRORS, Fault, refusal
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.faults import ERRORS, Fault, refusal
+from lab.nebius_api.server import NebiusServer
 from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.nebius.rehearsal.api.faults import Fault
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.faults import Fault
+from lab.nebius_api.server import NebiusServer
 from tests.nebius.api.project import PROJECT_ID
 from tests.nebius.api.test_errors import created, told
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.server import NebiusServer
 from tests.nebius.api.project import Project, cluster_rows, few_rows, owned
 
 SEEDS = (1, 2, 3)

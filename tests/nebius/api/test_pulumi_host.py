@@ -11,9 +11,9 @@ from google.protobuf import struct_pb2
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from components.nebius.rehearsal.api.faults import Fault
-from components.nebius.rehearsal.api.server import NebiusServer
 from components.nebius.resource import NebiusProvider
+from lab.nebius_api.faults import Fault
+from lab.nebius_api.server import NebiusServer
 from tests.harness import ROOT
 from tests.nebius.api.project import OWNER, PROJECT_ID, owned
 

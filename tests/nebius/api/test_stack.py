@@ -9,9 +9,9 @@ from typing import Any
 
 from pulumi.dynamic.dynamic import serialize_provider
 
-from components.nebius.rehearsal.api.server import NebiusServer
 from components.nebius.resource import NebiusProvider
 from engine import events
+from lab.nebius_api.server import NebiusServer
 from tests.harness import ROOT
 from tests.nebius.api.project import OWNER, Project, cluster_rows, few_rows, owned
 

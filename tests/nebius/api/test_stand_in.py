@@ -18,9 +18,9 @@ from components.nebius.api import client, lifecycle, lookups, objects
 from components.nebius.api.errors import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.messages import spec_message
-from components.nebius.rehearsal.api import rules
-from components.nebius.rehearsal.api.faults import RefusedError, parse
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api import rules
+from lab.nebius_api.faults import RefusedError, parse
+from lab.nebius_api.server import NebiusServer
 from tests.harness import ROOT
 from tests.nebius.api.project import OWNER, PROJECT_ID, cluster_rows, owned
 
@@ -235,7 +235,7 @@ class TestObserver:
 
 
 class TestProcess:
-    """`python -m components.nebius.rehearsal.api`."""
+    """`python -m lab.nebius_api`."""
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Iterator[Path]:
@@ -246,7 +246,7 @@ class TestProcess:
     def start(self, folder: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]", str]:
         port = folder / "port"
         port.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "components.nebius.rehearsal.api", f"--state={folder / 'state.json'}"]
+        command = [sys.executable, "-m", "lab.nebius_api", f"--state={folder / 'state.json'}"]
         command += [f"--port-file={port}", f"--token-file={folder / 'token'}", "--seconds=0.05"]
         process = subprocess.Popen([*command, *arguments], cwd=ROOT)
         limit = time.monotonic() + 120

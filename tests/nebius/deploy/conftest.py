@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.nebius.rehearsal.apiserver import ApiServer
-from components.nebius.rehearsal.operator import CONTROLLERS
+from lab.kubernetes.apiserver import ApiServer
+from lab.soperator import CONTROLLERS
 from tests.nebius.deploy.site import Site
 
 

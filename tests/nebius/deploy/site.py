@@ -14,14 +14,14 @@ from pathlib import Path
 import yaml
 
 from components.nebius.api import client
-from components.nebius.rehearsal.api.__main__ import KubernetesApi
-from components.nebius.rehearsal.api.server import NebiusServer
-from components.nebius.rehearsal.charts import STAND_INS as CHARTS
-from components.nebius.rehearsal.operator import Behaviour, Kube, Operator
-from components.nebius.rehearsal.operator.cloud import Cloud
 from engine import Workspace, events
 from engine.kubernetes import KubernetesTools
 from engine.state import crypter
+from lab.nebius_api.__main__ import KubernetesApi
+from lab.nebius_api.server import NebiusServer
+from lab.soperator import Behaviour, Kube, Operator
+from lab.soperator.charts import STAND_INS as CHARTS
+from lab.soperator.cloud import Cloud
 
 ROOT = Path(__file__).parents[3]
 PROJECT, TENANT = "project-e00test", "tenant-e00test"

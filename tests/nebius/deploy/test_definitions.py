@@ -8,7 +8,7 @@ import pytest
 from cluster.platforms.nebius.kubeconfig import kubeconfig
 from components.nebius.kubernetes.definitions import DefinitionsProvider
 from components.nebius.kubernetes.kubectl import KubectlError
-from components.nebius.rehearsal import charts
+from lab.soperator import charts
 from tests.nebius.kube.cluster import kube
 from tests.nebius.kube.conftest import namespace, project
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.nebius.rehearsal.api.faults import Fault
+from lab.nebius_api.faults import Fault
 
 pytestmark = pytest.mark.slow
 SOON = {"timeouts": {"available": 12, "login": 6}}

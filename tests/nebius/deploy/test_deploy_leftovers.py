@@ -4,7 +4,7 @@ import pytest
 
 from components.nebius.api import client
 from components.nebius.destroy.leftovers import LeftoversProvider
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.server import NebiusServer
 
 PROJECT, TENANT, OWNER = "project-e00test", "tenant-e00test", "0123456789abcdef"
 

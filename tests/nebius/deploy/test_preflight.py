@@ -11,9 +11,9 @@ from cluster.platforms.nebius.checks import preflight as wanted
 from components.nebius import preflight
 from components.nebius.api import client
 from components.nebius.api.errors import NebiusError
-from components.nebius.rehearsal.api.faults import Fault
-from components.nebius.rehearsal.api.identity import Place
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.faults import Fault
+from lab.nebius_api.identity import Place
+from lab.nebius_api.server import NebiusServer
 from tests.cluster.nebius.samples import FABRIC, gpus, nebius, settings
 
 TIB = 1 << 40

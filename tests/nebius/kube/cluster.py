@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from components.nebius.rehearsal import binaries
-from components.nebius.rehearsal.apiserver import Access, ApiServer
+from lab.kubernetes import binaries
+from lab.kubernetes.apiserver import Access, ApiServer
 
 
 @dataclass(frozen=True)

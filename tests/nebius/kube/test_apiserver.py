@@ -14,8 +14,8 @@ import pytest
 
 from components.local.host.errors import HostError
 from components.local.host.process import Process
-from components.nebius.rehearsal import binaries
-from components.nebius.rehearsal.apiserver import ApiServer, certificates
+from lab.kubernetes import binaries
+from lab.kubernetes.apiserver import ApiServer, certificates
 from tests.nebius.kube.cluster import Kube
 from tests.nebius.kube.project import ROOT, wait_for
 
@@ -98,8 +98,8 @@ def test_bound_it_ends_with_the_process_that_started_it(tmp_path):
     folder = tmp_path / "api"
     program = (
         "import sys, pathlib, time\n"
-        "from components.nebius.rehearsal import binaries\n"
-        "from components.nebius.rehearsal.apiserver import ApiServer\n"
+        "from lab.kubernetes import binaries\n"
+        "from lab.kubernetes.apiserver import ApiServer\n"
         f"ApiServer(pathlib.Path({str(folder)!r}), binaries.ensure(), bound=True).start()\n"
         "print('ready', flush=True)\n"
         "time.sleep(60)\n"

@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from components.local.host.errors import HostError
-from components.nebius.rehearsal import binaries
-from components.nebius.rehearsal.binaries import paths as finding
-from components.nebius.rehearsal.binaries import toolchain
-from components.nebius.rehearsal.binaries.programs import MODULES, PROGRAMS
+from lab.kubernetes import binaries
+from lab.kubernetes.binaries import paths as finding
+from lab.kubernetes.binaries import toolchain
+from lab.kubernetes.binaries.programs import MODULES, PROGRAMS
 from tests.nebius.kube.project import ROOT, wait_for
 
 GO_MOD = "module example\n\ngo 1.21\n"
@@ -237,5 +237,5 @@ class TestPath:
 
 def test_no_module_proxy_is_named():
     host = ".".join(("proxy", "golang", "org"))
-    folder = ROOT / "components/nebius/rehearsal/binaries"
+    folder = ROOT / "lab/kubernetes/binaries"
     assert [file for file in folder.rglob("*") if file.is_file() and host in file.read_text(errors="replace")] == []

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from components.nebius.rehearsal.apiserver import ApiServer
-from components.nebius.rehearsal.charts import STAND_INS as CHARTS
-from components.nebius.rehearsal.operator import CONTROLLERS, Behaviour, Kube, Operator
+from lab.kubernetes.apiserver import ApiServer
+from lab.soperator import CONTROLLERS, Behaviour, Kube, Operator
+from lab.soperator.charts import STAND_INS as CHARTS
 
 
 @pytest.fixture(scope="module")

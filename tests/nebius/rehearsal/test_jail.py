@@ -12,7 +12,7 @@ from cluster.platforms.nebius.names import SENTINEL
 from components.local.host.errors import HostError
 from components.local.host.machines.layer import Layer
 from components.local.host.process import Process
-from components.nebius.rehearsal.operator import jail
+from lab.soperator import jail
 
 
 def place(root):

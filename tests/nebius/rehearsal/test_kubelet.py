@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from components.local.host.process import Process
-from components.nebius.rehearsal import binaries
-from components.nebius.rehearsal.apiserver import ApiServer, certificates
-from components.nebius.rehearsal.operator import CONTROLLERS, Kube, KubeError, nodes, pods
-from components.nebius.rehearsal.operator.operator import ALONE
-from components.nebius.rehearsal.supervisor import KUBELET
+from lab.kubernetes import binaries
+from lab.kubernetes.apiserver import ApiServer, certificates
+from lab.nebius_supervisor import KUBELET
+from lab.soperator import CONTROLLERS, Kube, KubeError, nodes, pods
+from lab.soperator.operator import ALONE
 from tests.nebius.rehearsal.conftest import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]

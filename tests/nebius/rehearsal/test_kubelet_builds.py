@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from components.nebius.rehearsal import binaries
+from lab.kubernetes import binaries
 
-SOURCE = Path(__file__).parents[3] / "scripts" / "rehearsal" / "kubelet"
+SOURCE = Path(__file__).parents[3] / "lab" / "kubelet"
 
 
 @pytest.mark.slow

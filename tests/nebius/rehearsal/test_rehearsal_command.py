@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from cluster.load.parse import parse
-from components.nebius.rehearsal.rehearse import rehearse
 from components.rehearsal import Request
+from lab.nebius_rehearsal import rehearse
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
 from tests.harness import ROOT
 

@@ -5,8 +5,8 @@ import pytest
 from cluster.findings import ROOT
 from cluster.load.parse import parse
 from cluster.slurm import render
-from components.nebius.rehearsal.operator.stack_file import section
-from components.nebius.rehearsal.operator.wanted import wanted
+from lab.soperator.stack_file import section
+from lab.soperator.wanted import wanted
 
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
 STATIC = "CPUs=128 Boards=1 SocketsPerBoard=2 CoresPerSocket=32 ThreadsPerCore=2 Gres=gpu:nvidia_h100_80gb_hbm3:8"

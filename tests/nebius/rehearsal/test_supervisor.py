@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+import lab.nebius_supervisor as supervisor
 from components.local.host.errors import HostError
 from components.nebius.api import client, lifecycle, lookups
-from components.nebius.rehearsal import supervisor
-from components.nebius.rehearsal.apiserver.daemon import Daemon
-from components.nebius.rehearsal.supervisor import Place, Supervisor
+from lab.kubernetes.apiserver.daemon import Daemon
+from lab.nebius_supervisor import Place, Supervisor
 
 SLEEPER = "import os, sys, time; os.chroot(sys.argv[1]); print('ready', flush=True); time.sleep(60)"
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from cli.backends.nebius import default_name
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.server import NebiusServer
 
 TENANT, PROJECT = "tenant-e00abc", "project-e00def"
 BUCKET = default_name(TENANT, PROJECT)

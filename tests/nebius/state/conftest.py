@@ -7,9 +7,9 @@ import pytest
 
 from cluster.platforms.gcp import credentials as google_credentials
 from components.nebius.api import client
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.google.storage import FakeStorage
+from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
-from tests.fakes.storage import FakeStorage
 from tests.nebius.state.buckets import BUCKET
 
 _FOREIGN = (

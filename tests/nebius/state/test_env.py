@@ -9,8 +9,8 @@ import pytest
 
 from cli.backends.exports import exports
 from cli.errors import CliError
+from lab.google.storage import FakeStorage
 from tests.cli.conftest import CLOUD, Hpc
-from tests.fakes.storage import FakeStorage
 
 HOSTILE = {
     "PLAIN": "value",

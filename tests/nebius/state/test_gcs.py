@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cli.backends.gcs import default_name
+from lab.google.http import Dropped, Refusal
+from lab.google.storage import FakeStorage, Owned
 from tests.cli.conftest import CLOUD, Hpc
-from tests.fakes.google_http import Dropped, Refusal
-from tests.fakes.storage import FakeStorage, Owned
 
 INIT = ("backend", "init", "gcs", "--project", "p1", "--bucket", "my-state")
 

@@ -12,8 +12,8 @@ import pytest
 
 from cli.backends import records
 from components.nebius.api import client
-from components.nebius.rehearsal.api.faults import Fault
-from components.nebius.rehearsal.api.server import Call, NebiusServer
+from lab.nebius_api.faults import Fault
+from lab.nebius_api.server import Call, NebiusServer
 from tests.cli.conftest import Hpc
 from tests.nebius.state.buckets import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, rows, world
 

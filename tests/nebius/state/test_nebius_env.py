@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.backends import records
-from components.nebius.rehearsal.api.faults import Fault
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.faults import Fault
+from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import Hpc
 from tests.nebius.state.buckets import BUCKET, INIT
 from tests.nebius.state.test_env import evaluated

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from components.nebius.api import client
-from components.nebius.rehearsal.api.faults import Fault
-from components.nebius.rehearsal.api.server import NebiusServer
+from lab.nebius_api.faults import Fault
+from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import Hpc
 from tests.nebius.state.buckets import BUCKET, INIT, PROJECT, TENANT, rows
 

@@ -18,7 +18,7 @@ BASE = "debian-13"
 """What local machines run."""
 MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
-STAND_IN = "scripts/rehearsal/rxdm.sh"
+STAND_IN = "lab/slurm/rxdm.sh"
 """What stands for rxdm: its containers need GPUs, and a rehearsal has no way out to fetch them."""
 STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
 """With rxdm's own script: a prolog before it, which gives nodes the programs that it calls, as far as it needs them."""

@@ -1,0 +1,225 @@
+"""A Compute Engine that speaks the JSON REST protocol of the real one, as far as a bake needs it.
+
+Its time passes with requests: each that comes brings every operation one step on. So operations take their time, are
+seen half done, and go on while nobody asks, after a client was killed too. It refuses what the real one refuses:
+an image of a disk whose machine runs, a name that is taken, deleting what another operation still works on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lab.google.compute_world import GOOGLE, STEPS, Fault, Machine, Operation, World, not_found, not_ready
+from lab.google.http import Answer, Call, GoogleHttp, Refusal
+
+
+class FakeCompute(GoogleHttp):
+    """The server. What its next builders say, and what goes wrong, is set on it."""
+
+    def __init__(self, *, steps: Sequence[str | None] = STEPS, console: str = "", requests_each: int = 2) -> None:
+        super().__init__()
+        self.steps, self.console, self.requests_each = steps, console, requests_each
+        self.trial_steps: Sequence[str | None] = STEPS
+        self.faults: dict[str, Fault] = {}
+        self.world = World()
+        self._numbers = itertools.count(1)
+
+    # -- routes ------------------------------------------------------------------------------------------------------
+
+    def handle(self, call: Call) -> Answer:
+        for operation in list(self.world.operations.values()):
+            if operation.left > 0:
+                operation.left -= 1
+                if operation.left <= 0:
+                    operation.finish()
+        for method, pattern, answer in self._routes():
+            if call.method == method and (match := re.fullmatch("/compute/v1/" + pattern, call.path)):
+                return 200, answer(call, *match.groups())
+        raise Refusal(404, "notFound", f"no such method here: {call.method} {call.path}")
+
+    def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
+        zone, machine = r"(projects/[^/]+/zones/[^/]+)", r"(projects/[^/]+/zones/[^/]+/instances/[^/]+)"
+        return [
+            ("POST", f"{zone}/instances", self._insert_machine),
+            ("GET", f"({zone[1:-1]}/instances)", lambda call, path: self._list(call, path, self._machines())),
+            ("GET", machine, lambda _, path: self._machine(path).resource),
+            ("DELETE", machine, self._delete_machine),
+            ("POST", f"{machine}/stop", self._stop),
+            ("GET", f"{machine}/getGuestAttributes", self._guest_attributes),
+            ("GET", f"{machine}/serialPort", self._serial_port),
+            ("POST", r"(projects/[^/]+)/global/images", self._insert_image),
+            ("GET", r"(projects/[^/]+/global/images)", lambda call, path: self._list(call, path, self.world.images)),
+            ("GET", r"(projects/[^/]+/global/images/[^/]+)", lambda _, path: self._image(path)),
+            ("DELETE", r"(projects/[^/]+/global/images/[^/]+)", self._delete_image),
+            ("POST", r"(projects/[^/]+/global/images/[^/]+)/setLabels", self._label_image),
+            ("GET", r"(?:projects/[^/]+/(?:global|zones/[^/]+))/operations/([^/]+)", self._operation),
+        ]
+
+    def _operation(self, _call: Call, name: str) -> dict[str, Any]:
+        if name not in self.world.operations:
+            raise not_found("operations/" + name)
+        return self.world.operations[name].seen()
+
+    def _machines(self) -> dict[str, dict[str, Any]]:
+        return {path: machine.resource for path, machine in self.world.machines.items()}
+
+    def _list(self, call: Call, folder: str, found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        key, _, value = call.query.get("filter", "").removeprefix("labels.").partition("=")
+        rows = [row for path, row in found.items() if path.startswith(f"{folder}/")]
+        return {"items": [row for row in rows if not key or row.get("labels", {}).get(key) == value]}
+
+    def _begin(self, call: Call, kind: str, target: str, finish: Callable[[], None]) -> dict[str, Any]:
+        fault = self.faults.get(kind, Fault())
+        zone = target.partition("/instances/")[0] if "/zones/" in target else ""
+        operation = Operation(
+            name=f"operation-{next(self._numbers)}",
+            target=target,
+            zone=zone,
+            kind=kind,
+            left=math.inf if fault.never else self.requests_each,
+            finish=finish,
+            errors=fault.errors,
+        )
+        self.world.operations[operation.name] = operation
+        if request := call.query.get("requestId"):
+            self.world.by_request[request] = operation
+        return operation.seen()
+
+    def _known(self, call: Call) -> dict[str, Any] | None:
+        """The operation of a request that came before, and is sent again."""
+        operation = self.world.by_request.get(call.query.get("requestId", ""))
+        return operation.seen() if operation else None
+
+    def _busy(self, path: str, *kinds: str) -> bool:
+        return any(o.target == path and o.left > 0 and o.kind in kinds for o in self.world.operations.values())
+
+    # -- machines ----------------------------------------------------------------------------------------------------
+
+    def _machine(self, path: str) -> Machine:
+        if path not in self.world.machines:
+            raise not_found(path)
+        return self.world.machines[path]
+
+    def _insert_machine(self, call: Call, zone: str) -> dict[str, Any]:
+        path = f"{zone}/instances/{call.body['name']}"
+        if known := self._known(call):
+            return known
+        if path in self.world.machines:
+            raise Refusal(409, "alreadyExists", f"The resource '{path}' already exists")
+        resource = {**call.body, "selfLink": GOOGLE + path, "status": "PROVISIONING"}
+        steps = self.trial_steps if path.endswith("-trial") else self.steps
+        machine = self.world.machines[path] = Machine(resource, [None, *steps], self.console)
+
+        def finish() -> None:
+            if self.faults.get("instances.insert", Fault()).errors:
+                self.world.machines.pop(path, None)
+            elif machine.resource["status"] == "PROVISIONING":
+                machine.resource["status"] = "RUNNING"
+
+        return self._begin(call, "instances.insert", path, finish)
+
+    def _delete_machine(self, call: Call, path: str) -> dict[str, Any]:
+        if known := self._known(call):
+            return known
+        if self._busy(path, "instances.delete"):
+            raise not_ready(path)
+        self._machine(path).resource["status"] = "STOPPING"
+        disk = path.replace("/instances/", "/disks/")
+        if any(i["sourceDisk"] == disk and i["status"] == "PENDING" for i in self.world.images.values()):
+            raise Refusal(400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used")
+
+        def finish() -> None:
+            if not self.faults.get("instances.delete", Fault()).errors:
+                self.world.machines.pop(path, None)
+
+        return self._begin(call, "instances.delete", path, finish)
+
+    def _stop(self, call: Call, path: str) -> dict[str, Any]:
+        if known := self._known(call):
+            return known
+        machine = self._machine(path)
+        machine.resource["status"] = "STOPPING"
+
+        def finish() -> None:
+            machine.resource["status"] = "TERMINATED"
+
+        return self._begin(call, "instances.stop", path, finish)
+
+    def _guest_attributes(self, call: Call, path: str) -> dict[str, Any]:
+        machine = self._machine(path)
+        if {"key": "enable-guest-attributes", "value": "TRUE"} not in machine.resource["metadata"]["items"]:
+            raise Refusal(403, "forbidden", "Guest attributes endpoint access is disabled")
+        if machine.resource["status"] != "RUNNING":
+            raise not_found("hpc/bake")
+        said = machine.said.pop(0) if len(machine.said) > 1 else machine.said[0]
+        if said == "gone":
+            del self.world.machines[path]
+            raise not_found(path)
+        if said == "off":
+            machine.resource["status"] = "TERMINATED"
+        if said is None or said == "off":
+            raise not_found("hpc/bake")
+        namespace, _, key = call.query["queryPath"].partition("/")
+        items = [{"namespace": namespace, "key": key, "value": said}]
+        return {"kind": "compute#guestAttributes", "queryValue": {"items": items}}
+
+    def _serial_port(self, call: Call, path: str) -> dict[str, Any]:
+        text, start = self._machine(path).console, int(call.query.get("start", 0))
+        page = text[start : start + 4000]
+        return {
+            "kind": "compute#serialPortOutput",
+            "contents": page,
+            "start": str(start),
+            "next": str(start + len(page)),
+        }
+
+    # -- images --------------------------------------------------------------------------------------------------------
+
+    def _image(self, path: str) -> dict[str, Any]:
+        if path not in self.world.images:
+            raise not_found(path)
+        return self.world.images[path]
+
+    def _insert_image(self, call: Call, project: str) -> dict[str, Any]:
+        path = f"{project}/global/images/{call.body['name']}"
+        if known := self._known(call):
+            return known
+        if path in self.world.images:
+            raise Refusal(409, "alreadyExists", f"The resource '{path}' already exists")
+        disk = call.body["sourceDisk"]
+        if self._machine(disk.replace("/disks/", "/instances/")).resource["status"] != "TERMINATED":
+            raise Refusal(400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used")
+        image: dict[str, Any] = {**call.body, "selfLink": GOOGLE + path, "status": "PENDING", "labelFingerprint": "1"}
+        self.world.images[path] = image
+
+        def finish() -> None:
+            broken = self.faults.get("images.insert", Fault()).errors
+            image["status"] = "FAILED" if broken else "READY"
+
+        return self._begin(call, "images.insert", path, finish)
+
+    def _delete_image(self, call: Call, path: str) -> dict[str, Any]:
+        if known := self._known(call):
+            return known
+        self._image(path)
+        if self._busy(path, "images.insert", "images.delete"):
+            raise not_ready(path)
+
+        def finish() -> None:
+            self.world.images.pop(path, None)
+
+        return self._begin(call, "images.delete", path, finish)
+
+    def _label_image(self, call: Call, path: str) -> dict[str, Any]:
+        image = self._image(path)
+        if call.body["labelFingerprint"] != image["labelFingerprint"]:
+            raise Refusal(412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed")
+
+        def finish() -> None:
+            image["labels"], image["labelFingerprint"] = call.body["labels"], image["labelFingerprint"] + "1"
+
+        return self._begin(call, "images.setLabels", path, finish)

@@ -1,0 +1,204 @@
+"""Methods of the API on objects of every kind: create, get, list, update, delete, and what operations do in the end."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.messages import message_class
+from lab.nebius_api import masks, rules, status
+from lab.nebius_api.faults import Fault, bad_request, refusal
+from lab.nebius_api.store import Store, moment
+
+DEFAULT_PAGE = 100
+
+
+class Observer(Protocol):
+    """What takes part in the stand-in cloud: it learns of changes, and may say what a status has."""
+
+    def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
+        """Called after every change, with metadata, spec and status as JSON; `deleted` is true when it is gone."""
+
+    def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Fields of the status in place of the stand-in's own, such as a cluster's endpoint; None: none."""
+
+
+class Methods:
+    """The methods. Callers hold the server's lock."""
+
+    def __init__(self, store: Store, seconds: Callable[[str, str], float], faults: list[Fault]) -> None:
+        self.store, self.seconds, self.faults = store, seconds, faults
+        self.observer: Observer | None = None
+
+    def create(self, kind: Kind, request: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """Start a creation. A key that was used starts nothing."""
+        digest = hashlib.sha256(json.dumps([kind.name, request], sort_keys=True).encode()).hexdigest()
+        if key in self.store.keys:
+            known = self.store.keys[key]
+            if known["digest"] != digest:
+                raise bad_request("x-idempotency-key", "was used for another request")
+            return self.store.operations[known["operation"]]
+        given, spec = dict(request.get("metadata", {})), dict(request.get("spec", {}))
+        rules.check_create(self.store, kind, given, spec)
+        creating = status.STATES.get(kind.name, ("", "", ""))[0]
+        row = self.store.add(kind.name, given, spec, creating)
+        operation = self._start(kind, row, "create")
+        if key:
+            self.store.keys[key] = {"digest": digest, "operation": operation["id"]}
+        return operation
+
+    def update(self, kind: Kind, request: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Start an update, with the header's mask."""
+        given = request.get("metadata", {})
+        row = self._row(kind, given.get("id", ""))
+        self._free(kind, row)
+        if given.get("resource_version", "0") not in ("0", row["metadata"]["resource_version"]):
+            raise refusal("resource_conflict", kind.name, row["metadata"]["id"])
+        cls = message_class(kind, f"{kind.name}Spec")
+        spec = masks.updated(cls, row["spec"], request.get("spec", {}), masks.part(mask, "spec"))
+        rules.check_update(self.store, kind, row, spec)
+        named = masks.part(mask, "metadata")
+        for name in ("name", "labels"):
+            if name in given or masks.part(named, name) is not None:
+                row["metadata"][name] = given.get(name, {} if name == "labels" else "")
+        row["facts"]["nodes"] = status.target_nodes(row["spec"])
+        row["spec"] = spec
+        self._touch(row)
+        return self._start(kind, row, "update")
+
+    def delete(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a deletion."""
+        row = self._row(kind, request.get("id", ""))
+        self._free(kind, row)
+        rules.check_delete(self.store, row)
+        row["state"] = status.STATES.get(kind.name, ("", "", ""))[2]
+        self._touch(row)
+        return self._start(kind, row, "delete")
+
+    def undelete(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Start to restore a bucket that is kept after its deletion."""
+        row = self._row(kind, request.get("id", ""))
+        self._free(kind, row)
+        return self._start(kind, row, "undelete")
+
+    def get(self, kind: Kind, id_: str) -> dict[str, Any]:
+        """The JSON of an object."""
+        return self.shown(self._row(kind, id_))
+
+    def get_by_name(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON of the object of a parent and a name."""
+        name = request.get("name", "")
+        rows = self.store.of(kind.name, request.get("parent_id", ""))
+        row = next((one for one in rows if one["metadata"].get("name") == name), None)
+        if row is None:
+            raise refusal("resource_not_found", kind.name, name)
+        return self.shown(row)
+
+    def listing(self, kind: Kind, request: Mapping[str, Any], rows: list[dict[str, Any]] | None = None) -> Any:  # noqa: ANN401
+        """A page of the objects of a parent."""
+        found = list(self.store.of(kind.name, request.get("parent_id", ""))) if rows is None else rows
+        start = int(request.get("page_token") or 0)
+        end = start + int(request.get("page_size") or DEFAULT_PAGE)
+        token = {"next_page_token": str(end)} if end < len(found) else {}
+        return {kind.items: [self.shown(row) for row in found[start:end]], **token}
+
+    def shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """An object's JSON, without what the API does not return."""
+        kind = KINDS[row["kind"]]
+        hidden = {"values", "set"} if kind.name == "K8sRelease" else set[str]()
+        spec = {name: value for name, value in row["spec"].items() if name not in hidden}
+        own = status.status(self.store, row)
+        shown = {"metadata": row["metadata"], "spec": spec, "status": own}
+        said = self.observer.status_of(kind.name, shown) if self.observer is not None else None
+        return {**shown, "status": {**own, **said}} if said else shown
+
+    def settle(self) -> None:
+        """End the operations whose time has come."""
+        now = time.time()
+        for operation in list(self.store.operations.values()):
+            seconds = operation["seconds"]
+            if operation["finished"] is None and seconds is not None and now >= operation["started"] + seconds:
+                operation["finished"] = now
+                self._end(operation)
+                self.store.save()
+
+    def seed(self, kind: str, parent: str, name: str, spec: Mapping[str, Any], id_: str = "") -> str:
+        """Add an object that exists before any stack; its id."""
+        state = status.STATES.get(kind, ("", "", ""))[1]
+        row = self.store.add(kind, {"parent_id": parent, "name": name}, dict(spec), state)
+        if id_:
+            del self.store.objects[row["metadata"]["id"]]
+            row["metadata"]["id"] = id_
+            self.store.objects[id_] = row
+        return row["metadata"]["id"]
+
+    def _start(self, kind: Kind, row: dict[str, Any], verb: str) -> dict[str, Any]:
+        id_, name = row["metadata"]["id"], row["metadata"].get("name", "")
+        seconds: float | None = self.seconds(kind.name, verb)
+        error = None
+        fault = self.fault(("fail", "hang"), kind.name, verb, name, id_)
+        if fault is not None:
+            error = fault.error(kind.name, id_).plain() if fault.mode == "fail" else None
+            seconds = seconds if fault.mode == "fail" else None
+        operation = self.store.start(row, verb, seconds, error)
+        self._tell(row)
+        return operation
+
+    def fault(self, modes: tuple[str, ...], kind: str, verb: str, *names: str) -> Fault | None:
+        """The first fault of those modes for a call, which counts as used."""
+        for fault in self.faults:
+            if fault.mode in modes and any(fault.hits(kind, verb, name) for name in names or ("",)):
+                fault.count = None if fault.count is None else fault.count - 1
+                return fault
+        return None
+
+    def _end(self, operation: dict[str, Any]) -> None:
+        row = self.store.objects.get(operation["resource_id"])
+        if row is None:
+            return
+        states = status.STATES.get(row["kind"], ("", "", ""))
+        if operation["error"] is not None:
+            if operation["verb"] == "create":
+                row["state"] = status.FAILED.get(row["kind"], row["state"])
+                row["facts"]["error"] = operation["error"]["message"]
+            elif operation["verb"] == "delete":
+                row["state"] = states[1]
+        elif operation["verb"] == "delete" and row["kind"] != "Bucket":
+            self._remove(row)
+            return
+        elif operation["verb"] != "delete":
+            row["state"], row["facts"] = states[1], {}
+            row["facts"]["nodes"] = status.target_nodes(row["spec"])
+        self._touch(row)
+        self._tell(row)
+
+    def _remove(self, row: dict[str, Any]) -> None:
+        gone = [row, *(self.store.objects[id_] for id_ in rules.dependents(self.store, row))]
+        for one in gone:
+            self.store.objects.pop(one["metadata"]["id"], None)
+            self._tell(one, deleted=True)
+
+    def _row(self, kind: Kind, id_: str) -> dict[str, Any]:
+        row = self.store.objects.get(id_)
+        if row is None or row["kind"] != kind.name:
+            raise refusal("resource_not_found", kind.name, id_)
+        return row
+
+    def _free(self, kind: Kind, row: Mapping[str, Any]) -> None:
+        id_ = row["metadata"]["id"]
+        if (other := self.store.under_way(id_)) is not None:
+            raised = refusal("operation_conflict", kind.name, id_)
+            raised.detail = {**(raised.detail or {})}
+            raised.detail["operation_conflict"] = {"resource_id": id_, "conflicting_operation_id": other["id"]}
+            raise raised
+
+    @staticmethod
+    def _touch(row: dict[str, Any]) -> None:
+        row["metadata"]["resource_version"] = str(int(row["metadata"]["resource_version"]) + 1)
+        row["metadata"]["updated_at"] = moment(time.time())
+
+    def _tell(self, row: Mapping[str, Any], *, deleted: bool = False) -> None:
+        if self.observer is not None:
+            self.observer.on_change(row["kind"], {**self.shown(row), "deleted": deleted})

@@ -1,0 +1,270 @@
+"""The stand-in as a gRPC server: paths, credentials, errors and operations as the API has them."""
+
+import importlib
+import json
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+from nebius.api.google.rpc import Status
+from nebius.api.nebius.common.v1 import Operation, ServiceError
+from nebius.api.nebius.mk8s.v1 import ProgressData
+
+from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.messages import full, message_class
+from lab.nebius_api import identity, masks, status
+from lab.nebius_api.faults import Fault, RefusedError, refusal
+from lab.nebius_api.methods import Methods, Observer
+from lab.nebius_api.store import Store, moment
+
+TICK_SECONDS = 0.1
+CALLS = 20_000
+"""How many calls are remembered."""
+
+
+class Call(NamedTuple):
+    """A call that the server took."""
+
+    method: str
+    """Such as "nebius.vpc.v1.NetworkService/Create"."""
+    request: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Route:
+    service: str
+    method: str
+    kind: Kind | None
+    request: Any
+    answer: Any
+
+
+class NebiusServer(grpc.GenericRpcHandler):
+    """A stand-in for Nebius's API on loopback; `with NebiusServer() as api:`, then `api.endpoint`."""
+
+    def __init__(
+        self, *, port: int = 0, state: Path | None = None, seconds: float = 0.05,
+        seconds_of: Mapping[str, float] | None = None, place: identity.Place | None = None,
+        observer: Observer | None = None, token: str = "",
+    ) -> None:  # fmt: skip
+        """`seconds`: how long an operation takes; `seconds_of`: by kind. `token`: the one that calls must have; any
+        without."""
+        self._token = token
+        self.lock = threading.RLock()
+        self.store = Store(state)
+        self.faults: list[Fault] = []
+        self.place = place or identity.Place()
+        self.calls: deque[Call] = deque(maxlen=CALLS)
+        self.after: Callable[[int, Call], None] = lambda _number, _call: None
+        """Called when a call was done and before it is answered, with its number since the start."""
+        self.taken = 0
+        times = dict(seconds_of or {})
+        self.methods = Methods(self.store, lambda kind, _verb: times.get(kind, seconds), self.faults)
+        self.methods.observer = observer
+        self._routes = _routes()
+        self._stop = threading.Event()
+        # Clients that wait for long ping; gRPC's default is to end the connection for that.
+        options = [("grpc.so_reuseport", 0), ("grpc.http2.max_ping_strikes", 0)]
+        self._server = grpc.server(futures.ThreadPoolExecutor(16), options=options)
+        self._server.add_generic_rpc_handlers((self,))
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        if not self.port:
+            raise OSError(f"port {port} of 127.0.0.1 is in use")
+
+    @property
+    def endpoint(self) -> str:
+        """As `nebius.endpoint` has it: [TOKEN@]HOST:PORT."""
+        return f"{self._token}@127.0.0.1:{self.port}" if self._token else f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Take calls."""
+        self._server.start()
+        threading.Thread(target=self._tick, daemon=True).start()
+
+    def stop(self) -> None:
+        """End; the file has everything."""
+        self._stop.set()
+        self._server.stop(0.2).wait(5)
+        with self.lock:
+            self.store.save()
+
+    def __enter__(self) -> "NebiusServer":  # noqa: PYI034 - Self is not in the standard library of Python 3.10
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def service(self, handler_call_details: Any) -> Any:  # noqa: ANN401
+        """The handler of one call (grpc.GenericRpcHandler)."""
+        route = self._routes.get(handler_call_details.method.lstrip("/"))
+        headers = {str(name): str(value) for name, value in handler_call_details.invocation_metadata}
+        if route is None:
+            return None
+
+        def answer(payload: bytes, context: grpc.ServicerContext) -> bytes:
+            return self._answer(route, payload, headers, context)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    def _answer(
+        self, route: _Route, payload: bytes, headers: Mapping[str, str], context: grpc.ServicerContext
+    ) -> bytes:
+        request = full(route.request.FromString(payload))
+        call = Call(f"{route.service}/{route.method}", request, headers)
+        try:
+            with self.lock:
+                self.taken += 1
+                number, request_id = self.taken, f"request-{self.taken}"
+                self.calls.append(call)
+                context.send_initial_metadata((("x-request-id", request_id), ("x-trace-id", f"trace-{self.taken}")))
+                self.methods.settle()
+                known, refused = self._do(route, request, headers)
+                if route.method in _CHANGING:
+                    self.store.save()
+            self.after(number, call)
+            if refused is not None:
+                raise refused
+            return route.answer.from_json(json.dumps(known)).SerializeToString()
+        except RefusedError as error:
+            packed = _status(error)
+            context.set_trailing_metadata((("grpc-status-details-bin", packed.SerializeToString()),))
+            context.abort(getattr(grpc.StatusCode, error.code), error.message)
+            raise AssertionError from error
+
+    def _do(
+        self, route: _Route, request: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> tuple[dict[str, Any], RefusedError | None]:
+        """The JSON of the answer, and the error in its place if the answer is to be lost."""
+        name = _name(request)
+        kind = route.kind.name if route.kind else route.service.rpartition(".")[2]
+        verb = "poll" if kind == "OperationService" else _VERBS.get(route.method, route.method.lower())
+        given = headers.get("authorization", "").removeprefix("Bearer").strip()
+        if not given or not secrets.compare_digest(given, self._token or given):
+            raise refusal("unauthenticated", kind, message="another token" if given else "no token")
+        if (fault := self.methods.fault(("refuse",), kind, verb, *name)) is not None:
+            raise fault.error(kind, next(iter(name), ""))
+        lost = self.methods.fault(("lose",), kind, verb, *name)
+        known = self._known(route, request, headers)
+        return known, None if lost is None else refusal("unavailable", kind)
+
+    def _known(self, route: _Route, request: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+        short = f"{route.service.rpartition('.')[2]}/{route.method}"
+        if (found := self.place.answer(short, request)) is not None:
+            return found
+        if short == "OperationService/Get":
+            if request.get("id") not in self.store.operations:
+                raise refusal("resource_not_found", "Operation", str(request.get("id")))
+            return self._operation(self.store.operations[request["id"]])
+        if short == "OperationService/List":
+            rows = [one for one in self.store.operations.values() if one["resource_id"] == request.get("resource_id")]
+            return {"operations": [self._operation(one) for one in rows]}
+        kind, methods = route.kind, self.methods
+        if kind is None:
+            raise RefusedError("UNIMPLEMENTED", short)
+        self._seed(request)
+        simple = {
+            "Get": lambda: methods.get(kind, request.get("id", "")),
+            "GetByName": lambda: methods.get_by_name(kind, request),
+            "List": lambda: methods.listing(kind, request),
+            "ListMembers": lambda: methods.listing(kind, request),
+            "ListByAccount": lambda: methods.listing(kind, request, self._keys_of(request)),
+            "GetSecret": lambda: {"secret": status.secret_of(self.store.objects[request["id"]])},
+        }
+        if route.method in simple:
+            return simple[route.method]()
+        changing = {
+            "Create": lambda: methods.create(kind, request, headers.get("x-idempotency-key", "")),
+            "Update": lambda: methods.update(kind, request, masks.parse(headers.get(masks.HEADER, ""))),
+            "Delete": lambda: methods.delete(kind, request),
+            "Undelete": lambda: methods.undelete(kind, request),
+        }
+        if route.method not in changing:
+            raise RefusedError("UNIMPLEMENTED", short)
+        return self._operation(changing[route.method]())
+
+    def _keys_of(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [row for row in self.store.of("AccessKey") if row["spec"].get("account") == request.get("account")]
+
+    def _seed(self, request: Mapping[str, Any]) -> None:
+        """A project has a network and a subnet from the start, a tenant its groups."""
+        parent = request.get("parent_id") or request.get("metadata", {}).get("parent_id", "")
+        if parent in self.store.seeded or not parent.startswith(("project-", "tenant-")):
+            return
+        self.store.seeded.append(parent)
+        if parent.startswith("tenant-"):
+            for name in identity.GROUPS:
+                self.methods.seed("Group", parent, name, {})
+        else:
+            network = self.methods.seed("Network", parent, "default-network", {})
+            self.methods.seed("Subnet", parent, "default-subnet", {"network_id": network})
+
+    def _operation(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "id": row["id"], "resource_id": row["resource_id"], "description": f"{row['verb']} {row['kind']}",
+            "created_at": moment(row["started"]),
+        }  # fmt: skip
+        if row["finished"] is None:
+            work = {"total_tick_count": "100", "done_tick_count": str(int(100 * status.done(row)))}
+            shown["progress_tracker"] = {"description": shown["description"], "work_done": work}
+            if row["kind"] == "NodeGroup" and row["seconds"] is None:
+                stage, message = status.QUOTA_PROBLEM
+                packed = ProgressData.from_json(json.dumps({"problems": [{"stage": stage, "message": message}]}))
+                carried = Operation(progress_data=_packed(packed))
+                shown["progress_data"] = full(carried)["progress_data"]
+            return shown
+        error = row["error"] and RefusedError(row["error"]["code"], row["error"]["message"], row["error"]["detail"])
+        ended = {} if error is None else full(_status(error))
+        return {**shown, "finished_at": moment(row["finished"]), "status": ended}
+
+    def _tick(self) -> None:
+        while not self._stop.wait(TICK_SECONDS):
+            with self.lock:
+                self.methods.settle()
+
+
+_CHANGING = frozenset({"Create", "Update", "Delete", "Undelete"})
+_VERBS = {"GetByName": "get", "ListMembers": "list", "ListByAccount": "list"}
+
+
+def _name(request: Mapping[str, Any]) -> list[str]:
+    """Names by which a fault can mean the object of a request."""
+    metadata = request.get("metadata", {})
+    return [
+        str(one) for one in (metadata.get("name"), metadata.get("id"), request.get("id"), request.get("name")) if one
+    ]
+
+
+def _packed(message: Any) -> Any:  # noqa: ANN401
+    """A message as google.protobuf.Any."""
+    return type(message).__REGISTRY__.pack_any(message)
+
+
+def _status(error: RefusedError) -> Any:  # noqa: ANN401
+    details = [] if error.detail is None else [_packed(ServiceError.from_json(json.dumps(error.detail)))]
+    return Status(code=getattr(grpc.StatusCode, error.code).value[0], message=error.message, details=details)
+
+
+def _routes() -> dict[str, _Route]:
+    """By the path of a method: its messages, and its kind."""
+    clients: list[tuple[Any, Kind | None]] = [
+        (message_class(kind, f"{kind.name}ServiceClient"), kind) for kind in KINDS.values()
+    ]
+    for text in identity.SERVICES:
+        package, name = text.split(":")
+        clients.append((getattr(importlib.import_module(f"nebius.api.nebius.{package}"), name), None))
+    routes: dict[str, _Route] = {}
+    for client, kind in clients:
+        service, registry = client.get_descriptor(), client.__registry__
+        for method in service.methods:
+            request, answer = (registry.message_class(one.full_name) for one in (method.input_type, method.output_type))
+            path = f"{service.full_name}/{method.name}"
+            routes[path] = _Route(service.full_name, method.name, kind, request, answer)
+    return routes

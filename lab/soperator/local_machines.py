@@ -1,0 +1,215 @@
+"""Pods as machines of a local stack, which is brought up with this program's own command."""
+
+import hashlib
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cluster.findings import ROOT, ConfigError
+from cluster.load.parse import parse
+from cluster.platforms.local.address_plan import plan
+from cluster.platforms.local.rehearsal import candidates
+from cluster.platforms.nebius.names import CONTROLLER_POD
+from components.local.host.errors import HostError
+from components.local.host.locks import write_atomically
+from components.local.host.networks.network import taken_by
+from components.local.host.paths import StackPaths, host_root
+from components.local.host.process import Process
+from lab.soperator import jail, stack_file
+from lab.soperator.machines import State
+from lab.soperator.slurm_pods import ACCOUNTING, LOGIN, machine_of
+from lab.soperator.wanted import Wanted
+
+STACK = "machines"
+"""Name of the stack, in a state folder of its own."""
+_HPC = Path(__file__).parents[2] / "cli"
+_RETRY_SECONDS = 10.0
+_NETWORKS = 200
+"""How many networks are tried."""
+_ROOM = 20
+"""Prefix length of the machines' network: 510 pods of each nodeset."""
+_LOGS = {
+    "slurmctld": {"file": "/var/log/slurm/slurmctld.log"},
+    "slurmd": {"file": "/var/log/slurm/slurmd.log"},
+    "slurmdbd": {"file": "/var/log/slurm/slurmdbd.log"},
+    "sshd": {"unit": "ssh"},
+    "munge": {"unit": "munge"},
+}
+"""Where each container's log is in its machine, as the stand-in kubelet reads it."""
+
+
+class LocalMachines:
+    """The machines of one SlurmCluster. All that is known is in the folder, so that another process goes on."""
+
+    def __init__(self, folder: Path, report: Callable[[str], None] = lambda _text: None) -> None:
+        self._folder, self._report = folder, report
+        self._child: subprocess.Popen[bytes] | None = None
+        self._doing = self._problem = self._said = ""
+        self._again = 0.0
+        self._accounts = jail.Accounts()
+
+    @property
+    def table(self) -> Path:
+        """The pods and their machines, for the kubelet."""
+        return self._folder / "pods.json"
+
+    def ensure(self, wanted: Wanted, pods: Mapping[str, str]) -> State:
+        """Have these machines: see Machines."""
+        if CONTROLLER_POD not in pods or not wanted.workers:
+            return State(busy=f"waiting for {'NodeSets' if CONTROLLER_POD in pods else 'a node for the controller'}")
+        try:
+            section, lost = stack_file.section(wanted, pods, cidr=self._cidr(wanted.name))
+        except (ConfigError, HostError) as error:
+            return State(problem=f"no local stack can stand for it: {error}")
+        self._report_lost(lost)
+        text = json.dumps({"config": {ROOT: section}}, indent=1)
+        self._collect(text)
+        applied = self._section(self._applied)
+        running = self._running(applied)
+        if self._child is None and time.monotonic() >= self._again and self._differs(text, applied, running):
+            write_atomically(self._file, text)
+            self._start("up", text)
+        addresses = {name: address for name, address in self._addresses(applied).items() if name in running}
+        self._serve(wanted, running)
+        self._accounts.share(running, wanted.root_keys, wanted.node_port if wanted.service_type == "NodePort" else 0)
+        return State(addresses=addresses, busy=self._doing, problem=self._problem)
+
+    def remove(self) -> bool:
+        """Begin to destroy the stack; True when nothing is left of it."""
+        if self._child is not None and self._doing != "destroy":
+            self._child.send_signal(signal.SIGINT)
+            self._child.wait()
+            self._child = None
+        self._collect("")
+        if not self._file.exists():
+            return True
+        if self._child is None and time.monotonic() >= self._again:
+            self._start("destroy", "")
+        return False
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / f"Pulumi.{STACK}.yaml"
+
+    @property
+    def _applied(self) -> Path:
+        """The stack file of the last `up` that succeeded."""
+        return self._folder / "applied.json"
+
+    def _differs(self, text: str, applied: Mapping[str, Any], running: Mapping[str, Process]) -> bool:
+        if not applied or self._applied.read_text() != text:
+            return True
+        return set(self._addresses(applied)) != set(running)
+
+    def _start(self, command: str, text: str) -> None:
+        """Run `./hpc COMMAND` for the stack; the kernel ends it with the operator."""
+        guard = [setpriv, "--pdeathsig", "INT", "--"] if (setpriv := shutil.which("setpriv")) else []
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")}
+        with (self._folder / f"{command}.log").open("wb") as log:
+            self._child = subprocess.Popen(
+                [
+                    *guard, sys.executable, str(_HPC), command, STACK, f"--config-file={self._file}", "--yes",
+                    "--engine=embedded",
+                ],
+                env={**kept, "HPC_HOME": str(self._folder / "home")},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self._folder,
+            )  # fmt: skip
+        self._doing = command
+        self._digest = hashlib.sha256(text.encode()).hexdigest()
+        self._report(f"machines: {command} begins")
+
+    def _collect(self, text: str) -> None:
+        """See whether the command that runs has ended, and how."""
+        if self._child is None or self._child.poll() is None:
+            return
+        code, command = self._child.returncode, self._doing
+        self._child, self._doing = None, ""
+        if code:
+            lines = (self._folder / f"{command}.log").read_text(errors="replace").strip().splitlines()
+            self._problem = f"the machines' {command} failed: {' '.join(lines[-3:])[-500:]}"
+            self._again = time.monotonic() + _RETRY_SECONDS
+            self._report(self._problem)
+            return
+        self._problem = ""
+        self._report(f"machines: {command} is done")
+        if command == "destroy":
+            for path in (self._file, self._applied, self.table):
+                path.unlink(missing_ok=True)
+            shutil.rmtree(self._folder / "home", ignore_errors=True)
+        elif hashlib.sha256(text.encode()).hexdigest() == self._digest:
+            write_atomically(self._applied, text)
+        else:  # it was changed meanwhile, and the next one begins now
+            write_atomically(self._applied, self._file.read_text())
+
+    def _section(self, path: Path) -> Mapping[str, Any]:
+        try:
+            return json.loads(path.read_text())["config"][ROOT]
+        except FileNotFoundError:
+            return {}
+
+    def _addresses(self, section: Mapping[str, Any]) -> Mapping[str, str]:
+        return plan(parse({ROOT: section})).of if section else {}
+
+    def _running(self, section: Mapping[str, Any]) -> dict[str, Process]:
+        """The machines that run, with their first process."""
+        found: dict[str, Process] = {}
+        for name in self._addresses(section):
+            process = Process.load(StackPaths(host_root(), section["name"]).machine(name).run)
+            if process is None or not process.alive():
+                continue
+            first = [one for pid in process.children() if (one := Process.of(pid)) and one.is_first_of_namespace()]
+            if first:
+                found[name] = first[0]
+        return found
+
+    def _serve(self, wanted: Wanted, running: Mapping[str, Process]) -> None:
+        """Write the kubelet's table, if it differs."""
+        paths = StackPaths(host_root(), wanted.name)
+        rows = {
+            f"{wanted.name}/{pod}": {
+                "process": str(paths.machine(machine_of(pod)).run),
+                "containers": {name: _LOGS[name] for name in (_container(pod), "munge")},
+            }
+            for pod in (*running, *([ACCOUNTING] if wanted.accounting else []))
+        }
+        text = json.dumps(rows, indent=1)
+        if not self.table.exists() or self.table.read_text() != text:
+            write_atomically(self.table, text, mode=0o600)
+
+    def _cidr(self, name: str) -> str:
+        """The network that the machines have, or a free one."""
+        applied = self._section(self._applied)
+        if applied and applied["name"] == name:
+            return str(applied["network"]["cidr"])
+        begun = self._section(self._file)
+        first = [str(begun["network"]["cidr"])] if begun and begun["name"] == name else []
+        every = (*first, *islice(candidates(_ROOM), _NETWORKS))
+        free = (one for one in every if taken_by(host_root(), name, ipaddress.IPv4Network(one)) is None)
+        found = next(free, None)
+        if found is None:
+            raise HostError("no private network is free on this machine")
+        return found
+
+    def _report_lost(self, lost: list[str]) -> None:
+        text = "; ".join(lost)
+        if text != self._said:
+            self._said = text
+            if text:
+                self._report(f"left out of the machines: {text}")
+
+
+def _container(pod: str) -> str:
+    if pod == CONTROLLER_POD:
+        return "slurmctld"
+    if pod == ACCOUNTING:
+        return "slurmdbd"
+    return "sshd" if pod.startswith(f"{LOGIN}-") else "slurmd"

@@ -1,0 +1,103 @@
+"""What a SlurmCluster and its NodeSets ask for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, LOGIN_NODE_PORT
+from lab.soperator.kube import Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Pods of one nodeset."""
+
+    name: str
+    count: int
+    gpus: int = 0
+    """GPUs that each pod asks Kubernetes for."""
+    settings: str = ""
+    """Words of its NodeName line."""
+    features: tuple[str, ...] = ()
+    memory: str = ""
+    """Of the container, as a quantity of Kubernetes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """One Slurm cluster."""
+
+    name: str
+    login: int
+    accounting: bool
+    rest: bool
+    workers: tuple[Workers, ...]
+    partitions: tuple[tuple[str, str], ...]
+    """Name and parameters of each, as on a PartitionName line, with nodesets under Nodes."""
+    custom: str
+    """Lines for slurm.conf."""
+    root_keys: tuple[str, ...]
+    service_type: str = "LoadBalancer"
+    node_port: int = LOGIN_NODE_PORT
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the login Service."""
+    stopped: bool = False
+    """Whether `maintenance` scales it down."""
+    mounts: tuple[str, ...] = ()
+    """Where the jail's submounts are."""
+
+
+def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
+    """What these objects ask for."""
+    spec = cluster["spec"]
+    roles = spec["slurmNodes"]
+    login = roles.get("login", {})
+    own = [one for one in nodesets if _parent(one) in (None, cluster["metadata"]["name"])]
+    return Wanted(
+        name=cluster["metadata"]["name"],
+        login=login.get("size", 2),
+        accounting=bool(roles.get("accounting", {}).get("enabled")),
+        rest=bool(roles.get("rest", {}).get("enabled")),
+        workers=tuple(map(_nodeset, own)),
+        partitions=tuple(_partitions(spec.get("partitionConfiguration", {}))),
+        custom=spec.get("customSlurmConfig") or "",
+        root_keys=tuple(login.get("sshRootPublicKeys") or ()),
+        service_type=login.get("sshdServiceType", "LoadBalancer"),
+        node_port=int(login.get("sshdServiceNodePort", LOGIN_NODE_PORT)),
+        annotations=login.get("sshdServiceAnnotations") or {},
+        stopped=str(spec.get("maintenance", "none")).startswith("downscale"),
+        mounts=tuple(
+            dict.fromkeys(
+                one["mountPath"]
+                for part in (login, *(nodeset["spec"].get("slurmd", {}) for nodeset in own))
+                for one in (part.get("volumes") or {}).get("jailSubMounts") or ()
+            )
+        ),
+    )
+
+
+def _parent(nodeset: Object) -> str | None:
+    return nodeset["spec"].get("clusterName") or nodeset["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION)
+
+
+def _nodeset(nodeset: Object) -> Workers:
+    spec = nodeset["spec"]
+    config, resources = spec.get("nodeConfig", {}), spec.get("slurmd", {}).get("resources", {})
+    return Workers(
+        name=nodeset["metadata"]["name"],
+        count=spec.get("replicas", 1),
+        gpus=int(resources.get("gpu") or 0),
+        settings=config.get("static") or "",
+        features=tuple(config.get("features") or ()),
+        memory=str(resources.get("memory", "")),
+    )
+
+
+def _partitions(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if section.get("configType") == "structured":
+        for one in section.get("partitions") or ():
+            nodes = "ALL" if one.get("isAll") else ",".join(one.get("nodeSetRefs") or ())
+            yield one["name"], f"Nodes={nodes} {one.get('config', '')}"
+    else:
+        # Soperator's own default.
+        yield "main", "Nodes=ALL Default=YES PriorityTier=10 MaxTime=INFINITE State=UP"
