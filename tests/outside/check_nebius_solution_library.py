@@ -144,7 +144,6 @@ def test_what_is_kept_of_a_node(recipe: Path, outside: Recorder) -> None:
     for name, ours in (
         ("munge", MUNGE),
         ("mariadb", sizing.MARIADB),
-        ("rest", sizing.REST),
         ("exporter", sizing.EXPORTER),
     ):
         own = block(parts, rf"\b{name}\s*=")
@@ -153,7 +152,7 @@ def test_what_is_kept_of_a_node(recipe: Path, outside: Recorder) -> None:
         theirs = tuple(float(values(own, key)[0]) for key in ("cpu", "memory", "ephemeral_storage"))
         if (ours.cpu / 1000, ours.memory / 1024, ours.disk / 1024) != theirs:
             outside.differs(f"resources-{name}", f"given: {ours}; the recipe: {theirs}")
-    outside.did("what Kubernetes keeps of a node, and four containers")
+    outside.did("what Kubernetes keeps of a node, and three containers")
     outside.holds("nebius-node-reserves")
 
 

@@ -12,7 +12,7 @@ from cluster.roster import nodeset_gpu
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
 EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
-# Source of the three: nebius-solutions-library, soperator/modules/slurm/locals.tf.
+# Source of both: nebius-solutions-library, soperator/modules/slurm/locals.tf.
 
 
 @dataclass(frozen=True, kw_only=True)
