@@ -93,12 +93,12 @@ class Supervisor:
                 f"-key={pki / 'kubelet.key'}", f"-client-ca={pki / 'ca.crt'}",
             ])
             self._run(self._nebius, [
-                *_module("api"), f"--port={ports['nebius']}", f"--seconds={_SECONDS}", f"--tenant={place.tenant}",
+                *_program("nebius_api"), f"--port={ports['nebius']}", f"--seconds={_SECONDS}", f"--tenant={place.tenant}",
                 f"--region={place.region}", f"--token-file={self._token}", f"--rehearsal={self.folder}",
                 f"--cluster-endpoint={access.server}", f"--cluster-ca={pki / 'ca.crt'}",
             ])
             self._run(self._operator, [
-                *_module("operator"), f"--server={access.server}", f"--authority={pki / 'ca.crt'}",
+                *_program("soperator"), f"--server={access.server}", f"--authority={pki / 'ca.crt'}",
                 f"--token-file={self._token}", f"--nebius={_ADDRESS}:{ports['nebius']}", f"--project={place.project}",
                 f"--kubelet={ports['kubelet']}", *([] if machines else ["--no-machines"]),
             ])
@@ -202,9 +202,9 @@ class Supervisor:
             raise HostError("the machines can't be removed: " + "\n".join(lines[-5:]))
 
 
-def _module(name: str) -> list[str]:
-    """A module of this package as a program, from any folder."""
-    return ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", f"{__package__}.{name}"]
+def _program(name: str) -> list[str]:
+    """A stand-in as a program, from any folder."""
+    return ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", f"lab.{name}"]
 
 
 def _exec_credential(token: str) -> str:
