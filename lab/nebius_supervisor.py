@@ -93,9 +93,9 @@ class Supervisor:
                 f"-key={pki / 'kubelet.key'}", f"-client-ca={pki / 'ca.crt'}",
             ])
             self._run(self._nebius, [
-                *_program("nebius_api"), f"--port={ports['nebius']}", f"--seconds={_SECONDS}", f"--tenant={place.tenant}",
-                f"--region={place.region}", f"--token-file={self._token}", f"--rehearsal={self.folder}",
-                f"--cluster-endpoint={access.server}", f"--cluster-ca={pki / 'ca.crt'}",
+                *_program("nebius_api"), f"--port={ports['nebius']}", f"--seconds={_SECONDS}",
+                f"--tenant={place.tenant}", f"--region={place.region}", f"--token-file={self._token}",
+                f"--rehearsal={self.folder}", f"--cluster-endpoint={access.server}", f"--cluster-ca={pki / 'ca.crt'}",
             ])
             self._run(self._operator, [
                 *_program("soperator"), f"--server={access.server}", f"--authority={pki / 'ca.crt'}",
