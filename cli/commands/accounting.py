@@ -79,11 +79,8 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
             "changed."
         )
     what = f"the {found.jobs} job records of {found.date}"
-    if not yes:
-        if not console.interactive():
-            raise CliError(f"restoring {what} without a terminal needs --yes.")
-        if not console.ask(f"Put {what} in the place of what cluster {cluster.name} has recorded?"):
-            raise CliError("nothing was changed.")
+    question = f"Put {what} in the place of what cluster {cluster.name} has recorded?"
+    _agree(question, f"restoring {what}", yes=yes)
     from cli.cluster.backup import bring_back, uploaded_name
     from cluster.load.parse import parse_output
     from cluster.slurm.accounting import restore_request
@@ -110,13 +107,19 @@ def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
         return
     console.table([("JOB", "USER", "ACCOUNT", "PARTITION", "STATE", "START", "END"), *map(json.loads, missing)])
     what = f"{len(missing)} record{'s' * (len(missing) > 1)}"
-    if not yes:
-        if not console.interactive():
-            raise CliError(f"writing {what} without a terminal needs --yes.")
-        if not console.ask(f"Write {what} into the accounting of cluster {cluster.name}?"):
-            raise CliError("nothing was changed.")
+    _agree(f"Write {what} into the accounting of cluster {cluster.name}?", f"writing {what}", yes=yes)
     for line in ask(cluster, stack, insert=True):
         console.line(line)
+
+
+def _agree(question: str, doing: str, *, yes: bool) -> None:
+    """Ask before a change. Raises CliError: the answer is no, or nobody can be asked."""
+    if yes:
+        return
+    if not console.interactive():
+        raise CliError(f"{doing} without a terminal needs --yes.")
+    if not console.ask(question):
+        raise CliError("nothing was changed.")
 
 
 def _size(file: Path) -> str:

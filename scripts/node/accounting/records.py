@@ -46,9 +46,10 @@ def observe() -> dict[str, Any]:
     running = query(
         f"SELECT id_job FROM {table} WHERE time_end = 0 AND deleted = 0 AND time_start > 0 AND time_start < {old};"
     )
+    absent, here = _absent(TAIL), known()
     return {
-        "runaway": sorted({row[0] for row in running} - known(), key=int),
-        "unrecorded": [str(number) for number in sorted({job["job_id"] for job in unrecorded(TAIL)})],
+        "runaway": sorted({row[0] for row in running} - here, key=int),
+        "unrecorded": sorted({str(job["job_id"]) for job in absent} - here, key=int),
     }
 
 
@@ -57,14 +58,21 @@ def known() -> set[str]:
     return set(run("squeue", "--all", "--noheader", "--states=all", "--format=%A", timeout=3).split())
 
 
-def unrecorded(tail: int | None = None) -> list[Job]:
-    """The ended jobs that neither the database nor slurmctld knows; of `tail` bytes at the end of COMPLETIONS."""
+def unrecorded() -> list[Job]:
+    """The ended jobs that neither the database nor slurmctld knows."""
+    absent, here = _absent(), known()
+    return [job for job in absent if str(job["job_id"]) not in here]
+
+
+def _absent(tail: int | None = None) -> list[Job]:
+    """The ended jobs that the database does not know, of `tail` bytes at the end of COMPLETIONS. slurmctld is asked for
+    those that it knows afterwards: a job that ends meanwhile is one of these."""
     jobs = ended(tail)
     numbers = ",".join(["0", *(str(number) for number, _ in jobs)])
     table = f"{DATABASE}.`{cluster_name()}_job_table`"
     rows = query(f"SELECT id_job, time_submit FROM {table} WHERE id_job IN ({numbers});")
-    found, here = {(int(number), int(submitted)) for number, submitted in rows}, known()
-    return [job for key, job in sorted(jobs.items()) if key not in found and str(job["job_id"]) not in here]
+    found = {(int(number), int(submitted)) for number, submitted in rows}
+    return [job for key, job in sorted(jobs.items()) if key not in found]
 
 
 def ended(tail: int | None = None) -> dict[tuple[int, int], Job]:
