@@ -11,10 +11,7 @@ from cluster.load.provider_config import provider_keys
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("bench", "cli", "cluster", "components", "engine", "lab")
 CONFIG_IMPORTS = ("cluster.catalog", "cluster.config", "cluster.findings", "cluster.printable")
-MOST_FILES = 20
 PLATFORMS = {"gcp", "local", "nebius"}
-LARGE_FOLDERS: dict[str, int] = {}
-"""Folders with more files than allowed: this list only gets shorter."""
 
 
 @cache
@@ -131,12 +128,3 @@ def test_comparisons_are_counted() -> None:
 def test_sections_of_providers_are_those_that_platforms_have() -> None:
     """Findings import no platform, and so have the names a second time."""
     assert set(findings.PROVIDERS) == set(provider_keys())
-
-
-def test_no_folder_has_too_many_files() -> None:
-    folders: dict[str, int] = {}
-    for file in _trees():
-        if not file.endswith("__init__.py"):
-            folder = str(Path(file).parent)
-            folders[folder] = folders.get(folder, 0) + 1
-    assert {name: count for name, count in folders.items() if count > LARGE_FOLDERS.get(name, MOST_FILES)} == {}
