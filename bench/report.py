@@ -30,7 +30,7 @@ def _rows(result: Result) -> list[tuple[str, str, str, str]]:
 
 
 def page(report: Report, plot: str) -> str:
-    """docs/benchmarks.md; `plot` is the picture's name beside it."""
+    """docs/reference/benchmarks.md; `plot` is the picture's name beside it."""
     machine = report.machine
     where = (
         f"Measured on {report.date}: {machine['processor']}, {machine['cores']} cores, {machine['memory']} of memory, "

@@ -24,7 +24,9 @@ def bench(
     *,
     quick: Annotated[bool, Option("--quick", help="One round, small clusters: shows that all works.")] = False,
     json: options.Json = False,
-    write: Annotated[bool, Option("--write", help="Write docs/benchmarks.md, with its data and its picture.")] = False,
+    write: Annotated[
+        bool, Option("--write", help="Write docs/reference/benchmarks.md, with its data and its picture.")
+    ] = False,
 ) -> None:
     """Measure how fast this is: cases that compare, in turns, what they claim.
 
@@ -55,7 +57,7 @@ def bench(
 
 def _before() -> Report | None:
     """What was written before, to put some new answers into. Raises CliError: it is of another machine."""
-    file = project.ROOT / "docs" / _DATA
+    file = project.ROOT / "docs" / "reference" / _DATA
     if not file.exists():
         return None
     before = Report.from_json(jsonlib.loads(file.read_text(encoding="utf-8")))
@@ -65,8 +67,8 @@ def _before() -> Report | None:
 
 
 def _write(found: Report) -> None:
-    docs = project.ROOT / "docs"
+    docs = project.ROOT / "docs" / "reference"
     (docs / _DATA).write_text(jsonlib.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     (docs / _PLOT).write_text(plot.svg(found), encoding="utf-8")
     (docs / _PAGE).write_text(report.page(found, _PLOT), encoding="utf-8")
-    console.note(f"Wrote docs/{_PAGE}, docs/{_DATA} and docs/{_PLOT}")
+    console.note(f"Wrote {_PAGE}, {_DATA} and {_PLOT} in {docs}")

@@ -12,7 +12,7 @@ from cluster.reference.page import reference
 from cluster.reference.schema import json_schema
 
 PATH = "docs/schema/cluster.schema.json"
-PAGE = "docs/configuration.md"
+PAGE = "docs/reference/stack-file.md"
 
 
 def schema(

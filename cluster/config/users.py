@@ -62,7 +62,7 @@ class FormerUser(Section):
 
 
 class Containers(Section):
-    """Containers that enroot and pyxis run (docs/containers.md)."""
+    """Containers that enroot and pyxis run (docs/guides/containers.md)."""
 
     data: Annotated[
         Literal["node", "home"] | None,

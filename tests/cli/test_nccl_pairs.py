@@ -19,7 +19,7 @@ from tests.cluster.stacks import ROOT, load
 from tests.report.nccl_logs import GIB, log, measured
 
 NODES = [f"a3mega-a3mega-{number}" for number in range(6)]
-PAGE = ROOT / "docs" / "nccl.md"
+PAGE = ROOT / "docs/guides/nccl.md"
 MEGA = (185.3, 187.2, 188.2)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from cluster.reference.page import reference
 from cluster.reference.schema import json_schema
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/stack-file.md"
 
 
 def test_the_page_is_current():

@@ -222,7 +222,7 @@ class TestRoles:
         assert roles(clouds.google(**changes)) == wanted(deploy(clouds.settings(**changes)), clouds.google(**changes))
 
     def test_the_page_has_a_row_for_each_stack_and_the_preview_tells_them(self):
-        page = (stacks.ROOT / "docs" / "gcp" / "reference.md").read_text()
+        page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
         shipped = [name for name in GCP if not name.startswith("example-")]
         found = {name: roles(stacks.config(name)) for name in shipped}
         for role in set().union(*found.values()):
@@ -234,7 +234,7 @@ class TestRoles:
             assert all(role in text for role in found[name])
 
     def test_the_page_names_every_policy_that_would_refuse_a_stack(self):
-        page = (stacks.ROOT / "docs" / "gcp" / "reference.md").read_text()
+        page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
         for name, one in POLICIES.items():
             assert f"| `{name}` | {one.why} | {one.todo} |" in page
         for stack in GCP:

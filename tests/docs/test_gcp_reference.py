@@ -1,4 +1,4 @@
-"""Tables of docs/gcp that the code produces: rendered again and compared."""
+"""Tables of docs/reference/google-cloud.md that the code produces: rendered again and compared."""
 
 import re
 from typing import Any
@@ -12,8 +12,8 @@ from cluster.platforms.gcp.filesystems.managed import Managed
 from cluster.platforms.gcp.filesystems.registry import servers
 from tests.cluster import stacks
 
-PAGE = (stacks.ROOT / "docs" / "gcp" / "reference.md").read_text()
-HOW_TO = (stacks.ROOT / "docs" / "gcp" / "how-to.md").read_text()
+PAGE = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
+HOW_TO = (stacks.ROOT / "docs/guides/google-cloud.md").read_text()
 
 
 def test_the_address_table_is_that_of_the_stack():

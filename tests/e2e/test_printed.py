@@ -17,7 +17,13 @@ from tests.e2e.cluster import ROOT, free
 
 pytestmark = pytest.mark.e2e
 
-PAGES = ("README.md", "docs/operations.md", "docs/quickcheck.md", "docs/state.md", "docs/changes.md")
+PAGES = (
+    "README.md",
+    "docs/guides/operations.md",
+    "docs/guides/quickcheck.md",
+    "docs/guides/state.md",
+    "docs/reference/changes.md",
+)
 NAME = "printed"
 """Of the cluster, in place of `dev`: another one of that name may run on this host."""
 _LINE = re.compile(r"^\$ (?P<line>\./hpc .*)\n(?P<shown>(?:(?!\$ |```).*\n)*)", re.MULTILINE)

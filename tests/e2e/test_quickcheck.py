@@ -14,7 +14,7 @@ from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
-PAGE = ROOT / "docs" / "quickcheck.md"
+PAGE = ROOT / "docs/guides/quickcheck.md"
 NODES = [*(f"lab-cpu-{n}" for n in range(8)), "lab-gpu-0"]
 
 

@@ -1,4 +1,4 @@
-"""Transcripts in docs/user-guide.md: what the commands in them print on a cluster, compared with what the page says.
+"""Transcripts in docs/guides/user-guide.md: what the commands in them print on a cluster, compared with what the page says.
 
 A block is marked by a comment before it:
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tests.e2e.cluster import ROOT, Cluster
 
-PAGE = ROOT / "docs" / "user-guide.md"
+PAGE = ROOT / "docs/guides/user-guide.md"
 _BLOCK = re.compile(
     r"(?P<head><!-- lab: (?P<name>[a-z]+) -->\n```[a-z]+\n)(?P<text>.*?)(?=^```$)", re.DOTALL | re.MULTILINE
 )

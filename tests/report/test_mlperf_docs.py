@@ -1,4 +1,4 @@
-"""The transcripts of docs/mlperf.md are what the commands print."""
+"""The transcripts of docs/guides/mlperf.md are what the commands print."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from cluster.catalog.mlperf import DIFFUSION_CONFIGS, GPT3_SETTINGS, MINUTES, ST
 from tests.report.mlperf_logs import reference, text
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "mlperf.md").read_text()
+PAGE = (ROOT / "docs/guides/mlperf.md").read_text()
 
 
 def test_the_report_prints_what_the_page_shows(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""docs/nccl.md: its transcript is what the command prints, its tables are the catalog's and the code's."""
+"""docs/guides/nccl.md: its transcript is what the command prints, its tables are the catalog's and the code's."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from cluster.report.nccl.curve_findings import FLOOR_NICS
 from cluster.report.nccl.run import text_of
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "nccl.md"
+PAGE = ROOT / "docs/guides/nccl.md"
 GUIDE = ROOT / "tests" / "report" / "guide_nccl.log"
 
 

@@ -146,7 +146,7 @@ def _confined(expected: Expected, seen: Mapping[str, Any], result: Make) -> Resu
 
 
 def _container(event: Event | None, result: Make) -> Result:
-    todo = "start one by hand on the node, with ./hpc run STACK -- srun; docs/quickcheck.md has the commands"
+    todo = "start one by hand on the node, with ./hpc run STACK -- srun; docs/guides/quickcheck.md has the commands"
     if event is None or found_no_room(event):
         status, text = (SKIP, "other jobs took the node meanwhile") if event else (FAIL, "its job did not end")
         return result("container", status, text, todo="" if event else todo)

@@ -69,7 +69,7 @@ def old_packages(seen: ClusterObservation) -> Iterator[Finding]:
                 what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
-                "machines are recreated from it, nodes as their jobs end (docs/gcp/how-to.md).",
+                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
                 since=since,
             )
 
@@ -87,7 +87,7 @@ def old_kernels(seen: ClusterObservation) -> Iterator[Finding]:
                 what=f"its kernel is of {day}, {days} days ago: security fixes since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a newer image.recipe in the stack file: its kernel comes with another image, and "
-                "machines are recreated from it, nodes as their jobs end (docs/gcp/how-to.md).",
+                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
                 since=since,
             )
 

@@ -113,7 +113,7 @@ def describe_request(config: ClusterConfig) -> list[str]:
     lines += [line for one in file_systems(config) for line in one.summary()]
     lines += [
         f"whoever runs it needs: {', '.join(roles(config))}",
-        "organisation policies that would refuse it (docs/gcp/reference.md), where in force: "
+        "organisation policies that would refuse it (docs/reference/google-cloud.md), where in force: "
         + ", ".join(policies(config)),
     ]
     return [*lines, *table(plan(config)).splitlines()]

@@ -1,6 +1,6 @@
 """Known problems of Soperator that show only once a cluster is up: their symptoms, what they are, what to do.
 
-Numbers are those of docs/nebius-known-problems.md. Problems that are prevented, or waited for, are not here.
+Numbers are those of docs/reference/nebius-known-problems.md. Problems that are prevented, or waited for, are not here.
 """
 
 import re

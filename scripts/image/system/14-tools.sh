@@ -5,7 +5,7 @@
 
 packages build-essential fakeroot devscripts equivs debhelper dh-exec dkms git curl ca-certificates gnupg jq pciutils \
     ethtool python3 lsb-release logrotate nftables # the last one for scripts/gcp/shield.sh
-# What users of login machines reach for (docs/user-guide.md).
+# What users of login machines reach for (docs/guides/user-guide.md).
 packages python3-venv tmux nano
 # The kernel's own compiler: an older one does not know the options that its headers ask for.
 config=/lib/modules/$(kernel)/build/.config

@@ -39,7 +39,7 @@ def converge(payload: dict[str, Any]) -> None:
             f"the rxdm prolog is not one that this program knows how to make right for Ubuntu 22.04: {why}.\n"
             f"  file:   {staged if staged.exists() else live}, left as it is; no job runs it\n  sha256: {before}\n"
             "  Leave `url`, `sha256` and `file` of slurm.rxdm out for the newest version that is known to be right; "
-            "docs/prologs.md lists all"
+            "docs/guides/prologs.md lists all"
         )
     if verdict == PATCH:
         text = patch(text)

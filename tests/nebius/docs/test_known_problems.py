@@ -1,4 +1,4 @@
-"""docs/nebius-known-problems.md has every known problem, and the tests that it names exist."""
+"""docs/reference/nebius-known-problems.md has every known problem, and the tests that it names exist."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs/nebius-known-problems.md"
+PAGE = ROOT / "docs/reference/nebius-known-problems.md"
 PROBLEMS = 28
 """Known problems of Soperator, its recipe and Nebius that this program was built with in mind."""
 TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")

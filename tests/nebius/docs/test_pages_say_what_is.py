@@ -19,7 +19,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFjY2VwdGVkLWJ5LW5vYm9keS1hdC1hbGwtL
 
 
 def test_the_stack_file_of_the_page_has_no_errors() -> None:
-    (block,) = re.findall(r"```yaml\n(config:.*?)```", (DOCS / "nebius.md").read_text(), re.DOTALL)
+    (block,) = re.findall(r"```yaml\n(config:.*?)```", (DOCS / "guides/nebius.md").read_text(), re.DOTALL)
     config = parse(yaml.safe_load(block.replace("ssh-ed25519 AAAA...", KEY))["config"])
     assert config.platform == "nebius"
     assert config.nodesets["worker"].count == 2
@@ -33,7 +33,11 @@ def fields(page: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("page", "field"),
-    [(page, field) for page in ("nebius.md", "nebius-known-problems.md", "state.md") for field in fields(page)],
+    [
+        (page, field)
+        for page in ("guides/nebius.md", "reference/nebius-known-problems.md", "guides/state.md")
+        for field in fields(page)
+    ],
 )
 def test_fields_that_are_named_exist(page: str, field: str) -> None:
     model: Any = Nebius
@@ -44,7 +48,7 @@ def test_fields_that_are_named_exist(page: str, field: str) -> None:
 
 
 def test_the_variables_of_the_page_are_those_that_env_sets() -> None:
-    text = (DOCS / "state.md").read_text()
+    text = (DOCS / "guides/state.md").read_text()
     table = text.partition("| variable | value |")[2].partition("\n\n")[0]
     names = {name for line in table.splitlines() for name in re.findall(r"`([A-Z_]{5,})`", line.split(" | ")[0])}
     state = {"PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE_FILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}

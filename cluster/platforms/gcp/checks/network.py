@@ -74,7 +74,7 @@ def _sizes(config: ClusterConfig) -> Iterator[Finding]:
             id="network-size",
             at=("network", "cidr"),
             given=f"{network.cidr}: {crowd}",
-            allowed="a network whose sixteen parts hold all machines (docs/gcp/reference.md), e.g. 172.16.0.0/20",
+            allowed="a network whose sixteen parts hold all machines (docs/reference/google-cloud.md), e.g. 172.16.0.0/20",
             todo="widen it",
         )
     used = _used(config)

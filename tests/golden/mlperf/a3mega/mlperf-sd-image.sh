@@ -66,7 +66,7 @@ image=$DATA/images/$FILE
 from=docker://$IMAGE
 
 import() {
-    need enroot "enroot runs the benchmark's container: see docs/mlperf.md"
+    need enroot "enroot runs the benchmark's container: see docs/guides/mlperf.md"
     rm -f "$image.part"
     import_image
     mv "$image.part" "$image"
