@@ -197,7 +197,7 @@ def test_the_user_guide_shows_what_a_cluster_prints(lab: Cluster, update_golden:
         transcripts.replace("alice", texts)
     for there, here in found if not update_golden else ():
         assert transcripts.alike(here.printed) == transcripts.alike(there.printed), (
-            f"docs/guides/user-guide.md: `{here.command}` prints something else now; pytest --update-golden writes the page"
+            f"docs/guides/user-guide.md: `{here.command}` prints something else; --update-golden writes it"
         )
     printed = {here.command: here.printed for _, here in found}
     (pi,) = (text for command, text in printed.items() if command.startswith("cat mpi-"))

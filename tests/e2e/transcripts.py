@@ -1,4 +1,4 @@
-"""Transcripts in docs/guides/user-guide.md: what the commands in them print on a cluster, compared with what the page says.
+"""Transcripts of docs/guides/user-guide.md: what their commands print on a cluster, compared with the page.
 
 A block is marked by a comment before it:
 

@@ -74,7 +74,8 @@ def _sizes(config: ClusterConfig) -> Iterator[Finding]:
             id="network-size",
             at=("network", "cidr"),
             given=f"{network.cidr}: {crowd}",
-            allowed="a network whose sixteen parts hold all machines (docs/reference/google-cloud.md), e.g. 172.16.0.0/20",
+            allowed="a network whose sixteen parts hold all machines, e.g. 172.16.0.0/20 "
+            "(docs/reference/google-cloud.md)",
             todo="widen it",
         )
     used = _used(config)
