@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.report.nccl.files import NotALogError, read_file
-from cluster.report.nccl.report import folder_of
-from cluster.report.nccl.subject import subject_of
+from cluster.report.nccl.compare import folder_of
+from cluster.report.nccl.log import NotALogError, read_file
+from cluster.report.nccl.result import subject_of
 from tests.outside.recorder import Recorder
 
 EXPECTED = {

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from cluster.catalog.nccl_references import LINE_RATES, REFERENCES
-from cluster.report.nccl.curve_findings import FLOOR_NICS
+from cluster.report.nccl.result import FLOOR_NICS
 from cluster.report.nccl.run import text_of
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 
 from cluster.findings import Level
-from cluster.report.nccl.against import compare
-from cluster.report.nccl.files import read_text
-from cluster.report.nccl.folder import Entry, Folder
+from cluster.report.nccl.compare import Entry, Folder, compare
+from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import Word, check
 from cluster.report.nccl.run import Log
 

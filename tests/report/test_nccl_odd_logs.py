@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nccl_logs import A3_MEGA, FORMATS, SIZES, Cell, Line, log, measured
 
-from cluster.report.nccl.files import NotALogError, read_file, read_text
+from cluster.report.nccl.log import NotALogError, read_file, read_text
 from cluster.report.nccl.result import Word, check
 from cluster.report.nccl.table import document_of, lines_of
 

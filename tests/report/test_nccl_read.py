@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nccl_logs import A3_MEGA, FORMATS, GUIDE, KINDS, PLAIN, SIZES, Cell, Format, Line, log, measured
 
-from cluster.report.nccl.collective import candidates
-from cluster.report.nccl.files import read_file, read_text
+from cluster.report.nccl.log import read_file, read_text
 from cluster.report.nccl.result import Word, check
-from cluster.report.nccl.run import Row, Run
+from cluster.report.nccl.run import Row, Run, candidates
 
 NOISE = (
     "a3-0:4001:4100 [0] NCCL INFO Channel 00/0 : 0[4000] -> 8[4000] [send] via NET/FasTrak/0",

@@ -12,7 +12,7 @@ import pytest
 from nccl_logs import A3_MEGA, GUIDE, log, measured
 
 from cluster.printable import printable
-from cluster.report.nccl.files import read_text
+from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import check
 from cluster.report.nccl.table import lines_of
 from tests.cli.conftest import Hpc, hpc, root, stand_for_state, tool  # noqa: F401 - fixtures

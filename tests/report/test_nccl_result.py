@@ -7,9 +7,8 @@ from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.families import Fabric
 from cluster.catalog.nccl_references import LINE_RATES, REFERENCES
 from cluster.catalog.nebius.presets import preset_of
-from cluster.report.nccl.files import read_file, read_text
-from cluster.report.nccl.result import Result, Word, check
-from cluster.report.nccl.subject import Given
+from cluster.report.nccl.log import read_file, read_text
+from cluster.report.nccl.result import Given, Result, Word, check
 
 
 def result_of(busbw=GUIDE, *, facts=A3_MEGA, extra="", **options) -> Result:

@@ -11,7 +11,7 @@ from cluster.jobs.checks.plan import Plan
 from cluster.jobs.checks.result import FAIL, PASS, SKIP, Result
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, default_collective, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts
-from cluster.report.nccl.files import NotALogError, read_text
+from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import Reason, Word, check
 from cluster.slurm.hostlist import compress
 

@@ -13,8 +13,8 @@ from cli.errors import CliError
 from cluster.findings import Level
 from cluster.jobs.nccl import LOGS, NcclRun, run_script
 from cluster.jobs.pairs import Measured, Pair, Pairs
-from cluster.report.nccl.against import level
-from cluster.report.nccl.files import NotALogError, read_text
+from cluster.report.nccl.compare import level
+from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import Result, Word, check
 from cluster.slurm.hostlist import compress, expand
 

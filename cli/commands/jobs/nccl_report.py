@@ -16,13 +16,10 @@ from cli.commands.jobs.nccl_options import hint
 from cli.errors import CliError
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
-from cluster.report.nccl.against import Comparison, compare
-from cluster.report.nccl.collective import COLLECTIVES, collective_of
-from cluster.report.nccl.files import NotALogError, read_file, read_text
-from cluster.report.nccl.report import folder_of, logs_of, saved
-from cluster.report.nccl.result import Result, Word, check
-from cluster.report.nccl.run import Log
-from cluster.report.nccl.subject import Given
+from cluster.report.nccl.compare import Comparison, compare, folder_of, logs_of, saved
+from cluster.report.nccl.log import NotALogError, read_file, read_text
+from cluster.report.nccl.result import Given, Result, Word, check
+from cluster.report.nccl.run import COLLECTIVES, Log, collective_of
 from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of, document_of, lines_of, lines_of_finding
 
 _LARGEST = 100_000_000

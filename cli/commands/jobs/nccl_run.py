@@ -17,7 +17,7 @@ from cli.commands.jobs.nccl_request import Request
 from cli.errors import CliError
 from cluster.catalog.nccl_tests import NCCL_TESTS
 from cluster.jobs.nccl import LOGS, NcclRun, run_script, way
-from cluster.report.nccl.files import NotALogError, read_text
+from cluster.report.nccl.log import NotALogError, read_text
 
 _SHOWN = "^==> |^ +[0-9]+ +[0-9]+ +[a-z]"
 """Progress of the script, and rows of nccl-tests: size, count, type, redop, root, time, algbw, busbw ..."""

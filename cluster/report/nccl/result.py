@@ -1,18 +1,418 @@
-"""Pass, fail, or not compared, with the reasons."""
+"""Pass, fail, or not compared, with the reasons and findings."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.nccl_references import REFERENCES, Minimum, references_of
+from cluster.catalog.families import Fabric
+from cluster.catalog.machines import MachineType
+from cluster.catalog.nccl_references import (
+    LINE_RATES,
+    REFERENCES,
+    LineRate,
+    Minimum,
+    Reference,
+    reference,
+    references_of,
+)
 from cluster.findings import Finding, Level
-from cluster.report.nccl.collective import is_of_nodes
-from cluster.report.nccl.curve_findings import FLOOR_NICS, SLOW_OF_LINE, best_large, curve_findings
-from cluster.report.nccl.log_findings import log_findings
-from cluster.report.nccl.run import Log, Run, text_of
-from cluster.report.nccl.subject import Given, Subject, subject_of
+from cluster.report.nccl.run import Log, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What whoever asks for a report knows; it is taken before what the log says."""
+
+    machine_type: str = ""
+    nodes: int | None = None
+    collective: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A run's circumstances; empty or None where nothing says them."""
+
+    machine_type: str
+    gpu: str
+    """Names of its GPUs."""
+    types: str
+    """Data types that were sent."""
+    nodes: int | None
+    ranks: int | None
+    collective: str
+    possible: tuple[str, ...]
+    """All collectives that the columns allow, where nothing names it."""
+    network_only: bool
+    reference: Reference | None
+
+    @property
+    def machines(self) -> str:
+        """The machine type, else the GPUs."""
+        return self.machine_type or self.gpu
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What has to agree where two runs are compared."""
+        return self.collective, self.nodes, self.ranks, self.machine_type, self.gpu, self.types, self.network_only
+
+    @property
+    def machine(self) -> MachineType | None:
+        return MACHINE_TYPES.get(self.machine_type)
+
+    @property
+    def fabric(self) -> Fabric:
+        """The network between GPUs of different nodes; NONE on one node."""
+        return self.machine.family.fabric if self.machine and self.line_rate else Fabric.NONE
+
+    @property
+    def line_rate(self) -> LineRate | None:
+        """What the NICs for GPUs of a node carry, if there are some and if the run leaves the node."""
+        return LINE_RATES.get(self.machine_type) if (self.nodes or 0) > 1 else None
+
+    def __str__(self) -> str:
+        nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        ranks = "" if self.ranks is None else f"{self.ranks} ranks"
+        network = "without NVLink" if self.network_only else ""
+        return ", ".join(one for one in (self.collective, nodes, self.machines, ranks, network) if one)
+
+
+def subject_of(run: Run, given: Given | None = None) -> Subject:
+    """The circumstances of a run: as given, else by its header, else by what nccl-tests printed."""
+    given = given or Given()
+    possible = (given.collective,) if given.collective else candidates(run)
+    collective = possible[0] if possible else ""
+    machine_type = given.machine_type or run.facts.get("machine_type", "")
+    nodes = given.nodes or run.nodes
+    forced = all(run.environment.get(name) == "1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"))
+    network_only = forced or run.facts.get("over") == "fabric"
+    known = reference(machine_type, collective, nodes, network_only=network_only) if nodes else None
+    return Subject(
+        machine_type=machine_type,
+        gpu=run.gpu,
+        types=run.types,
+        nodes=nodes,
+        ranks=ranks_of(run, collective),
+        collective=collective,
+        possible=possible,
+        network_only=network_only,
+        reference=known,
+    )
+
+
+_MOST_LINES = 5
+
+
+def log_findings(log: Log, run: Run, subject: Subject) -> Iterator[Finding]:
+    """Findings about `run`, the one that is compared."""
+    where = f"{log.name}:{run.line}"
+    yield from _other_runs(log, run)
+    yield from _mixture(log, run)
+    yield from _end(log, run)
+    if run.out_of_bounds or run.wrong:
+        yield Finding(
+            id="nccl-wrong-results",
+            at=where,
+            what=f"Wrong results: {_wrong(run)}. Data was corrupted on the way or in a GPU's memory",
+            todo="drain the nodes, read the kernel's log for Xid and ECC errors (`dmesg | grep -i xid`), and run "
+            "`dcgmi diag -r 3` on each; run the test on pairs of nodes to see which one it is",
+        )
+    elif run.rows and not run.checked:
+        yield Finding(
+            id="nccl-unchecked",
+            level=Level.INFO,
+            at=where,
+            what="Results were not compared with what they should be (#wrong is N/A): the test ran with `-c 0`",
+            todo="run it once without `-c 0` to know that the results are right",
+        )
+    if run.average_failed:
+        yield Finding(
+            id="nccl-average-failed",
+            at=where,
+            what=f"nccl-tests itself says FAILED: the average, {run.average:.1f} GB/s, is less than 90 % of "
+            "NCCL_TESTS_MIN_BW",
+            todo="correct the cause below, or NCCL_TESTS_MIN_BW where it is for another machine type",
+        )
+    yield from _differences(log, run, subject)
+    if run.complaints:
+        lines = "; ".join(_cited(one) for one in run.complaints[:_MOST_LINES])
+        more = f"; and {len(run.complaints) - _MOST_LINES} more" if len(run.complaints) > _MOST_LINES else ""
+        yield Finding(
+            id="nccl-complaints",
+            level=Level.WARNING,
+            at=where,
+            what=f"The log has warnings or errors: {lines}{more}",
+            todo="read these lines in the log; the first one is the likeliest cause",
+        )
+
+
+def _other_runs(log: Log, run: Run) -> Iterator[Finding]:
+    if len(log.runs) == 1:
+        return
+    place = [one is run for one in log.runs].index(True) + 1
+    tasks = {one.task for one in log.runs if one.task}
+    if len(tasks) > 1 and run.rows:
+        what = f"{len(log.runs)} runs by {len(tasks)} tasks: each task ran a test of its own"
+        todo = "build nccl-tests with `make MPI=1`, and start it with `srun --mpi`: then only task 0 prints"
+        yield Finding(id="nccl-runs-by-task", at=f"{log.name}:{run.line}", what=what, todo=todo)
+        return
+    lines = ", ".join(str(one.line) for one in log.runs)
+    yield Finding(
+        id="nccl-several-runs",
+        level=Level.INFO,
+        at=f"{log.name}:{run.line}",
+        what=f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {place}",
+        todo="nothing, if the others are warm-ups",
+    )
+
+
+def _mixture(log: Log, run: Run) -> Iterator[Finding]:
+    if lines := [one.mixed for one in log.runs if one.mixed]:
+        yield Finding(
+            id="nccl-mixed",
+            at=f"{log.name}:{min(lines)}",
+            what="Rows of two programs stand among each other from this line on, so no row can be attributed",
+            todo="write each program's output to a file of its own (`srun --output=%t.log`), or label the lines "
+            "(`srun --label`). If one test was meant, build nccl-tests with `make MPI=1`",
+        )
+    if run.torn:
+        lines = "; ".join(_cited(one) for one in run.torn[:_MOST_LINES])
+        yield Finding(
+            id="nccl-torn",
+            at=f"{log.name}:{run.torn[0].line}",
+            what=f"Torn lines, which were left out: {lines}",
+            todo="write the output of each program to a file of its own, and run the test again",
+        )
+
+
+def _end(log: Log, run: Run) -> Iterator[Finding]:
+    if run is not log.runs[-1] and run.rows and not log.runs[-1].rows:
+        yield Finding(
+            id="nccl-truncated",
+            at=f"{log.name}:{log.runs[-1].line}",
+            what="The last run of the log ends before its first row. The result is about one before it",
+            todo="see why it stopped, in the lines that follow, or report the one before in a file of its own",
+        )
+    if run.complete:
+        if not run.rows:
+            yield Finding(
+                id="nccl-no-rows",
+                level=Level.WARNING,
+                at=f"{log.name}:{run.line}",
+                what="The log has the footer of a test and no row of its table: somebody has shortened it",
+                todo="report the program's own output",
+            )
+        return
+    if not run.rows:
+        what = "The log ends before the first row: the program stopped while it connected its ranks"
+    else:
+        last = run.unfinished.line if run.unfinished else run.rows[-1].line
+        size = text_of(run.rows[-1].size)
+        what = f"Truncated: the footer is missing. The last row, of {size}, begins at line {last}"
+    yield Finding(
+        id="nccl-truncated",
+        at=f"{log.name}:{run.line}",
+        what=what,
+        todo="if the job still runs, wait for its end. Else see why it stopped: `sacct -j JOB -o State,ExitCode`, "
+        "and the errors in this log",
+    )
+
+
+def _differences(log: Log, run: Run, subject: Subject) -> Iterator[Finding]:
+    hosts = len(run.hosts)
+    if hosts and subject.nodes and hosts != subject.nodes:
+        yield Finding(
+            id="nccl-nodes-differ",
+            # Fewer nodes are faster than the reference. More may be containers with host names of their own.
+            level=Level.ERROR if hosts < subject.nodes else Level.WARNING,
+            at=f"{log.name}:{run.line}",
+            what=f"The ranks are on {hosts} nodes, and the run is compared as one of {subject.nodes}",
+            todo="name the right number with `--nodes`, or see why the job did not use all its nodes",
+        )
+    mean = run.mean()
+    if run.average and mean and abs(run.average - mean) > 0.01 * max(run.average, mean) + 0.01:
+        yield Finding(
+            id="nccl-average-differs",
+            level=Level.WARNING,
+            at=f"{log.name}:{run.line}",
+            what=f"The footer's average is {run.average:.2f} GB/s, that of the rows {mean:.2f}: rows are missing",
+            todo="compare the log with the program's own output",
+        )
+
+
+def _wrong(run: Run) -> str:
+    rows: Sequence[str] = [text_of(row.size) for row in run.rows if any(one.wrong for one in row.measures)]
+    sizes = f" at {', '.join(dict.fromkeys(rows))}" if rows else ""
+    return f"{run.wrong} wrong elements{sizes}" if run.wrong else f"{run.out_of_bounds} values out of bounds"
+
+
+def _cited(quote: Quote) -> str:
+    times = f" ({quote.times} times)" if quote.times > 1 else ""
+    return f"line {quote.line}: {quote.text}{times}"
+
+
+LARGE = 256 * 2**20
+"""From this size on a transfer takes milliseconds, and bandwidth decides instead of latency."""
+
+_SLOW = 0.9
+"""Share of the reference below which a plateau is too low: the guide's own rule for A3 Mega at 8 GiB."""
+SLOW_OF_LINE = 0.65
+"""Share of the line rate: the three curves of the catalog reach 71 to 94 % of it."""
+FLOOR_NICS = 1.2
+"""TCP over one NIC reaches what so many of a node's NICs carry, so the network of the GPUs need not be in use. On A3
+Mega it is 30 GB/s, which Google's own test of the blueprint requires."""
+_FLAT, _DROP, _SPREAD = 0.05, 0.05, 0.10
+_GROWS_FROM = 8 * 2**20
+"""Below, NCCL changes its protocol from size to size, and bandwidth may fall."""
+
+_DEBUG = "run again with `NCCL_DEBUG=INFO`: the line `Using network` names the network that NCCL takes"
+_ENVIRONMENT = {
+    Fabric.TCPXO: "check that the job reads the cluster's env.sh and passes NCCL's variables and /var/lib/tcpxo/lib64 "
+    "into the container, and that the prolog started the receive data path manager on every node",
+    Fabric.TCPX: "check NCCL's variables of the job, and the receive data path manager on every node",
+    Fabric.INFINIBAND: "check that the nodes have their InfiniBand devices (`ibstat`) and NCCL_IB_HCA names them",
+    Fabric.RDMA: "check that the nodes have their RDMA devices (`ibv_devinfo`), and the gIB plugin of the job",
+}
+
+
+def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
+    """Findings about bandwidth; none where the log has no rows."""
+    curve = run.curve()
+    if not curve:
+        return
+    if run.complete and (largest := max(curve)) < LARGE:
+        yield Finding(
+            id="nccl-small-only",
+            level=Level.INFO,
+            at=where,
+            what=f"Small messages only: the largest is {text_of(largest)}, so this is about latency, not bandwidth",
+            todo="run sizes up to 8 GiB (`-b 8M -e 8G -f 2`) to measure the bandwidth",
+        )
+    inactive = _inactive(run, subject, curve)
+    if inactive:
+        yield Finding(
+            id="nccl-fabric-inactive",
+            at=where,
+            what=f"{_name(subject.fabric)} not active: {inactive}",
+            todo=f"{_ENVIRONMENT.get(subject.fabric, 'check the network of the GPUs')}; {_DEBUG}",
+        )
+    elif low := _plateau(subject, curve):
+        yield Finding(
+            id="nccl-one-slow",
+            # Beside the line rate only it is a guess, and a minimum decides.
+            level=Level.ERROR if subject.reference and subject.reference.busbw else Level.WARNING,
+            at=where,
+            what=f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
+            "or links. The log does not say which",
+            todo="measure pairs of nodes, which names the slow one: `./hpc nccl run STACK --pairs`",
+        )
+    yield from _growth(run, subject, where)
+    yield from _spread(run, where)
+
+
+def _inactive(run: Run, subject: Subject, curve: Mapping[int, float]) -> str:
+    """Why the GPUs' network seems not to be in use; empty if it does not seem so."""
+    if subject.fabric is Fabric.NONE:
+        return ""
+    if "Socket" in run.networks:
+        return "NCCL says that it uses the network Socket, which is TCP through the kernel"
+    best, rate, reference = best_large(curve), subject.line_rate, subject.reference
+    if best is None:
+        return ""
+    if rate and best <= FLOOR_NICS * rate.nic and is_of_nodes(subject.collective):
+        beside = f"the reference has {max(reference.busbw.values()):.0f} and " if reference and reference.busbw else ""
+        return (
+            f"at most {best:.1f} GB/s at large sizes, where {beside}the GPUs' NICs carry {rate.total:.0f}. "
+            f"That is TCP's level ({rate.nic:.0f} GB/s by one NIC)"
+        )
+    if reference and reference.inactive and set(reference.busbw) <= set(curve):
+        average = run.mean(reference.busbw)
+        if average is not None and average < reference.inactive:
+            return (
+                f"the average is {average:.1f} GB/s, below {reference.inactive:.0f}. Large sizes are above what TCP "
+                "reaches, so some NICs may be in use and others not"
+            )
+    return ""
+
+
+def best_large(curve: Mapping[int, float]) -> float | None:
+    """The highest busbw at large sizes; None where none was measured."""
+    return max((busbw for size, busbw in curve.items() if size >= LARGE), default=None)
+
+
+def _plateau(subject: Subject, curve: Mapping[int, float]) -> str:
+    """A plateau that is too low, in words; empty if there is none."""
+    large = {size: busbw for size, busbw in curve.items() if size >= LARGE}
+    if len(large) < 3:
+        return ""
+    top = dict(list(large.items())[-3:])
+    flat = max(top.values()) - min(top.values()) <= _FLAT * max(top.values())
+    level = sum(top.values()) / len(top)
+    reference = subject.reference.busbw if subject.reference else {}
+    if common := [size for size in top if size in reference]:
+        share = sum(top[size] / reference[size] for size in common) / len(common)
+        if share < _SLOW:
+            shape = "Plateau" if flat else "Large sizes are"
+            return f"{shape} at {level:.0f} GB/s, {share:.0%} of the reference{_nics(share, subject)}"
+    elif flat and subject.line_rate and is_ring(subject.collective):
+        share = level / subject.line_rate.total
+        if share < SLOW_OF_LINE and not reference:
+            return f"Plateau at {level:.0f} GB/s, {share:.0%} of the line rate{_nics(share, subject)}"
+    return ""
+
+
+def _nics(share: float, subject: Subject) -> str:
+    """How many NICs would carry that share, where it is close to a whole number of them."""
+    nics = subject.line_rate.nics if subject.line_rate else 0
+    whole = round(share * nics)
+    if nics < 2 or not 0 < whole < nics or abs(share * nics - whole) > 0.2:
+        return ""
+    return f", which is about what {whole} of {nics} NICs carry"
+
+
+def _growth(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
+    curve = {size: busbw for size, busbw in run.curve().items() if size >= _GROWS_FROM}
+    drops = [
+        f"from {low:.1f} GB/s at {text_of(one)} to {high:.1f} at {text_of(other)}"
+        for (one, low), (other, high) in pairwise(curve.items())
+        if high < low * (1 - _DROP)
+    ]
+    if drops:
+        yield Finding(
+            id="nccl-drop",
+            level=Level.ERROR if subject.reference else Level.WARNING,
+            at=where,
+            what=f"Bandwidth falls with the size: {'; '.join(drops)}. It should grow, up to a plateau",
+            todo="run it again while no other job uses these nodes; if it falls again, compare pairs of nodes",
+        )
+
+
+def _spread(run: Run, where: str) -> Iterator[Finding]:
+    apart = [
+        text_of(row.size)
+        for row in run.rows
+        if row.size >= LARGE
+        and row.out_of_place
+        and row.in_place
+        and abs(row.out_of_place.time_us - row.in_place.time_us)
+        > _SPREAD * max(row.out_of_place.time_us, row.in_place.time_us)
+    ]
+    if len(apart) >= 2:
+        yield Finding(
+            id="nccl-unsteady",
+            level=Level.WARNING,
+            at=where,
+            what=f"Out of place and in place differ by more than {_SPREAD:.0%} at {', '.join(apart)}: something else "
+            "used the network or a GPU was throttled for a part of the run",
+            todo="run it again, with more iterations (`-n 200`) and no other job on these nodes",
+        )
+
+
+def _name(fabric: Fabric) -> str:
+    """TCPXO of GPUDirect-TCPXO."""
+    return fabric.value.removeprefix("GPUDirect").strip("- ") or fabric.value
 
 
 class Word(str, Enum):

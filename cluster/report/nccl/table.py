@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cluster.findings import Finding, Level
-from cluster.report.nccl.result import Reason, Result
+from cluster.report.nccl.result import Given, Reason, Result, Subject, subject_of
 from cluster.report.nccl.run import Log, Measure, Run, text_of
-from cluster.report.nccl.subject import Given, Subject, subject_of
 from cluster.report.plot import Curve
 
 X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"

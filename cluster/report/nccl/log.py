@@ -1,0 +1,566 @@
+"""Reads the output of nccl-tests, as text or JSON, with whatever else a job's log has."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+
+from cluster.findings import Finding, show
+from cluster.printable import one_line
+from cluster.report.nccl.run import COLLECTIVES, Device, Log, Measure, Quote, Row, Run
+
+_TIMES = ("time", "cputime")
+_ROW = re.compile(r"\s*([0-9]{1,19})\s+([0-9]{1,19})\s+([a-z][a-z0-9_]*)(?=\s|$)(.*)", re.DOTALL)
+_REDOP = re.compile(r"\s+([a-z]+)(?=\s|$)(.*)", re.DOTALL)
+_ROOT = re.compile(r"\s+(-?[0-9]{1,9})(?=\s|$)(.*)", re.DOTALL)
+_HEADER = re.compile(r"#\s*(size\s+count|bytes\s+N)\s+type\b")
+TYPES = frozenset("int8 uint8 char int int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2".split())
+"""Names of data types (src/common.cu, test_typenames)."""
+
+
+class NotARowError(ValueError):
+    """A line that should be a row, and is not."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns a table has."""
+
+    redop: bool = True
+    root: bool = True
+    half: tuple[str, ...] = ("time", "algbw", "busbw", "#wrong")
+    halves: int = 2
+    """Out of place and in place; broadcast of 2017 has the first only."""
+    stamped: bool = False
+    """Whether rows end with a date and a time."""
+    scale: float = 1.0
+    """Microseconds of one unit of its times."""
+
+    @property
+    def counts_errors(self) -> bool:
+        return "#wrong" in self.half
+
+    def measure(self, tokens: Sequence[str]) -> Measure:
+        """One half of a row."""
+        values = dict(zip(self.half, tokens, strict=True))
+        try:
+            time, algbw, busbw = (float(values[name]) for name in (self._time, "algbw", "busbw"))
+            wrong = values.get("#wrong", "N/A")
+            return Measure(time * self.scale, algbw, busbw, None if wrong == "N/A" else int(float(wrong)))
+        except (ValueError, OverflowError) as error:
+            raise NotARowError(" ".join(tokens)) from error
+
+    @property
+    def _time(self) -> str:
+        return next(name for name in self.half if name in _TIMES)
+
+
+def layout_of(line: str) -> Layout | None:
+    """The layout that a table's header describes; None for another line, or a torn one."""
+    if not _HEADER.match(line.lstrip()):
+        return None
+    names = line.replace("#", " ", 1).split()
+    starts = [at for at, name in enumerate(names) if name in _TIMES]
+    if not starts:
+        return None
+    starts.append(len(names) - (names[-1] == "timestamp"))
+    halves = [tuple(names[one:other]) for one, other in pairwise(starts)]
+    if len(set(halves)) > 1 or not {"algbw", "busbw"} <= set(halves[0]):  # a torn line
+        return None
+    before = names[: starts[0]]
+    return Layout(
+        redop="redop" in before or "op" in before,
+        root="root" in before,
+        half=halves[0],
+        halves=len(halves),
+        stamped=names[-1] == "timestamp",
+        scale=1000.0 if before[0] == "bytes" else 1.0,
+    )
+
+
+@dataclass
+class RowBegun:
+    """A row whose measures may still be missing: other programs can write between the parts of a line."""
+
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    line: int
+    tokens: list[str]
+
+    def missing(self, layout: Layout) -> int:
+        """How many measures are still to come; negative where there are too many."""
+        return layout.halves * len(layout.half) + 2 * layout.stamped - len(self.tokens)
+
+    def row(self, layout: Layout) -> Row:
+        """The row with the halves that are complete."""
+        width = len(layout.half)
+        whole = min(layout.halves, len(self.tokens) // width)
+        halves = [layout.measure(self.tokens[at * width : (at + 1) * width]) for at in range(whole)]
+        out_of_place, in_place, *_ = [*halves, None, None]
+        return Row(self.size, self.count, self.type, self.redop, self.root, out_of_place, in_place, self.line)
+
+
+def begin(text: str, layout: Layout, line: int) -> RowBegun | None:
+    """The row that `text` begins, with what it has of it; None where it begins none."""
+    if not (found := _ROW.fullmatch(text)) or found[3] not in TYPES:
+        return None
+    redop, root, rest = "none", -1, found[4]
+    if layout.redop and (word := _REDOP.fullmatch(rest)):
+        redop, rest = word[1], word[2]
+    if layout.root and (number := _ROOT.fullmatch(rest)):
+        root, rest = int(number[1]), number[2]
+    return RowBegun(int(found[1]), int(found[2]), found[3], redop, root, line, rest.split())
+
+
+def is_measures(tokens: Sequence[str]) -> bool:
+    """Whether all tokens could be measures: numbers, N/A, and the date and time of a stamp."""
+    return bool(tokens) and all(_is_number(one) or one == "N/A" or re.fullmatch(r"[0-9:-]+", one) for one in tokens)
+
+
+def _is_number(token: str) -> bool:
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True
+
+
+def run_of(document: Mapping[str, Any]) -> Run:
+    """The run that a document has. Raises KeyError, TypeError or ValueError where it is not nccl-tests'."""
+    config = document.get("config") or {}
+    bounds, average = document.get("out_of_bounds"), document.get("average_bus_bandwidth")
+    run = Run(
+        line=1,
+        program=PurePath(str(document["args"][0])).name,
+        settings={
+            "iters": str(config.get("iterations", "")),
+            "warmup iters": str(config.get("warmup_iters", "")),
+            "validation": str(config.get("validation", "")),
+        },
+        # The document also has the whole environment, of which nothing but NCCL's variables is read.
+        environment=dict(re.findall(r"(?m)^(NCCL_[A-Z0-9_]+)=(.*)$", "\n".join(map(str, document.get("env") or ())))),
+        devices=[
+            Device(int(one["rank"]), str(one["hostname"]), str(one["device_info"])) for one in config.get("devices", ())
+        ],
+        rows=[_row(one) for one in document["results"]],
+        out_of_bounds=int(bounds["count"]) if bounds else None,
+        average=_number(average["bandwidth"]) if average else None,
+        average_failed=bool(average) and average["okay"] == "false",
+    )
+    run.complaints = [Quote(1, str(one)) for one in document.get("errors") or () if one]
+    return run
+
+
+def _row(one: Mapping[str, Any]) -> Row:
+    return Row(
+        int(one["size"]),
+        int(one["count"]),
+        str(one["type"]),
+        str(one["redop"]),
+        int(str(one["root"]).strip()),
+        _measure(one.get("out_of_place")),
+        _measure(one.get("in_place")),
+    )
+
+
+def _measure(half: Mapping[str, Any] | None) -> Measure | None:
+    if not half:
+        return None
+    time = half["time"] if "time" in half else half["cpu_time"]
+    wrong = half.get("nwrong")
+    return Measure(
+        _number(time),
+        _number(half["alg_bw"]),
+        _number(half["bus_bw"]),
+        None if wrong is None or math.isnan(_number(wrong)) else int(_number(wrong)),
+    )
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - "nan" stands as a text
+    return float(value)
+
+
+MARK = "# hpc:"
+_FACT = re.compile(r"([a-z_]+)=(\S+)")
+
+
+def parse(line: str) -> dict[str, str]:
+    """Facts of a line that begins with MARK; those without a value are left out."""
+    return dict(_FACT.findall(line[len(MARK) :]))
+
+
+_STAMP = re.compile(
+    r"\s?(?:\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?\]?:?|"
+    r"\[[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\])(?: |$)"
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)")
+_LABEL = re.compile(
+    r" *([0-9]{1,6}): ?|\[(?:[^\]\s@]+@)?[0-9]+,([0-9]+)\]<std(?:out|err)>: ?|\[([0-9]{1,6})\] |"
+    r"\[(pod/[^\]\s]+)\] ?|([A-Za-z0-9][A-Za-z0-9_.-]*): (?=[ #]|$)"
+)
+"""`srun --label`; `--tag-output` of Open MPI and of PRRTE (Open MPI 5); Hydra's `-prepend-rank` (MPICH, Intel MPI);
+`kubectl logs --prefix`; pdsh."""
+_ECHOED = re.compile(
+    rf"(?:^|[\s/'\"])(({'|'.join(COLLECTIVES)})_perf\w*)['\"]?\s+-|nccl_tests\S*.*?\s-t ({'|'.join(COLLECTIVES)})\b"
+)
+"""The command that starts the test, as `set -x` or a transcript has it; `run_nccl_tests.sh -t NAME` is Google's gIB."""
+_DEBUG = re.compile(r"(?:\[[^\]]*\] )?([^ ]+):[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ ){0,2}NCCL ([A-Z]+) (.*)")
+"""NCCL's own lines, with the place in its source for a warning (ncclDebugLog, src/debug.cc)."""
+_NETWORK = re.compile(r"Using network (.+)")
+_VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?$")
+_START = re.compile(r"#? ?nccl-tests version|# Collective test starting: (\S+)|#? ?nThread [0-9]|# *Using devices")
+_SETTING = re.compile(r"(nThread|nGpus|minBytes|maxBytes|warmup iters:|agg iters:|iters:|validation:) *([0-9]+)")
+_DEVICE = re.compile(
+    r"# +Rank +([0-9]{1,9})(?: +Group +[0-9]+)?(?: +Pid +[0-9]+)? on +(\S+) device +[0-9]+ \[[^\]]*\] *(.*)"
+)
+_BOUNDS = re.compile(r"#? ?Out of bounds values *: +([0-9]{1,19})")
+_AVERAGE = re.compile(r"#? ?Avg bus bandwidth *: +(\S+)(?: +(FAILED|OK))?")
+_COMPLAINT = re.compile(
+    r"Test (?:NCCL|CUDA) failure|: Test failure |Test timeout|^# error: |srun: error:|slurmstepd(?:-\S+)?: error:|"
+    r"CANCELLED|MPI_ABORT|[Ss]egmentation fault|[Bb]us error|out of memory|Out Of Memory|oom.kill|"
+    r"Invalid number of GPUs|error while loading shared libraries|command not found|No such file or directory"
+)
+_MOST = 20
+"""Complaints and torn lines that are kept of a run; of more, the first ones say enough."""
+_LONGEST = 300
+_SMALL = 2**20
+"""Sizes below can be rounded to the same number of bytes more than once (AllGatherGetCollByteCount)."""
+
+
+class Reader:
+    """Lines go in; `runs` has what was found."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.ahead = Run(line=0)
+        """Complaints, networks and variables that come before the first line of a run."""
+        self.echoed = ""
+        """Program of the last command that the log has, until a run begins."""
+        self._facts: dict[str, str] = {}
+        self._tasks: dict[str, _Task] = {}
+
+    def line(self, number: int, text: str) -> None:
+        """Take one line, without its end."""
+        labels: list[str] = []
+        if "\x1b" in text:
+            text = _COLOUR.sub("", text)
+        for _ in range(4):  # a stamp, a pod's label, a rank's label and a stamp
+            if (found := _STAMP.match(text)) and found[0].strip():
+                text = text[found.end() :]
+            elif len(labels) < 2 and (found := _LABEL.match(text)):
+                labels.append(next(one for one in found.groups() if one))
+                text = text[found.end() :]
+            else:
+                break
+        label = " ".join(labels)
+        if text.startswith(MARK):
+            self._facts = {**self._facts, **parse(text)}
+            return
+        if (task := self._tasks.get(label)) is None:
+            task = self._tasks[label] = _Task(label, self)
+        task.line(number, text)
+
+    def facts(self) -> dict[str, str]:
+        return self._facts
+
+    def finish(self) -> None:
+        """No line follows."""
+        for task in self._tasks.values():
+            task.finish()
+        self.runs.sort(key=lambda run: run.line)
+
+
+class _Task:
+    """Lines with one label, in their order."""
+
+    def __init__(self, label: str, reader: Reader) -> None:
+        self._label = label
+        self._reader = reader
+        self._run: Run | None = None
+        self._layout = Layout()
+        self._seen: set[str] = set()
+        """Parts of the beginning that the current run has had."""
+        self._begun: RowBegun | None = None
+        self._last: dict[tuple[str, str, int], tuple[int, int]] = {}
+        """First and latest size of a series of rows, by type, operation and root."""
+
+    def line(self, number: int, text: str) -> None:
+        debug = _DEBUG.search(text) if "NCCL " in text else None
+        if debug:
+            self._debug(number, debug[2], debug[3])
+            # NCCL's line can stand directly after a word of a row: `floata3-0:4001:4100 [0] NCCL INFO`.
+            host = next((one for one in (self._run.hosts if self._run else ()) if debug[1].endswith(one)), debug[1])
+            text = text[: debug.end(1) - len(host) if host != debug[1] else debug.start()]
+        if not text.strip():
+            return
+        if ("_perf" in text or "nccl_tests" in text) and (found := _ECHOED.search(text)):
+            self._reader.echoed = found[1] or found[3]
+        plain = text.lstrip()
+        if plain[0] == "#" or plain[0].isalpha():
+            self._words(number, plain)
+        elif begun := begin(text, self._layout, number):
+            self._begin(number, begun)
+        elif is_measures(tokens := text.split()):
+            self._measures(number, tokens)
+        elif _COMPLAINT.search(text):
+            self._complain(number, text)
+
+    def finish(self) -> None:
+        """No line follows for the current run: a row that has begun is cut off."""
+        begun, self._begun = self._begun, None
+        if begun and self._run:
+            self._run.unfinished = _quote(begun.line, _text(begun))
+            self._add(begun)
+
+    def _words(self, number: int, text: str) -> None:
+        if found := _START.match(text):
+            run = self._start(number, found[0].split(":")[0].strip("# ")[:10])
+            run.program = found[1] or run.program
+            run.settings.update((name.rstrip(":"), value) for name, value in _SETTING.findall(text))
+        elif found := _DEVICE.match(text):
+            self._current(number).devices.append(Device(int(found[1]), found[2], found[3].strip()))
+        elif layout := layout_of(text):
+            run = self._start(number, "table")
+            self._layout, run.errors_counted = layout, layout.counts_errors
+            run.columns = None if layout.counts_errors else (layout.redop, layout.root)
+        elif found := _BOUNDS.match(text):
+            self._current(number).out_of_bounds = int(found[1])
+        elif found := _AVERAGE.match(text):
+            self._footer(number, text, found[1], failed=found[2] == "FAILED")
+        elif _COMPLAINT.search(text):
+            self._complain(number, text)
+
+    def _footer(self, number: int, text: str, value: str, *, failed: bool) -> None:
+        run = self._current(number)
+        try:
+            average = float(value)
+        except ValueError:
+            run.torn.append(_quote(number, text))
+            return
+        if run.complete:  # two programs, one of which had ended
+            run.mixed = run.mixed or number
+            run.torn.append(_quote(number, text))
+            return
+        if self._begun:  # what began a row was followed by the end of the table
+            self._tear(self._begun.line, _text(self._begun))
+        run.average, run.average_failed = average, failed
+
+    def _debug(self, number: int, level: str, message: str) -> None:
+        if level == "INFO":
+            if found := _NETWORK.search(message):
+                self._noted().networks.add(one_line(found[1].strip()))
+            elif found := _VARIABLE.search(message):
+                self._noted().environment[found[1]] = one_line(found[2])
+        elif level in ("WARN", "ABORT"):
+            self._complain(number, f"NCCL {level} {message}")
+
+    def _noted(self) -> Run:
+        """The run that lines are about which are not nccl-tests' own."""
+        return self._run or (self._reader.runs[-1] if self._reader.runs else self._reader.ahead)
+
+    def _start(self, number: int, part: str) -> Run:
+        """A line of the beginning: of the current run, or of a new one if that has had it or is over."""
+        run = self._run
+        if run is None or run.complete or run.rows or self._begun or part in self._seen:
+            self.finish()
+            self._seen, self._last, self._layout = set(), {}, Layout()
+            run = self._run = replace(self._reader.ahead, line=number, task=self._label, facts=self._reader.facts())
+            self._reader.ahead = Run(line=0)
+            run.program, self._reader.echoed = self._reader.echoed, ""
+            self._reader.runs.append(run)
+        self._seen.add(part)
+        return run
+
+    def _current(self, number: int) -> Run:
+        return self._run or self._start(number, "rows")
+
+    def _begin(self, number: int, begun: RowBegun) -> None:
+        run = self._current(number)
+        if run.complete:  # rows after the footer: of another program, whose beginning came before it
+            run = self._start(number, "rows")
+            run.mixed = number
+        if self._begun:
+            self._tear(self._begun.line, _text(self._begun))
+        self._begun = begun
+        self._complete(number)
+
+    def _measures(self, number: int, tokens: list[str]) -> None:
+        if not self._begun:
+            width = len(self._layout.half)
+            if self._run and self._run.rows and not self._run.complete and len(tokens) in (width, 2 * width):
+                self._tear(number, " ".join(tokens))
+            return
+        self._begun.tokens += tokens
+        self._complete(number)
+
+    def _complete(self, number: int) -> None:
+        begun = self._begun
+        if begun and (missing := begun.missing(self._layout)) <= 0:
+            if missing < 0:
+                self._tear(number, _text(begun))
+            else:
+                self._begun = None
+                self._add(begun)
+
+    def _add(self, begun: RowBegun) -> None:
+        run = self._current(begun.line)
+        try:
+            row = begun.row(self._layout)
+        except NotARowError:
+            self._tear(begun.line, _text(begun))
+            return
+        if not row.measures:
+            return
+        key = row.type, row.redop, row.root
+        first, last = self._last.get(key, (row.size, -1))
+        repeated = row.size == last and row.size < _SMALL
+        if row.size <= last and row.size != first and not repeated:
+            run.mixed = run.mixed or row.line
+        self._last[key] = first, row.size
+        run.rows.append(row)
+
+    def _tear(self, number: int, text: str) -> None:
+        self._begun = None
+        run = self._current(number)
+        if len(run.torn) < _MOST:
+            run.torn.append(_quote(number, text))
+
+    def _complain(self, number: int, text: str) -> None:
+        complaints, quote = self._noted().complaints, _quote(number, text)
+        for at, one in enumerate(complaints):
+            if _same(one.text, quote.text):
+                complaints[at] = one._replace(times=one.times + 1)
+                return
+        if len(complaints) < _MOST:
+            complaints.append(quote)
+
+
+def _text(begun: RowBegun) -> str:
+    return " ".join([f"{begun.size} {begun.count} {begun.type} {begun.redop} {begun.root}", *begun.tokens])
+
+
+def _quote(number: int, text: str) -> Quote:
+    return Quote(number, one_line(text.strip()[:_LONGEST]))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two lines say the same of different ranks: they differ in numbers only."""
+    return one == other or re.sub("[0-9]+", "0", one) == re.sub("[0-9]+", "0", other)
+
+
+def read_lines(lines: Iterable[tuple[int, str]]) -> Reader:
+    """Read numbered lines to their end."""
+    reader = Reader()
+    for number, text in lines:
+        reader.line(number, text)
+    reader.finish()
+    return reader
+
+
+_LONGEST_LINE = 2**16
+_LARGEST_JSON = 256 * 2**20
+_SAMPLE = 2**12
+_ALLOWED = "output of nccl-tests: a table that begins with `#  size  count  type`, or the JSON that -J writes"
+_BLOCK = 2**20
+_LABELLED = re.compile(rb"[0-9]+: [A-Za-z]")
+
+
+class NotALogError(Exception):
+    """A file that has no run of nccl-tests; `finding` says what it has instead."""
+
+    def __init__(self, finding: Finding) -> None:
+        self.finding = finding
+        super().__init__(str(finding))
+
+
+def read_file(path: Path | str) -> Log:
+    """Read a log; lines are read one at a time, so its size does not matter.
+
+    Raises OSError where it can't be read, NotALogError where it has no run of nccl-tests.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        sample = file.peek(_SAMPLE)[:_SAMPLE]  # a pipe has no way back
+        return _read(file, sample, path.stat().st_size, str(path))
+
+
+def read_text(text: str, name: str) -> Log:
+    """Read a log that is in memory; `name` stands in findings. Raises NotALogError as read_file does."""
+    if text.lstrip().startswith("{"):
+        return _from_json(text, name)
+    return _from_lines(((number, line) for number, line in enumerate(text.split("\n"), 1)), name, text[:_SAMPLE])
+
+
+def _read(file: BinaryIO, sample: bytes, size: int, name: str) -> Log:
+    if not sample:
+        raise _not_a_log(name, "an empty file", todo="run it when the job has written something")
+    if sample.startswith(b"\x1f\x8b"):
+        raise _not_a_log(name, "a file compressed by gzip", todo=f"run `gunzip {name}`, then this command again")
+    if sample.lstrip().startswith(b"{") and size <= _LARGEST_JSON:
+        return _from_json(file.read().decode("utf-8", "replace"), name)
+    return _from_lines(_lines(file), name, sample.decode("utf-8", "replace"))
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without their ends; no empty ones, and of a very long one the beginning."""
+    number, rest = 0, b""
+    while block := file.read(_BLOCK):
+        block = rest + block
+        end = block.rfind(b"\n") + 1
+        for raw in block[:end].split(b"\n")[:-1]:
+            number += 1
+            if raw and not (b" NCCL INFO " in raw and _is_chatter(raw)):
+                yield number, raw[:_LONGEST_LINE].decode("utf-8", "replace")
+        rest = block[end : end + _LONGEST_LINE]
+    if rest:
+        yield number + 1, rest.decode("utf-8", "replace")
+
+
+def _is_chatter(raw: bytes) -> bool:
+    """Whether a line of NCCL_DEBUG=INFO can be left out: they are most of a large log, and two kinds are read.
+
+    A line that begins with a row of nccl-tests begins with a blank, after a label if there is one.
+    """
+    whole = raw[:1].isalpha() or _LABELLED.match(raw)
+    return bool(whole) and b"Using network " not in raw and b"NCCL_" not in raw
+
+
+def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Log:
+    # A carriage return in a line is a progress bar's: what follows it overwrites what was before.
+    reader = read_lines((number, piece) for number, line in lines for piece in line.strip("\r\n").split("\r"))
+    if not any(run.rows or run.devices or run.settings or run.complete for run in reader.runs):
+        complaints = reader.ahead.complaints or [quote for run in reader.runs for quote in run.complaints]
+        if complaints:
+            first = complaints[0]
+            given = f"no run of nccl-tests; line {first.line} has: {first.text}"
+            raise _not_a_log(name, given, todo="correct what that line says, and run the test again")
+        given = "binary data" if _is_binary(sample) else f"a file that begins with {show(sample)}"
+        raise _not_a_log(name, given, todo="name the log of a job that `./hpc nccl run` started, or its number")
+    return Log(name, tuple(reader.runs))
+
+
+def _from_json(text: str, name: str) -> Log:
+    try:
+        document = json.loads(text)
+        return Log(name, (run_of(document),))
+    except json.JSONDecodeError as error:
+        given = f"JSON that is not complete: {error.msg} in line {error.lineno}, column {error.colno}"
+        raise _not_a_log(name, given, todo="report the text that the same run printed; it has every row") from error
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise _not_a_log(name, "JSON of another program", todo="name the file that -J wrote") from error
+
+
+def _is_binary(sample: str) -> bool:
+    unreadable = sum(one == "\ufffd" or (ord(one) < 32 and one not in "\t\r\n\x1b") for one in sample)
+    return unreadable * 20 > len(sample)
+
+
+def _not_a_log(name: str, given: str, *, todo: str) -> NotALogError:
+    return NotALogError(Finding(id="nccl-no-log", at=name, given=given, allowed=_ALLOWED, todo=todo))
