@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Location
-from cluster.load.defaults import platform_of
-from cluster.load.model import validate
+from cluster.load.model import platform_of, validate
 
 _ROUNDS = 8
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.findings import ROOT, Finding, show
-from cluster.load.defaults import platform_of
+from cluster.load.model import platform_of
 from cluster.platforms import registry
 from cluster.platforms.base import Platform, Provider
 

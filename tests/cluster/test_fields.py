@@ -18,7 +18,7 @@ from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.types import Flag, Positive, Seconds
 from cluster.impact.table import effects
-from cluster.load.defaults import with_defaults
+from cluster.load.model import with_defaults
 from cluster.reference.page import reference
 from cluster.reference.schema import json_schema
 from cluster.slurm import render
