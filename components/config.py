@@ -7,8 +7,7 @@ import pulumi
 from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Level
-from cluster.load.parse import parse
-from cluster.load.provider_config import provider_keys
+from cluster.load.parse import parse, provider_keys
 from cluster.slurm.script_tree import Tree, tree
 
 PROJECT = Path(__file__).parents[1]

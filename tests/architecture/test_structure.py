@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from cluster import findings
-from cluster.load.provider_config import provider_keys
+from cluster.load.parse import provider_keys
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("bench", "cli", "cluster", "components", "engine", "lab")
