@@ -1,19 +1,14 @@
-"""What can still be checked of a configuration of which parts are wrong.
-
-A person who corrects a file wants all errors at once. So wrong parts are taken out until the rest makes a
-configuration, and the rules between its parts are applied to that.
-"""
+"""A configuration without its wrong parts, of which the rest can still be checked."""
 
 import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
 from pydantic import ValidationError
-
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Location
 from cluster.load.model import platform_of, validate
+
 
 _ROUNDS = 8
 
