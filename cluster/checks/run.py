@@ -3,26 +3,63 @@
 from collections.abc import Iterator
 
 from cluster.catalog.bounds import MOST_NODES
-from cluster.checks import accounting, counts, machines, partitions, platform_fields, scripts, settings, users, warm_up
+from cluster.checks import machines, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Finding
+from cluster.config.fields import given, shown
+from cluster.config.section import Section
+from cluster.findings import Finding, Location
 from cluster.platforms import registry
+from cluster.platforms.base import Platform
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    yield from counts.find_errors(config)
-    if counts.nodes(config) > MOST_NODES:
+    yield from machines.count_errors(config)
+    if machines.count_nodes(config) > MOST_NODES:
         return  # the other rules list machines, which takes a while where nobody meant so many
     yield from registry.get(config.platform).checks(config)
-    for rules in (platform_fields, machines, partitions, users, accounting, settings, scripts, warm_up):
+    yield from _platform_fields(config)
+    for rules in (machines, users, settings, scripts):
         yield from rules.find_errors(config)
 
 
 def find_warnings(config: ClusterConfig) -> list[Finding]:
-    """What a configuration without errors should be known for, before it costs: shown by every preview and `up`."""
+    """Warnings of a configuration without errors: every preview and `up` shows them."""
     return [
         *scripts.find_warnings(config),
         *users.find_warnings(config),
-        *warm_up.find_warnings(config),
+        *scripts.find_warm_up_warnings(config),
         *registry.get(config.platform).warnings(config),
     ]
+
+
+def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
+    """Fields and sections that only other platforms have."""
+    platform, everyone = registry.get(config.platform), registry.all_platforms()
+    for at, section in _sections((), config):
+        for key in type(section).model_fields:
+            owners = [one for one in everyone if key in _own_fields(one, section)]
+            if not owners or platform in owners or (value := given(section, key)) is None:
+                continue
+            yield Finding(
+                id="platform-field",
+                at=(*at, key),
+                given=shown(value),
+                allowed=f"nothing on {platform.name}: {key} is for {' and '.join(one.title for one in owners)}",
+                todo=platform.instead.get(key, "remove it here"),
+            )
+
+
+def _own_fields(platform: Platform, section: Section) -> frozenset[str]:
+    """The fields of a section that only some platforms have, this one among them."""
+    own = frozenset(platform.sections) if isinstance(section, ClusterConfig) else frozenset[str]()
+    return own.union(*(keys for kind, keys in platform.fields.items() if isinstance(section, kind)))
+
+
+def _sections(at: Location, section: Section) -> Iterator[tuple[Location, Section]]:
+    """A section and those below it, by their place; without lists, whose sections are alike on all platforms."""
+    yield at, section
+    for key, value in section:
+        members = value.items() if isinstance(value, dict) else [(None, value)]
+        for name, one in members:
+            if isinstance(one, Section):
+                yield from _sections((*at, key) if name is None else (*at, key, name), one)

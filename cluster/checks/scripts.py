@@ -1,14 +1,16 @@
-"""Scripts of prologs and epilogs: one content for a name, places that exist, and nothing beside them in slurm.conf."""
+"""Programs, prologs and epilogs of nodes, and their warm-up: one content for a name, and places that exist."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cluster.catalog.parameters import CONF
 from cluster.catalog.programs import INTERPRETERS, missing_interpreter
 from cluster.catalog.prologs import RXDM_VERSIONS
-from cluster.checks.names import repeated, unknown, unknown_name
 from cluster.config.cluster import ClusterConfig
 from cluster.config.scripts import Script
-from cluster.findings import Finding, Level, Location, listing, show
+from cluster.findings import Finding, Level, Location, listing, repeated, show, unknown, unknown_name
+from cluster.people import admits_root
+
+_WARM_UP = ("slurm", "warm_up")
 
 
 def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
@@ -30,6 +32,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _interpreters(config)
     yield from _rxdm(config)
     yield from _health(config)
+    yield from _owned(config)
+    yield from _warm_up(config)
+
+
+def _owned(config: ClusterConfig) -> Iterator[Finding]:
+    """Programs of `slurm.extra` that the stack's scripts replace."""
     if config.slurm.rxdm is None and not any(places(config)):
         return
     for key in config.slurm.extra:
@@ -55,6 +63,33 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 "the first",
                 todo="write `exclusive: true`, as rxdm serves one job on a node",
             )
+
+
+def find_warm_up_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    warm, rxdm = config.slurm.warm_up, config.slurm.rxdm
+    if warm is None:
+        return
+    wanted = warm.partitions or tuple(config.partitions)
+    if closed := _closed_to_root(config, wanted):
+        yield Finding(
+            id="warm-up-closed",
+            level=Level.WARNING,
+            at=_WARM_UP,
+            what=f"root's jobs download what nodes need, and may not run in {listing(closed)} (allow_accounts, "
+            "allow_qos): nodes that are in no other partition stay as they are",
+            todo="limit these partitions with allow_groups, which does not keep root out, or leave them out of "
+            "slurm.warm_up.partitions",
+        )
+    if warm.containers:
+        return
+    if not set(wanted) & set(rxdm.partitions if rxdm else ()):
+        yield Finding(
+            id="warm-up-nothing",
+            level=Level.WARNING,
+            at=_WARM_UP,
+            what="there is nothing to download: no `containers`, and rxdm runs in none of the partitions",
+            todo="name images under `containers`, or remove the section",
+        )
 
 
 def _names(config: ClusterConfig) -> Iterator[Finding]:
@@ -141,3 +176,20 @@ def _rxdm(config: ClusterConfig) -> Iterator[Finding]:
             allowed="a version that writes the exports that NCCL needs; this one does not, on any system",
             todo="remove url and sha256 for the one that goes with the image's driver",
         )
+
+
+def _warm_up(config: ClusterConfig) -> Iterator[Finding]:
+    warm = config.slurm.warm_up
+    if warm is None:
+        return
+    at = (*_WARM_UP, "partitions")
+    yield from unknown(at, warm.partitions, config.partitions, "a partition", "partitions")
+    yield from repeated(at, warm.partitions, "partition", rule="warm-up-partition-twice")
+    yield from repeated((*_WARM_UP, "containers"), warm.containers, "image", rule="warm-up-image-twice")
+
+
+def _closed_to_root(config: ClusterConfig, wanted: Collection[str]) -> list[str]:
+    """Partitions without root whose nodes are in no other of those that are warmed."""
+    there = {name: config.partitions[name] for name in wanted if name in config.partitions}
+    open_ones = {nodeset for one in there.values() if admits_root(one) for nodeset in one.nodesets}
+    return [name for name, one in there.items() if not admits_root(one) and not open_ones >= set(one.nodesets)]

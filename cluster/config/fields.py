@@ -105,6 +105,22 @@ def _member(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any ty
     return unwrap(arguments[1] if is_mapping else arguments[0])
 
 
+def given(section: Section, key: str) -> Any:  # noqa: ANN401 - a field may be anything
+    """The value of a field, unless it is the default; None otherwise."""
+    value = getattr(section, key)
+    default = type(section).model_fields[key].get_default(call_default_factory=True, validated_data={})
+    return None if value == default else value
+
+
+def shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
+    """A value as the file has it."""
+    if isinstance(value, Section):
+        value = value.model_dump(exclude_none=True, exclude_defaults=True)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(shown, value)) + "]"
+    return flow(value)
+
+
 def description(root: type[Section], location: Location) -> str:
     """What the models say of the key at a location, with an example if they have one."""
     section = section_at(root, location[:-1])

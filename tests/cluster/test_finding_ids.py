@@ -53,7 +53,7 @@ def _ids() -> list[str]:
         for call in ast.walk(ast.parse(file.read_text()))
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
         for keyword in call.keywords
-        # Functions of cluster/checks/names.py make findings for several rules.
+        # Functions of cluster/findings.py make findings for several rules.
         if keyword.arg == ("id" if call.func.id == "Finding" else "rule") and isinstance(keyword.value, ast.Constant)
     ]
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cluster.catalog.parameters import CONF, NODE, PARTITION, VERSIONS
-from cluster.checks.owned_parameters import owned_conf, owned_node, owned_partition
+from cluster.checks.settings import owned_conf, owned_node, owned_partition
 from cluster.config import ClusterConfig
 from cluster.slurm import render, render_slurmdbd
 from cluster.slurm.conf import settings

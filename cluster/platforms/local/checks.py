@@ -4,10 +4,9 @@ import ipaddress
 from collections.abc import Iterator
 from itertools import combinations
 
-from cluster.checks import counts
-from cluster.checks.names import unknown
+from cluster.checks import machines
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Finding
+from cluster.findings import Finding, unknown
 from cluster.platforms.local import address_plan
 
 ROOM_BESIDE_LOGIN = 3
@@ -39,7 +38,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             )
         else:
             blocks[name] = block
-            if section.count > address_plan.capacity(block) and not any(counts.find_errors(config)):
+            if section.count > address_plan.capacity(block) and not any(machines.count_errors(config)):
                 yield _too_many(config, name, block)
     yield from _overlaps(config, blocks)
     yield from _logins(config, whole)

@@ -5,8 +5,8 @@ from datetime import date, datetime, timezone
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.recipes import NEWEST, OLDEST_KERNEL
-from cluster.checks.platform_fields import given, shown
 from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import given, shown
 from cluster.findings import Finding, Level
 from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.image.recipe import recipe

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from cluster import roster
-from cluster.checks import counts
+from cluster.checks import machines
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp import address_plan
@@ -69,7 +69,7 @@ def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
 
 def _sizes(config: ClusterConfig) -> Iterator[Finding]:
     network = config.network
-    for crowd in () if any(counts.find_errors(config)) else address_plan.crowded(config):
+    for crowd in () if any(machines.count_errors(config)) else address_plan.crowded(config):
         yield Finding(
             id="network-size",
             at=("network", "cidr"),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from cluster.catalog.recipes import RECIPES
-from cluster.checks.platform_fields import given, shown
 from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import given, shown
 from cluster.config.lustre import Lustre
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp.defaults import BASE_IMAGES
