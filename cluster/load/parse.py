@@ -18,7 +18,6 @@ from cluster.load.partial import Salvage, salvage
 from cluster.platforms import registry
 from cluster.platforms.base import Platform, Provider
 
-
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
 """Most findings that are explained; a file with more was not written as a stack file."""

@@ -4,11 +4,12 @@ import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
 from pydantic import ValidationError
+
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Location
 from cluster.load.model import platform_of, validate
-
 
 _ROUNDS = 8
 
