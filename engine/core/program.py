@@ -16,7 +16,6 @@ from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 from pulumi.runtime.settings import ROOT
 
 from engine.core.run import Run
-from engine.core.sdk_fastpath import sdk_fastpath
 from engine.core.threads import Daemons, resolve
 from engine.errors import EngineError
 from engine.events import ProgramError
@@ -69,8 +68,7 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     loop.set_default_executor(_Inline() if run_.dry else Daemons(2 * run_.places + 16))
     sys.argv = [str(project.main)]
     try:
-        with sdk_fastpath(dry=run_.dry):
-            loop.run_until_complete(run_in_stack(lambda: _main(project)))
+        loop.run_until_complete(run_in_stack(lambda: _main(project)))
     except EngineError:
         raise
     except RunError as error:

@@ -113,6 +113,18 @@ def test_errors_in_apply_and_in_check_are_told(bench):
     assert [f.message for f in result.failures] == ["size: must be even"]
 
 
+@pytest.mark.parametrize("kind", ["preview", "up"])
+def test_a_cycle_is_an_error_and_does_not_hang(bench, kind):
+    bench.program(
+        "import pulumi\nfrom living import Living\n"
+        "group = pulumi.ComponentResource('test:index:Group', 'group')\n"
+        "after = Living('after', pulumi.ResourceOptions(depends_on=[group]))\n"
+        "Living('within', pulumi.ResourceOptions(parent=group, depends_on=[after]))\n"
+    )
+    with pytest.raises(EngineError, match="circular dependency"):
+        bench.run(kind)
+
+
 def test_a_missing_program_or_project_is_named(bench, tmp_path):
     with pytest.raises(EngineError, match=r"__main__\.py"):
         bench.preview()
