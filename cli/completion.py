@@ -9,7 +9,7 @@ from typing import Any
 
 from typer import Context
 
-from cli.commands import outputs
+from cli.stack import outputs
 
 
 def _of_the_stack(read: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callable[[Context, str], list[str]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from typer import Exit
 
-from cli import console
+from cli import console, interrupts
 from cli.errors import CliError
 from cli.stack import state_dir
 
@@ -36,9 +36,6 @@ _DISK = {
     errno.EROFS: "Make it writable",
 }
 
-INTERRUPTED = 128 + signal.SIGINT
-BROKEN_PIPE = 128 + signal.SIGPIPE
-
 
 @contextmanager
 def shown() -> Generator[None]:
@@ -49,12 +46,12 @@ def shown() -> Generator[None]:
         raise
     except KeyboardInterrupt:
         console.note("Interrupted.")
-        raise Exit(INTERRUPTED) from None
+        raise Exit(interrupts.INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python would complain again when it flushes at exit.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise Exit(BROKEN_PIPE) from None
+        raise Exit(128 + signal.SIGPIPE) from None
     except Exception as error:  # noqa: BLE001 - the last one before the user
         if isinstance(error, _expected()):
             console.error(message(error))

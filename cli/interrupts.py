@@ -6,6 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code of a command that was ended by Ctrl-C."""
+
 
 class Terminated(BaseException):
     """SIGTERM or SIGHUP arrived: unwind, so that what is private gets removed."""

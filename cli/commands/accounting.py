@@ -8,9 +8,8 @@ from typer import Argument
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs
-from cli.commands import outputs
 from cli.errors import CliError
-from cli.stack import state_dir
+from cli.stack import outputs, state_dir
 from cluster.platforms.capability import Capability
 
 _Out = Annotated[

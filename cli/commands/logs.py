@@ -7,8 +7,8 @@ from typer import Argument, Exit, Option
 from cli import completion, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
-from cli.commands import outputs
 from cli.errors import CliError
+from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _SECONDS = 60

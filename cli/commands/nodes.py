@@ -11,9 +11,9 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.maintenance import drain, resume
 from cli.cluster.reboot import reboot
 from cli.cluster.scheduler import Scheduler
-from cli.commands import outputs
 from cli.errors import CliError
 from cli.observers import observer_of
+from cli.stack import outputs
 from cluster.load.parse import parse_output
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability

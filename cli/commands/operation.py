@@ -4,10 +4,21 @@ from dataclasses import replace as changed
 
 from cli import console, display, error_handler
 from cli.access import machine_console, user_config
-from cli.commands import outputs
 from cli.display.summary import interrupted
 from cli.errors import CliError
-from cli.stack import destruction, drain_recovery, engines, impact, leftovers, localhost, project, pulumi_cli, stackfile
+from cli.interrupts import INTERRUPTED
+from cli.stack import (
+    destruction,
+    drain_recovery,
+    engines,
+    impact,
+    leftovers,
+    localhost,
+    outputs,
+    project,
+    pulumi_cli,
+    stackfile,
+)
 from cli.stack.pulumi_install import require_pulumi
 from cli.stack.run_options import Kind, RunOptions
 from cli.stack.stack_config import StackFileError, on_this_host, parse, protected
@@ -117,7 +128,7 @@ def _embedded(kind: Kind, file: stackfile.StackFile, chosen: RunOptions, told: i
     if chosen.expect_no_changes and result.ok and result.changes:
         console.error(f"no changes were expected (--expect-no-changes), and there are {len(result.changes)}.")
         return 1
-    return error_handler.INTERRUPTED if interrupted(result) else 0 if result.ok else 1
+    return INTERRUPTED if interrupted(result) else 0 if result.ok else 1
 
 
 def _never_was(kind: Kind, file: stackfile.StackFile, pulumi: str | None, *, json: bool) -> bool:

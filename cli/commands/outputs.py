@@ -1,14 +1,13 @@
 """outputs."""
 
-import json as jsonlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import project, state_dir, state_edit
+from cli.stack import outputs as stack_outputs
 
 _FOR_PROGRAMS = {
     "admin_key",
@@ -37,7 +36,7 @@ def outputs(
 
     --json prints every output. A single KEY is printed bare when it is a text, and as JSON otherwise.
     """
-    values = read(stack, show_secrets=show_secrets)
+    values = stack_outputs.read(stack, show_secrets=show_secrets)
     if key is not None:
         if key not in values:
             raise CliError(f"stack {stack} has no output {key!r}. There are: {', '.join(sorted(values)) or 'none'}.")
@@ -92,30 +91,3 @@ def _show(stack: str, values: Mapping[str, Any]) -> None:
             console.line()
         text = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True, width=10_000)
         console.lines(text.rstrip("\n").split("\n"))
-
-
-def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
-    """The stack's outputs, from the state alone: the program does not run."""
-    if state_dir.on_files(stack):
-        kept = project.require_state(stack)
-        values = kept.outputs(show_secrets=show_secrets)
-        renew(values, kept.export_state()["deployment"].get("resources") or [])
-        return values
-    secrets = ["--show-secrets"] if show_secrets else []
-    return jsonlib.loads(state_edit.run_pulumi(stack, "stack", "output", "--json", *secrets))
-
-
-def renew(values: Mapping[str, Any], resources: Iterable[Mapping[str, Any]]) -> None:
-    """Replace the SSH host keys that were exported with those that resources of the state have now.
-
-    A stack exports at its end. If an `up` that recreated machines was stopped, the exported keys are those of machines
-    that are gone, and ssh would refuse the new ones.
-    """
-    for row in resources:
-        there = row.get("outputs") or {}
-        if row.get("delete") or not there.get("host_key"):
-            continue
-        for kind in ("machines", "targets"):
-            known = values.get(kind) or {}
-            if there.get("name") in known:
-                known[there["name"]]["host_key"] = there["host_key"]

@@ -12,8 +12,8 @@ from cli.access.drivers import LOOK_UP_SECONDS, Indirect, driver_of
 from cli.access.ssh_config import quoted
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.target import Target
-from cli.commands import outputs
 from cli.errors import CliError
+from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _Command = Annotated[

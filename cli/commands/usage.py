@@ -10,8 +10,8 @@ from typer import Option
 from cli import console, options
 from cli.cluster.cluster import from_outputs
 from cli.cluster.scheduler import Scheduler
-from cli.commands import outputs
 from cli.errors import CliError
+from cli.stack import outputs
 from cluster.load.parse import parse_output
 from cluster.observe import usage as used
 from cluster.observe.moment import MomentError, on_machine

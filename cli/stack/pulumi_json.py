@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cli import console, error_handler
-from cli.commands import outputs
+from cli import console
 from cli.display.document import DocumentView
-from cli.interrupts import left_to_child
-from cli.stack import project, state_dir
+from cli.interrupts import INTERRUPTED, left_to_child
+from cli.stack import outputs, project, state_dir
 from cli.stack.impact import Effects
 from cli.stack.run_options import RunOptions
 from engine.core.diff import differences, marked
@@ -44,7 +43,7 @@ def update(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, im
         ) as process,
     ):  # fmt: skip
         out, said = process.communicate()
-    code = error_handler.INTERRUPTED if process.returncode and interrupts else process.returncode
+    code = INTERRUPTED if process.returncode and interrupts else process.returncode
     events = RunEvents(line for line in out.splitlines() if line.startswith("{"))
     with DocumentView() as view:
         view.effects, view.more = impact, chosen.more
@@ -53,7 +52,7 @@ def update(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, im
             view.on_event(Log(message["severity"], message["message"], message["urn"]))
         found = outputs.read(stack, show_secrets=False) if kind == "up" and code == 0 else {}
         result = events.result(kind, ok=code == 0, outputs=found)
-        if code == 0 or result.failures or (events.ended and code == error_handler.INTERRUPTED):
+        if code == 0 or result.failures or (events.ended and code == INTERRUPTED):
             if said.strip():
                 console.note(said.rstrip("\n"))
             view.close(result)

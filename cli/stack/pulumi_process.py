@@ -3,9 +3,8 @@
 import subprocess
 from collections.abc import Sequence
 
-from cli import error_handler
 from cli.errors import CliError
-from cli.interrupts import left_to_child
+from cli.interrupts import INTERRUPTED, left_to_child
 from cli.stack import project, state_dir
 
 
@@ -14,7 +13,7 @@ def run_on_terminal(command: Sequence[str], stack: str) -> int:
     env = state_dir.environment(stack)
     with left_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=env) as process:
         code = process.wait()
-    return error_handler.INTERRUPTED if code and interrupts else code
+    return INTERRUPTED if code and interrupts else code
 
 
 def run_captured(command: Sequence[str], stack: str, given: str = "") -> str:

@@ -51,7 +51,7 @@ def stand_for_state(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) ->
         assert show_secrets
         return outputs
 
-    monkeypatch.setattr("cli.commands.outputs.read", read)
+    monkeypatch.setattr("cli.stack.outputs.read", read)
 
 
 @pytest.fixture

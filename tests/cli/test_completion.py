@@ -24,7 +24,7 @@ def up(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not show_secrets
         return OUTPUTS if stack == "dev" else {}
 
-    monkeypatch.setattr("cli.commands.outputs.read", read)
+    monkeypatch.setattr("cli.stack.outputs.read", read)
 
 
 @pytest.mark.usefixtures("up")

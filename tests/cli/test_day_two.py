@@ -79,7 +79,7 @@ def asked(up: None, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ids=lambda words: words[0],
 )
 def test_a_stack_that_is_not_up_says_how_to_bring_it_up(hpc: Hpc, monkeypatch: pytest.MonkeyPatch, words: list[str]):
-    monkeypatch.setattr("cli.commands.outputs.read", lambda *_, **__: {})
+    monkeypatch.setattr("cli.stack.outputs.read", lambda *_, **__: {})
     ended = hpc(*words)
     assert (ended.code, ended.err) == (1, "error: stack dev is not up. Bring it up with: ./hpc up dev\n")
 
@@ -205,7 +205,7 @@ class TestLogs:
         tool("ssh", f"echo line; echo $$ >>{tmp_path}/pids; cat >/dev/null; echo $$ >>{tmp_path}/ended")
         program = (
             "import json, sys; sys.path.insert(0, sys.argv[1])\n"
-            "from cli.commands import outputs; from cli.app import main\n"
+            "from cli.stack import outputs; from cli.app import main\n"
             "outputs.read = lambda *_, **__: json.loads(sys.argv[2])\n"
             "main(['logs', 'dev', 'slurmd', '-f'])\n"
         )

@@ -120,6 +120,6 @@ def test_an_answer_that_is_none_is_an_error_in_words(hpc: Hpc, lab, text: str, t
 
 
 def test_a_stack_that_is_not_up(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cli.commands.outputs.read", lambda *_, **__: {})
+    monkeypatch.setattr("cli.stack.outputs.read", lambda *_, **__: {})
     ended = hpc("health", "dev")
     assert (ended.code, ended.err) == (1, "error: stack dev is not up. Bring it up with: ./hpc up dev\n")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.commands import outputs
-from cli.stack import project
+from cli.stack import outputs, project
 from cli.status import screen, tables, words
 from cli.status.ask import timeout
 from cluster.observe.health import ClusterObservation, MachineObservation, findings
@@ -74,7 +73,7 @@ def tell(
             assert show_secrets
             return found
 
-        monkeypatch.setattr("cli.commands.outputs.read", read)
+        monkeypatch.setattr("cli.stack.outputs.read", read)
         file = project.workspace().file("hpc", "dev")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
@@ -283,7 +282,7 @@ def test_host_keys_are_those_of_the_machines_that_are_there():
     """An `up` that replaced machines and was cut off has exported nothing; what was replaced is on its way out."""
     values = {"machines": {"hc-a": {"host_key": "old"}, "hc-b": {"host_key": "same"}}}
     kind = "pulumi-python:dynamic/local:Machine"
-    outputs.renew(
+    outputs.renew_host_keys(
         values,
         [
             {"type": kind, "outputs": {"name": "hc-a", "host_key": "new"}},
@@ -294,4 +293,4 @@ def test_host_keys_are_those_of_the_machines_that_are_there():
         ],
     )
     assert values == {"machines": {"hc-a": {"host_key": "new"}, "hc-b": {"host_key": "same"}}}
-    outputs.renew({}, [{"type": kind, "outputs": {"name": "x", "host_key": "k"}}])
+    outputs.renew_host_keys({}, [{"type": kind, "outputs": {"name": "x", "host_key": "k"}}])

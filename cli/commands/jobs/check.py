@@ -12,13 +12,12 @@ from cli.cluster import quickcheck
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
-from cli.commands import outputs
 from cli.commands.jobs.check_nccl import NcclCheck
 from cli.commands.jobs.nccl_options import Chosen
 from cli.display.check_report import print_report, report_document
 from cli.display.progress import Progress
 from cli.errors import CliError
-from cli.stack import rehearsals
+from cli.stack import outputs, rehearsals
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.checks.plan import NODE, Options, Plan, plan
 from cluster.jobs.checks.result import SKIP, Event, Result

@@ -9,9 +9,8 @@ from cli import console, options
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.examples import Written, write
 from cli.cluster.jobs import Jobs
-from cli.commands import outputs
 from cli.errors import CliError
-from cli.stack import project, stack_config
+from cli.stack import outputs, project, stack_config
 from cluster.config import ClusterConfig
 from cluster.jobs.examples import EXAMPLES, Examples
 from cluster.jobs.examples import examples as examples_of

@@ -9,9 +9,8 @@ from typer import Argument, Option
 from cli import console
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs
-from cli.commands import outputs
 from cli.errors import CliError
-from cli.stack import project, stack_config, stackfile
+from cli.stack import outputs, project, stack_config, stackfile
 from cluster.catalog.mlperf import GPT3, STABLE_DIFFUSION
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level

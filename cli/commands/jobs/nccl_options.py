@@ -10,9 +10,8 @@ from typer import Option
 from cli import completion
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs
-from cli.commands import outputs
 from cli.errors import CliError
-from cli.stack import project, rehearsals, stack_config, stackfile
+from cli.stack import outputs, project, rehearsals, stack_config, stackfile
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.environment import environment
 from cluster.jobs.nccl import LOGS

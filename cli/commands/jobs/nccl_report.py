@@ -11,9 +11,9 @@ from typer import Argument, Exit, Option
 from cli import console, options
 from cli.cluster.cluster import from_outputs
 from cli.cluster.job_log import read_job_log
-from cli.commands import outputs
 from cli.commands.jobs.nccl_options import hint
 from cli.errors import CliError
+from cli.stack import outputs
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
 from cluster.report.nccl.compare import Comparison, compare, folder_of, logs_of, saved

@@ -14,8 +14,8 @@ from cli.access.follow import follow
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
-from cli.commands import outputs
 from cli.errors import CliError
+from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
 from cluster.config.validators import containers

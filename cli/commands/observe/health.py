@@ -12,9 +12,9 @@ from cli import completion, console, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
 from cli.cluster.scheduler import Scheduler
-from cli.commands import outputs
 from cli.errors import CliError
 from cli.observers import observer_of
+from cli.stack import outputs
 from cli.status import words
 from cli.status.ask import EACH
 from cli.status.screen import show_finding

@@ -9,13 +9,12 @@ from typer import Exit, Option
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs, require_capabilities
-from cli.commands import outputs
 from cli.drift import screen as drift_screen
 from cli.drift.mend import mend as mend_differences
 from cli.drift.wanted import stack as described
 from cli.drift.wanted import wanted
 from cli.observers import observer_of
-from cli.stack import project
+from cli.stack import outputs, project
 from cli.status import screen
 from cli.status.ask import ask
 from cluster.observe.drift import Difference, differences

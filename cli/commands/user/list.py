@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cli import console, options
-from cli.commands import outputs
 from cli.errors import CliError
-from cli.stack import project, stack_config
+from cli.stack import outputs, project, stack_config
 from cli.users.in_effect import InEffect, Seen, fingerprint, look
 from cluster import people
 from cluster.config import ClusterConfig

@@ -7,10 +7,9 @@ from typer import Exit
 from cli import console, options
 from cli.access import remote
 from cli.cluster.cluster import from_outputs
-from cli.commands import outputs
 from cli.commands.user.arguments import Apply, Name
 from cli.errors import CliError
-from cli.stack import project, stack_config
+from cli.stack import outputs, project, stack_config
 from cli.stack.run_options import RunOptions
 from cli.stack.stackfile import StackFile
 from cli.stack.text.items import with_item, without_item

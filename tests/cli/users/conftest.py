@@ -57,7 +57,7 @@ def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def start(jobs: str = "", *, gone: bool = False, **seen: Any) -> None:
         config = yaml.safe_load(FILE)["config"]["hpc:cluster"]
         config["users"] += [{"name": "gone", "uid": 2004, "account": "research"}] if gone else []
-        monkeypatch.setattr("cli.commands.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
+        monkeypatch.setattr("cli.stack.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
         found = Seen(**{"homes": HOMES, **seen})
         monkeypatch.setattr("cli.users.running.look", lambda *_: found)
         monkeypatch.setattr("cli.commands.user.list.look", lambda *_: found)

@@ -48,7 +48,7 @@ class TestRemove:
         def unreadable(*_: Any, **__: Any) -> dict[str, Any]:
             raise CliError("the passphrase does not fit")
 
-        monkeypatch.setattr("cli.commands.outputs.read", unreadable)
+        monkeypatch.setattr("cli.stack.outputs.read", unreadable)
         monkeypatch.setattr("cli.stack.project.workspace", lambda _: SimpleNamespace(stacks=lambda: ["dev"]))
         assert hpc("user", "remove", "dev", "bob", "--no-apply").code == 0
         assert "- {name: bob, uid: 2003}" in file.read_text()

@@ -106,7 +106,7 @@ class TestStatus:
     def test_of_a_cluster_whose_worker_crashes(
         self, hpc: Hpc, kube: Kube, outputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cli.commands.outputs.read", lambda _stack, **_: outputs)
+        monkeypatch.setattr("cli.stack.outputs.read", lambda _stack, **_: outputs)
         kube.kubectl("apply", "--server-side", f"--filename={CRDS}")
         kube.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         false = {
