@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.report.mlperf.report import make
+from cluster.report.mlperf_report import report_of
 from tests.outside.recorder import Recorder
 
 EXPECTED = {
@@ -34,7 +34,7 @@ def test_every_known_log_is_reported_with_its_figures(artifact: Path, outside: R
 def _reported(path: Path) -> list[str]:
     """What expected/mlperf_logs.txt has of a log."""
     with path.open("rb") as log:
-        report = make(log)
+        report = report_of(log)
     run, found = report.log.runs[-1], report.comparisons[-1]
     last = run.evaluations[-1] if run.evaluations else None
     return [

@@ -18,7 +18,7 @@ from cli.commands.jobs.mlperf_prepare import prepare
 from cli.commands.jobs.mlperf_report import report
 from cli.commands.jobs.mlperf_run import run
 from cli.errors import CliError
-from cluster.jobs.mlperf.look import FILES
+from cluster.jobs.mlperf import NEEDED_FILES
 from tests.cluster.stacks import ROOT, config
 from tests.report.mlperf_logs import blocks, event, preamble, reference, text
 
@@ -257,7 +257,7 @@ class TestRun:
         assert jobs.cancelled == []
 
     def test_what_is_not_prepared_is_named(self, jobs: StandIn):
-        jobs.sight = GOOD + "".join(f"missing {one}\n" for one in FILES["stable_diffusion"])
+        jobs.sight = GOOD + "".join(f"missing {one}\n" for one in NEEDED_FILES["stable_diffusion"])
         with pytest.raises(CliError) as raised:
             run("nebius", SD, nodes=2)
         assert "without training/stable_diffusion/run_and_time.sh and 8 more" in str(raised.value)

@@ -19,10 +19,17 @@ from cluster.catalog.mlperf import (
 )
 from cluster.config import ClusterConfig
 from cluster.findings import Level
-from cluster.jobs.mlperf import look, request
-from cluster.jobs.mlperf.prepare import Preparation, image_file, scripts
-from cluster.jobs.mlperf.request import CantRun, Sizes
-from cluster.jobs.mlperf.train import Training, diffusion, gpt3
+from cluster.jobs import mlperf
+from cluster.jobs.mlperf import (
+    Preparation,
+    RequestError,
+    Sizes,
+    Training,
+    diffusion_script,
+    gpt3_script,
+    image_file,
+    prepare_scripts,
+)
 from cluster.jobs.script import JobScript
 from tests.cluster.stacks import ROOT, config, load, parse
 
@@ -43,21 +50,21 @@ def large(stack: str, nodes: int = 8, **partition: object) -> ClusterConfig:
 
 def preparation(cluster: ClusterConfig, benchmark: str, **more: str) -> tuple[JobScript, ...]:
     wish = {"data": "/data", "image": OWN if benchmark == GPT3 else "", **more}
-    return scripts(Preparation(benchmark=benchmark, partition=request.any_partition(cluster, ""), **wish))
+    return prepare_scripts(Preparation(benchmark=benchmark, partition=mlperf.any_partition(cluster, ""), **wish))
 
 
 def of_diffusion(cluster: ClusterConfig, nodes: int, name: str = "") -> JobScript:
-    row = request.gpu_partition(cluster, "", nodes)
+    row = mlperf.gpu_partition(cluster, "", nodes)
     image = f"/mlperf-sd/images/{image_file(IMAGE)}"
-    return diffusion(
-        Training(data="/mlperf-sd", partition=row, nodes=nodes, image=image), request.diffusion_config(name, nodes)
+    return diffusion_script(
+        Training(data="/mlperf-sd", partition=row, nodes=nodes, image=image), mlperf.diffusion_config(name, nodes)
     )
 
 
 def of_gpt3(cluster: ClusterConfig, nodes: int, **sizes: int) -> JobScript:
-    row = request.gpu_partition(cluster, "", nodes)
+    row = mlperf.gpu_partition(cluster, "", nodes)
     wish = Training(data="/gpt3", partition=row, nodes=nodes, image=f"/gpt3/images/{image_file(OWN)}")
-    return gpt3(wish, request.gpt3_setting(row, nodes, Sizes(**sizes)), "/gpt3/checkpoint")
+    return gpt3_script(wish, mlperf.gpt3_setting(row, nodes, Sizes(**sizes)), "/gpt3/checkpoint")
 
 
 def written(stack: str) -> dict[str, str]:
@@ -104,11 +111,11 @@ class TestPreparation:
     def test_the_published_scripts_need_no_mirror(self):
         made = preparation(config("nebius"), STABLE_DIFFUSION, source="mlcommons")
         assert [one.options["job-name"] for one in made] == ["mlperf-sd-code", "mlperf-sd-published", "mlperf-sd-image"]
-        with pytest.raises(CantRun, match="is for Stable Diffusion"):
+        with pytest.raises(RequestError, match="is for Stable Diffusion"):
             preparation(config("nebius"), GPT3, source="mlcommons", checkpoint="/x")
 
     def test_the_checkpoint_of_gpt3_is_asked_for(self):
-        with pytest.raises(CantRun, match="--checkpoint") as raised:
+        with pytest.raises(RequestError, match="--checkpoint") as raised:
             preparation(config("nebius"), GPT3)
         assert "checkpoint_nemo_bf16.tar" in str(raised.value)
 
@@ -125,8 +132,8 @@ class TestPreparation:
         assert image_file(IMAGE) == "slurm-mlperf-training_sd-3.0-mlcommons_0.1.5.sqsh"
 
     def test_it_runs_on_nodes_without_gpus_where_there_are_any(self):
-        assert request.any_partition(config("a3mega"), "").name == "debug"
-        assert request.any_partition(config("nebius"), "").name == "main"
+        assert mlperf.any_partition(config("a3mega"), "").name == "debug"
+        assert mlperf.any_partition(config("nebius"), "").name == "main"
 
     def test_it_asks_for_no_more_time_than_the_partition_gives(self):
         made = preparation(large("nebius", max_time="12:00:00"), STABLE_DIFFUSION)
@@ -147,30 +154,30 @@ class TestPreparation:
         ],
     )
     def test_sources_are_places_without_keys(self, given: str):
-        with pytest.raises(CantRun):
-            request.source("--source", given)
+        with pytest.raises(RequestError):
+            mlperf.check_source("--source", given)
 
     def test_sources_may_have_words_that_look_like_keys(self):
         for given in ("remote:keys/data", "s3://bucket/tokens=1/x", BUCKET):
-            assert request.source("--source", given) == given
+            assert mlperf.check_source("--source", given) == given
 
     @pytest.mark.parametrize("given", ["https://id:key@host", "host", "https://host?x=y", "https://h/\n", "file:///x"])
     def test_endpoints_are_urls_without_keys(self, given: str):
-        with pytest.raises(CantRun, match="--endpoint") as raised:
-            request.endpoint(given)
+        with pytest.raises(RequestError, match="--endpoint") as raised:
+            mlperf.check_endpoint(given)
         assert given not in str(raised.value), "it may have a key in it"
 
     @pytest.mark.parametrize("given", ["", "https://storage.eu-north1.nebius.cloud:443", "http://10.0.0.1/s3"])
     def test_endpoints_of_any_storage(self, given: str):
-        assert request.endpoint(given) == given
+        assert mlperf.check_endpoint(given) == given
 
     @pytest.mark.parametrize("given", ["data", "/a b", "/a:b", "/a,b", "/a/../b", "/a/", "/$(id)", "/a\n"])
     def test_data_folders_are_paths_that_containers_can_mount(self, given: str):
-        with pytest.raises(CantRun, match="--data"):
-            request.folder(given, GPT3)
+        with pytest.raises(RequestError, match="--data"):
+            mlperf.check_folder(given, GPT3)
 
     def test_without_a_folder_it_is_where_the_guide_mounts_it(self):
-        assert (request.folder("", STABLE_DIFFUSION), request.folder("", GPT3)) == ("/mlperf-sd", "/gpt3")
+        assert (mlperf.check_folder("", STABLE_DIFFUSION), mlperf.check_folder("", GPT3)) == ("/mlperf-sd", "/gpt3")
 
     def test_no_script_of_this_project_has_a_key(self):
         for file in sorted((ROOT / "scripts/jobs/mlperf").iterdir()):
@@ -185,20 +192,20 @@ class TestDiffusion:
         assert (made.options["nodes"], made.options["ntasks-per-node"], made.options["gpus-per-node"]) == (32, 8, 8)
 
     def test_the_number_of_nodes_chooses_the_configuration(self):
-        names = {nodes: request.diffusion_config("", nodes).name for nodes in (1, 2, 8, 32)}
+        names = {nodes: mlperf.diffusion_config("", nodes).name for nodes in (1, 2, 8, 32)}
         assert names == {1: "01x08x08", 2: "02x08x08", 8: "02x08x08", 32: "32x08x08"}
 
     def test_more_nodes_than_there_are_and_too_few_gpus_are_refused(self):
-        with pytest.raises(CantRun, match="--nodes 3: allowed is at most 2"):
+        with pytest.raises(RequestError, match="--nodes 3: allowed is at most 2"):
             of_diffusion(config("nebius"), 3)
-        with pytest.raises(CantRun, match=r"dev has no nodes with 8 GPUs.* gpu \(2 GPUs a node\)"):
+        with pytest.raises(RequestError, match=r"dev has no nodes with 8 GPUs.* gpu \(2 GPUs a node\)"):
             of_diffusion(config("dev"), 1)
 
     def test_names_that_are_unknown_are_refused_with_the_nearest(self):
-        with pytest.raises(CantRun, match="write main if that was meant"):
-            request.gpu_partition(config("nebius"), "mian", 1)
-        with pytest.raises(CantRun, match="write 32x08x02 if that was meant"):
-            request.diffusion_config("32x08x2", 32)
+        with pytest.raises(RequestError, match="write main if that was meant"):
+            mlperf.gpu_partition(config("nebius"), "mian", 1)
+        with pytest.raises(RequestError, match="write 32x08x02 if that was meant"):
+            mlperf.diffusion_config("32x08x2", 32)
 
     def test_recipe_options(self):
         options = of_diffusion(config("nebius"), 2).options
@@ -208,8 +215,8 @@ class TestDiffusion:
 class TestGpt3:
     @pytest.mark.parametrize("one", GPT3_SETTINGS, ids=lambda one: f"{one.gpu}-{one.nodes}")
     def test_settings_of_the_catalog_fit(self, one):
-        row = request.gpu_partition(large("nebius", one.nodes), "", one.nodes)
-        found = request.gpt3_setting(row, one.nodes, Sizes())
+        row = mlperf.gpu_partition(large("nebius", one.nodes), "", one.nodes)
+        found = mlperf.gpt3_setting(row, one.nodes, Sizes())
         assert found.tensor * found.pipeline == 64
         assert one.batch % (one.nodes * 8 // 64) == 0
         assert found.batch == {8: 1536, 64: 2048}[one.nodes]
@@ -231,13 +238,13 @@ class TestGpt3:
         ],
     )
     def test_sizes_that_do_not_fit_are_refused(self, nodes: int, sizes: dict[str, int], reason: str):
-        with pytest.raises(CantRun) as raised:
+        with pytest.raises(RequestError) as raised:
             of_gpt3(large("nebius", 64), nodes, **sizes)
         assert reason in str(raised.value)
 
     def test_time_is_left_for_the_checkpoint(self):
         assert "EXIT_MINUTES=1185\n" in of_gpt3(large("nebius"), 8).body
-        with pytest.raises(CantRun, match="more than 15"):
+        with pytest.raises(RequestError, match="more than 15"):
             of_gpt3(large("nebius", max_time="00:10:00"), 8)
 
 
@@ -245,8 +252,10 @@ class TestLook:
     GOOD = f"folder\nwritable\ndf {3 * 1024**4} /mlperf-sd\n"
 
     def findings(self, text: str) -> dict[str, Level]:
-        seen = look.parse(text)
-        return {one.id: one.level for one in look.findings(STABLE_DIFFUSION, "nebius", "alice", "/mlperf-sd", seen)}
+        seen = mlperf.parse_data_folder(text)
+        return {
+            one.id: one.level for one in mlperf.data_findings(STABLE_DIFFUSION, "nebius", "alice", "/mlperf-sd", seen)
+        }
 
     def test_a_good_folder_has_no_findings(self):
         assert self.findings(self.GOOD) == {}
@@ -266,11 +275,13 @@ class TestLook:
     def test_the_line_finds_what_is_there(self, tmp_path: Path):
         data = tmp_path / "a b"
         (data / "x").mkdir(parents=True)
-        line = look.line(str(data), ["x", "y's", "/", "/nowhere"])
+        line = mlperf.inspect_command(str(data), ["x", "y's", "/", "/nowhere"])
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
-        seen = look.parse(done.stdout)
+        seen = mlperf.parse_data_folder(done.stdout)
         assert (seen.folder, seen.writable, seen.missing) == (True, True, ("y's", "/nowhere"))
         assert seen.size > 0
         assert seen.mount.startswith("/")
-        gone = subprocess.run(["bash", "-c", look.line("/nowhere", [])], capture_output=True, text=True, check=True)
-        assert not look.parse(gone.stdout).folder
+        gone = subprocess.run(
+            ["bash", "-c", mlperf.inspect_command("/nowhere", [])], capture_output=True, text=True, check=True
+        )
+        assert not mlperf.parse_data_folder(gone.stdout).folder

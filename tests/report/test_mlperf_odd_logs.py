@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.printable import document
-from cluster.report.mlperf.lines import scan
-from cluster.report.mlperf.read import NoLog
-from cluster.report.mlperf.report import Report, make
+from cluster.report.mlperf_log import NotAnMlperfLogError, scan
+from cluster.report.mlperf_report import MlperfReport, report_of
 from cluster.report.plot import print_plot
 from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, preamble, reference, text
 
@@ -21,11 +20,11 @@ START = event(FIRST_MS - 875, "run_start")
 NEXT_MS = FIRST_MS + 3_600_000
 
 
-def of(lines: list[str]) -> Report:
-    return make(io.BytesIO(text(lines)))
+def of(lines: list[str]) -> MlperfReport:
+    return report_of(io.BytesIO(text(lines)))
 
 
-def durations(found: Report, run: int = 0) -> list[int]:
+def durations(found: MlperfReport, run: int = 0) -> list[int]:
     return [one.ms for one in found.log.runs[run].intervals]
 
 
@@ -39,7 +38,7 @@ def test_a_log_cut_within_a_block_says_where() -> None:
 
 def test_a_log_cut_within_a_line_says_where() -> None:
     whole = text([*preamble(), START, *blocks()])
-    found = make(io.BytesIO(whole[:-40]))
+    found = report_of(io.BytesIO(whole[:-40]))
     assert durations(found) == list(DURATIONS[:-1])
     assert found.notes()[0] == f"line {len(whole.splitlines())} is left out: :::MLLOG is cut short"
 
@@ -167,8 +166,8 @@ NO_LOGS = {
 @pytest.mark.parametrize("name", NO_LOGS)
 def test_what_is_no_log_is_refused_with_what_it_is(name: str) -> None:
     given, reason = NO_LOGS[name]
-    with pytest.raises(NoLog) as raised:
-        make(io.BytesIO(given))
+    with pytest.raises(NotAnMlperfLogError) as raised:
+        report_of(io.BytesIO(given))
     assert str(raised.value).startswith(reason)
 
 
@@ -191,8 +190,8 @@ def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]]
     for at, length, new in cuts:
         damaged = damaged[:at] + new + damaged[at + length :]
     try:
-        found = make(io.BytesIO(damaged * (1 + twice)))
-    except NoLog:
+        found = report_of(io.BytesIO(damaged * (1 + twice)))
+    except NotAnMlperfLogError:
         return
     assert found.result in ("pass", "fail", "none", "empty")
     assert all(one.ms > 0 and one.last > one.first for run in found.comparisons if run for one in run.intervals)
@@ -207,7 +206,7 @@ def test_lines_are_found_wherever_the_file_is_cut_into_pieces(monkeypatch) -> No
     whole = text(reference())
     expected = list(scan(io.BytesIO(whole)))
     for size in (7, 64, 1000, 4096):
-        monkeypatch.setattr("cluster.report.mlperf.lines._CHUNK", size)
+        monkeypatch.setattr("cluster.report.mlperf_log._CHUNK", size)
         assert list(scan(io.BytesIO(whole))) == expected
 
 

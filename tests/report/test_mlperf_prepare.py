@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cluster.catalog.mlperf import COMMIT, ENDPOINT, GPT3, STABLE_DIFFUSION
-from cluster.jobs.mlperf import request
-from cluster.jobs.mlperf.prepare import Preparation, scripts
+from cluster.jobs import mlperf
+from cluster.jobs.mlperf import Preparation, prepare_scripts
 from tests.cluster.stacks import config
 
 COPY = """
@@ -74,8 +74,8 @@ class Machine:
         file.chmod(0o755)
 
     def jobs(self, benchmark: str, **more: str) -> dict[str, str]:
-        row = request.any_partition(config("nebius"), "")
-        made = scripts(Preparation(benchmark=benchmark, data=str(self.data), partition=row, **more))
+        row = mlperf.any_partition(config("nebius"), "")
+        made = prepare_scripts(Preparation(benchmark=benchmark, data=str(self.data), partition=row, **more))
         changes = {COMMIT: self.commit, "https://github.com/mlcommons/training": str(self.repository)}
         found = {}
         for one in made:

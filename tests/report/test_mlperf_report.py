@@ -11,16 +11,15 @@ from cli.commands.jobs.mlperf_report import report
 from cli.errors import CliError
 from cluster.catalog.mlperf import TARGETS
 from cluster.printable import document
-from cluster.report.mlperf.compare import UnknownSetup
-from cluster.report.mlperf.report import Report, make
+from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, report_of
 from cluster.report.plot import save_png
 from tests.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
 
 START = event(FIRST_MS - 875, "run_start")
 
 
-def reported(lines: list[str], setup: str = "") -> Report:
-    return make(io.BytesIO(text(lines)), setup)
+def reported(lines: list[str], setup: str = "") -> MlperfReport:
+    return report_of(io.BytesIO(text(lines)), setup)
 
 
 @pytest.mark.parametrize("setup", ["", "2xH100", "2xh100"])
@@ -88,7 +87,7 @@ def test_lightning_says_how_many_gpus_there_are() -> None:
 
 
 def test_an_unknown_target_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(UnknownSetup, match=r"There are: 1xH100, 2xH100, 8xH100\. To do: write 2xH100"):
+    with pytest.raises(UnknownSetupError, match=r"There are: 1xH100, 2xH100, 8xH100\. To do: write 2xH100"):
         reported(reference(), "2xH10")
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.jobs import mlperf
 from cluster.jobs.environment import environment
-from cluster.jobs.mlperf import request
-from cluster.jobs.mlperf.train import Training, diffusion, gpt3
+from cluster.jobs.mlperf import Training, diffusion_script, gpt3_script
 from tests.cluster.stacks import config
 
 SRUN = """\
@@ -39,7 +39,7 @@ class Node:
         (folder / "env.sh").write_text(environment(config("nebius")).replace("/sys/class/net", f"{folder}/net"))
 
     def wish(self, nodes: int) -> Training:
-        row = request.gpu_partition(config("nebius"), "", 2)
+        row = mlperf.gpu_partition(config("nebius"), "", 2)
         return Training(data=str(self.data), partition=row, nodes=nodes, image="/images/x.sqsh")
 
     def run(self, script: str, **more: str) -> "subprocess.CompletedProcess[str]":
@@ -70,7 +70,7 @@ def test_stable_diffusion_is_started_as_its_readme_says(node: Node) -> None:
     stats = node.data / "datasets/coco2014/val2014_30k_stats.npz"
     stats.parent.mkdir(parents=True)
     stats.touch()
-    script = diffusion(node.wish(2), request.diffusion_config("", 2)).text()
+    script = diffusion_script(node.wish(2), mlperf.diffusion_config("", 2)).text()
     for _ in range(2):
         done = node.run(script)
         assert (done.returncode, done.stderr) == (0, "")
@@ -105,9 +105,9 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
     checkpoint = node.data / "checkpoint/ckpt4000-consumed_samples=0"
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata.json").touch()
-    row = request.gpu_partition(config("nebius"), "", 2)
-    setting = request.gpt3_setting(row, 8, request.Sizes())
-    script = gpt3(node.wish(8), setting, f"{node.data}/checkpoint").text()
+    row = mlperf.gpu_partition(config("nebius"), "", 2)
+    setting = mlperf.gpt3_setting(row, 8, mlperf.Sizes())
+    script = gpt3_script(node.wish(8), setting, f"{node.data}/checkpoint").text()
     done = node.run(script)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("RESULT,gpt3,")
@@ -134,33 +134,33 @@ def test_the_checkpoint_may_be_a_link(node: Node) -> None:
     (node.folder / "elsewhere").mkdir()
     (node.folder / "elsewhere/metadata.json").touch()
     (node.data / "checkpoint").symlink_to(node.folder / "elsewhere")
-    setting = request.gpt3_setting(node.wish(8).partition, 8, request.Sizes())
-    done = node.run(gpt3(node.wish(8), setting, f"{node.data}/checkpoint").text())
+    setting = mlperf.gpt3_setting(node.wish(8).partition, 8, mlperf.Sizes())
+    done = node.run(gpt3_script(node.wish(8), setting, f"{node.data}/checkpoint").text())
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_nodes_with_few_cpus_get_one_for_each_task(node: Node) -> None:
     row = replace(node.wish(2).partition, cpus=4, max_time="00:00:30")
     wish = replace(node.wish(2), partition=row)
-    options = diffusion(wish, request.diffusion_config("", 2)).options
+    options = diffusion_script(wish, mlperf.diffusion_config("", 2)).options
     assert (options["cpus-per-task"], options["time"]) == (1, 1)
 
 
 def test_gpt3_without_a_checkpoint_says_so(node: Node) -> None:
     (node.data / "checkpoint").mkdir()
-    row = request.gpu_partition(config("nebius"), "", 2)
-    setting = request.gpt3_setting(row, 8, request.Sizes())
-    done = node.run(gpt3(node.wish(8), setting, f"{node.data}/checkpoint").text())
+    row = mlperf.gpu_partition(config("nebius"), "", 2)
+    setting = mlperf.gpt3_setting(row, 8, mlperf.Sizes())
+    done = node.run(gpt3_script(node.wish(8), setting, f"{node.data}/checkpoint").text())
     assert done.returncode == 1
     assert done.stderr == f"error: no metadata.json below {node.data}/checkpoint: it is no checkpoint of GPT-3\n"
 
 
 def test_a_cluster_without_containers_says_so(node: Node) -> None:
-    script = diffusion(node.wish(2), request.diffusion_config("", 2)).text()
+    script = diffusion_script(node.wish(2), mlperf.diffusion_config("", 2)).text()
     done = node.run(script, NO_PYXIS="1", SLURMD_NODENAME="worker-0")
     assert done.returncode == 1
     assert done.stderr.startswith("error: srun on worker-0 has no --container-image\n")
 
 
 def test_a_failed_training_fails_the_job(node: Node) -> None:
-    assert node.run(diffusion(node.wish(2), request.diffusion_config("", 2)).text(), FAILS="3").returncode == 3
+    assert node.run(diffusion_script(node.wish(2), mlperf.diffusion_config("", 2)).text(), FAILS="3").returncode == 3

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cluster.catalog.mlperf import STORAGE
-from cluster.report.mlperf.lines import PATTERNS
+from cluster.report.mlperf_log import PATTERNS
 
 _MOST = 200_000_000
 """Bytes of lines that are brought here: those of 400,000 intervals."""

@@ -14,7 +14,7 @@ from cli.stack import outputs, project, stack_config, stackfile
 from cluster.catalog.mlperf import GPT3, STABLE_DIFFUSION
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level
-from cluster.jobs.mlperf import look
+from cluster.jobs import mlperf
 from cluster.jobs.script import JobScript
 from cluster.load.parse import parse_output
 from cluster.platforms.capability import Capability
@@ -73,8 +73,8 @@ def connected(stack: str, user: str | None) -> Place:
 def check(place: Place, benchmark: Benchmark, data: str, files: tuple[str, ...]) -> tuple[str, ...]:
     """Look at the data folder; those of `files` that are not there. Prints warnings. Raises CliError: every error."""
     jobs = place.jobs
-    seen = look.parse(jobs.run(look.line(data, files)))
-    found = list(look.findings(benchmark.key, jobs.stack, jobs.user, data, seen))
+    seen = mlperf.parse_data_folder(jobs.run(mlperf.inspect_command(data, files)))
+    found = list(mlperf.data_findings(benchmark.key, jobs.stack, jobs.user, data, seen))
     for one in found:
         if one.level is Level.WARNING:
             console.note(f"warning: {one}")

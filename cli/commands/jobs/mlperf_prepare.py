@@ -13,10 +13,8 @@ from cli.commands.jobs import mlperf_options as shared
 from cli.commands.jobs.mlperf_news import News
 from cli.errors import CliError
 from cluster.catalog.mlperf import IMAGE, STABLE_DIFFUSION
-from cluster.jobs.mlperf import request
-from cluster.jobs.mlperf.look import FILES
-from cluster.jobs.mlperf.prepare import Preparation, image_file, scripts
-from cluster.jobs.mlperf.request import CantRun
+from cluster.jobs import mlperf
+from cluster.jobs.mlperf import NEEDED_FILES, Preparation, RequestError, image_file, prepare_scripts
 from cluster.jobs.script import JobScript
 
 _LOOK_SECONDS = 10.0
@@ -60,15 +58,15 @@ def prepare(
     try:
         wish = Preparation(
             benchmark=benchmark.key,
-            data=request.folder(data, benchmark.key),
-            partition=request.any_partition(config, partition),
+            data=mlperf.check_folder(data, benchmark.key),
+            partition=mlperf.any_partition(config, partition),
             source=source,
-            endpoint=request.endpoint(endpoint),
+            endpoint=mlperf.check_endpoint(endpoint),
             checkpoint=checkpoint,
-            image=request.image(image) if image else "",
+            image=mlperf.check_image(image) if image else "",
         )
-        jobs = scripts(wish)
-    except CantRun as error:
+        jobs = prepare_scripts(wish)
+    except RequestError as error:
         raise CliError(str(error)) from None
     if place is None:
         shared.dry_run(jobs)
@@ -96,7 +94,7 @@ def prepare(
 def _files(wish: Preparation) -> tuple[str, ...]:
     """What is there once all is prepared."""
     image = image_file(wish.image or (IMAGE if wish.benchmark == STABLE_DIFFUSION else ""))
-    return (*FILES[wish.benchmark], *([f"images/{image}"] if image else []))
+    return (*NEEDED_FILES[wish.benchmark], *([f"images/{image}"] if image else []))
 
 
 def _submit(jobs: Jobs, data: str, wanted: tuple[JobScript, ...]) -> dict[str, str]:

@@ -13,9 +13,8 @@ from typer import Argument, Exit, Option
 from cli import console, options
 from cli.errors import CliError
 from cluster.regular_file import refuse_special
-from cluster.report.mlperf.compare import UnknownSetup
-from cluster.report.mlperf.read import NoLog
-from cluster.report.mlperf.report import Report, make
+from cluster.report.mlperf_log import NotAnMlperfLogError
+from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, report_of
 
 Setup = Annotated[
     str,
@@ -66,17 +65,17 @@ def report(
     show(found, log, png=png, plot=plot, json=json)
 
 
-def of_log(file: BinaryIO, name: str, target: str) -> Report:
+def of_log(file: BinaryIO, name: str, target: str) -> MlperfReport:
     """Report an open log. Raises CliError: it is none, or there is no such target."""
     try:
-        return make(file, target)
-    except NoLog as error:
+        return report_of(file, target)
+    except NotAnMlperfLogError as error:
         raise CliError(f"{name} {error}.") from None
-    except UnknownSetup as error:
+    except UnknownSetupError as error:
         raise CliError(f"-g: {error}.") from None
 
 
-def show(found: Report, name: str, *, png: Path | None, plot: bool, json: bool) -> None:
+def show(found: MlperfReport, name: str, *, png: Path | None, plot: bool, json: bool) -> None:
     """Print a report; ends the command with exit code 1 if the last run is too slow or has no training steps."""
     if json:
         console.json({"file": name, **found.document()})
@@ -90,7 +89,7 @@ def show(found: Report, name: str, *, png: Path | None, plot: bool, json: bool) 
         raise Exit(1)
 
 
-def _plot(found: Report, name: str, png: Path | None, *, printed: bool) -> None:
+def _plot(found: MlperfReport, name: str, png: Path | None, *, printed: bool) -> None:
     from cluster.report.plot import print_plot, save_png
 
     curves, x_label, y_label = found.curves()

@@ -14,16 +14,13 @@ from cli.commands.jobs.mlperf_news import News
 from cli.commands.jobs.mlperf_report import show
 from cli.errors import CliError
 from cluster.catalog.mlperf import IMAGE
+from cluster.jobs import mlperf
 from cluster.jobs.environment import environment
-from cluster.jobs.mlperf import request, train
-from cluster.jobs.mlperf.look import FILES, not_prepared
-from cluster.jobs.mlperf.prepare import image_file
-from cluster.jobs.mlperf.request import CantRun, Sizes
+from cluster.jobs.mlperf import NEEDED_FILES, RequestError, Sizes, image_file, not_prepared
 from cluster.jobs.place import ENV
 from cluster.jobs.script import JobScript
-from cluster.report.mlperf.read import NoLog
-from cluster.report.mlperf.report import make
-from cluster.report.mlperf.run import Interval
+from cluster.report.mlperf_log import Interval, NotAnMlperfLogError
+from cluster.report.mlperf_report import report_of
 
 _LOOK_SECONDS = 15.0
 _MOST = 1_000_000
@@ -85,22 +82,24 @@ def run(
     place = None if dry_run else shared.connected(stack, user)
     described = place.config if place else shared.described(stack)
     try:
-        where = request.folder(data, benchmark.key)
-        row = request.gpu_partition(described, partition, nodes)
+        where = mlperf.check_folder(data, benchmark.key)
+        row = mlperf.gpu_partition(described, partition, nodes)
         at = _image(benchmark, where, image)
-        wish = train.Training(data=where, partition=row, nodes=nodes, image=at, minutes=minutes)
+        wish = mlperf.Training(data=where, partition=row, nodes=nodes, image=at, minutes=minutes)
         folder = checkpoint or f"{where}/checkpoint"
         if benchmark is shared.Benchmark.GPT3:
             sizes = Sizes(tensor=tensor, pipeline=pipeline, batch=batch, micro=micro)
-            script = train.gpt3(wish, request.gpt3_setting(row, nodes, sizes), request.folder(folder, benchmark.key))
+            script = mlperf.gpt3_script(
+                wish, mlperf.gpt3_setting(row, nodes, sizes), mlperf.check_folder(folder, benchmark.key)
+            )
         else:
-            script = train.diffusion(wish, request.diffusion_config(config, nodes))
-    except CantRun as error:
+            script = mlperf.diffusion_script(wish, mlperf.diffusion_config(config, nodes))
+    except RequestError as error:
         raise CliError(str(error)) from None
     if place is None:
         shared.dry_run((script,))
         return
-    files = FILES[benchmark.key] + ((folder,) if benchmark is shared.Benchmark.GPT3 else ())
+    files = NEEDED_FILES[benchmark.key] + ((folder,) if benchmark is shared.Benchmark.GPT3 else ())
     missing = shared.check(place, benchmark, where, (*files, *([at] if at.startswith("/") else [])))
     shared.refuse([not_prepared(stack, benchmark.value, where, missing)] if missing else [])
     if row.gpu and "h100" not in row.gpu.type.lower():
@@ -111,11 +110,11 @@ def run(
 def _image(benchmark: shared.Benchmark, data: str, given: str) -> str:
     """The image as a file of the data folder, where `prepare` leaves it. Raises CantRun: GPT-3 has no default."""
     if not given and benchmark is shared.Benchmark.GPT3:
-        raise CantRun(
+        raise RequestError(
             "GPT-3 needs --image: its recipe has none for this code. Build one from large_language_model/megatron-lm/"
             "Dockerfile in github.com/mlcommons/training, push it to your registry, and name it to prepare and to run"
         )
-    image = request.image(given or IMAGE)
+    image = mlperf.check_image(given or IMAGE)
     name = image_file(image)
     return f"{data}/images/{name}" if name else image
 
@@ -146,8 +145,8 @@ def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, 
         console.note(jobs.run(f"tail -n 15 -- {log} 2>/dev/null || true").rstrip())
     try:
         with mlperf_log.fetched(jobs, log) as file:
-            found = make(file)
-    except NoLog as error:
+            found = report_of(file)
+    except NotAnMlperfLogError as error:
         raise CliError(f"{log} {error}.") from None
     show(found, log, png=png, plot=console.interactive(), json=False)
     if not as_planned:
@@ -171,6 +170,6 @@ def _intervals(jobs: Jobs, log: str) -> tuple[Interval, ...]:
     """Those that a log has so far."""
     try:
         with mlperf_log.fetched(jobs, log) as file:
-            return make(file).log.runs[-1].intervals
-    except NoLog:
+            return report_of(file).log.runs[-1].intervals
+    except NotAnMlperfLogError:
         return ()

@@ -1,0 +1,499 @@
+"""Jobs of MLPerf benchmarks: what can be asked for, what is on the cluster, preparing and training."""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cluster.catalog.mlperf import (
+    BUCKET,
+    COMMIT,
+    DIFFUSION_CONFIGS,
+    DOWNLOAD_MINUTES,
+    ENDPOINT,
+    EXTERNAL_BATCH,
+    EXTERNAL_STEPS,
+    FOLDERS,
+    GPT3,
+    GPT3_SETTINGS,
+    GPU_GB,
+    GPUS,
+    HEADS,
+    IMAGE,
+    LAYERS,
+    MINUTES,
+    PARAMETER_BYTES,
+    PARAMETERS,
+    PUBLISHED,
+    REPOSITORY,
+    STABLE_DIFFUSION,
+    STORAGE,
+    TASK_CPU_GIB,
+    TASK_CPUS,
+    DiffusionConfig,
+    Gpt3Setting,
+)
+from cluster.config.cluster import ClusterConfig
+from cluster.config.validators.settings import minutes
+from cluster.findings import Finding, Level, listing, suggest
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.jobs.place import ENV
+from cluster.jobs.script import JobScript, Option, source
+from cluster.jobs.script import source as body_of
+
+_FOLDER = re.compile(r"(/[A-Za-z0-9._-]+)+")
+_IMAGE = re.compile(r"[A-Za-z0-9._:/#@+-]+")
+_SOURCE = re.compile(r"[ -~]{1,1000}")
+_KEY = re.compile(
+    r"secret|access_key|password|((^|[,_])(pass|token|key|key_pem|sas_url|account_key|client_id)=)", re.IGNORECASE
+)
+"""What rclone's options for keys are called, of all kinds of storage (rclone.org/overview, `rclone help backends`)."""
+_ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
+
+
+class RequestError(ValueError):
+    """A request that the cluster, or the benchmark, can't satisfy: what was given, what is allowed, what to do."""
+
+
+def check_folder(given: str, benchmark: str) -> str:
+    """The data folder; without one, where the guide mounts it. Raises CantRun."""
+    found = given or STORAGE[benchmark].path
+    if not _FOLDER.fullmatch(found) or {"..", "."} & set(found.split("/")):
+        raise RequestError(
+            f"--data {found!r}: allowed is an absolute path of letters, digits, dots, dashes and underscores, which "
+            "containers can mount, e.g. /lustre/mlperf"
+        )
+    return found
+
+
+def check_image(given: str) -> str:
+    """A container image: a file, or one of a registry. Raises CantRun."""
+    if not _IMAGE.fullmatch(given):
+        raise RequestError(f"--image {given!r}: allowed is a file (*.sqsh), or REGISTRY#NAME:TAG as enroot takes it")
+    return given
+
+
+def check_source(option: str, given: str) -> str:
+    """Where data is copied from. Raises CantRun: neither an rclone remote nor s3://."""
+    if not _SOURCE.fullmatch(given) or given.startswith("-") or ":" not in given:
+        raise RequestError(
+            f"{option} {given!r}: allowed is an rclone remote and a path, REMOTE:PATH, or s3://BUCKET/PATH"
+        )
+    if _KEY.search(given):
+        raise RequestError(
+            f"{option} has a key in it: keep keys in ~/.config/rclone/rclone.conf or ~/.aws on the cluster"
+        )
+    return given
+
+
+def check_endpoint(given: str) -> str:
+    """The URL of an object storage; empty without one. Raises CantRun."""
+    if given and not _ENDPOINT.fullmatch(given):
+        raise RequestError(
+            "--endpoint: allowed is the URL of an object storage without a user and a key, https://HOST[:PORT]"
+        )
+    return given
+
+
+def gpu_partition(config: ClusterConfig, name: str, nodes: int) -> PartitionFacts:
+    """The partition for a run: `name`, or the first one that is large enough. Raises CantRun: none is."""
+    rows = partition_facts(config)
+    _known(rows, name)
+    fitting = [row for row in rows if row.gpu and row.gpu.count == GPUS and name in ("", row.name)]
+    if not fitting:
+        there = listing(f"{row.name} ({row.gpu.count if row.gpu else 0} GPUs a node)" for row in rows)
+        raise RequestError(
+            f"{name or config.name} has no nodes with {GPUS} GPUs, which the benchmark needs. There: {there}"
+        )
+    for row in fitting:
+        if len(row.nodes) >= nodes:
+            return row
+    most = max(len(row.nodes) for row in fitting)
+    raise RequestError(
+        f"--nodes {nodes}: allowed is at most {most}, the nodes with {GPUS} GPUs. Raise the nodeset's count"
+    )
+
+
+def any_partition(config: ClusterConfig, name: str) -> PartitionFacts:
+    """The partition for preparing: `name`, or the first one without GPUs, or the default one. Raises CantRun."""
+    rows = [row for row in partition_facts(config) if row.nodes]
+    _known(rows, name)
+    chosen = [row for row in rows if row.name == name] if name else [row for row in rows if not row.gpu] or rows
+    if not chosen:
+        raise RequestError(f"{config.name} has no partition with nodes")
+    return chosen[0]
+
+
+def _known(rows: Sequence[PartitionFacts], name: str) -> None:
+    names = list(dict.fromkeys(row.name for row in rows))
+    if name and name not in names:
+        todo = suggest(name, names, "leave --partition out")
+        raise RequestError(f"there is no partition {name!r}. There are: {', '.join(names)}. To do: {todo}")
+
+
+def diffusion_config(given: str, nodes: int) -> DiffusionConfig:
+    """The configuration of a run of Stable Diffusion. Without a name, that of the number of nodes; another number is
+    given to the one of two nodes, as the recipe does. Raises CantRun."""
+    by_name = {one.name: one for one in DIFFUSION_CONFIGS}
+    if given and given not in by_name:
+        todo = suggest(given, by_name, "leave --config out")
+        raise RequestError(f"there is no configuration {given!r}. There are: {', '.join(by_name)}. To do: {todo}")
+    fitting = [one for one in DIFFUSION_CONFIGS if one.nodes == nodes and one.batch == 8]
+    return by_name[given] if given else fitting[0] if fitting else by_name["02x08x08"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Sizes of a run of GPT-3 that somebody chose; None: as the catalog has them."""
+
+    tensor: int | None = None
+    pipeline: int | None = None
+    batch: int | None = None
+    micro: int | None = None
+
+
+def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
+    """The sizes of a run of GPT-3. Raises CantRun: they do not fit each other, or the GPUs."""
+    # Slurm's type may be all that nvidia-smi prints: nvidia_h100_80gb_hbm3.
+    kind = next((one for one in GPU_GB if row.gpu and one in row.gpu.type.lower()), "")
+    usual = [one for one in GPT3_SETTINGS if one.gpu == kind and one.nodes == nodes]
+    base = usual[0] if usual else Gpt3Setting(gpu=kind, nodes=nodes, batch=GPT3_SETTINGS[0].batch)
+    found = Gpt3Setting(
+        gpu=kind,
+        nodes=nodes,
+        batch=sizes.batch or base.batch,
+        tensor=sizes.tensor or base.tensor,
+        pipeline=sizes.pipeline or base.pipeline,
+        micro=sizes.micro or base.micro,
+    )
+    if wrong := [*_misfits(found, nodes * GPUS)]:
+        raise RequestError("\n".join(wrong))
+    return found
+
+
+def _misfits(one: Gpt3Setting, gpus: int) -> list[str]:
+    found: list[str] = []
+    parts = one.tensor * one.pipeline
+    if HEADS % one.tensor or one.tensor > GPUS:
+        found.append(f"--tensor {one.tensor}: allowed is a divisor of {HEADS} up to {GPUS}, the GPUs of a node")
+    if LAYERS % one.pipeline:
+        found.append(f"--pipeline {one.pipeline}: allowed is a divisor of {LAYERS}, the layers")
+    if gpus % parts:
+        found.append(
+            f"--nodes {one.nodes}: allowed is a multiple of {-(-parts // GPUS)}, so that {GPUS} GPUs each make groups "
+            f"of {parts} (tensor {one.tensor} x pipeline {one.pipeline})"
+        )
+    elif one.batch % (each := gpus // parts * one.micro):
+        groups = f"{gpus // parts} groups of GPUs x {one.micro} samples"
+        found.append(f"--batch {one.batch}: allowed is a multiple of {each} ({groups})")
+    need, have = PARAMETERS * PARAMETER_BYTES / parts / 1e9, GPU_GB.get(one.gpu)
+    if have and need > 0.9 * have:
+        found.append(
+            f"--tensor {one.tensor} --pipeline {one.pipeline}: each GPU would need {need:.0f} GB for its parameters, "
+            f"and has {have} GB. Allowed is a division into more parts: with 8 and 8 it needs "
+            f"{PARAMETERS * PARAMETER_BYTES / 64e9:.0f} GB"
+        )
+    return found
+
+
+_GIB = 1024**3
+_ROOM = 0.9
+"""A file system of 2048 GiB has less than that for files."""
+NEEDED_FILES = {
+    STABLE_DIFFUSION: (
+        "training/stable_diffusion/run_and_time.sh",
+        "training/stable_diffusion/configs/train_02x08x08.yaml",
+        "checkpoints/sd/512-base-ema.ckpt",
+        "checkpoints/clip/open_clip_pytorch_model.bin",
+        "checkpoints/inception/pt_inception-2015-12-05-6726825d.pth",
+        "datasets/laion-400m/webdataset-moments-filtered/00000.tar",
+        "datasets/laion-400m/webdataset-moments-filtered/00831.tar",
+        "datasets/coco2014/val2014_30k.tsv",
+        "datasets/coco2014/val2014_30k_stats.npz",
+    ),
+    GPT3: (
+        "training/large_language_model/megatron-lm/pretrain_gpt.py",
+        "dataset/bpe/vocab.json",
+        "dataset/bpe/merges.txt",
+        *(
+            f"dataset/preprocessed_c4_spm/c4_en_{part}_c4_spm_text_document.{ending}"
+            for part in ("6", "7", "validation_subset")
+            for ending in ("bin", "idx")
+        ),
+    ),
+}
+"""What a run needs below the data folder (sources: the configurations of Stable Diffusion, run_gpt3.sh and
+gpt3_blend.sh of GPT-3 in github.com/mlcommons/training)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFolder:
+    """What was found."""
+
+    folder: bool
+    writable: bool
+    mount: str
+    """Where the file system is mounted that the folder is on."""
+    size: int
+    """Of that file system, in bytes."""
+    missing: tuple[str, ...]
+    """Of the files that were asked for."""
+
+
+def inspect_command(data: str, files: Iterable[str]) -> str:
+    """A line for the user's shell that looks. Paths in `files` are below `data`, or absolute."""
+    paths = " ".join(shlex.quote(one) for one in files)
+    return (
+        f'd={shlex.quote(data)}; [ -d "$d" ] || {{ echo none; exit 0; }}; echo folder; [ ! -w "$d" ] || echo writable; '
+        'df -B1 --output=size,target -- "$d" | tail -n 1 | sed "s/^/df /"; '
+        f'for f in {paths}; do case $f in /*) p=$f ;; *) p=$d/$f ;; esac; [ -e "$p" ] || echo "missing $f"; done'
+    )
+
+
+def parse_data_folder(text: str) -> DataFolder:
+    """What `line` printed."""
+    folder = writable = False
+    mount, size, missing = "", 0, []
+    for row in text.splitlines():
+        word, _, rest = row.partition(" ")
+        folder, writable = folder or row == "folder", writable or row == "writable"
+        if word == "df":
+            number, _, mount = rest.strip().partition(" ")
+            size = int(number) if number.isdigit() else 0
+        elif word == "missing":
+            missing.append(rest)
+    return DataFolder(folder=folder, writable=writable, mount=mount.strip(), size=size, missing=tuple(missing))
+
+
+def data_findings(benchmark: str, stack: str, user: str, data: str, seen: DataFolder) -> Iterator[Finding]:
+    """What is wrong with the data folder."""
+    at, storage = f"--data {data}", STORAGE[benchmark]
+    if not seen.folder:
+        yield Finding(
+            id="mlperf-data-missing", at=at, given="no such folder on the cluster",
+            allowed=f"a folder on shared storage of {storage.size_gib} GiB; the guide mounts it at {storage.path}",
+            todo=f"create it: ./hpc run {stack} --as root -- install -d -o {user} {data}",
+        )  # fmt: skip
+        return
+    if not seen.writable:
+        yield Finding(
+            id="mlperf-data-owner", at=at, given=f"a folder that {user} can't write to",
+            allowed="one that the user of the jobs can write to",
+            todo=f"give it to them: ./hpc run {stack} --as root -- chown {user} {data}",
+        )  # fmt: skip
+    if seen.mount == "/":
+        yield Finding(
+            id="mlperf-data-root", level=Level.WARNING, at=at,
+            what="the folder is on the file system of /, and not on one that was mounted for it",
+            todo=f"mount storage of {storage.size_gib} GiB there, or name a folder on it with --data",
+        )  # fmt: skip
+    if seen.size < _ROOM * storage.size_gib * _GIB:
+        yield Finding(
+            id="mlperf-storage-size", level=Level.WARNING, at=at,
+            what=f"its file system has {seen.size / _GIB:.0f} GiB, and the guide plans {storage.size_gib} GiB",
+            todo="choose a larger one, if the data does not fit",
+        )  # fmt: skip
+
+
+def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Finding:
+    """The finding of files that a run needs and that are not there. `name`: the benchmark, as commands have it."""
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return Finding(
+        id="mlperf-not-prepared", at=f"--data {data}", given=f"without {missing[0]}{more}",
+        allowed="a folder with code, data, checkpoint and image",
+        todo=f"prepare it: ./hpc mlperf prepare {stack} {name} --data {data}",
+    )  # fmt: skip
+
+
+VOCABULARY = "https://huggingface.co/gpt2/resolve/main"
+"""vocab.json and merges.txt (source: README.md of GPT-3 in github.com/mlcommons/training)."""
+_SHORT = {"gpt3": "gpt3", "stable_diffusion": "sd"}
+_NO_CHECKPOINT = """\
+GPT-3 continues from a checkpoint that the recipe does not provide. Name it with --checkpoint:
+  REMOTE:PATH      an rclone remote that you configured on the cluster (rclone config), and the folder or *.tar in it
+  s3://BUCKET/PATH the same for the AWS CLI
+  /FOLDER          a folder of the cluster that has it already: the one with metadata.json
+MLCommons publishes it in BF16 as gpt3/megatron-lm/checkpoint_nemo_bf16.tar; how to get at it is in the section "S3
+artifacts download" of large_language_model/megatron-lm/README.md in github.com/mlcommons/training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What to prepare, and where from."""
+
+    benchmark: str
+    data: str
+    partition: PartitionFacts
+    """Where the jobs run: each is one task on one node."""
+    source: str = ""
+    """Of the data: REMOTE:PATH, s3://BUCKET/PATH, or `mlcommons`; empty: the recipe's bucket."""
+    endpoint: str = ""
+    """URL of the object storage, for s3://."""
+    checkpoint: str = ""
+    """Of GPT-3: where it is copied from, or a folder."""
+    image: str = ""
+    """Imported as a file; empty: the recipe's, for GPT-3 none."""
+
+
+def prepare_scripts(wish: Preparation) -> tuple[JobScript, ...]:
+    """The jobs. Those named after the first need what it makes. Raises CantRun."""
+    kind = _SHORT[wish.benchmark]
+    of = "stable-diffusion" if kind == "sd" else kind
+    found = [
+        _script(
+            wish, f"{kind}-code", f"Folders and code of {of}.",
+            {"REPOSITORY": REPOSITORY, "COMMIT": COMMIT, **({} if kind == "sd" else {"VOCABULARY": VOCABULARY})},
+            "code.sh", f"{of}-code.sh", limit=60,
+        )
+    ]  # fmt: skip
+    if wish.source == PUBLISHED:
+        if wish.benchmark == GPT3:
+            raise RequestError(f"--source {PUBLISHED} is for Stable Diffusion: GPT-3's code has no download scripts")
+        title = "Datasets and checkpoints of Stable Diffusion by its own download scripts."
+        found.append(_script(wish, f"{kind}-published", title, {"COMMIT": COMMIT}, "published.sh"))
+    else:
+        found += [_copy(wish, name, place, target) for name, place, target in _places(wish)]
+    if wish.benchmark == GPT3 and not wish.checkpoint.startswith("/"):
+        if not wish.checkpoint:
+            raise RequestError(_NO_CHECKPOINT)
+        found.append(_copy(wish, "gpt3-checkpoint", check_source("--checkpoint", wish.checkpoint), "checkpoint"))
+    if name := image_file(wish.image or ("" if wish.benchmark == GPT3 else IMAGE)):
+        values, title = {"IMAGE": wish.image or IMAGE, "FILE": name}, f"The container image of {of} as one file."
+        # The NCCL test imports its image in the same way.
+        bodies = ("../nccl/import-pyxis.sh", "image.sh")
+        found.append(_script(wish, f"{kind}-image", title, values, *bodies, limit=240))
+    return tuple(found)
+
+
+def image_file(image: str) -> str:
+    """Name of the file that an image of a registry is imported to; empty for one that is a file, or none."""
+    if not image or image.startswith("/"):
+        return ""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", image.rpartition("#")[2]) + ".sqsh"
+
+
+def _places(wish: Preparation) -> list[tuple[str, str, str]]:
+    """Name, source and folder below the data folder of each copy."""
+    if wish.source:
+        kind = _SHORT[wish.benchmark]
+        # One place with all folders, as the recipe's first bucket; of GPT-3 the dataset, as the archive has it.
+        return [(f"{kind}-data", check_source("--source", wish.source), "dataset" if wish.benchmark == GPT3 else ".")]
+    return [(name.rpartition("-")[0], f"{BUCKET}/{name}", to) for name, to in FOLDERS[wish.benchmark].items()]
+
+
+def _copy(wish: Preparation, name: str, place: str, target: str) -> JobScript:
+    endpoint = ENDPOINT if place.startswith(f"{BUCKET}/") else wish.endpoint
+    values = {"NAME": name, "SOURCE": place, "TARGET": target, "ENDPOINT": endpoint}
+    return _script(wish, name, f"Copies data to {wish.data}/{target}; goes on where it was.", values, "copy.sh")
+
+
+def _script(
+    wish: Preparation, name: str, title: str, values: Mapping[str, str], *bodies: str, limit: int = DOWNLOAD_MINUTES
+) -> JobScript:
+    options: dict[str, Option] = {
+        "job-name": f"mlperf-{name}",
+        "comment": wish.data,
+        "partition": wish.partition.name,
+        "nodes": 1,
+        "ntasks": 1,
+        "cpus-per-task": min(8, wish.partition.cpus),
+        "time": time_limit(wish.partition, limit),
+        "output": f"{wish.data}/.hpc/mlperf-{name}-%j.out",
+        # A node that fails does not end it; and two jobs do not write the same files.
+        "requeue": True,
+        "open-mode": "append",
+        "dependency": "singleton",
+    }
+    body = variables({"DATA": wish.data, **values}) + "".join(
+        f"\n{body_of(f'mlperf/{one}')}" for one in ("begin.sh", *bodies)
+    )
+    return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=body)
+
+
+def variables(values: Mapping[str, str | int]) -> str:
+    """Assignments for bash."""
+    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
+
+
+def time_limit(partition: PartitionFacts, wanted: int) -> int:
+    """Minutes that a job may ask for in a partition."""
+    return max(1, int(min(wanted, minutes(partition.max_time))))
+
+
+_SAVE_MINUTES = 15
+"""Of its run time GPT-3 leaves so much for the last checkpoint, as run_gpt3.sh does."""
+_SEED = 18384
+"""The recipe's (start.sh, SEED_BASE): runs can be compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What to train, and on what."""
+
+    data: str
+    partition: PartitionFacts
+    nodes: int
+    image: str
+    """A file, or an image of a registry as pyxis takes it."""
+    minutes: int | None = None
+    """Run time; None: the recipe's."""
+
+
+def diffusion_script(wish: Training, config: DiffusionConfig) -> JobScript:
+    """The job that trains Stable Diffusion."""
+    values: dict[str, str | int] = {
+        "DATA": wish.data,
+        "ENVIRONMENT": ENV,
+        "IMAGE": wish.image,
+        "CONFIG": f"train_{config.name}.yaml",
+        "GPUS": GPUS,
+    }
+    cpus = max(1, min(TASK_CPUS, wish.partition.cpus // GPUS))
+    memory = min(TASK_CPU_GIB * 1024, wish.partition.memory_mib // (GPUS * cpus))
+    options: dict[str, Option] = {"cpus-per-task": cpus, "mem-per-cpu": f"{memory}M"}
+    title = f"Trains MLPerf's Stable Diffusion on {wish.nodes} nodes."
+    name = f"train_{config.name}"
+    limit = time_limit(wish.partition, wish.minutes or MINUTES[STABLE_DIFFUSION])
+    body = _body(values, "stable-diffusion.sh")
+    return JobScript(name=f"mlperf-{name}.sh", title=title, options=_options(wish, name, limit) | options, body=body)
+
+
+def gpt3_script(wish: Training, setting: Gpt3Setting, checkpoint: str) -> JobScript:
+    """The job that trains GPT-3. `checkpoint`: its folder."""
+    limit = time_limit(wish.partition, wish.minutes or MINUTES[GPT3])
+    if limit <= _SAVE_MINUTES:
+        raise RequestError(
+            f"--minutes {limit}: allowed is more than {_SAVE_MINUTES}, which GPT-3 keeps for its checkpoint"
+        )
+    values: dict[str, str | int] = {
+        "DATA": wish.data, "ENVIRONMENT": ENV, "IMAGE": wish.image, "CHECKPOINT": checkpoint,
+        "TENSOR": setting.tensor, "PIPELINE": setting.pipeline, "MICRO": setting.micro, "BATCH": setting.batch,
+        "EXTERNAL_STEPS": EXTERNAL_STEPS, "EXTERNAL_BATCH": EXTERNAL_BATCH, "SEED": _SEED,
+        "EXIT_MINUTES": limit - _SAVE_MINUTES,
+    }  # fmt: skip
+    title = f"Trains MLPerf's GPT-3 on {wish.nodes} nodes."
+    name = f"gpt3_{wish.nodes:02d}x{GPUS:02d}_tp{setting.tensor}_pp{setting.pipeline}_gbs{setting.batch}"
+    options = _options(wish, name, limit) | {
+        "exclusive": True,
+        "mem": 0,
+        "cpus-per-task": max(1, wish.partition.cpus // GPUS),
+    }
+    return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=_body(values, "gpt3.sh"))
+
+
+def _options(wish: Training, name: str, limit: int) -> dict[str, Option]:
+    return {
+        "job-name": f"mlperf-{name}",
+        "partition": wish.partition.name,
+        "nodes": wish.nodes,
+        "ntasks-per-node": GPUS,
+        "gpus-per-node": GPUS,
+        "time": limit,
+        "output": f"{wish.data}/logs/%j_{name}.out",
+        # A run that starts again would write its log twice, and measure neither.
+        "no-requeue": True,
+    }
+
+
+def _body(values: dict[str, str | int], path: str) -> str:
+    return variables(values) + "".join(f"\n{source(f'mlperf/{one}')}" for one in ("pyxis.sh", path))

@@ -1,1 +1,0 @@
-"""Logs of MLPerf benchmarks: their runs, the time of training steps, and how it compares with published times."""

@@ -1,0 +1,633 @@
+"""Reads logs of MLPerf training: their runs, the blocks of training steps, and evaluations."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import MappingProxyType
+from typing import BinaryIO, NamedTuple
+
+from cluster.catalog.mlperf import BENCHMARKS
+from cluster.printable import one_line
+
+
+class Interval(NamedTuple):
+    """A part of training between two events of a log."""
+
+    first: float
+    """Training steps before it, or what Run.unit says."""
+    last: float
+    """Training steps after it."""
+    ms: int
+    """Its duration."""
+    line: int
+    """Of the event that begins it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A measurement of the model's quality."""
+
+    step: int | None
+    metric: str
+    value: float
+    epoch: float | None = None
+    """Where the log has no steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run."""
+
+    line: int
+    """Of its first event."""
+    started_ms: int
+    """Time of its first event, in milliseconds since 1970 (UTC)."""
+    benchmark: str
+    """As in the log, e.g. `stable_diffusion`; empty if the log does not have it."""
+    batch: int | None
+    """Samples of one training step, on all GPUs (`global_batch_size`)."""
+    ranks: int | None
+    """Processes of the run, one for each GPU."""
+    labelled: int
+    """Tasks that `srun --label` named; 0 without labels."""
+    intervals: tuple[Interval, ...]
+    evaluations: tuple[Evaluation, ...]
+    step_ms: tuple[tuple[int, float], ...]
+    """Iterations of Megatron-LM: number, duration."""
+    throughput: tuple[float, ...]
+    """As the log has it; of GPT-3 tokens in a second."""
+    status: str
+    """`success` or `aborted`; empty if the run did not end, or did not write it."""
+    ended: bool
+    """Whether the log has its end."""
+    seconds: int | None
+    """Of the whole run, by its RESULT line."""
+    unit: str
+    """Of Interval.first and .last: `steps`; `samples` or `tokens` where the batch size does not divide them into steps;
+    `epochs` where the log has nothing else."""
+    notes: tuple[str, ...]
+    """What is wrong with the log, as sentences."""
+
+    @property
+    def title(self) -> str:
+        """Name of the benchmark."""
+        known = BENCHMARKS.get(self.benchmark)
+        return known.title if known else self.benchmark or "an unknown benchmark"
+
+
+MARK = b":::MLLOG"
+RESULT = b"RESULT,"
+"""`RESULT,stable_diffusion,SECONDS,USER,START`: the last line of a run (run_and_time.sh of the benchmark)."""
+MEMBER = b" MEMBER: "
+"""`Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/16`: a line of PyTorch Lightning, with the number of ranks."""
+ITERATION = b" elapsed time per iteration (ms): "
+"""A line of Megatron-LM for each iteration, where its events have only the beginning and the end of training."""
+PATTERNS = (MARK, RESULT, MEMBER, ITERATION)
+
+KEYS = frozenset(
+    "block_start block_stop cache_clear epoch_start epoch_stop eval_accuracy eval_start eval_stop global_batch_size "
+    "init_start max_sequence_length run_start run_stop status submission_benchmark submission_platform tracked_stats "
+    "trained_samples".split()
+)
+"""Keys of the events that a report reads; the others are not parsed."""
+
+_CHUNK = 4 * 1024 * 1024
+_LONGEST = 64 * 1024
+"""Bytes of a line that are looked at: events are below 1 KiB."""
+_NEAR = 250
+"""Bytes of an event up to its key."""
+_LINE_FEED = 10
+_LATEST_MS = 10**14
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class Event(NamedTuple):
+    """One event."""
+
+    line: int
+    task: int | None
+    """Number of the task, where `srun --label` wrote it."""
+    time_ms: int
+    key: str
+    value: object
+    metadata: Mapping[str, object]
+
+
+class Text(NamedTuple):
+    """A line that is no event, and is used nevertheless."""
+
+    line: int
+    task: int | None
+    kind: bytes
+    """RESULT, MEMBER or ITERATION."""
+    text: str
+    """For ITERATION the whole line, else what follows."""
+
+
+class Unreadable(NamedTuple):
+    """An event that can't be read."""
+
+    line: int
+    reason: str
+
+
+def scan(log: BinaryIO) -> Iterator[Event | Text | Unreadable]:
+    """Events and other lines of use, in the order of the file. Reads in pieces of a few MiB."""
+    line, rest = 1, b""
+    while piece := log.read(_CHUNK):
+        piece = rest + piece
+        end = piece.rfind(b"\n") + 1
+        if end == 0:
+            # A line of several MiB is no log line; a mark that is cut here is lost with it.
+            end = len(piece) - _LONGEST if len(piece) > 2 * _CHUNK else 0
+        rest, piece = piece[end:], piece[:end]
+        yield from _scan(piece, line)
+        line += piece.count(b"\n")
+    yield from _scan(rest, line)
+
+
+def _scan(piece: bytes, line: int) -> Iterator[Event | Text | Unreadable]:
+    counted = 0
+    for at, pattern in _found(piece):
+        line += piece.count(b"\n", counted, at)
+        counted = at
+        after, end = at + len(pattern), _end_of_line(piece, at)
+        starts_line = at == 0 or piece[at - 1] == _LINE_FEED
+        begin = at if starts_line else piece.rfind(b"\n", max(0, at - _LONGEST), at) + 1
+        task = None if starts_line else _task(piece[begin:at])
+        if pattern is MARK:
+            yield _event(line, task, piece[after:end].decode("utf-8", "replace"))
+        else:
+            text = piece[begin if pattern is ITERATION else after : end]
+            yield Text(line, task, pattern, text.decode("utf-8", "replace").strip())
+
+
+def _end_of_line(piece: bytes, at: int) -> int:
+    end = piece.find(b"\n", at, at + _LONGEST)
+    return min(len(piece), at + _LONGEST) if end < 0 else end
+
+
+def _found(piece: bytes) -> list[tuple[int, bytes]]:
+    """Where lines are that have a pattern. Searching for each is many times faster than for all in one expression."""
+    found = []
+    for pattern in PATTERNS:
+        at = piece.find(pattern)
+        while at >= 0:
+            if pattern is not MARK or _is_wanted(piece, at):
+                found.append((at, pattern))
+            at = piece.find(pattern, at + 1)
+    found.sort()
+    return found
+
+
+_KEY = b'"key": "'
+_WANTED = frozenset(key.encode() for key in KEYS)
+
+
+def _is_wanted(piece: bytes, at: int) -> bool:
+    """Whether an event has a key of KEYS, or is one of which only a parser can say so."""
+    key = piece.find(_KEY, at, at + _NEAR)
+    close = piece.find(b'"', key + len(_KEY), at + _NEAR)
+    if key < 0 or close < 0:
+        return True
+    return piece[key + len(_KEY) : close] in _WANTED or piece.find(b"\n", at, key) >= 0
+
+
+def _task(before: bytes) -> int | None:
+    """The task that `srun --label` wrote in front of a line: `12: ` or ` 3: `."""
+    label, colon, _ = before[:16].partition(b":")
+    label = label.strip()
+    return int(label) if colon and label.isdigit() and len(label) < 8 else None
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _event(line: int, task: int | None, text: str) -> Event | Unreadable:
+    text = text.lstrip()
+    try:
+        found, _ = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        reason = "is cut short" if text.startswith("{") else "has no JSON object"
+        return Unreadable(line, f"{MARK.decode()} {reason}")
+    if not isinstance(found, dict) or not isinstance(found.get("key"), str):
+        return Unreadable(line, f"{MARK.decode()} has no key")
+    time_ms = found.get("time_ms")
+    if isinstance(time_ms, bool) or not isinstance(time_ms, int | float) or not 0 <= time_ms < _LATEST_MS:
+        return Unreadable(line, f"{MARK.decode()} has no time_ms")
+    metadata = found.get("metadata")
+    return Event(
+        line, task, int(time_ms), found["key"], found.get("value"), metadata if isinstance(metadata, dict) else _NOTHING
+    )
+
+
+RANKS_APART_MS = 5000
+"""Ranks that write the same event do so within one training step. A run that starts again needs longer."""
+
+
+class Mark(NamedTuple):
+    """A start or a stop of a block."""
+
+    line: int
+    time_ms: int
+    at: float
+    """Training steps done by then, or what Position.unit says."""
+    length: int | None = None
+    """How many the block has, where its start says so."""
+
+
+class Position(NamedTuple):
+    """How much of the training is done at an event."""
+
+    at: float
+    unit: str
+    """steps, samples, tokens or epochs."""
+    length: int | None = None
+
+
+def position(event: Event, benchmark: str) -> Position | None:
+    """How much of the training is done at an event, as far as it says so.
+
+    Stable Diffusion has `step_num`; newer logs have `step`, or `samples_count` alone. Others have `epoch_num` and
+    `first_epoch_num`, which count epochs, samples or tokens (catalog.mlperf.BENCHMARKS). Sources:
+    mlperf_logging_utils.py of Stable Diffusion and megatron/training.py of GPT-3 in github.com/mlcommons/training;
+    mlperf_common/callbacks/logging.py in github.com/NVIDIA/mlperf-common; logs of github.com/mlcommons/
+    training_results_v4.0 to v5.1.
+    """
+    for name, unit in (("step_num", "steps"), ("step", "steps"), ("samples_count", "samples")):
+        at = whole(event.metadata, name)
+        if at is not None:
+            return Position(at, unit)
+    known = BENCHMARKS.get(benchmark)
+    unit = known.counts if known else "epochs"
+    first = whole(event.metadata, "first_epoch_num")
+    if first is not None:
+        return Position(first, unit, whole(event.metadata, "epoch_count"))
+    at = event.metadata.get("epoch_num")
+    return Position(float(at), unit) if isinstance(at, int | float) and 0 <= at < 10**15 else None
+
+
+def whole(among: Mapping[str, object], name: str) -> int | None:
+    """A whole number of metadata."""
+    value = among.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**15 else None
+
+
+@dataclass
+class Blocks:
+    """Starts and stops of one run."""
+
+    starts: dict[float, Mark] = field(default_factory=dict)
+    stops: dict[float, Mark] = field(default_factory=dict)
+    repeated: int = 0
+    """Events that another rank had written already."""
+    again: list[str] = field(default_factory=list)
+    """Sentences on steps that were trained twice."""
+
+    def begins_again(self, event: Event, at: float) -> bool:
+        """Whether a start is that of another run: these steps were begun before, and all that is known is older."""
+        before = self.starts.get(at) if event.key == "block_start" else None
+        if before is None or event.time_ms - before.time_ms <= RANKS_APART_MS:
+            return False
+        return event.time_ms > max(mark.time_ms for mark in (*self.starts.values(), *self.stops.values()))
+
+    def add(self, event: Event, at: float, length: int | None = None) -> None:
+        """Take in a start or a stop; the first of several ranks counts."""
+        marks = self.starts if event.key == "block_start" else self.stops
+        before = marks.get(at)
+        if before is None:
+            marks[at] = Mark(event.line, event.time_ms, at, length)
+        elif abs(event.time_ms - before.time_ms) <= RANKS_APART_MS:
+            self.repeated += 1
+        else:
+            self.again.append(f"line {event.line} repeats {event.key} of line {before.line}, and is left out")
+
+    def intervals(self, last: float | None) -> tuple[list[Interval], list[str]]:
+        """The blocks that have both ends, in the order of steps, and sentences on the others. `last`: what was trained
+        at the end, for a last block that says nothing else."""
+        notes = list(self.again)
+        stops = [stop for mark in self.stops.values() if (stop := self._placed(mark, last))]
+        marks = sorted([(mark.at, 1, mark) for mark in self.starts.values()] + [(mark.at, 0, mark) for mark in stops])
+        found: list[Interval] = []
+        start: Mark | None = None
+        for _, is_start, mark in marks:
+            if is_start:
+                if start is not None:
+                    notes.append(f"line {start.line} starts a block at {start.at} that has no block_stop")
+                start = mark
+            elif start is None:
+                notes.append(f"line {mark.line} stops a block at {mark.at} that has no block_start")
+            else:
+                ms = mark.time_ms - start.time_ms
+                if ms > 0:
+                    found.append(Interval(first=start.at, last=mark.at, ms=ms, line=start.line))
+                else:
+                    notes.append(
+                        f"time goes back between line {start.line} and line {mark.line} ({ms} ms): "
+                        f"block {start.at}-{mark.at} is left out"
+                    )
+                start = None
+        if start is not None:
+            what = f"line {start.line} starts it at {start.at}, and no block_stop follows"
+            notes.append(f"the log ends within a block: {what}")
+        return found, notes + _out_of_order((*self.starts.values(), *stops))
+
+    def _placed(self, stop: Mark, last: float | None) -> Mark | None:
+        """A stop at the end of its block: some logs write there where the block began. None: nothing says where."""
+        start = self.starts.get(stop.at)
+        if not self._named_by_starts or start is None:
+            return stop
+        following = min((at for at in self.starts if at > stop.at), default=None)
+        counted = stop.at + (start.length or stop.length or 0)
+        ends = [end for end in (counted, following) if end is not None and end > stop.at]
+        ends = ends or [end for end in (last,) if end is not None and end > stop.at]
+        return stop._replace(at=min(ends)) if ends else None
+
+    @property
+    def _named_by_starts(self) -> bool:
+        """Whether stops have the position of their block's start: the first one has, and comes after it."""
+        if not self.starts or not self.stops:
+            return False
+        first = min(self.stops)
+        start, stop = self.starts.get(first), self.stops[first]
+        return start is not None and start.line < stop.line and start.time_ms < stop.time_ms
+
+
+def _out_of_order(marks: Iterable[Mark]) -> list[str]:
+    by_step = sorted(marks, key=lambda mark: (mark.at, mark.line))
+    moved = [later.line for earlier, later in pairwise(by_step) if later.line < earlier.line]
+    return [f"blocks are out of order at line {min(moved)}; they are sorted by their steps"] if moved else []
+
+
+_PREAMBLE = ("cache_clear", "init_start", "submission_benchmark", "run_start")
+"""Events before training: the first of them begins a run."""
+_PHASES = ("epoch_start", "epoch_stop", "eval_start", "eval_accuracy", "eval_stop", "run_start", "run_stop")
+_AT_ONCE_MS = 100
+_MOST_NOTES = 10
+_LARGEST = 1e300
+_MEMBER = re.compile(r"[0-9]{1,7}/([0-9]{1,7})(?![0-9])")
+_ITERATION = re.compile(r" iteration +([0-9]{1,9})/.* elapsed time per iteration \(ms\): ([0-9]{1,12}(?:\.[0-9]+)?)")
+_GPUS = re.compile(r"GA100-([0-9]{1,7})")
+"""`submission_platform` of Megatron-LM, whatever the GPUs are (megatron/training.py)."""
+
+
+class NotAnMlperfLogError(ValueError):
+    """What was read is no log of MLPerf; the text says what it is instead."""
+
+
+@dataclass(frozen=True)
+class MlperfLog:
+    """A log."""
+
+    runs: tuple[Run, ...]
+    notes: tuple[str, ...]
+    """What is wrong with lines that belong to no run, as sentences."""
+
+
+def read(log: BinaryIO) -> MlperfLog:
+    """Read the runs of a log. Raises NotAnMlperfLogError: it has no event of MLPerf."""
+    begin = log.read(4096)
+    log.seek(0)
+    runs: list[_Builder] = []
+    unreadable: list[Unreadable] = []
+    for found in scan(log):
+        if isinstance(found, Unreadable):
+            unreadable.append(found)
+        elif isinstance(found, Text):
+            if runs:
+                runs[-1].add_text(found)
+        elif not runs or not runs[-1].add(found):
+            runs.append(_Builder(found.line, found.time_ms))
+            runs[-1].add(found)
+    if not runs:
+        raise NotAnMlperfLogError(_what_else(begin, unreadable))
+    return MlperfLog(tuple(run.finish() for run in runs), tuple(_not_read(unreadable)))
+
+
+def _what_else(begin: bytes, unreadable: list[Unreadable]) -> str:
+    if not begin:
+        return "is empty"
+    if begin.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00")):
+        return "is compressed: decompress it first"
+    if b"\0" in begin:
+        return "is a binary file, not the text of a log"
+    if unreadable:
+        first = unreadable[0]
+        return f"has {len(unreadable)} lines with :::MLLOG, and none can be read: in line {first.line}, {first.reason}"
+    return "has no line with :::MLLOG: it is no log of an MLPerf benchmark, or the job stopped before its first event"
+
+
+def _not_read(unreadable: list[Unreadable]) -> list[str]:
+    if not unreadable:
+        return []
+    first, more = unreadable[0], len(unreadable) - 1
+    also = f", and {more} more lines" if more else ""
+    return [f"line {first.line} is left out{also}: {first.reason}"]
+
+
+@dataclass
+class _Builder:
+    """A run, as far as it is read."""
+
+    line: int
+    started_ms: int
+    blocks: dict[int | None, Blocks] = field(default_factory=dict)
+    """By the task that wrote them."""
+    keys: "Counter[str]" = field(default_factory=Counter)
+    tasks: set[int] = field(default_factory=set)
+    run_start_ms: int | None = None
+    benchmark: str = ""
+    batch: int | None = None
+    sequence: int | None = None
+    world: int | None = None
+    trained: int | None = None
+    unit: str = ""
+    """Of the positions of blocks."""
+    last: float | None = None
+    """The furthest position of an evaluation or of the end, in that unit."""
+    epochs: dict[float, Mark] = field(default_factory=dict)
+    """Epochs that have begun."""
+    epoch_stop_ms: int = 0
+    """When the last one ended."""
+    run_stop_ms: int = 0
+    phases: dict[str, list[tuple[Interval, str]]] = field(default_factory=lambda: {"epochs": [], "evaluations": []})
+    """Epochs, and what was trained between evaluations, each with its unit. Epochs first: where training goes on during
+    an evaluation, the time from its end to the next one is too short."""
+    trains: Mark | None = None
+    """Where training began, or went on after an evaluation."""
+    status: str = ""
+    seconds: int | None = None
+    evaluations: dict[tuple[int | None, float | None, str, float], Evaluation] = field(default_factory=dict)
+    throughput: list[float] = field(default_factory=list)
+    step_ms: dict[int, float] = field(default_factory=dict)
+    unplaced: list[int] = field(default_factory=list)
+    """Lines of blocks that do not say which steps they are about."""
+
+    def add(self, event: Event) -> bool:
+        """Take in an event, unless it is of the next run."""
+        if event.key in ("block_start", "block_stop"):
+            # Stable Diffusion has blocks of validation as well.
+            return event.value not in (None, "training_step") or self._add_block(event)
+        if event.key in _PHASES:
+            self._add_phase(event)
+        if event.key in _PREAMBLE and self._begins_again(event):
+            return False
+        self._add_other(event)
+        return True
+
+    def _begins_again(self, event: Event) -> bool:
+        first_ms = (mark.time_ms for one in self.blocks.values() for mark in one.starts.values())
+        begun = self.run_start_ms if self.run_start_ms is not None else min(first_ms, default=None)
+        return begun is not None and event.time_ms > begun + RANKS_APART_MS
+
+    def _add_block(self, event: Event) -> bool:
+        at = position(event, self.benchmark)
+        if at is None or (self.unit and at.unit != self.unit):
+            self.unplaced.append(event.line)
+            return True
+        blocks = self.blocks.get(event.task)
+        if blocks is None:
+            blocks = self.blocks[event.task] = Blocks()
+        elif blocks.begins_again(event, at.at):
+            return False
+        if event.task is not None:
+            self.tasks.add(event.task)
+        self.unit = at.unit
+        blocks.add(event, at.at, at.length)
+        return True
+
+    def _add_phase(self, event: Event) -> None:
+        """Take in what else divides the training: epochs, and evaluations. The first of several ranks counts."""
+        at = position(event, self.benchmark)
+        if at is None:
+            if event.key not in ("run_start", "run_stop"):
+                return
+            at = Position(0, "")
+        if at.unit == self.unit:
+            self.last = max(at.at, self.last or 0)
+        mark = Mark(event.line, event.time_ms, at.at)
+        if event.key == "epoch_start":
+            self.epochs.setdefault(at.at, mark)
+        elif event.key == "epoch_stop":
+            self.epoch_stop_ms = event.time_ms
+            if (begun := self.epochs.get(at.at)) and mark.time_ms > begun.time_ms:
+                self._phase("epochs", begun, mark._replace(at=at.at + 1), "epochs")
+        elif event.key == "eval_start":
+            if self.trains and at.at > self.trains.at and mark.time_ms > self.trains.time_ms:
+                self._phase("evaluations", self.trains, mark, at.unit)
+                self.trains = None
+        elif event.key == "run_stop":
+            self.run_stop_ms = event.time_ms
+        else:
+            self.trains = mark
+
+    def _phase(self, kind: str, begun: Mark, end: Mark, unit: str) -> None:
+        done = self.phases[kind]
+        if not done or done[-1][0].last < end.at:
+            interval = Interval(first=begun.at, last=end.at, ms=end.time_ms - begun.time_ms, line=begun.line)
+            done.append((interval, unit))
+
+    def _add_other(self, event: Event) -> None:
+        self.keys[event.key] += 1
+        if event.task is not None:
+            self.tasks.add(event.task)
+        if event.key == "run_start":
+            self.run_start_ms = event.time_ms if self.run_start_ms is None else self.run_start_ms
+        elif event.key == "submission_benchmark":
+            self.benchmark = one_line(str(event.value)[:100])
+        elif event.key == "submission_platform" and (gpus := _GPUS.match(str(event.value)[:100])):
+            self.world = int(gpus[1])
+        elif event.key in ("global_batch_size", "max_sequence_length", "trained_samples"):
+            value = whole({"": event.value}, "")
+            name = {"global_batch_size": "batch", "max_sequence_length": "sequence"}.get(event.key, "trained")
+            setattr(self, name, value or getattr(self, name))
+        elif event.key in ("run_stop", "status"):
+            given = event.value if event.key == "status" else event.metadata.get("status")
+            self.status = str(given)[:20] if given else self.status
+        elif event.key == "eval_accuracy":
+            self._add_evaluation(event)
+        elif event.key == "tracked_stats" and isinstance(event.value, dict):
+            found = _number(event.value.get("throughput"))
+            self.throughput += [found] if found is not None and found > 0 else []
+
+    def _add_evaluation(self, event: Event) -> None:
+        value = _number(event.value)
+        if value is None:
+            return
+        known = BENCHMARKS.get(self.benchmark)
+        metric = str(event.metadata.get("metric") or (known.metric if known else "eval_accuracy"))[:40]
+        at, step, epoch = position(event, self.benchmark), None, None
+        if at and at.unit == "epochs":
+            epoch = at.at
+        elif at and (size := self._size(at.unit)):
+            step = int(at.at // size)
+        self.evaluations[step, epoch, metric, value] = Evaluation(step=step, metric=metric, value=value, epoch=epoch)
+
+    def add_text(self, found: Text) -> None:
+        """Take in a line that is no event."""
+        if found.kind == MEMBER and (ranks := _MEMBER.match(found.text)):
+            self.world = int(ranks[1])
+        elif found.kind == ITERATION and (step := _ITERATION.search(f" {found.text}")):
+            self.step_ms[int(step[1])] = float(step[2])
+        elif found.kind == RESULT:
+            numbers = [one for one in found.text.split(",")[1:3] if one.isascii() and one.isdigit() and len(one) < 10]
+            self.seconds = int(numbers[0]) if numbers else self.seconds
+
+    def finish(self) -> Run:
+        """The run."""
+        chosen = min(self.blocks, key=lambda task: -1 if task is None else task, default=None)
+        blocks = self.blocks.get(chosen, Blocks())
+        intervals, notes = blocks.intervals(self.trained or self.last)
+        repeated = blocks.repeated + sum(
+            len(one.starts) + len(one.stops) for task, one in self.blocks.items() if task != chosen
+        )
+        if repeated:
+            whose = "of the first rank" if chosen is None else f"of task {chosen}"
+            notes.append(f"several ranks wrote blocks: those {whose} count, {repeated} others are left out")
+        if self.unplaced:
+            notes.append(f"line {self.unplaced[0]} has no step: {len(self.unplaced)} such events are left out")
+        ended = bool(self.keys["run_stop"]) or self.seconds is not None or bool(self.status)
+        if not ended:
+            notes.append("the log has no end of this run: it goes on still, or was stopped")
+        unit = self.unit or "steps"
+        epochs = self.phases["epochs"]
+        if len(epochs) > 1 and abs(self.run_stop_ms - self.epoch_stop_ms) < _AT_ONCE_MS:
+            epochs.pop()  # an evaluation beside it reached the target, and the run ended within the epoch
+        if len(intervals) < 2 and not self.step_ms:
+            kind, others = max(self.phases.items(), key=lambda pair: len(pair[1]), default=("", []))
+            if len(others) > len(intervals):
+                intervals, unit = [interval for interval, _ in others], others[0][1]
+                what = "epochs" if kind == "epochs" else "the training between evaluations"
+                notes.append(f"intervals are {what}: the log has no blocks of steps")
+        unit, intervals = self._in_steps(intervals, unit)
+        cut = notes[:_MOST_NOTES] + ([f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else [])
+        each = self.keys["init_start"]  # cache_clear is once a node, in some logs beside once a rank
+        return Run(
+            line=self.line, started_ms=self.started_ms, benchmark=self.benchmark, batch=self.batch,
+            ranks=self.world or (each if each > 1 else None), labelled=len(self.tasks), intervals=tuple(intervals),
+            evaluations=tuple(self.evaluations.values()), step_ms=tuple(sorted(self.step_ms.items())),
+            throughput=tuple(self.throughput), status=self.status, ended=ended, seconds=self.seconds, unit=unit,
+            notes=tuple(cut),
+        )  # fmt: skip
+
+    def _size(self, unit: str) -> int | None:
+        """How many of a unit are in one step, if the log says so."""
+        sizes = {"steps": 1, "samples": self.batch, "tokens": (self.batch or 0) * (self.sequence or 0)}
+        return sizes.get(unit) or None
+
+    def _in_steps(self, intervals: list[Interval], unit: str) -> tuple[str, list[Interval]]:
+        size = self._size(unit)
+        ends = {end for one in intervals for end in one[:2]}
+        if size is None or (unit == "samples" and any(end % size for end in ends)):
+            return unit, intervals
+        return "steps", [one._replace(first=int(one.first // size), last=int(one.last // size)) for one in intervals]
+
+
+def _number(value: object) -> float | None:
+    """A number of JSON; None for anything else, for what is not finite, and for what no float can be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < _LARGEST else None

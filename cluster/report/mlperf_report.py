@@ -1,0 +1,265 @@
+"""Reports of MLPerf logs: times of training steps beside the published time of the set-up."""
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, BinaryIO
+
+from cluster.catalog.mlperf import DIFFUSION_CONFIGS, LOG_STEPS, STABLE_DIFFUSION, TARGETS, Target
+from cluster.findings import suggest
+from cluster.printable import one_line
+from cluster.report.mlperf_log import Interval, MlperfLog, Run, read
+from cluster.report.plot import Curve
+
+
+class UnknownSetupError(ValueError):
+    """There is no target of that name; the text lists them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetComparison:
+    """Figures of a run, and what they say."""
+
+    intervals: tuple[Interval, ...]
+    average: float
+    """Seconds of an interval, on average; for LOG_STEPS steps where there is a target."""
+    least: float
+    most: float
+    """Seconds of the shortest and of the longest interval."""
+    target: Target | None
+    notes: tuple[str, ...]
+    """Why there is no target, and what the comparison rests on, as sentences."""
+
+    @property
+    def result(self) -> str:
+        """`pass` or `fail`; empty without a target."""
+        if self.target is None:
+            return ""
+        return "pass" if self.average <= self.target.seconds else "fail"
+
+
+def find_target(setup: str) -> Target:
+    """The target of a set-up. Raises UnknownSetup."""
+    by_name = {one.setup: one for one in TARGETS}
+    found = {name.lower(): one for name, one in by_name.items()}.get(setup.lower())
+    if found is None:
+        todo = suggest(setup, by_name, "leave -g out: then the log decides")
+        raise UnknownSetupError(f"no time is published for {setup!r}. There are: {', '.join(by_name)}. To do: {todo}")
+    return found
+
+
+def compare(run: Run, setup: str = "") -> TargetComparison | None:
+    """Compare a run with the target of `setup`; without one, with that of the set-up that the log shows. None: the run
+    has no interval. Raises UnknownSetup."""
+    intervals, notes = _intervals(run)
+    given = find_target(setup) if setup else None
+    if not intervals:
+        return None
+    target, reason = _target(run, given)
+    if target is None:
+        notes.append(reason)
+        average = statistics.fmean(one.ms for one in intervals) / 1000
+    else:
+        steps = {one.last - one.first for one in intervals}
+        if steps != {LOG_STEPS}:
+            sizes = f"{min(steps)}" if len(steps) == 1 else f"{min(steps)} to {max(steps)}"
+            notes.append(f"intervals have {sizes} steps: AVG is for {LOG_STEPS} steps, as the target is")
+        average = (
+            statistics.fmean(one.ms for one in intervals) / 1000
+            if steps == {LOG_STEPS}
+            else LOG_STEPS * sum(one.ms for one in intervals) / sum(one.last - one.first for one in intervals) / 1000
+        )
+        notes += _doubts(run, target)
+    durations = [one.ms / 1000 for one in intervals]
+    return TargetComparison(
+        intervals=intervals, average=average, least=min(durations), most=max(durations), target=target,
+        notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _intervals(run: Run) -> tuple[tuple[Interval, ...], list[str]]:
+    """Intervals of the log's blocks. Megatron-LM has one block for all of training; its own times are better then."""
+    if len(run.intervals) > 1 or len(run.step_ms) < 2:
+        return tuple(one for one in run.intervals if one.last > one.first), []
+    # It evaluates after every 24576 samples (README.md of GPT-3 in github.com/mlcommons/training).
+    size = -(-24576 // run.batch) if run.batch else 10
+    found = []
+    for begin in range(0, len(run.step_ms), size):
+        group = run.step_ms[begin : begin + size]
+        ms = round(sum(one for _, one in group))
+        found.append(Interval(first=group[0][0] - 1, last=group[-1][0], ms=max(ms, 1), line=run.line))
+    return tuple(found), [f"intervals are sums of {size} times that Megatron-LM wrote for its iterations"]
+
+
+def _target(run: Run, given: Target | None) -> tuple[Target | None, str]:
+    """The target, or why there is none."""
+    if run.benchmark and run.benchmark != STABLE_DIFFUSION:
+        return None, f"no time is published for {run.title}"
+    if given:
+        return given, ""
+    if not run.benchmark or run.batch is run.ranks is None:
+        lacks = "name of its benchmark" if not run.benchmark else "batch size, nor the number of GPUs"
+        return None, f"the log does not have the {lacks}; {_name_one()}"
+    published = {(one.nodes * one.gpus, one.batch): one for one in TARGETS}
+    known = {*published, *((one.nodes * one.gpus, one.batch) for one in DIFFUSION_CONFIGS)}
+    fitting = [
+        (gpus, batch)
+        for gpus, batch in sorted(known)
+        if run.batch in (None, gpus * batch) and run.ranks in (None, gpus)
+    ]
+    found = [published[one] for one in fitting if one in published]
+    what = f"{run.ranks or 'unknown'} GPUs, global batch size {run.batch or 'unknown'}"
+    if len(fitting) == 1 and found:
+        return found[0], ""
+    if not found:
+        return None, f"no time is published for this set-up ({what})"
+    return None, f"the set-up is not clear from the log ({what}); {_name_one()}"
+
+
+def _name_one() -> str:
+    return f"name it: -g {'|'.join(one.setup for one in TARGETS)}"
+
+
+def _doubts(run: Run, target: Target) -> Iterable[str]:
+    """What the log shows of the set-up, where that is not the target's."""
+    gpus = target.nodes * target.gpus
+    if run.ranks not in (None, gpus):
+        yield f"the log has {run.ranks} GPUs, and {target.setup} has {gpus}"
+    if run.batch not in (None, gpus * target.batch):
+        yield f"the log has a global batch size of {run.batch}, and {target.setup} has {gpus * target.batch}"
+
+
+_RULE = "----------+---------------+-------------------"
+
+
+def table(found: TargetComparison, unit: str) -> Iterator[str]:
+    """Lines of the table; `unit` of its intervals."""
+    yield f" interval |{unit:^15}|     duration     "
+    yield _RULE
+    for number, one in enumerate(found.intervals, 1):
+        part = f"{_count(one.first):>6}-{_count(one.last):<6}"
+        yield f" {number:8d} | {part} | {one.ms / 1000:6.2f}s ({one.ms}ms)"
+    yield _RULE
+    against = ""
+    if found.target:
+        sign = "<=" if found.result == "pass" else ">"
+        against = f" {sign} {found.target.seconds:.2f}s (target for {found.target.setup} GPU)"
+    yield f" AVG: {found.average:.2f}s{against}"
+    yield f" min: {found.least:.2f}s"
+    yield f" max: {found.most:.2f}s"
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+
+
+def heading(run: Run, number: int, runs: int) -> str:
+    """A line above the table of each of several runs."""
+    return f"Run {number} of {runs}: {run.title}, from line {run.line}, {started(run)}"
+
+
+def started(run: Run) -> str:
+    """The time of a run's first event."""
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=run.started_ms)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def more(run: Run) -> Iterator[str]:
+    """Lines on what else a log has of a run: its quality, its throughput, its end."""
+    for one in run.evaluations[-20:]:
+        at = f" at step {one.step}" if one.step is not None else ""
+        at = f" at epoch {_count(one.epoch)}" if one.epoch is not None else at
+        yield f" evaluation{at}: {one_line(one.metric)} {one.value:.4g}"
+    if run.throughput:
+        mean = sum(run.throughput) / len(run.throughput)
+        yield f" throughput: {mean:.0f} a second, on average over {len(run.throughput)} values of the log"
+    if run.seconds is not None or run.status:
+        whole = f" in {timedelta(seconds=run.seconds)}" if run.seconds is not None else ""
+        yield f" end of the run: {one_line(run.status) or 'RESULT'}{whole}"
+
+
+_MOST_POINTS = 1000
+
+
+@dataclass(frozen=True)
+class MlperfReport:
+    """A log, and what each of its runs is compared with."""
+
+    log: MlperfLog
+    comparisons: tuple[TargetComparison | None, ...]
+    """One for each run; None for one without an interval."""
+
+    @property
+    def result(self) -> str:
+        """Of the last run: `pass`, `fail`, `none` without a target, `empty` without an interval."""
+        last = self.comparisons[-1]
+        return "empty" if last is None else last.result or "none"
+
+    def lines(self) -> list[str]:
+        """The report as text."""
+        found: list[str] = []
+        for number, (run, one) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
+            if len(self.log.runs) > 1:
+                found += ([""] if number > 1 else []) + [heading(run, number, len(self.log.runs))]
+            found += [*(table(one, run.unit) if one else [" no training steps"]), *more(run)]
+        return found
+
+    def notes(self) -> list[str]:
+        """Sentences on what is wrong with the log, and on what the comparison rests."""
+        found = list(self.log.notes)
+        for number, (run, one) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
+            which = f"run {number}: " if len(self.log.runs) > 1 else ""
+            found += [f"{which}{note}" for note in (*run.notes, *(one.notes if one else ()))]
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """The report as a document for programs."""
+        pairs = zip(self.log.runs, self.comparisons, strict=True)
+        return {"result": self.result, "notes": list(self.log.notes), "runs": [_run_document(*pair) for pair in pairs]}
+
+    def curves(self) -> tuple[list[Curve], str, str]:
+        """Curves of the time of steps, and the labels of x and y. Runs without an interval have none."""
+        targets = {one.target.setup: one.target for one in self.comparisons if one and one.target}
+        per = LOG_STEPS if targets else 1
+        found: list[Curve] = []
+        for number, one in enumerate(self.comparisons, 1):
+            if one:
+                every = -(-len(one.intervals) // _MOST_POINTS)
+                points = [(it.last, per * it.ms / 1000 / (it.last - it.first)) for it in one.intervals[::every]]
+                found.append(Curve(f"run {number}" if len(self.comparisons) > 1 else "this run", points))
+        ends = [x for curve in found for x, _ in curve.points]
+        for target in targets.values():
+            level = [(x, target.seconds) for x in (min(ends), max(ends))]
+            found.append(Curve(f"target for {target.setup}", level, reference=True))
+        unit = self.log.runs[-1].unit
+        return found, f"training {unit}", f"seconds for {per} {unit}" if per > 1 else f"seconds for one of the {unit}"
+
+
+def report_of(log: BinaryIO, setup: str = "") -> MlperfReport:
+    """Report a log. `setup`: the name of a target. Raises NotAnMlperfLogError and UnknownSetup."""
+    found = read(log)
+    return MlperfReport(found, tuple(compare(run, setup) for run in found.runs))
+
+
+def _run_document(run: Run, found: TargetComparison | None) -> dict[str, Any]:
+    return {
+        "benchmark": run.benchmark, "line": run.line, "started": started(run),
+        "global_batch_size": run.batch, "gpus": run.ranks, "unit": run.unit,
+        "intervals": _interval_rows(found) if found else [],
+        "average_seconds": round(found.average, 3) if found else None,
+        "least_seconds": found.least if found else None,
+        "most_seconds": found.most if found else None,
+        "target": {"setup": found.target.setup, "seconds": found.target.seconds, "source": found.target.source}
+        if found and found.target else None,
+        "result": (found.result or "none") if found else "empty",
+        "evaluations": [
+            {"step": one.step, "epoch": one.epoch, "metric": one.metric, "value": one.value} for one in run.evaluations
+        ],
+        "throughput": list(run.throughput), "status": run.status, "seconds": run.seconds,
+        "notes": [*run.notes, *(found.notes if found else ())],
+    }  # fmt: skip
+
+
+def _interval_rows(found: TargetComparison) -> Sequence[dict[str, float]]:
+    return [{"first": one.first, "last": one.last, "ms": one.ms} for one in found.intervals]
