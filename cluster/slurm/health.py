@@ -5,7 +5,7 @@ from cluster.catalog.health import NICS, NVLINKS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
-from scripts.node.health.shared import Health, HealthNodes, key
+from scripts.node.health.kinds import Health, HealthNodes, key
 
 
 def health(config: ClusterConfig) -> Health | None:

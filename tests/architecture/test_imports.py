@@ -128,7 +128,7 @@ def test_of_the_scripts_only_types_and_pure_functions_are_imported() -> None:
     }
     assert modules <= {
         "scripts.node.interface", "scripts.node.slurm.scontrol", "scripts.node.slurm.squeue",
-        "scripts.node.health.shared", "scripts.node.health.kinds", "scripts.node.accounting.limits",
+        "scripts.node.health.kinds", "scripts.node.accounting.limits",
     }  # fmt: skip
     for module in modules:
         assert list(outside(ROOT / f"{module.replace('.', '/')}.py")) == []

@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.jobs.checks.plan import CONTAINER, GPUS, NODE, Expected, Plan
 from cluster.jobs.checks.result import FAIL, PASS, SKIP, Event, Result, found_no_room, output_of, tasks_of
-from scripts.node.health.shared import smi_exit
+from scripts.node.health.kinds import smi_exit
 
 _MIB = 1024 * 1024
 _PAGE = 65_536

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from health import gpu_report
+from health.kinds import smi_exit
 from health.outcome import Outcome, ask, failed, in_container, ok, skipped, warned
-from health.shared import smi_exit
 
 Smi = Callable[..., tuple[int, str]]
 _LOST = re.compile(r"GPU is lost|unable to determine the device handle|fallen off the bus|Unknown Error", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from health.shared import key
+from health.kinds import key
 from system.host import read_json
 
 SETTINGS = Path("/etc/hpc/health.json")
