@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 from gpu_documents import T4, document, gpu
-from health import checks, gpu_report, nvidia, outcome, record
+from health import checks, gpu, outcome, record
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -57,7 +57,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
-    return nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, nvlinks=2, before=BEFORE, smi=smi(**answers))
+    return gpu.gpus(2, ecc_errors=0, nvlink_errors=0, nvlinks=2, before=BEFORE, smi=smi(**answers))
 
 
 def second(**changed: str) -> str:
@@ -128,12 +128,12 @@ class TestNvidia:
 
     def test_links_that_are_inactive_by_design_are_no_fault(self):
         text = STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")
-        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(status=text))["gpu-nvlink"]
+        found = gpu.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(status=text))["gpu-nvlink"]
         assert (found["state"], found["text"]) == ("ok", "2 links active")
 
     def test_errors_of_links_are_judged_by_what_was_added(self):
         many = ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 9")
-        judge = lambda errors, before, now: nvidia.nvlink(  # noqa: E731
+        judge = lambda errors, before, now: gpu.nvlink(  # noqa: E731
             STATUS, errors, most=0, wanted=2, before=before, now=now
         )
         first = judge(many, {}, 100.0)
@@ -185,9 +185,9 @@ class TestNvidia:
     def test_a_machine_without_the_driver_fails_and_a_container_skips(self, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(SetupError, match="nvidia-smi can't be run: No such file"):
-            nvidia.gpus(2, ecc_errors=0, nvlink_errors=0)
+            gpu.gpus(2, ecc_errors=0, nvlink_errors=0)
         monkeypatch.setattr(outcome, "CONTAINER", tmp_path)
-        found = nvidia.gpus(2, ecc_errors=0, nvlink_errors=0)
+        found = gpu.gpus(2, ecc_errors=0, nvlink_errors=0)
         assert {one["state"] for one in found.values()} == {"skipped"}
 
     @given(st.text())
@@ -205,7 +205,7 @@ class TestNvidia:
         }.items():
             (tmp_path / pid).mkdir()
             (tmp_path / pid / "cgroup").write_text(cgroup)
-        found = nvidia.leftovers("7", smi=smi(apps="10\n11\n12\n13\n"), proc=tmp_path)
+        found = gpu.leftovers("7", smi=smi(apps="10\n11\n12\n13\n"), proc=tmp_path)
         assert found["state"] == "failed"
         assert "10, 12" in found["text"]
 
@@ -224,9 +224,9 @@ class TestNvidia:
             "cgroup": "0::/system.slice/docker-1.scope\n",
         }.items():
             (tmp_path / "20" / name).write_text(text)
-        assert nvidia.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "ok"
+        assert gpu.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "ok"
         (tmp_path / "20/cgroup").write_text("0::/system.slice/slurmstepd.scope/job_7/step_0\n")
-        assert nvidia.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "failed"
+        assert gpu.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "failed"
 
 
 class TestDiag:
@@ -242,19 +242,19 @@ class TestDiag:
     def test_only_a_gpu_that_is_not_to_be_used_fails(self, severity, state):
         warning = {"error_category": 1, "error_id": 9, "error_severity": severity, "warning": "a row is pending"}
         said = self.report({"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings": [warning]})
-        found = gpu_report.diag(226, said)
+        found = gpu.diag(226, said)
         assert (found["state"], found["text"]) == (state, "software of GPU 3: a row is pending")
 
     def test_what_passes_or_gives_no_report_fails_nothing(self):
         old = self.report({"gpu_id": "1", "status": "SKIP"}, name="DCGM GPU Diagnostic")
-        assert gpu_report.diag(0, old) == outcome.ok("1 tests of DCGM")
+        assert gpu.diag(0, old) == outcome.ok("1 tests of DCGM")
         for said in (
             "",
             "Error: Unable to connect to host engine.",
             "{}",
             '{"DCGM Diagnostic": {"runtime_error": "x"}}',
         ):
-            assert gpu_report.diag(255, said)["state"] == "skipped"
+            assert gpu.diag(255, said)["state"] == "skipped"
 
     def test_it_runs_once_an_hour_where_dcgm_is(self, tmp_path, monkeypatch):
         (tmp_path / "dcgmi").write_text(f"#!/bin/sh\ncat <<'END'\n{self.report()}\nEND\necho x >>{tmp_path}/ran\n")

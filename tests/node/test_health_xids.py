@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from health import outcome, xid
+from health import gpu, outcome
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +48,10 @@ class TestXids:
     def after(self, folder: Path, lines: list[str], before: dict[str, object]) -> outcome.Outcome:
         (folder / "kmsg").write_text("".join(f"{line}\n" for line in lines))
         (folder / "boot_id").write_text("b\n")
-        return xid.xids(before, folder / "kmsg", folder / "boot_id")
+        return gpu.xids(before, folder / "kmsg", folder / "boot_id")
 
     def test_the_kernels_own_log_is_read(self):
         if os.geteuid():
             return
-        found = xid.xids({})
+        found = gpu.xids({})
         assert found.get("place", {})["sequence"] > 0

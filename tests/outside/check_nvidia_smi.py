@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from health import gpu_report
+from health import gpu
 
 from tests.outside.recorder import Recorder
 
@@ -11,10 +11,10 @@ from tests.outside.recorder import Recorder
 def test_documents_of_sound_gpus_give_no_fault(artifact: Path, outside: Recorder) -> None:
     read = 0
     for path in sorted(artifact.glob("*.xml")):
-        gpus = gpu_report.parse(path.read_text(errors="replace"))
+        gpus = gpu.parse_gpus(path.read_text(errors="replace"))
         outcomes = {
-            "ecc": gpu_report.ecc(gpus, 0), "memory": gpu_report.memory(gpus),
-            "state": gpu_report.state(gpus, fabric=True), "asks": gpu_report.needs_action(gpus),
+            "ecc": gpu.ecc_errors_outcome(gpus, 0), "memory": gpu.memory_outcome(gpus),
+            "state": gpu.gpu_state(gpus, fabric=True), "asks": gpu.needs_action(gpus),
         }  # fmt: skip
         for kind, one in outcomes.items():
             if not gpus or (one and one["state"] == "failed"):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from health import clock, devices, gpu_report, nvidia, record, storage, xid
+from health import clock, devices, gpu, record, storage
 from health.outcome import BUSY, Outcome, ask, failed, in_container, once, skipped, unsure
 from side_by_side import side_by_side
 from system import disk_usage
@@ -66,11 +66,11 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
 
 def after_job(settings: dict[str, Any], job: str) -> Outcomes:
     """Checks of GPUs after a job: what it has left there, and errors that it may have met."""
-    if not settings["mine"]["gpus"] or nvidia.absent():
+    if not settings["mine"]["gpus"] or gpu.absent():
         return {}
     seconds = settings["seconds"]
     parts = {
-        "gpus": once("gpus", lambda: _gpus(settings), seconds=seconds), "gpu-processes": lambda: nvidia.leftovers(job),
+        "gpus": once("gpus", lambda: _gpus(settings), seconds=seconds), "gpu-processes": lambda: gpu.leftovers(job),
     }  # fmt: skip
     answers = side_by_side(parts, seconds=seconds)
     found = {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
@@ -81,13 +81,13 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
 
 def left(settings: dict[str, Any], job: str) -> Outcomes:
     """Whether processes that a job left on GPUs are still there; for a node that an epilog has drained for them."""
-    answer = side_by_side({"left": lambda: nvidia.leftovers(job)}, seconds=settings["seconds"])["left"]
+    answer = side_by_side({"left": lambda: gpu.leftovers(job)}, seconds=settings["seconds"])["left"]
     return {"gpu-processes": answer if "state" in answer else failed("nvidia-smi does not say whether they have ended")}
 
 
 def _gpus(settings: dict[str, Any]) -> Outcomes:
     limits, mine = settings["limits"], settings["mine"]
-    return nvidia.gpus(
+    return gpu.gpus(
         mine["gpus"], ecc_errors=limits["ecc_errors"], nvlink_errors=limits["nvlink_errors"],
         nvlinks=mine.get("nvlinks", 0), before=_place("gpu-nvlink"),
     )  # fmt: skip
@@ -95,19 +95,19 @@ def _gpus(settings: dict[str, Any]) -> Outcomes:
 
 def _diag() -> Outcome:
     """DCGM's tests of the first level, which take seconds and leave jobs alone: once an hour."""
-    if nvidia.absent() or not shutil.which("dcgmi"):
-        return skipped(nvidia.absent() or "DCGM is not installed")
+    if gpu.absent() or not shutil.which("dcgmi"):
+        return skipped(gpu.absent() or "DCGM is not installed")
     last, place = record.last().get("checks", {}).get("gpu-diag"), _place("gpu-diag")
     if last and time.time() - place.get("time", 0) < DIAG_SECONDS:
         return last
-    found = gpu_report.diag(*ask("dcgmi", "diag", "-r", "1", "-j"))
+    found = gpu.diag(*ask("dcgmi", "diag", "-r", "1", "-j"))
     found["place"] = {"time": time.time()}
     return found
 
 
 def _xids() -> Outcome:
     """Xids since the last run. Here, and not beside nvidia-smi: where it hangs, they say why."""
-    return _bounded(lambda: xid.xids(_place("gpu-xid")))
+    return _bounded(lambda: gpu.xids(_place("gpu-xid")))
 
 
 def _place(kind: str) -> dict[str, Any]:

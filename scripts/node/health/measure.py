@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from health import gpu_report, measure_jobs, pairs, record, slurm_node
+from health import gpu, measure_jobs, pairs, record, slurm_node
 from health.kinds import reason
 from slurm.scontrol import rows
 from system import cluster_state
@@ -222,7 +222,7 @@ def _diag(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
     measure_jobs.wait(list(jobs), wanted["minutes"] * 60)
     found: Results = {}
     for job, name in jobs.items():
-        one = gpu_report.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
+        one = gpu.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
         found[name] = ("ok" if one["state"] == "warning" else one["state"], one["text"])
     _settle("diag", part["nodes"], found)
 
