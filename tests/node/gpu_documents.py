@@ -18,7 +18,7 @@ T4 = {
 }  # fmt: skip
 
 
-def gpu(number: int, **changed: str) -> str:
+def gpu_element(number: int, **changed: str) -> str:
     """One GPU, as it is but for these elements."""
     has = {**SOUND, **changed}
     one = lambda *names: "".join(f"<{name}>{has[name]}</{name}>" for name in names)  # noqa: E731
@@ -52,7 +52,7 @@ def gpu(number: int, **changed: str) -> str:
 
 def document(*gpus: str) -> str:
     """The whole document, of two sound GPUs where none is given."""
-    body = "".join(gpus or (gpu(0), gpu(1)))
+    body = "".join(gpus or (gpu_element(0), gpu_element(1)))
     return f"""<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
 <nvidia_smi_log>

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
-from gpu_documents import T4, document, gpu
+from gpu_documents import T4, document, gpu_element
 from health import checks, gpu, outcome, record
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +62,7 @@ def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
 
 def second(**changed: str) -> str:
     """The document of two GPUs, of which the second is so."""
-    return document(gpu(0), gpu(1, **changed))
+    return document(gpu_element(0), gpu_element(1, **changed))
 
 
 def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
@@ -80,12 +80,12 @@ class TestNvidia:
         [
             ({"gpus": second(dram_uncorrectable="2")}, "gpu-ecc", "GPU 1: 2 uncorrectable"),
             ({"gpus": second(sram_uncorrectable_secded="1")}, "gpu-ecc", "GPU 1: 1 uncorrectable"),
-            ({"gpus": document(gpu(0))}, "gpu-driver", "1 of 2 GPUs"),
+            ({"gpus": document(gpu_element(0))}, "gpu-driver", "1 of 2 GPUs"),
             (
                 {"gpus": (15, f"{LOST} for GPU0000:05:00.0: GPU is lost.  Reboot the system to recover this GPU\n")},
                 "gpu-lost", "GPU0000:05:00.0",
             ),
-            ({"gpus": f"{document(gpu(0))}{LOST} for GPU1: Unknown Error\n"}, "gpu-lost", "GPU1"),
+            ({"gpus": f"{document(gpu_element(0))}{LOST} for GPU1: Unknown Error\n"}, "gpu-lost", "GPU1"),
             ({"gpus": (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")},
              "gpu-driver", "exit code 9 (the driver is not loaded)"),
             ({"gpus": (14, f"{document()}WARNING: infoROM is corrupted at gpu 0000:05:00.0\n")},
@@ -157,7 +157,7 @@ class TestNvidia:
         ],
     )  # fmt: skip
     def test_what_the_document_does_not_have_is_skipped(self, changed, kind):
-        found = gpus(gpus=document(*(gpu(number, **changed) for number in (0, 1))))
+        found = gpus(gpus=document(*(gpu_element(number, **changed) for number in (0, 1))))
         assert failed(found) == {}
         assert found[kind]["state"] == "skipped"
 

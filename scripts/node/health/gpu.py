@@ -1,9 +1,9 @@
 """GPUs, as NVIDIA's driver, nvidia-smi and DCGM report them. What they leave out is not checked.
 
 nvidia-smi may hang where a GPU is broken: the caller bounds the time. Sources: nvidia-smi(1) (options, exit codes);
-NVIDIA GPU Memory Error Management (a failed remapping and SRAM errors above the threshold are reasons for an exchange of
-the GPU; a pending remapping or retirement waits for a reset and does no harm until then); documents of drivers 470 to
-595 in influxdata/telegraf, plugins/inputs/nvidia_smi/testdata. Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h;
+NVIDIA GPU Memory Error Management (a failed remapping and SRAM errors above the threshold are reasons for an exchange
+of the GPU; a pending remapping or retirement waits for a reset and does no harm until then); documents of drivers 470
+to 595 in influxdata/telegraf, plugins/inputs/nvidia_smi/testdata. Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h;
 modules/health/DcgmHealthWatch.cpp (MonitorNVLink: recovery and replay errors fail by their difference, CRC errors from
 100 a second on; BuildXidMappings: which Xids fail and which warn); dcgmlib/src/DcgmKmsgReader.cpp (a Xid's line);
 testing/python3/dcgm_diag_schema.json and dcgmlib/dcgm_errors.h (diag, severities). /dev/kmsg:
@@ -255,7 +255,7 @@ def gpus(
         return {}
     if why := absent():
         return dict.fromkeys(("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"), skipped(why))
-    code, said = nvidia_smi("-q", "-x")
+    code, said = smi("-q", "-x")
     found = parse_gpus(said)
     if wrong := _wrong(code, said, found, count):
         return wrong
@@ -266,19 +266,19 @@ def gpus(
         "gpu-state": gpu_state(found, fabric=nvlinks > 0),
     }
     if count > 1:
-        status, errors = nvidia_smi("nvlink", "--status"), nvidia_smi("nvlink", "--errorcounters")
+        status, errors = smi("nvlink", "--status"), smi("nvlink", "--errorcounters")
         outcomes["gpu-nvlink"] = nvlink(status[1], errors[1], most=nvlink_errors, wanted=nvlinks, before=before or {})
     return outcomes
 
 
 def _wrong(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outcome]:
     """What is wrong with the driver itself, from the first answer of nvidia-smi; empty if nothing is."""
-    messages = messages(said)
-    for text, pattern in ((messages, _LOST), (said, _GONE)):
+    around = messages(said)
+    for text, pattern in ((around, _LOST), (said, _GONE)):
         if pattern.search(text):
             return {"gpu-lost": failed(_matching_line(text, pattern))}
     if code:
-        return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {_first_line(messages)}")}
+        return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {_first_line(around)}")}
     if asked := needs_action(found):
         return {"gpu-driver": asked}
     if len(found) < count:
@@ -341,7 +341,7 @@ def leftovers(job: str, *, smi: Smi = nvidia_smi, proc: Path = Path("/proc")) ->
     """Processes that hold a GPU and are of no job, or of the job that has just ended."""
     if why := absent():
         return skipped(why)
-    code, said = nvidia_smi("--query-compute-apps=pid", "--format=csv,noheader,nounits")
+    code, said = smi("--query-compute-apps=pid", "--format=csv,noheader,nounits")
     if code:
         return skipped("the driver does not list processes")
     pids = [line.strip() for line in said.splitlines() if line.strip().isdigit()]
