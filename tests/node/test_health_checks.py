@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from gpu_documents import document
-from health import checks, clock, devices, outcome, storage
+from health import checks, outcome
 from side_by_side import side_by_side
 from system import disk_usage
 from system.host import SetupError
@@ -82,14 +82,14 @@ class TestTime:
 
     def test_a_file_server_that_is_late_once_is_not_sure(self, monkeypatch):
         monkeypatch.setattr(disk_usage, "mounts", lambda: ["/"])
-        monkeypatch.setattr(storage, "answers", lambda _: time.sleep(30))
+        monkeypatch.setattr(checks, "file_system_answers", lambda _: time.sleep(30))
         found = checks.all_checks(
             {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
         )["mount"]
         assert (found["text"], found.get("unsure")) == ("/: no answer within 1 s", True)
         # Another one: of the first, the program that was ended may still be on its way out, and is not started twice.
         monkeypatch.setattr(disk_usage, "mounts", lambda: ["/proc"])
-        monkeypatch.setattr(storage, "answers", lambda _: outcome.failed("/proc is read only"))
+        monkeypatch.setattr(checks, "file_system_answers", lambda _: outcome.failed("/proc is read only"))
         found = checks.all_checks(
             {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
         )["mount"]
@@ -107,9 +107,9 @@ class TestFiles:
         os.mknod(tmp_path / "nvidia0", 0o020666, os.makedev(195, 0)) if os.geteuid() == 0 else pytest.skip("needs root")
         (tmp_path / "nvidia1").touch()
         (tmp_path / "nvidiactl").touch()
-        assert devices.gpu_count(3, tmp_path) == outcome.failed("1 of 3 GPUs: no device nvidia1, nvidia2")
-        assert devices.gpu_count(1, tmp_path)["state"] == "ok"
-        assert devices.gpu_count(0, tmp_path)["state"] == "skipped"
+        assert checks.gpu_count(3, tmp_path) == outcome.failed("1 of 3 GPUs: no device nvidia1, nvidia2")
+        assert checks.gpu_count(1, tmp_path)["state"] == "ok"
+        assert checks.gpu_count(0, tmp_path)["state"] == "skipped"
 
     @pytest.mark.parametrize(("there", "shown", "state"), [(0, 0, "failed"), (2, 1, "failed"), (2, 2, "ok")])
     def test_apertures_are_counted_on_the_bus_and_below_dev(self, tmp_path, there, shown, state):
@@ -120,7 +120,7 @@ class TestFiles:
         for number in range(shown):
             (tmp_path / f"dev/{number}").mkdir(parents=True)
             (tmp_path / f"dev/{number}/resource").touch()
-        assert devices.aperture(tmp_path / "pci", tmp_path / "dev", wanted=True)["state"] == state
+        assert checks.aperture(tmp_path / "pci", tmp_path / "dev", wanted=True)["state"] == state
 
     def nic(self, folder: Path, name: str, *, state: str = "up", speed: str = "200000") -> None:
         (folder / name / "device").mkdir(parents=True)
@@ -133,29 +133,29 @@ class TestFiles:
         self.nic(tmp_path, "enp7s0", speed="100")
         self.nic(tmp_path, "enp8s0", speed="-1")
         names = ["enp0s12", "enp6s0", "enp7s0", "enp8s0", "enp9s0"]
-        found = devices.nic(names, 5, 1000, net=tmp_path, container=False)
+        found = checks.nic(names, 5, 1000, net=tmp_path, container=False)
         assert found["text"].split(", ") == [
             "enp9s0 is missing", "enp6s0 has no link", "enp7s0 runs at 100 Mbit/s", "least 1000",
         ]  # fmt: skip
-        assert devices.nic(names[:1], 1, 1000, net=tmp_path, container=False)["state"] == "ok"
-        assert "4 of 9 NICs" in devices.nic([], 9, 0, net=tmp_path, container=False)["text"]
+        assert checks.nic(names[:1], 1, 1000, net=tmp_path, container=False)["state"] == "ok"
+        assert "4 of 9 NICs" in checks.nic([], 9, 0, net=tmp_path, container=False)["text"]
 
     def test_a_container_needs_one_interface_that_is_up(self, tmp_path):
         (tmp_path / "host0").mkdir()
         (tmp_path / "host0/operstate").write_text("down\n")
-        assert devices.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "failed"
+        assert checks.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "failed"
         (tmp_path / "host0/operstate").write_text("up\n")
-        assert devices.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "ok"
+        assert checks.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "ok"
 
     def test_full_disks_and_lost_mounts(self, tmp_path, monkeypatch):
         usage = {"device": 1, "size": 100, "used": 97, "free": 3, "inodes": 0, "inodes_free": 0, "read_only": False}
         monkeypatch.setattr(disk_usage, "usage", lambda _: usage)
-        assert storage.disk(5, (str(tmp_path),))["text"] == f"{tmp_path} has 3.0 % free, least 5 %"
-        assert storage.disk(3, (str(tmp_path),))["state"] == "ok"
+        assert checks.disk(5, (str(tmp_path),))["text"] == f"{tmp_path} has 3.0 % free, least 5 %"
+        assert checks.disk(3, (str(tmp_path),))["state"] == "ok"
         usage["read_only"] = True
-        assert "read only" in storage.disk(0, (str(tmp_path),))["text"]
+        assert "read only" in checks.disk(0, (str(tmp_path),))["text"]
         monkeypatch.setattr(disk_usage, "mounts", lambda: ["/", str(tmp_path)])
-        assert storage.mounts() == outcome.failed(f"{tmp_path} is not mounted")
+        assert checks.shared_mounts() == outcome.failed(f"{tmp_path} is not mounted")
 
     @pytest.mark.parametrize(
         ("mine", "state"), [(0.0, "ok"), (0.9, "ok"), (-0.9, "ok"), (5.0, "ok"), (7.1, "failed"), (-6.0, "failed")]
@@ -163,4 +163,4 @@ class TestFiles:
     def test_clocks_are_compared_within_the_second_that_slurm_prints(self, mine, state):
         now = 1_700_000_000.0
         text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        assert clock.compare(text, now + mine, now + mine + 0.02, 5)["state"] == state
+        assert checks.compare_clocks(text, now + mine, now + mine + 0.02, 5)["state"] == state

@@ -1,16 +1,25 @@
-"""All checks of a node: quick ones, which ask nobody, and those that may hang, each with a deadline."""
+"""All checks of a node: quick ones, which ask nobody, and those that may hang, each with a deadline.
+
+GPUs, aperture devices and NICs are checked by the files that the kernel shows; gpu.py asks the driver.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import stat
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
-from health import clock, devices, gpu, record, storage
-from health.outcome import BUSY, Outcome, ask, failed, in_container, once, skipped, unsure
+from health import gpu, record
+from health.outcome import BUSY, Outcome, ask, failed, in_container, ok, once, skipped, unsure
 from side_by_side import side_by_side
 from system import disk_usage
+from system.host import SetupError
 from system.mounts import mounted
 
 Outcomes = dict[str, Outcome]
@@ -21,15 +30,15 @@ def quick(settings: dict[str, Any]) -> Outcomes:
     """Checks that take milliseconds and wait for nobody: before each job, and as the first part of every run."""
     mine, limits = settings["mine"], settings["limits"]
     found: dict[str, Callable[[], Outcome]] = {
-        "gpu-count": lambda: devices.gpu_count(mine["gpus"]),
+        "gpu-count": lambda: gpu_count(mine["gpus"]),
         "aperture": lambda: (
             skipped("no aperture devices in a container")
             if mine["apertures"] and in_container()
-            else devices.aperture(wanted=mine["apertures"])
+            else aperture(wanted=mine["apertures"])
         ),
-        "nic": lambda: devices.nic(mine["nics"], mine["nic_count"], limits["nic_mbps"]),
-        "mount": storage.mounts,
-        "local-ssd": lambda: storage.local_ssd(mine["local_ssds"]),
+        "nic": lambda: nic(mine["nics"], mine["nic_count"], limits["nic_mbps"]),
+        "mount": shared_mounts,
+        "local-ssd": lambda: local_ssd(mine["local_ssds"]),
     }
     return {kind: _bounded(check) for kind, check in found.items() if kind not in settings["skip"]}
 
@@ -38,22 +47,25 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
     """Every check, by kind."""
     found, limits, seconds = quick(settings), settings["limits"], settings["seconds"]
     if "disk" not in settings["skip"]:
-        found["disk"] = _bounded(lambda: storage.disk(limits["disk_free_percent"]))
+        found["disk"] = _bounded(lambda: disk(limits["disk_free_percent"]))
     parts: dict[str, Callable[[], Any]] = {}
     if "mount" not in settings["skip"]:
         parts |= {
-            f"mount {path}": (lambda path=path: storage.answers(path)) for path in disk_usage.mounts() if mounted(path)
+            f"mount {path}": (lambda path=path: file_system_answers(path))
+            for path in disk_usage.mounts()
+            if mounted(path)
         }
     if "clock" not in settings["skip"]:
-        parts["clock"] = lambda: clock.clock(limits["clock_seconds"])
+        parts["clock"] = lambda: clock(limits["clock_seconds"])
     if settings["mine"]["gpus"]:
         parts["gpus"] = lambda: _gpus(settings)
         parts["dcgm"] = _diag
     answers = side_by_side({name: once(name, check, seconds=seconds) for name, check in parts.items()}, seconds=seconds)
-    wrong = {path: one for path, one in answers.get("mount", {}).items() if not _well(one)}
+    mounts = answers.get("mount", {})
+    wrong = {path: a for path, a in mounts.items() if a.get("state") != "ok" and a.get("error") != BUSY}
     if wrong and found["mount"]["state"] != "failed":
-        text = ", ".join(_said(one) or f"{path}: {one['error']}" for path, one in wrong.items())
-        found["mount"] = unsure(text) if all(_late(one) for one in wrong.values()) else failed(text)
+        text = ", ".join(answer.get("text") or f"{path}: {answer['error']}" for path, answer in wrong.items())
+        found["mount"] = unsure(text) if all(map(_is_late, wrong.values())) else failed(text)
     if "clock" in answers:
         # A controller that does not answer is no fault of this node.
         found["clock"] = answers["clock"] if "state" in answers["clock"] else skipped(answers["clock"]["error"])
@@ -61,7 +73,7 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         found |= {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
         # One that is late has other work; what it looks for does not pass.
         found["gpu-diag"] = answers["dcgm"] if "state" in answers["dcgm"] else skipped(answers["dcgm"]["error"])
-    return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
+    return {kind: outcome for kind, outcome in found.items() if kind not in settings["skip"]}
 
 
 def after_job(settings: dict[str, Any], job: str) -> Outcomes:
@@ -76,7 +88,7 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
     found = {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
     if "state" in answers["gpu-processes"]:
         found["gpu-processes"] = answers["gpu-processes"]
-    return {kind: one for kind, one in found.items() if kind not in settings["skip"]}
+    return {kind: outcome for kind, outcome in found.items() if kind not in settings["skip"]}
 
 
 def left(settings: dict[str, Any], job: str) -> Outcomes:
@@ -123,24 +135,178 @@ def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:
     if answer["error"] == BUSY:
         return {"gpu-driver": skipped(BUSY)}
     late = unsure(f"nvidia-smi did not answer in {seconds} s")
-    return {"gpu-driver": late if _late(answer) else failed(answer["error"])}
+    return {"gpu-driver": late if _is_late(answer) else failed(answer["error"])}
 
 
-def _late(one: dict[str, Any]) -> bool:
-    return str(one.get("error", "")).startswith("no answer")
-
-
-def _well(one: dict[str, str]) -> bool:
-    return one.get("state") == "ok" or one.get("error") == BUSY
-
-
-def _said(one: dict[str, str]) -> str:
-    return one.get("text", "")
+def _is_late(answer: dict[str, Any]) -> bool:
+    return str(answer.get("error", "")).startswith("no answer")
 
 
 def _bounded(check: Callable[[], Outcome]) -> Outcome:
-    """What a quick check found; a file that can't be read fails it."""
+    """The outcome of a quick check; a file that can't be read fails it."""
     try:
         return check()
     except OSError as error:
         return failed(f"{error.filename or 'a file'}: {error.strerror}")
+
+
+NET = Path("/sys/class/net")
+_GPU = re.compile(r"nvidia[0-9]+")
+_APERTURE = ("0x1ae0", "0x0084")  # vendor and device of A3 Mega's apertures, as in scripts/image/gpu/28-aperture.sh
+
+
+def gpu_count(wanted: int, dev: Path = Path("/dev")) -> Outcome:
+    """Whether every GPU has a device file; Slurm gives jobs those that gres.conf names, whether they are there or
+    not."""
+    if not wanted:
+        return skipped("no GPUs on this machine type")
+    there = {path.name for path in dev.glob("nvidia*") if _GPU.fullmatch(path.name) and path.is_char_device()}
+    missing = [name for name in (f"nvidia{n}" for n in range(wanted)) if name not in there]
+    if missing:
+        return failed(f"{wanted - len(missing)} of {wanted} GPUs: no device {', '.join(missing)}")
+    return ok(f"{wanted} of {wanted} GPUs")
+
+
+def aperture(
+    pci: Path = Path("/sys/bus/pci/devices"), shown: Path = Path("/dev/aperture_devices"), *, wanted: bool
+) -> Outcome:
+    """Whether every aperture of this machine is shown to jobs: without them NCCL uses plain TCP, or fails."""
+    if not wanted:
+        return skipped("no aperture devices on this machine type")
+    there = sum((_read_text(device / "vendor"), _read_text(device / "device")) == _APERTURE for device in pci.glob("*"))
+    found = sum(1 for _ in shown.glob("*/resource"))
+    if not there:
+        return failed("no aperture device on the PCI bus")
+    if found < there:
+        return failed(f"{found} of {there} aperture devices in {shown}")
+    return ok(f"{found} of {there} aperture devices")
+
+
+def nic(names: list[str], count: int, mbps: int, *, net: Path = NET, container: bool | None = None) -> Outcome:
+    """Check the NICs by name where the names are known, else by their number. `mbps`: least speed, 0 for any."""
+    if in_container() if container is None else container:
+        # The interfaces of a container have no hardware behind them; it must have one that is up.
+        there = [path.name for path in net.iterdir() if path.name != "lo"]
+        up = [name for name in there if _is_up(net / name)]
+        return (
+            ok(f"{len(up)} up") if up else failed(f"no interface is up ({', '.join(sorted(there)) or 'there is none'})")
+        )
+    there = sorted(path.name for path in net.iterdir() if (path / "device").exists())
+    wanted = names or there
+    wrong = [f"{name} is missing" for name in wanted if not (net / name).exists()]
+    if not names and len(there) < count:
+        wrong.append(f"{len(there)} of {count} NICs: {', '.join(there) or 'none'}")
+    wrong += [f"{name} has no link" for name in wanted if (net / name).exists() and not _is_up(net / name)]
+    speeds = {name: _speed(net / name) for name in wanted if (net / name).exists()}
+    wrong += [f"{name} runs at {speed} Mbit/s, least {mbps}" for name, speed in speeds.items() if 0 < speed < mbps]
+    if wrong:
+        return failed(", ".join(wrong))
+    if not wanted:
+        return skipped("no NIC is expected")
+    return ok(f"{len(wanted)} NICs up")
+
+
+def _is_up(nic: Path) -> bool:
+    """As operstates are (Documentation/ABI/testing/sysfs-class-net): drivers that report none are `unknown`."""
+    try:
+        return (nic / "operstate").read_text().strip() in ("up", "unknown")
+    except OSError:
+        return False
+
+
+def _speed(nic: Path) -> int:
+    """Mbit/s; 0 where the driver does not say, for which sysfs has -1 or refuses to be read."""
+    try:
+        return max(int((nic / "speed").read_text()), 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+LOCAL_SSDS = Path("/mnt/localssd")  # scripts/image/storage/50-localssd.sh
+LOCAL = ("/", "/var", "/var/log", "/var/spool/slurmd", "/tmp", str(LOCAL_SSDS))  # noqa: S108 - is looked at only
+
+
+def shared_mounts() -> Outcome:
+    """Whether everything is mounted that fstab has in our block, by the kernel's table: no server is asked."""
+    wanted = disk_usage.mounts()
+    missing = [path for path in wanted if not mounted(path)]
+    if missing:
+        return failed(", ".join(f"{path} is not mounted" for path in missing))
+    return ok(f"{len(wanted)} file systems mounted") if wanted else skipped("no shared file systems")
+
+
+def file_system_answers(path: str) -> Outcome:
+    """Whether a file system answers, and accepts writes if it should; hangs where its server is gone."""
+    found = disk_usage.shared(path)
+    if not found["mounted"]:
+        return failed(f"{path} is not mounted")
+    return failed(f"{path} is read only") if found["read_only"] else ok()
+
+
+def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
+    """Whether local file systems have at least this share of space and of inodes left, in percent."""
+    seen: set[int] = set()
+    wrong: list[str] = []
+    smallest = 100.0
+    for path in paths:
+        if not os.path.isdir(path):  # noqa: PTH112 - beside statvfs
+            continue
+        found = disk_usage.usage(path)
+        if found["device"] in seen or not found["size"]:
+            continue
+        seen.add(found["device"])
+        if found["read_only"]:
+            wrong.append(f"{path} is read only")
+        for what, free, whole in (
+            ("free", found["free"], found["used"] + found["free"]),
+            ("of inodes free", found["inodes_free"], found["inodes"]),
+        ):
+            percent = 100 * free / whole if whole else 100.0
+            smallest = min(smallest, percent)
+            if percent < least:
+                wrong.append(f"{path} has {percent:.1f} % {what}, least {least} %")
+    return failed(", ".join(wrong)) if wrong else ok(f"{smallest:.0f} % free or more")
+
+
+def local_ssd(wanted: int, path: Path = LOCAL_SSDS) -> Outcome:
+    """Whether the local SSDs are mounted, and users may write there: enroot keeps containers on them."""
+    if not wanted:
+        return skipped("no local SSDs on this machine type")
+    if in_container():
+        return skipped("a container has no local SSDs")
+    if not mounted(str(path)):
+        return failed(f"{path} is not mounted: {wanted} local SSDs")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return ok(f"{wanted} local SSDs") if mode == 0o1777 else failed(f"{path} has mode {mode:04o}, not 1777")
+
+
+# slurmctld fills the time in when it is asked (src/slurmctld/read_config.c, fill_ctld_conf).
+_ASKED = re.compile(r"^Configuration data as of (\S+)$", re.MULTILINE)
+
+
+def clock(most: int) -> Outcome:
+    """Compare the clocks, within the second that slurmctld prints. Raises SetupError: slurmctld does not answer."""
+    before = time.time()
+    code, said = ask("scontrol", "show", "config")
+    after = time.time()
+    found = _ASKED.search(said)
+    if code or not found:
+        raise SetupError("slurmctld does not answer")
+    return compare_clocks(found[1], before, after, most)
+
+
+def compare_clocks(theirs: str, before: float, after: float, most: int) -> Outcome:
+    """Compare a time that slurmctld printed, in UTC, with two times of this node that it lies between."""
+    there = datetime.fromisoformat(theirs).replace(tzinfo=timezone.utc).timestamp()
+    # It printed a whole second, which had begun less than one ago.
+    ahead = before - (there + 1) if before > there + 1 else min(after - there, 0.0)
+    if abs(ahead) > most:
+        return unsure(f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the controller, most {most} s")
+    return ok(f"within {max(abs(ahead), 1.0):.0f} s of the controller")

@@ -1,13 +1,15 @@
 """GPUs, as NVIDIA's driver, nvidia-smi and DCGM report them. What they leave out is not checked.
 
-nvidia-smi may hang where a GPU is broken: the caller bounds the time. Sources: nvidia-smi(1) (options, exit codes);
-NVIDIA GPU Memory Error Management (a failed remapping and SRAM errors above the threshold are reasons for an exchange
-of the GPU; a pending remapping or retirement waits for a reset and does no harm until then); documents of drivers 470
-to 595 in influxdata/telegraf, plugins/inputs/nvidia_smi/testdata. Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h;
-modules/health/DcgmHealthWatch.cpp (MonitorNVLink: recovery and replay errors fail by their difference, CRC errors from
-100 a second on; BuildXidMappings: which Xids fail and which warn); dcgmlib/src/DcgmKmsgReader.cpp (a Xid's line);
-testing/python3/dcgm_diag_schema.json and dcgmlib/dcgm_errors.h (diag, severities). /dev/kmsg:
-Documentation/ABI/testing/dev-kmsg of the kernel."""
+nvidia-smi may hang where a GPU is broken: the caller bounds the time.
+
+Sources: nvidia-smi(1) (options, exit codes); documents of drivers 470 to 595 in influxdata/telegraf,
+plugins/inputs/nvidia_smi/testdata; NVIDIA GPU Memory Error Management (a failed remapping and SRAM errors above the
+threshold are reasons for an exchange of the GPU; a pending remapping or retirement waits for a reset and does no harm
+until then). Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h; modules/health/DcgmHealthWatch.cpp (MonitorNVLink:
+recovery and replay errors fail by their difference, CRC errors from 100 a second on; BuildXidMappings: which Xids fail
+and which warn); dcgmlib/src/DcgmKmsgReader.cpp (the line of a Xid); testing/python3/dcgm_diag_schema.json and
+dcgmlib/dcgm_errors.h (diag, severities). /dev/kmsg: Documentation/ABI/testing/dev-kmsg of the kernel.
+"""
 
 from __future__ import annotations
 
