@@ -37,7 +37,7 @@ import collect
 from accounting import accounts, backup, mariadb, rebuild, restore
 from containers import settings as containers
 from health import installed
-from health import record as health_record
+from health import outcome as health_record
 from jobs import drain, ends, environment, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
 from system import (

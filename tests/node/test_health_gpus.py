@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 from gpu_documents import T4, document, gpu_element
-from health import checks, gpu, outcome, record
+from health import checks, gpu, outcome
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -259,12 +259,12 @@ class TestDiag:
     def test_it_runs_once_an_hour_where_dcgm_is(self, tmp_path, monkeypatch):
         (tmp_path / "dcgmi").write_text(f"#!/bin/sh\ncat <<'END'\n{self.report()}\nEND\necho x >>{tmp_path}/ran\n")
         (tmp_path / "dcgmi").chmod(0o755)
-        monkeypatch.setattr(record, "LAST", tmp_path / "health.json")
+        monkeypatch.setattr(outcome, "LAST", tmp_path / "health.json")
         monkeypatch.setenv("PATH", "/nowhere")
         assert checks._diag() == outcome.skipped("DCGM is not installed")
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         first = checks._diag()
         kept = {"checks": {"gpu-diag": outcome.ok(first["text"])}, "places": {"gpu-diag": first.get("place")}}
-        record.LAST.write_text(json.dumps(kept))
+        outcome.LAST.write_text(json.dumps(kept))
         assert checks._diag() == outcome.ok("1 tests of DCGM")
         assert (tmp_path / "ran").read_text() == "x\n"

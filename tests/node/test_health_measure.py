@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from health import measure, measure_jobs, pairs, record, slurm_node, throughput
+from health import measure, measure_jobs, outcome, pairs, slurm_node, throughput
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -103,7 +103,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     monkeypatch.setattr(measure_jobs.time, "sleep", lambda _: None)
     monkeypatch.setattr(measure, "folder", lambda path: path.mkdir(exist_ok=True))
     monkeypatch.setattr(measure, "write", lambda path, text, **_: path.write_text(text))
-    for module, name, place in ((record, "RESULTS", ""), (record, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
+    for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
     monkeypatch.setattr(slurm_node, "look", lambda _: slurm_node.Seen({"IDLE"}, ""))
@@ -155,7 +155,7 @@ class TestJobs:
         assert slurm.drained == {}
 
     def test_a_slow_nccl_test_drains_with_its_figure(self, slurm):
-        (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+        (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
         measure._measure({"nccl": NCCL}, ["a"])
         assert slurm.drained == {"a": "hpc-health: nccl: 88.4 GB/s bus bandwidth, least 420"}
         (job,) = (words for words in slurm.called if "sbatch" in words)
@@ -204,11 +204,11 @@ class TestJobs:
 
     def test_where_most_are_slow_the_limit_is_doubted_and_nobody_drained(self, slurm):
         for name in "abc":
-            (record.RESULTS / f"{name}.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+            (outcome.RESULTS / f"{name}.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
         wanted = {**NCCL, "partitions": [{**PART, "nodes": ["a", "b", "c"]}]}
         measure._measure({"nccl": wanted}, ["a", "b", "c"])
         assert slurm.drained == {}
-        found = record.results()["a"]["measured"]["nccl"]
+        found = outcome.results()["a"]["measured"]["nccl"]
         assert found["state"] == "failed"
         assert "is the limit right?" in found["text"]
         assert not measure._due("a", "nccl", wanted)
@@ -220,14 +220,14 @@ class TestJobs:
         assert set(slurm.drained) == {"a", "b"}
 
     def test_a_fast_one_is_recorded_and_not_due(self, slurm):
-        (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+        (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
         measure._measure({"nccl": {**NCCL, "partitions": [{**PART, "busbw_gbps": 0}]}}, ["a"])
         assert slurm.drained == {}
         assert not measure._due("a", "nccl", NCCL)
 
     def test_stand_in_gpus_are_not_measured(self, slurm):
-        (record.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "skipped", "text": "stand-ins"}}}')
+        (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "skipped", "text": "stand-ins"}}}')
         measure._measure({"nccl": NCCL}, ["a"])
         assert not [words for words in slurm.called if "sbatch" in words]
-        found = record.results()["a"]["measured"]["nccl"]
+        found = outcome.results()["a"]["measured"]["nccl"]
         assert (found["state"], found["text"]) == ("skipped", "stand-ins")

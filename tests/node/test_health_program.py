@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from health import checks, outcome, program, record, settings, slurm_node
+from health import checks, outcome, program, settings, slurm_node
 from health.kinds import reason
 from health.verdict import action
 from hypothesis import given
@@ -73,11 +73,11 @@ class TestProgram:
 
         monkeypatch.setattr(slurm_node, "look", look)
         monkeypatch.setattr(slurm_node, "apply", apply)
-        monkeypatch.setattr(record, "LAST", tmp_path / "last.json")
-        monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+        monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
+        monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
         monkeypatch.setattr(settings, "read", lambda: WANTED)
         monkeypatch.setattr(os, "geteuid", lambda: 0)
-        monkeypatch.setattr(record, "write", lambda path, text, **_: path.write_text(text))
+        monkeypatch.setattr(outcome, "write", lambda path, text, **_: path.write_text(text))
         return seen
 
     def run(self, monkeypatch, mode: str = "", **found: outcome.Outcome) -> int:
@@ -101,7 +101,7 @@ class TestProgram:
         late = {"mount": outcome.unsure("/home: no answer within 20 s")}
         self.run(monkeypatch, "", **late)
         assert slurmctld["states"] == {"IDLE"}
-        assert record.last()["checks"]["mount"]["state"] == "failed"
+        assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
         self.run(monkeypatch, mount=outcome.ok())
         self.run(monkeypatch, "", **late)
         assert slurmctld["states"] == {"IDLE"}
@@ -112,15 +112,15 @@ class TestProgram:
         ("others", "drained"), [((), True), (("ok", "failed"), True), (("ok", "failed", "failed"), False)]
     )
     def test_a_clock_that_differs_on_most_nodes_drains_none(self, slurmctld, monkeypatch, others, drained):
-        record.RESULTS.mkdir()
-        monkeypatch.setattr(record.cluster_state, "FOLDER", record.RESULTS)
+        outcome.RESULTS.mkdir()
+        monkeypatch.setattr(outcome.cluster_state, "FOLDER", outcome.RESULTS)
         for number, state in enumerate(others):
             text = json.dumps({"checks": {"clock": {"state": state, "text": ""}}})
-            (record.RESULTS / f"n{number}.json").write_text(text)
+            (outcome.RESULTS / f"n{number}.json").write_text(text)
         for _ in range(2):
             self.run(monkeypatch, clock=outcome.unsure("90 s behind the controller"))
         assert ("DRAIN" in slurmctld["states"]) == drained
-        assert ("most other nodes" in record.last()["checks"]["clock"]["text"]) != drained
+        assert ("most other nodes" in outcome.last_record()["checks"]["clock"]["text"]) != drained
 
     def test_processes_that_a_job_left_are_looked_for_until_they_are_gone(self, slurmctld, monkeypatch):
         monkeypatch.setenv("SLURM_JOB_ID", "7")
@@ -151,13 +151,13 @@ class TestProgram:
         monkeypatch.setattr(settings, "read", lambda: {**WANTED, "drain": False})
         assert self.run(monkeypatch, "prolog", mount=outcome.failed("x")) == 0
         assert slurmctld["states"] == {"IDLE"}
-        assert record.last()["checks"]["mount"]["state"] == "failed"
+        assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
     def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
         look = slurm_node.look
         monkeypatch.setattr(slurm_node, "look", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
-        assert record.last()["why"] == "no answer"
+        assert outcome.last_record()["why"] == "no answer"
         monkeypatch.setattr(slurm_node, "look", look)
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]

@@ -15,7 +15,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from health import gpu, record
+from health import gpu
+from health import outcome as record
 from health.outcome import BUSY, Outcome, ask, failed, in_container, ok, once, skipped, unsure
 from side_by_side import side_by_side
 from system import disk_usage
@@ -109,7 +110,7 @@ def _diag() -> Outcome:
     """DCGM's tests of the first level, which take seconds and leave jobs alone: once an hour."""
     if gpu.absent() or not shutil.which("dcgmi"):
         return skipped(gpu.absent() or "DCGM is not installed")
-    last, place = record.last().get("checks", {}).get("gpu-diag"), _place("gpu-diag")
+    last, place = record.last_record().get("checks", {}).get("gpu-diag"), _place("gpu-diag")
     if last and time.time() - place.get("time", 0) < DIAG_SECONDS:
         return last
     found = gpu.diag(*ask("dcgmi", "diag", "-r", "1", "-j"))
@@ -124,7 +125,7 @@ def _xids() -> Outcome:
 
 def _place(kind: str) -> dict[str, Any]:
     """What the last run left for the next one's check of this kind."""
-    found = record.last().get("places", {}).get(kind)
+    found = record.last_record().get("places", {}).get(kind)
     return found if isinstance(found, dict) else {}
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from health import gpu, measure_jobs, pairs, record, slurm_node
+from health import gpu, measure_jobs, outcome, pairs, slurm_node
 from health.kinds import reason
 from slurm.scontrol import rows
 from system import cluster_state
@@ -72,7 +72,7 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
     if not names and _waiting():
         log("jobs are pending: nothing is measured now")
         return
-    folder(record.MEASURED)
+    folder(outcome.MEASURED)
     for stale in LOGS.glob("*.out"):
         stale.unlink()
     if network := wanted.get("network"):
@@ -110,7 +110,7 @@ def _idle(names: list[str]) -> list[str]:
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
     """Whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
-    last = read_json(record.MEASURED / f"{name}.json", {}).get(kind, {})
+    last = read_json(outcome.MEASURED / f"{name}.json", {}).get(kind, {})
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
     resumed = last.get("state") == "failed" and not last.get("common")
     return resumed or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
@@ -197,7 +197,7 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
     user = _user(wanted)
     found: Results = {}
     for name in nodes:
-        state = cluster_state.given(record.RESULTS / f"{name}.json").get("checks", {}).get("gpu-driver", {})
+        state = cluster_state.given(outcome.RESULTS / f"{name}.json").get("checks", {}).get("gpu-driver", {})
         if state.get("state") != "ok":
             found[name] = ("skipped", state.get("text") or "the driver was not checked yet")
     sound = {name: name for name in nodes if name not in found}
@@ -275,14 +275,14 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
 
 def _common(kind: str, others: list[str]) -> bool:
     """Whether more than half of the others that were measured, and more than one, were too slow."""
-    states = [read_json(record.MEASURED / f"{name}.json", {}).get(kind, {}).get("state") for name in others]
+    states = [read_json(outcome.MEASURED / f"{name}.json", {}).get(kind, {}).get("state") for name in others]
     failed, passed = states.count("failed"), states.count("ok")
     return failed > max(1, passed)
 
 
 def _record(name: str, kind: str, state: str, text: str, *, common: bool = False) -> None:
     log(f"{name}: {kind}: {state}: {text}")
-    path = record.MEASURED / f"{name}.json"
+    path = outcome.MEASURED / f"{name}.json"
     kept = read_json(path, {})
     kept[kind] = {"state": state, "text": text, "time": time.time(), "common": common}
     write(path, json.dumps(kept) + "\n", quiet=True)

@@ -1,8 +1,9 @@
-"""What a check found: ok, failed with figures, or skipped with the reason."""
+"""What a check found (ok, failed with figures, skipped with the reason), and the record of a node's last run."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import time
@@ -10,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from system.host import SetupError
+from side_by_side import side_by_side
+from system import cluster_state
+from system.host import SetupError, read_json, write
 
 RUN = Path("/run/hpc/health")  # root's; locks of checks that have not ended
 CONTAINER = Path("/run/systemd/container")  # systemd's container interface: what kind of container, if it is one
@@ -100,3 +103,58 @@ def ask(*command: str) -> tuple[int, str]:
     except OSError as error:
         raise SetupError(f"{command[0]} can't be run: {error.strerror}") from None
     return done.returncode, done.stdout.decode(errors="replace")
+
+
+LAST = Path("/var/lib/hpc/health.json")
+RESULTS = cluster_state.HEALTH
+MEASURED = cluster_state.FOLDER / "measured"  # one file a node, by the controller
+PUBLISH_SECONDS = 5
+RECENT = 3600  # seconds
+
+
+def last_record() -> dict[str, Any]:
+    """The last result; empty where there is none."""
+    found = read_json(LAST, {})
+    return found if isinstance(found, dict) else {}
+
+
+def keep_record(record: dict[str, Any]) -> None:
+    """Store a result. One that can't be published is published by the next run: the shared file system may be what is
+    broken."""
+    LAST.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    write(LAST, json.dumps(record) + "\n", quiet=True)
+    text = json.dumps({name: value for name, value in record.items() if name != "places"}) + "\n"
+    side_by_side({"publish": lambda: _publish(record["node"], text)}, seconds=PUBLISH_SECONDS)
+
+
+def _publish(name: str, text: str) -> bool:
+    # Where /opt/apps is not mounted there is no such folder.
+    if RESULTS.is_dir():
+        cluster_state.give(RESULTS / f"{name}.json", text)
+    return True
+
+
+def is_common(name: str, kind: str) -> bool:
+    """Whether more than half of the other nodes fail this check as well, by their results of the last hour: its cause
+    is then none of theirs, and draining them all would stop the cluster."""
+    found = side_by_side({"common": lambda: _is_common(name, kind)}, seconds=PUBLISH_SECONDS)
+    return found["common"] is True
+
+
+def _is_common(name: str, kind: str) -> bool:
+    # Times of the files, which are one file server's: nodes' own clocks may be what is wrong.
+    files = {path: path.lstat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
+    newest = max(files.values(), default=0.0)
+    recent = [cluster_state.given(path) for path, time in files.items() if time > newest - RECENT]
+    failing = [one for one in recent if one.get("checks", {}).get(kind, {}).get("state") == "failed"]
+    return len(failing) * 2 > len(recent)
+
+
+def results() -> dict[str, Any]:
+    """Every node's last result and last measurements, by name, for phase `health-results`."""
+    found: dict[str, Any] = {}
+    for path in sorted(RESULTS.glob("*.json")) if RESULTS.is_dir() else ():
+        found[path.stem] = cluster_state.given(path)
+    for path in sorted(MEASURED.glob("*.json")) if MEASURED.is_dir() else ():
+        found.setdefault(path.stem, {})["measured"] = read_json(path, {})
+    return found

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from health import checks, record, settings, slurm_node, verdict
+from health import checks, outcome, settings, slurm_node, verdict
 from health.kinds import parts
 from health.outcome import RUN
 from system.host import SetupError, printable
@@ -68,7 +68,7 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
             found = checks.after_job(wanted, os.environ.get("SLURM_JOB_ID", ""))
         else:
             found = checks.all_checks(wanted)
-            if (left := record.last().get("left")) is not None:
+            if (left := outcome.last_record().get("left")) is not None:
                 found |= checks.left(wanted, left)
         bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
         for kind, text in bad.items():
@@ -84,10 +84,10 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
 def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes, *, began: float) -> dict[str, Any]:
     """Do what follows from the checks, and record it."""
     bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
-    before = record.last()
+    before = outcome.last_record()
     known = {kind for kind, one in before.get("checks", {}).items() if one["state"] == "failed"}
     sure = {kind: text for kind, text in bad.items() if not found[kind].get("unsure") or kind in known}
-    if "clock" in sure and record.common(name, "clock"):
+    if "clock" in sure and outcome.is_common(name, "clock"):
         del sure["clock"]
         found["clock"]["text"] += "; so are most other nodes: look at the controller's clock"
     whole = mode in ("periodic", "now")
@@ -117,7 +117,7 @@ def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes
             kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
         except SetupError as error:
             kept["why"] = printable(str(error))
-    record.keep(kept)
+    outcome.keep_record(kept)
     return kept
 
 
