@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from health import measure, measure_jobs, outcome, pairs, slurm_node, throughput
+from health import measure, measure_jobs, outcome, pairs, program, throughput
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -106,8 +106,8 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
-    monkeypatch.setattr(slurm_node, "look", lambda _: slurm_node.Seen({"IDLE"}, ""))
-    monkeypatch.setattr(slurm_node, "apply", lambda name, _, why: found.drained.update({name: why}))
+    monkeypatch.setattr(program, "look", lambda _: program.Seen({"IDLE"}, ""))
+    monkeypatch.setattr(program, "apply", lambda name, _, why: found.drained.update({name: why}))
     monkeypatch.setattr(
         measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x", pw_shell="/bin/bash")
     )

@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from health import checks, outcome, program, settings, slurm_node
+from health import checks, outcome, program
 from health.kinds import reason
-from health.verdict import action
+from health.program import decide
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -27,29 +27,29 @@ FAILED = st.dictionaries(st.sampled_from(["gpu-count", "gpu-ecc", "mount", "cloc
 
 class TestVerdict:
     def test_a_node_is_drained_once_and_keeps_what_nobody_has_looked_at(self):
-        first = action({"IDLE"}, "", {"gpu-count": "7 of 8"}, passes=0, resume_after=2)
+        first = decide({"IDLE"}, "", {"gpu-count": "7 of 8"}, passes=0, resume_after=2)
         assert first == ("drain", "hpc-health: gpu-count: 7 of 8")
-        again = action({"IDLE", "DRAIN"}, first.reason, {"gpu-count": "6 of 8"}, passes=0, resume_after=2)
+        again = decide({"IDLE", "DRAIN"}, first.reason, {"gpu-count": "6 of 8"}, passes=0, resume_after=2)
         assert again.name == "none"
-        more = action({"IDLE", "DRAIN"}, first.reason, {"mount": "/home"}, passes=0, resume_after=2)
+        more = decide({"IDLE", "DRAIN"}, first.reason, {"mount": "/home"}, passes=0, resume_after=2)
         assert more == ("reason", "hpc-health: gpu-count: 7 of 8; mount: /home")
-        assert action({"IDLE", "DRAIN"}, more.reason, {}, passes=99, resume_after=2).name == "none"
+        assert decide({"IDLE", "DRAIN"}, more.reason, {}, passes=99, resume_after=2).name == "none"
 
     def test_a_fault_that_is_over_is_resumed_after_some_passes(self):
         given = reason({"mount": "/home"})
-        found = [action({"IDLE", "DRAIN"}, given, {}, passes=n, resume_after=3).name for n in (1, 2, 3)]
+        found = [decide({"IDLE", "DRAIN"}, given, {}, passes=n, resume_after=3).name for n in (1, 2, 3)]
         assert found == ["none", "none", "resume"]
-        assert action({"DOWN", "DRAIN"}, given, {}, passes=9, resume_after=3).name == "none"
+        assert decide({"DOWN", "DRAIN"}, given, {}, passes=9, resume_after=3).name == "none"
 
     @given(STATES, st.text(), FAILED, st.integers(0, 9))
     def test_a_drain_by_others_is_never_touched(self, states, given, failed, passes):
         if not given.startswith("hpc-health: "):
-            assert action({*states, "DRAIN"}, given, failed, passes=passes, resume_after=1).name == "none"
+            assert decide({*states, "DRAIN"}, given, failed, passes=passes, resume_after=1).name == "none"
 
     @given(STATES, FAILED, FAILED, st.integers(0, 9))
     def test_nothing_fails_and_stays_in_service_and_nothing_is_resumed_that_fails(self, states, before, failed, passes):
         given = reason(before) if before and "DRAIN" in states else ""
-        found = action(states, given, failed, passes=passes, resume_after=2)
+        found = decide(states, given, failed, passes=passes, resume_after=2)
         if failed:
             assert found.name != "resume"
             assert "DRAIN" in states or found.name == "drain"
@@ -65,17 +65,17 @@ class TestProgram:
 
         def look(_):
             seen["asked"] += 1
-            return slurm_node.Seen(seen["states"], seen["reason"])
+            return program.Seen(seen["states"], seen["reason"])
 
         def apply(_, name, text):
             seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
             seen["reason"] = text
 
-        monkeypatch.setattr(slurm_node, "look", look)
-        monkeypatch.setattr(slurm_node, "apply", apply)
+        monkeypatch.setattr(program, "look", look)
+        monkeypatch.setattr(program, "apply", apply)
         monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
         monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
-        monkeypatch.setattr(settings, "read", lambda: WANTED)
+        monkeypatch.setattr(program, "read", lambda: WANTED)
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(outcome, "write", lambda path, text, **_: path.write_text(text))
         return seen
@@ -148,29 +148,29 @@ class TestProgram:
         assert "DRAIN" in slurmctld["states"]
 
     def test_without_drain_it_only_records(self, slurmctld, monkeypatch):
-        monkeypatch.setattr(settings, "read", lambda: {**WANTED, "drain": False})
+        monkeypatch.setattr(program, "read", lambda: {**WANTED, "drain": False})
         assert self.run(monkeypatch, "prolog", mount=outcome.failed("x")) == 0
         assert slurmctld["states"] == {"IDLE"}
         assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
     def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
-        look = slurm_node.look
-        monkeypatch.setattr(slurm_node, "look", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
+        look = program.node_seen
+        monkeypatch.setattr(program, "look", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert outcome.last_record()["why"] == "no answer"
-        monkeypatch.setattr(slurm_node, "look", look)
+        monkeypatch.setattr(program, "look", look)
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]
 
     def test_a_machine_that_is_no_node_is_not_checked(self, slurmctld, monkeypatch):
-        monkeypatch.setattr(settings, "read", lambda: None)
+        monkeypatch.setattr(program, "read", lambda: None)
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert slurmctld["asked"] == 0
 
     def test_settings_are_found_by_the_name_of_the_node(self):
         given = {"nodes": {"lab-cpu": {"gpus": 0}, "lab-controller": {"gpus": 1}}, "drain": True}
         for name, gpus in {"lab-cpu-12": 0, "lab-controller": 1}.items():
-            found = settings.of(given, name)
+            found = program.node_settings(given, name)
             assert found
             assert found["mine"]["gpus"] == gpus
-        assert settings.of(given, "lab-login-0") is None
+        assert program.node_settings(given, "lab-login-0") is None

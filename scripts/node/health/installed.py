@@ -8,7 +8,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from health import measure, settings
+from health import measure
+from health import program as settings
 from system.host import log, run, stop_service, succeeds, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
@@ -56,7 +57,7 @@ def program(module: str) -> str:
 
 def keep(health: dict[str, Any] | None) -> None:
     """Have the program and its settings here on a node of a cluster with health checks, else neither."""
-    mine = settings.of(health, socket.gethostname()) if health else None
+    mine = settings.node_settings(health, socket.gethostname()) if health else None
     if mine is None:
         for path in (PROGRAM, settings.SETTINGS):
             if path.exists():

@@ -77,7 +77,7 @@ class HealthNodes(TypedDict):
 
 
 class Health(TypedDict):
-    """Settings of health checks; `nodes` by what health.settings.key makes of a node's name."""
+    """Settings of health checks; `nodes` by what health.program.key makes of a node's name."""
 
     drain: bool
     resume_after: int

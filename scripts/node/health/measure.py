@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from health import gpu, measure_jobs, outcome, pairs, slurm_node
+from health import gpu, measure_jobs, outcome, pairs, program
 from health.kinds import reason
 from slurm.scontrol import rows
 from system import cluster_state
@@ -269,8 +269,8 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
             _record(
                 name, kind, state, f"{text}; so are most nodes, which are not drained: is the limit right?", common=True
             )
-        elif "DRAIN" not in slurm_node.look(name).states:
-            slurm_node.apply(name, "drain", reason({kind: text}))
+        elif "DRAIN" not in program.node_seen(name).states:
+            program.apply_action(name, "drain", reason({kind: text}))
 
 
 def _common(kind: str, others: list[str]) -> bool:
