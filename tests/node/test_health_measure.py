@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from health import measure, measure_jobs, outcome, pairs, program, throughput
+from health import measure, outcome, program, throughput
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -14,11 +14,11 @@ from system.host import SetupError
 NODES = st.integers(0, 9).map(lambda count: [f"n{one}" for one in range(count)])
 
 
-def measured(nodes: list[str], bad: set[str]) -> dict[pairs.Pair, bool]:
+def measured(nodes: list[str], bad: set[str]) -> dict[measure.Pair, bool]:
     """All rounds, where a pair is fast if none of the two is bad."""
-    found: dict[pairs.Pair, bool] = {}
-    for _ in range(pairs.ROUNDS):
-        for pair in pairs.next_pairs(nodes, found):
+    found: dict[measure.Pair, bool] = {}
+    for _ in range(measure.ROUNDS):
+        for pair in measure.next_pairs(nodes, found):
             found[pair] = not bad & set(pair)
     return found
 
@@ -28,27 +28,27 @@ class TestPairs:
     def test_one_slow_node_is_found_among_three_or_more_and_nobody_else(self, nodes, bad):
         found = measured(nodes, bad)
         if len(nodes) >= 3:
-            assert set(pairs.slow(found)) == bad & set(nodes)
-            assert pairs.good(found) == set(nodes) - bad
+            assert set(measure.slow_nodes(found)) == bad & set(nodes)
+            assert measure.good(found) == set(nodes) - bad
 
     @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}")))
     def test_nobody_is_called_slow_who_is_not(self, nodes, bad):
         found = measured(nodes, bad)
-        assert set(pairs.slow(found)) <= bad
-        assert not pairs.good(found) & bad
+        assert set(measure.slow_nodes(found)) <= bad
+        assert not measure.good(found) & bad
 
     def test_of_two_alone_neither_is_told(self):
         found = measured(["a", "b"], {"a"})
-        assert pairs.slow(found) == {}
-        assert pairs.undecided(found) == {"a", "b"}
+        assert measure.slow_nodes(found) == {}
+        assert measure.undecided(found) == {"a", "b"}
 
     @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}")))
     def test_a_round_measures_each_node_once_and_no_pair_twice(self, nodes, bad):
         found = measured(nodes, bad)
-        for pair in pairs.next_pairs(nodes, found):
+        for pair in measure.next_pairs(nodes, found):
             assert pair not in found
             assert pair[::-1] not in found
-        flat = [name for pair in pairs.next_pairs(nodes, {}) for name in pair]
+        flat = [name for pair in measure.next_pairs(nodes, {}) for name in pair]
         assert len(flat) == len(set(flat))
 
 
@@ -99,8 +99,8 @@ class Slurm:
 def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     found = Slurm()
     monkeypatch.setattr(measure, "run", found.run)
-    monkeypatch.setattr(measure_jobs, "run", found.run)
-    monkeypatch.setattr(measure_jobs.time, "sleep", lambda _: None)
+    monkeypatch.setattr(measure, "run", found.run)
+    monkeypatch.setattr(measure.time, "sleep", lambda _: None)
     monkeypatch.setattr(measure, "folder", lambda path: path.mkdir(exist_ok=True))
     monkeypatch.setattr(measure, "write", lambda path, text, **_: path.write_text(text))
     for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
@@ -138,9 +138,9 @@ class TestJobs:
 
     def test_one_that_does_not_start_is_cancelled(self, slurm, monkeypatch):
         now = iter(range(0, 10_000, 40))
-        monkeypatch.setattr(measure_jobs.time, "monotonic", lambda: next(now))
+        monkeypatch.setattr(measure.time, "monotonic", lambda: next(now))
         slurm.states = {"7": "PENDING", "8": "RUNNING"}
-        measure_jobs.wait(["7", "8"], 300)
+        measure.wait_for_jobs(["7", "8"], 300)
         cancelled = [words for words in slurm.called if words[0] == "scancel"]
         assert cancelled[0] == ("scancel", "7")
         assert ("scancel", "8") in cancelled
@@ -194,7 +194,7 @@ class TestJobs:
                 return "".join(f"NodeName={name} State=IDLE\n" for name in "abcd")
             return said
 
-        for module in (measure, measure_jobs):
+        for module in (measure, measure):
             monkeypatch.setattr(module, "run", run)
         part = {**PART, "nodes": list("abcd"), "busbw_gbps": 150}
         measure._measure({"fabric": {**NCCL, "partitions": [part]}}, list("abcd"))
@@ -215,7 +215,7 @@ class TestJobs:
 
     def test_of_two_slow_ones_among_fast_ones_both_are_drained(self, slurm):
         for name in ("c", "d", "e"):
-            measure._record(name, "nccl", "ok", "450.0 GB/s")
+            measure._note_result(name, "nccl", "ok", "450.0 GB/s")
         measure._settle("nccl", list("abcde"), dict.fromkeys("ab", ("failed", "88.4 GB/s")))
         assert set(slurm.drained) == {"a", "b"}
 

@@ -17,15 +17,116 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from health import gpu, measure_jobs, outcome, pairs, program
+from health import gpu, outcome, program
 from health.kinds import reason
 from slurm.scontrol import rows
 from system import cluster_state
 from system.host import SetupError, folder, log, printable, read_json, run, write
+
+Pair = tuple[str, str]
+Measured = Mapping[Pair, bool]
+"""Whether a pair was fast."""
+ROUNDS = 3
+
+
+def good(measured: Measured) -> set[str]:
+    """Nodes that were fast with anybody."""
+    return {name for pair, fast in measured.items() if fast for name in pair}
+
+
+def slow_nodes(measured: Measured) -> dict[str, str]:
+    """Slow nodes, each with a good one that it was slow with."""
+    sound = good(measured)
+    found: dict[str, str] = {}
+    for pair, fast in measured.items():
+        for name, other in (pair, pair[::-1]):
+            if not fast and name not in sound and other in sound:
+                found.setdefault(name, other)
+    return found
+
+
+def undecided(measured: Measured) -> set[str]:
+    """Nodes of slow pairs of which neither can be told: no good node was measured with them."""
+    return {name for pair in measured for name in pair} - good(measured) - set(slow_nodes(measured))
+
+
+def next_pairs(nodes: Iterable[str], measured: Measured) -> list[Pair]:
+    """Disjoint pairs to measure next, so that every node is decided: with a good one if there is any, never with the
+    same one again. Empty when all are, or nothing more can be found out."""
+    sound, bad = good(measured), slow_nodes(measured)
+    every = sorted(nodes)
+    open_ = [name for name in every if name not in sound and name not in bad]
+    partners = [name for name in every if name in sound]
+    found: list[Pair] = []
+    used: set[str] = set()
+    for name in open_:
+        if name in used:
+            continue
+        others = [*(one for one in partners), *(one for one in open_ if one != name)]
+        free = (one for one in others if one not in used and _unmeasured((name, one), measured))
+        other = next(free, None)
+        if other is not None:
+            found.append((name, other))
+            used |= {name, other}
+    return found
+
+
+def _unmeasured(pair: Pair, measured: Measured) -> bool:
+    return pair not in measured and pair[::-1] not in measured
+
+
+START_SECONDS = 60  # a job that has not started by then waits for somebody else's
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def submit_job(
+    kind: str,
+    partition: str,
+    options: list[str],
+    end: list[str],
+    *,
+    stdin: str = "",
+    user: pwd.struct_passwd | None = None,
+) -> str:
+    """Submit one job; its number, or nothing where Slurm refuses it."""
+    words = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive",
+             "--no-requeue", "--nice=10000", *options, *end]  # fmt: skip
+    try:
+        said = run(*(_as_user(user) if user else []), *words, stdin=stdin or None, timeout=60)
+    except SetupError as error:
+        log(f"{kind}: {error}")
+        return ""
+    return said.strip().partition(";")[0]
+
+
+def _as_user(user: pwd.struct_passwd) -> list[str]:
+    """A command before another one, which then runs as the user: sbatch gives its own environment to the job, where
+    root's HOME is a place that the user can't read."""
+    name = user.pw_name
+    place = [f"HOME={user.pw_dir}", f"USER={name}", f"LOGNAME={name}", f"SHELL={user.pw_shell}", f"PATH={PATH}"]
+    return ["runuser", "-u", name, "--", "env", "-i", *place]
+
+
+def wait_for_jobs(jobs: list[str], seconds: float) -> None:
+    """Wait until these jobs have ended. One that does not start soon is cancelled: whoever has its node goes first."""
+    began, left = time.monotonic(), set(jobs)
+    while left:
+        time.sleep(0.3)
+        listed = run("squeue", "--noheader", f"--jobs={','.join(sorted(left))}", "--format=%i %T", accept=(0, 1))
+        states = dict(line.split(" ", 1) for line in listed.splitlines() if " " in line)
+        left &= set(states)
+        late = [job for job in left if states[job] == "PENDING" and time.monotonic() - began > START_SECONDS]
+        if time.monotonic() - began > seconds + START_SECONDS:
+            late = sorted(left)
+        if late:
+            log(f"cancelled {', '.join(late)}: not started, or not ended, in time")
+            run("scancel", *late)
+            left -= set(late)
+
 
 SETTINGS = Path("/etc/hpc/health-measure.json")
 LOGS = cluster_state.JOBS
@@ -34,7 +135,7 @@ Key = TypeVar("Key", str, "tuple[str, str]")
 """A node, or a pair of them."""
 Results = dict[str, tuple[str, str]]
 """State and text of each node's measurement."""
-Runs = Callable[[list[pairs.Pair]], dict[pairs.Pair, float]]
+Runs = Callable[[list[Pair]], dict[Pair, float]]
 """Measures pairs side by side; those that did not run are left out."""
 ELSE = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
 """Reasons for which jobs wait for something else than nodes (slurm.schedmd.com/job_reason_codes.html)."""
@@ -119,7 +220,7 @@ def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
 def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
     """TCP throughput between pairs."""
 
-    def run_(todo: list[pairs.Pair]) -> dict[pairs.Pair, float]:
+    def run_(todo: list[Pair]) -> dict[Pair, float]:
         return _run_pairs(part["partition"], todo, wanted["seconds"])
 
     _by_pairs("network", part["nodes"], due, idle, run_, least=wanted["mbps"], unit="Mbit/s")
@@ -129,7 +230,7 @@ def _fabric(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[
     """The NCCL test between pairs: whether the GPUs' network carries what it should, and is in use at all."""
     user = _user(wanted)
 
-    def run_(todo: list[pairs.Pair]) -> dict[pairs.Pair, float]:
+    def run_(todo: list[Pair]) -> dict[Pair, float]:
         found = _averages("fabric", part, {pair: ",".join(pair) for pair in todo}, wanted, user)
         return {pair: average for pair, average in found.items() if isinstance(average, float)}
 
@@ -143,17 +244,17 @@ def _by_pairs(
     every = due if len(due) > 1 else [*due, *[name for name in idle if name not in due][:2]]
     if not due or len(every) < 2:
         return
-    fast: dict[pairs.Pair, bool] = {}
-    figures: dict[pairs.Pair, float] = {}
-    for _ in range(pairs.ROUNDS):
-        todo = pairs.next_pairs(every, fast)
+    fast: dict[Pair, bool] = {}
+    figures: dict[Pair, float] = {}
+    for _ in range(ROUNDS):
+        todo = next_pairs(every, fast)
         if not todo:
             break
         for pair, figure in run_(todo).items():
             fast[pair], figures[pair] = figure >= least, figure
         if not set(todo) <= set(fast):
             break  # a job did not run: its nodes are busy now
-    slow, open_ = pairs.slow(fast), pairs.undecided(fast)
+    slow, open_ = slow_nodes(fast), undecided(fast)
     wanted = f", least {least}" if least else ""
     found: Results = {}
     for name in sorted({name for pair in fast for name in pair}):
@@ -171,17 +272,17 @@ def _by_pairs(
     _settle(kind, nodes, found)
 
 
-def _run_pairs(partition: str, todo: list[pairs.Pair], seconds: int) -> dict[pairs.Pair, float]:
+def _run_pairs(partition: str, todo: list[Pair], seconds: int) -> dict[Pair, float]:
     """Mbit/s of each pair, in its slower direction; those whose job did not run are left out."""
-    jobs: dict[str, pairs.Pair] = {}
+    jobs: dict[str, Pair] = {}
     for first, second in todo:
         line = f"srun --mpi=none python3 -S {shlex.quote(str(PROGRAM))} {seconds} {first} {second} {KEPT}"
         options = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}", "--chdir=/",
                    "--output=/dev/null", f"--time={NETWORK_MINUTES}"]  # fmt: skip
-        if job := measure_jobs.submit("network", partition, options, ["--wrap", line]):
+        if job := submit_job("network", partition, options, ["--wrap", line]):
             jobs[job] = (first, second)
-    measure_jobs.wait(list(jobs), NETWORK_MINUTES * 60)
-    found: dict[pairs.Pair, float] = {}
+    wait_for_jobs(list(jobs), NETWORK_MINUTES * 60)
+    found: dict[Pair, float] = {}
     for job, pair in jobs.items():
         last = cluster_state.given_text(LOGS / f"{job}.out").strip().splitlines()[-1:]
         try:
@@ -217,9 +318,9 @@ def _diag(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
     line = f"srun --mpi=none dcgmi diag -r {wanted['level']} -j {KEPT}"
     for name in nodes:
         options = [f"--nodelist={name}", "--chdir=/", "--output=/dev/null", f"--time={wanted['minutes']}"]
-        if job := measure_jobs.submit("diag", part["partition"], options, ["--wrap", line]):
+        if job := submit_job("diag", part["partition"], options, ["--wrap", line]):
             jobs[job] = name
-    measure_jobs.wait(list(jobs), wanted["minutes"] * 60)
+    wait_for_jobs(list(jobs), wanted["minutes"] * 60)
     found: Results = {}
     for job, name in jobs.items():
         one = gpu.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
@@ -241,9 +342,9 @@ def _averages(
     jobs: dict[str, Key] = {}
     for key, nodelist in lists.items():
         options = [f"--nodelist={nodelist}", f"--chdir={user.pw_dir}", f"--time={wanted['minutes']}"]
-        if job := measure_jobs.submit(kind, part["partition"], options, [], stdin=part["script"], user=user):
+        if job := submit_job(kind, part["partition"], options, [], stdin=part["script"], user=user):
             jobs[job] = key
-    measure_jobs.wait(list(jobs), wanted["minutes"] * 60)
+    wait_for_jobs(list(jobs), wanted["minutes"] * 60)
     found: dict[Key, float | str] = {}
     for job, key in jobs.items():
         path = f"{user.pw_dir}/{part['log'].replace('%j', job)}"
@@ -261,12 +362,12 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
     """Record results, and drain nodes that are too slow unless somebody has, or most of their kind are: then the
     network, a new driver or the limit is at fault, and the cluster would stop."""
     for name, (state, text) in found.items():
-        _record(name, kind, state, text)
+        _note_result(name, kind, state, text)
     for name, (state, text) in found.items():
         if state != "failed":
             continue
         if _common(kind, [one for one in nodes if one != name]):
-            _record(
+            _note_result(
                 name, kind, state, f"{text}; so are most nodes, which are not drained: is the limit right?", common=True
             )
         elif "DRAIN" not in program.node_seen(name).states:
@@ -280,7 +381,7 @@ def _common(kind: str, others: list[str]) -> bool:
     return failed > max(1, passed)
 
 
-def _record(name: str, kind: str, state: str, text: str, *, common: bool = False) -> None:
+def _note_result(name: str, kind: str, state: str, text: str, *, common: bool = False) -> None:
     log(f"{name}: {kind}: {state}: {text}")
     path = outcome.MEASURED / f"{name}.json"
     kept = read_json(path, {})
