@@ -19,7 +19,7 @@ that wants a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
 PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
 """On the shared file system: what runs the stack's scripts before and after jobs."""
 HEALTH = "/usr/local/sbin/hpc-health"
-"""What slurmd runs as HealthCheckProgram; scripts/node/health/installed.py puts it on nodes."""
+"""What slurmd runs as HealthCheckProgram; scripts/node/health/program.py puts it on nodes."""
 
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818

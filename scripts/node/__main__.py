@@ -36,7 +36,7 @@ from typing import IO, Any
 import collect
 from accounting import accounts, backup, mariadb, rebuild, restore
 from containers import settings as containers
-from health import installed
+from health import measure, program
 from health import outcome as health_record
 from jobs import drain, ends, environment, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
@@ -83,7 +83,7 @@ def configure(payload: dict[str, Any]) -> None:
     plugstack.drop_empty_include()
     if controls:
         control(payload)
-        installed.keep_measuring(payload.get("measure"))
+        measure.keep_measuring(payload.get("measure"))
         environment.keep(payload.get("environment", []))
     else:
         slurmctld.disable()
@@ -94,7 +94,7 @@ def configure(payload: dict[str, Any]) -> None:
         if not controls:
             login.configure(payload.get("files", {}))
     if "node" in roles:
-        installed.keep(config.get("health"))
+        program.keep(config.get("health"))
         slurmd.start(payload["conf_server"], config["slurmd"], at_boot=True)
     cluster_state.report("configured", config["digest"])
 
@@ -147,7 +147,7 @@ def boot() -> None:
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
         containers.converge(config["users"], data=config.get("containers", ""))
         slurmctld.disable()
-        installed.keep(config.get("health"))
+        program.keep(config.get("health"))
         slurmd.start(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
         # Reported in the cluster state if that is reachable; the journal has it in any case.

@@ -25,112 +25,16 @@ from health import gpu, outcome, program
 from health.kinds import reason
 from slurm.scontrol import rows
 from system import cluster_state
-from system.host import SetupError, folder, log, printable, read_json, run, write
+from system.host import SetupError, folder, log, printable, read_json, run, stop_service, succeeds, write
 
+PROGRAM = Path("/usr/local/sbin/hpc-health-measure")
+SETTINGS = Path("/etc/hpc/health-measure.json")
+LOGS = cluster_state.JOBS
+THROUGHPUT = Path(__file__).with_name("throughput.py")
 Pair = tuple[str, str]
 Measured = Mapping[Pair, bool]
 """Whether a pair was fast."""
 ROUNDS = 3
-
-
-def good(measured: Measured) -> set[str]:
-    """Nodes that were fast with anybody."""
-    return {name for pair, fast in measured.items() if fast for name in pair}
-
-
-def slow_nodes(measured: Measured) -> dict[str, str]:
-    """Slow nodes, each with a good one that it was slow with."""
-    sound = good(measured)
-    found: dict[str, str] = {}
-    for pair, fast in measured.items():
-        for name, other in (pair, pair[::-1]):
-            if not fast and name not in sound and other in sound:
-                found.setdefault(name, other)
-    return found
-
-
-def undecided(measured: Measured) -> set[str]:
-    """Nodes of slow pairs of which neither can be told: no good node was measured with them."""
-    return {name for pair in measured for name in pair} - good(measured) - set(slow_nodes(measured))
-
-
-def next_pairs(nodes: Iterable[str], measured: Measured) -> list[Pair]:
-    """Disjoint pairs to measure next, so that every node is decided: with a good one if there is any, never with the
-    same one again. Empty when all are, or nothing more can be found out."""
-    sound, bad = good(measured), slow_nodes(measured)
-    every = sorted(nodes)
-    open_ = [name for name in every if name not in sound and name not in bad]
-    partners = [name for name in every if name in sound]
-    found: list[Pair] = []
-    used: set[str] = set()
-    for name in open_:
-        if name in used:
-            continue
-        others = [*(one for one in partners), *(one for one in open_ if one != name)]
-        free = (one for one in others if one not in used and _unmeasured((name, one), measured))
-        other = next(free, None)
-        if other is not None:
-            found.append((name, other))
-            used |= {name, other}
-    return found
-
-
-def _unmeasured(pair: Pair, measured: Measured) -> bool:
-    return pair not in measured and pair[::-1] not in measured
-
-
-START_SECONDS = 60  # a job that has not started by then waits for somebody else's
-PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-
-
-def submit_job(
-    kind: str,
-    partition: str,
-    options: list[str],
-    end: list[str],
-    *,
-    stdin: str = "",
-    user: pwd.struct_passwd | None = None,
-) -> str:
-    """Submit one job; its number, or nothing where Slurm refuses it."""
-    words = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive",
-             "--no-requeue", "--nice=10000", *options, *end]  # fmt: skip
-    try:
-        said = run(*(_as_user(user) if user else []), *words, stdin=stdin or None, timeout=60)
-    except SetupError as error:
-        log(f"{kind}: {error}")
-        return ""
-    return said.strip().partition(";")[0]
-
-
-def _as_user(user: pwd.struct_passwd) -> list[str]:
-    """A command before another one, which then runs as the user: sbatch gives its own environment to the job, where
-    root's HOME is a place that the user can't read."""
-    name = user.pw_name
-    place = [f"HOME={user.pw_dir}", f"USER={name}", f"LOGNAME={name}", f"SHELL={user.pw_shell}", f"PATH={PATH}"]
-    return ["runuser", "-u", name, "--", "env", "-i", *place]
-
-
-def wait_for_jobs(jobs: list[str], seconds: float) -> None:
-    """Wait until these jobs have ended. One that does not start soon is cancelled: whoever has its node goes first."""
-    began, left = time.monotonic(), set(jobs)
-    while left:
-        time.sleep(0.3)
-        listed = run("squeue", "--noheader", f"--jobs={','.join(sorted(left))}", "--format=%i %T", accept=(0, 1))
-        states = dict(line.split(" ", 1) for line in listed.splitlines() if " " in line)
-        left &= set(states)
-        late = [job for job in left if states[job] == "PENDING" and time.monotonic() - began > START_SECONDS]
-        if time.monotonic() - began > seconds + START_SECONDS:
-            late = sorted(left)
-        if late:
-            log(f"cancelled {', '.join(late)}: not started, or not ended, in time")
-            run("scancel", *late)
-            left -= set(late)
-
-
-SETTINGS = Path("/etc/hpc/health-measure.json")
-LOGS = cluster_state.JOBS
-PROGRAM = Path(__file__).with_name("throughput.py")
 Key = TypeVar("Key", str, "tuple[str, str]")
 """A node, or a pair of them."""
 Results = dict[str, tuple[str, str]]
@@ -143,6 +47,31 @@ ELSE = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied",
 KEPT = f'2>&1 | runuser -u {cluster_state.OWNER} -- tee "{LOGS}/$SLURM_JOB_ID.out" >/dev/null'
 NETWORK_MINUTES = 10  # with the prolog of a partition, which may pull containers
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9]+(?:\.[0-9]+)?)", re.MULTILINE)  # nccl-tests, src/common.cu
+START_SECONDS = 60  # a job that has not started by then waits for somebody else's
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+UNITS = Path("/etc/systemd/system")
+NAME = "hpc-health-measure"
+SERVICE = f"""\
+[Unit]
+Description=Measure idle nodes of the Slurm cluster
+After=slurmctld.service
+
+[Service]
+Type=oneshot
+ExecStart={PROGRAM}
+"""
+TIMER = """\
+[Unit]
+Description=Measure idle nodes of the Slurm cluster, those that are due
+
+[Timer]
+OnCalendar=hourly
+RandomizedDelaySec=600
+Persistent=false
+
+[Install]
+WantedBy=timers.target
+"""
 
 
 def main(arguments: list[str]) -> int:
@@ -176,25 +105,11 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
     folder(outcome.MEASURED)
     for stale in LOGS.glob("*.out"):
         stale.unlink()
-    if network := wanted.get("network"):
-        for part in network["partitions"]:
-            nodes = [
-                name for name in _idle(part["nodes"]) if name in names or (not names and _due(name, "network", network))
-            ]
-            _network(part, nodes, _idle(part["nodes"]), network)
-    for kind, measure in (("diag", _diag), ("nccl", _nccl)):
+    for kind, measure in (("network", _network), ("diag", _diag), ("nccl", _nccl), ("fabric", _fabric)):
         for part in wanted.get(kind, {}).get("partitions", ()):
             idle = _idle(part["nodes"])
-            measure(
-                part,
-                [one for one in idle if one in names or (not names and _due(one, kind, wanted[kind]))],
-                wanted[kind],
-            )
-    if fabric := wanted.get("fabric"):
-        for part in fabric["partitions"]:
-            idle = _idle(part["nodes"])
-            nodes = [name for name in idle if name in names or (not names and _due(name, "fabric", fabric))]
-            _fabric(part, nodes, idle, fabric)
+            due = [name for name in idle if name in names or (not names and _due(name, kind, wanted[kind]))]
+            measure(part, due, idle, wanted[kind])
 
 
 def _waiting() -> bool:
@@ -276,7 +191,7 @@ def _run_pairs(partition: str, todo: list[Pair], seconds: int) -> dict[Pair, flo
     """Mbit/s of each pair, in its slower direction; those whose job did not run are left out."""
     jobs: dict[str, Pair] = {}
     for first, second in todo:
-        line = f"srun --mpi=none python3 -S {shlex.quote(str(PROGRAM))} {seconds} {first} {second} {KEPT}"
+        line = f"srun --mpi=none python3 -S {shlex.quote(str(THROUGHPUT))} {seconds} {first} {second} {KEPT}"
         options = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}", "--chdir=/",
                    "--output=/dev/null", f"--time={NETWORK_MINUTES}"]  # fmt: skip
         if job := submit_job("network", partition, options, ["--wrap", line]):
@@ -293,15 +208,15 @@ def _run_pairs(partition: str, todo: list[Pair], seconds: int) -> dict[Pair, flo
     return found
 
 
-def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> None:
+def _nccl(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, Any]) -> None:
     """Run the NCCL test of each node, side by side, as the user who has built it; act on its average."""
     user = _user(wanted)
     found: Results = {}
-    for name in nodes:
+    for name in due:
         state = cluster_state.given(outcome.RESULTS / f"{name}.json").get("checks", {}).get("gpu-driver", {})
         if state.get("state") != "ok":
             found[name] = ("skipped", state.get("text") or "the driver was not checked yet")
-    sound = {name: name for name in nodes if name not in found}
+    sound = {name: name for name in due if name not in found}
     for name, average in _averages("nccl", part, sound, wanted, user).items():
         least = part["busbw_gbps"]
         if isinstance(average, str):
@@ -312,11 +227,11 @@ def _nccl(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> Non
     _settle("nccl", part["nodes"], found)
 
 
-def _diag(part: dict[str, Any], nodes: list[str], wanted: dict[str, Any]) -> None:
+def _diag(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, Any]) -> None:
     """Run a diagnostic of DCGM that needs the whole node, side by side."""
     jobs: dict[str, str] = {}
     line = f"srun --mpi=none dcgmi diag -r {wanted['level']} -j {KEPT}"
-    for name in nodes:
+    for name in due:
         options = [f"--nodelist={name}", "--chdir=/", "--output=/dev/null", f"--time={wanted['minutes']}"]
         if job := submit_job("diag", part["partition"], options, ["--wrap", line]):
             jobs[job] = name
@@ -370,7 +285,7 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
             _note_result(
                 name, kind, state, f"{text}; so are most nodes, which are not drained: is the limit right?", common=True
             )
-        elif "DRAIN" not in program.node_seen(name).states:
+        elif "DRAIN" not in program.node_seen(name)["states"]:
             program.apply_action(name, "drain", reason({kind: text}))
 
 
@@ -387,3 +302,119 @@ def _note_result(name: str, kind: str, state: str, text: str, *, common: bool = 
     kept = read_json(path, {})
     kept[kind] = {"state": state, "text": text, "time": time.time(), "common": common}
     write(path, json.dumps(kept) + "\n", quiet=True)
+
+
+def submit_job(
+    kind: str,
+    partition: str,
+    options: list[str],
+    end: list[str],
+    *,
+    stdin: str = "",
+    user: pwd.struct_passwd | None = None,
+) -> str:
+    """Submit one job; its number, or nothing where Slurm refuses it."""
+    words = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive",
+             "--no-requeue", "--nice=10000", *options, *end]  # fmt: skip
+    try:
+        said = run(*(_as_user(user) if user else []), *words, stdin=stdin or None, timeout=60)
+    except SetupError as error:
+        log(f"{kind}: {error}")
+        return ""
+    return said.strip().partition(";")[0]
+
+
+def _as_user(user: pwd.struct_passwd) -> list[str]:
+    """A command before another one, which then runs as the user: sbatch gives its own environment to the job, where
+    root's HOME is a place that the user can't read."""
+    name = user.pw_name
+    place = [f"HOME={user.pw_dir}", f"USER={name}", f"LOGNAME={name}", f"SHELL={user.pw_shell}", f"PATH={PATH}"]
+    return ["runuser", "-u", name, "--", "env", "-i", *place]
+
+
+def wait_for_jobs(jobs: list[str], seconds: float) -> None:
+    """Wait until these jobs have ended. One that does not start soon is cancelled: whoever has its node goes first."""
+    began, left = time.monotonic(), set(jobs)
+    while left:
+        time.sleep(0.3)
+        listed = run("squeue", "--noheader", f"--jobs={','.join(sorted(left))}", "--format=%i %T", accept=(0, 1))
+        states = dict(line.split(" ", 1) for line in listed.splitlines() if " " in line)
+        left &= set(states)
+        late = [job for job in left if states[job] == "PENDING" and time.monotonic() - began > START_SECONDS]
+        if time.monotonic() - began > seconds + START_SECONDS:
+            late = sorted(left)
+        if late:
+            log(f"cancelled {', '.join(late)}: not started, or not ended, in time")
+            run("scancel", *late)
+            left -= set(late)
+
+
+# One slow pair does not say which of its two nodes is slow. A node is good if it was fast with anybody, and slow if it
+# was slow with somebody who is good and fast with nobody. GoogleCloudPlatform/cluster-health-scanner has the same two
+# passes (ENABLE_TWO_PASS_STRATEGY). Pure functions.
+
+
+def good(measured: Measured) -> set[str]:
+    """Nodes that were fast with anybody."""
+    return {name for pair, fast in measured.items() if fast for name in pair}
+
+
+def slow_nodes(measured: Measured) -> dict[str, str]:
+    """Slow nodes, each with a good one that it was slow with."""
+    sound = good(measured)
+    found: dict[str, str] = {}
+    for pair, fast in measured.items():
+        for name, other in (pair, pair[::-1]):
+            if not fast and name not in sound and other in sound:
+                found.setdefault(name, other)
+    return found
+
+
+def undecided(measured: Measured) -> set[str]:
+    """Nodes of slow pairs of which neither can be told: no good node was measured with them."""
+    return {name for pair in measured for name in pair} - good(measured) - set(slow_nodes(measured))
+
+
+def next_pairs(nodes: Iterable[str], measured: Measured) -> list[Pair]:
+    """Disjoint pairs to measure next, so that every node is decided: with a good one if there is any, never with the
+    same one again. Empty when all are, or nothing more can be found out."""
+    sound, bad = good(measured), slow_nodes(measured)
+    every = sorted(nodes)
+    open_ = [name for name in every if name not in sound and name not in bad]
+    partners = [name for name in every if name in sound]
+    found: list[Pair] = []
+    used: set[str] = set()
+    for name in open_:
+        if name in used:
+            continue
+        others = [*partners, *(node for node in open_ if node != name)]
+        free = (one for one in others if one not in used and _unmeasured((name, one), measured))
+        other = next(free, None)
+        if other is not None:
+            found.append((name, other))
+            used |= {name, other}
+    return found
+
+
+def _unmeasured(pair: Pair, measured: Measured) -> bool:
+    return pair not in measured and pair[::-1] not in measured
+
+
+def keep_measuring(wanted: dict[str, Any] | None) -> None:
+    """Have the timer running with these settings, or nothing of it."""
+    files = [PROGRAM, SETTINGS, UNITS / f"{NAME}.service", UNITS / f"{NAME}.timer"]
+    if not wanted:
+        if any(path.exists() for path in files):
+            stop_service(f"{NAME}.timer")
+            for path in files:
+                path.unlink(missing_ok=True)
+            run("systemctl", "daemon-reload")
+            log("measurements of nodes are removed")
+        return
+    write(SETTINGS, json.dumps(wanted, indent=1) + "\n", mode=0o600)
+    write(PROGRAM, program.starter("health.measure"), mode=0o755)
+    changed = [write(UNITS / f"{NAME}.{kind}", text) for kind, text in (("service", SERVICE), ("timer", TIMER))]
+    if any(changed):
+        run("systemctl", "daemon-reload")
+    if any(changed) or not succeeds("systemctl", "is-active", "--quiet", f"{NAME}.timer"):
+        run("systemctl", "enable", "--now", "--quiet", f"{NAME}.timer")

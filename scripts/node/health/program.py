@@ -15,7 +15,6 @@ import fcntl
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,110 +23,26 @@ from typing import Any, NamedTuple
 from health import checks, outcome
 from health.kinds import RESUMES, key, kinds, parts, reason, resumes
 from health.outcome import RUN
-from slurm.scontrol import rows, signed
-from system.host import SetupError, printable, read_json
+from slurm import node_states
+from system.host import SetupError, log, printable, read_json, run, write
 
+PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
 SETTINGS = Path("/etc/hpc/health.json")
 """On the machine's own disk: a check must not wait for a file system whose loss it is to report."""
-
-
-def node_settings(health: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """The settings of one node: those of the cluster, and as `mine` what it must have; None for a machine that is no
-    node."""
-    mine = health["nodes"].get(key(name)) or health["nodes"].get(name)
-    if mine is None:
-        return None
-    return {**{name: value for name, value in health.items() if name != "nodes"}, "mine": mine}
-
-
-def read_settings(path: Path = SETTINGS) -> dict[str, Any] | None:
-    """The settings of this node; None where it is not to be checked."""
-    found = read_json(path, None)
-    return found if isinstance(found, dict) else None
-
-
-class Action(NamedTuple):
-    """What is asked of slurmctld: drain, reason (another one for a node that is drained already), resume or none."""
-
-    name: str
-    reason: str = ""
-
-
-NO_ACTION = Action("none")
-
-
-def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
-    """What to do with a node in these states, drained for the reason `given` if it is, whose checks of the kinds in
-    `failed` have failed; `passes`: how many runs in a row passed, this one included.
-
-    A drain by anybody else is left alone, and no node is ever set down. A fault that nobody has looked at stays in the
-    reason.
-    """
-    if "DRAIN" not in states:
-        return Action("drain", reason(failed)) if failed else NO_ACTION
-    before = parts(given)
-    if not before:
-        return NO_ACTION
-    if failed:
-        stays = {kind: text for kind, text in before.items() if kind not in RESUMES and kind not in failed}
-        wanted = {**stays, **failed}
-        # Figures change at every run: a new text for the same faults is not worth a write of slurmctld's state.
-        return Action("reason", reason(wanted)) if set(wanted) != set(kinds(given)) else NO_ACTION
-    if resumes(given) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
-        return Action("resume")
-    return NO_ACTION
-
-
-SCONTROL_SECONDS = 10
-
-
-class Seen(NamedTuple):
-    """States and reason of a node."""
-
-    states: set[str]
-    reason: str
-
-
-def node_seen(name: str) -> Seen:
-    """Ask slurmctld. Raises SetupError: it does not answer, or knows no such node."""
-    row = next(iter(rows(_scontrol("--oneliner", "show", "node", name))), {})
-    if row.get("NodeName") != name:
-        raise SetupError(f"slurmctld does not know {name}")
-    states = row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING")
-    return Seen(set(states.split("+")), signed(row.get("Reason", ""))[0])
-
-
-def apply_action(name: str, action: str, reason: str) -> None:
-    """Drain a node, change its reason, or resume it. Raises SetupError: slurmctld refused."""
-    words = {
-        "drain": ["State=DRAIN", f"Reason={reason}"],
-        "reason": [f"Reason={reason}"],
-        "resume": ["State=RESUME"],
-    }[action]
-    _scontrol("update", f"NodeName={name}", *words)
-
-
-def _scontrol(*words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["scontrol", *words],
-            capture_output=True,
-            text=True,
-            timeout=SCONTROL_SECONDS,
-            check=False,
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
-        raise SetupError(f"slurmctld did not answer in {SCONTROL_SECONDS} s") from None
-    except OSError as error:
-        raise SetupError(f"scontrol can't be run: {error.strerror}") from None
-    if done.returncode:
-        raise SetupError((done.stderr or done.stdout).strip()[:300] or "scontrol failed")
-    return done.stdout
-
-
 KEPT_SECONDS = 60
 """A run that waits longer for another one gives up."""
+SCONTROL_SECONDS = 10
+# -S: no site packages; the program is started on every node every few minutes, and before each job.
+_STARTER = """\
+#!/bin/sh
+# Written by the cluster's set-up: health checks of nodes. With --help it says more.
+exec python3 -S -c '
+import sys
+sys.path.insert(0, "/usr/local/lib/hpc/node")
+from MODULE import main
+sys.exit(main(sys.argv[1:]))
+' "$@"
+"""
 
 
 def main(arguments: list[str]) -> int:
@@ -208,11 +123,13 @@ def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes
     if wanted["drain"] and (sure or kept["held"]):
         try:
             seen = node_seen(name)
-            todo = decide(seen.states, seen.reason, sure, passes=kept["passes"], resume_after=wanted["resume_after"])
+            todo = decide(
+                seen["states"], seen["reason"], sure, passes=kept["passes"], resume_after=wanted["resume_after"]
+            )
             if todo.name != "none":
                 apply_action(name, todo.name, todo.reason)
                 kept["done"] = todo.name
-            ours = bool(parts(seen.reason)) and "DRAIN" in seen.states
+            ours = bool(parts(seen["reason"])) and "DRAIN" in seen["states"]
             kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
         except SetupError as error:
             kept["why"] = printable(str(error))
@@ -230,3 +147,87 @@ def _take(lock: Any) -> bool:  # noqa: ANN401 - an open file
         else:
             return True
     return False
+
+
+class Action(NamedTuple):
+    """What is asked of slurmctld: drain, reason (another one for a node that is drained already), resume or none."""
+
+    name: str
+    reason: str = ""
+
+
+NO_ACTION = Action("none")
+
+
+def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
+    """What to do with a node in these states, drained for the reason `given` if it is, whose checks of the kinds in
+    `failed` have failed; `passes`: how many runs in a row passed, this one included.
+
+    A drain by anybody else is left alone, and no node is ever set down. A fault that nobody has looked at stays in the
+    reason.
+    """
+    if "DRAIN" not in states:
+        return Action("drain", reason(failed)) if failed else NO_ACTION
+    before = parts(given)
+    if not before:
+        return NO_ACTION
+    if failed:
+        stays = {kind: text for kind, text in before.items() if kind not in RESUMES and kind not in failed}
+        wanted = {**stays, **failed}
+        # Figures change at every run: a new text for the same faults is not worth a write of slurmctld's state.
+        return Action("reason", reason(wanted)) if set(wanted) != set(kinds(given)) else NO_ACTION
+    if resumes(given) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
+        return Action("resume")
+    return NO_ACTION
+
+
+def node_seen(name: str) -> node_states.State:
+    """The node's state. Raises SetupError: slurmctld does not answer, or has no such node."""
+    found = node_states.parse(run("scontrol", "--oneliner", "show", "node", name, timeout=SCONTROL_SECONDS))
+    if name not in found:
+        raise SetupError(f"slurmctld does not know {name}")
+    return found[name]
+
+
+def apply_action(name: str, action: str, reason: str) -> None:
+    """Drain a node, change its reason, or resume it. Raises SetupError: slurmctld refused."""
+    words = {
+        "drain": ["State=DRAIN", f"Reason={reason}"],
+        "reason": [f"Reason={reason}"],
+        "resume": ["State=RESUME"],
+    }[action]
+    run("scontrol", "update", f"NodeName={name}", *words, timeout=SCONTROL_SECONDS)
+
+
+def keep(health: dict[str, Any] | None) -> None:
+    """Have the program and its settings here on a node of a cluster with health checks, else neither."""
+    mine = node_settings(health, socket.gethostname()) if health else None
+    if mine is None:
+        for path in (PROGRAM, SETTINGS):
+            if path.exists():
+                path.unlink()
+                log(f"removed {path}")
+        return
+    # Settings first: a program without them checks nothing.
+    write(SETTINGS, json.dumps(mine, indent=1) + "\n")
+    write(PROGRAM, starter("health.program"), mode=0o755)
+
+
+def starter(module: str) -> str:
+    """A program that runs `main` of a module of the set-up."""
+    return _STARTER.replace("MODULE", module)
+
+
+def node_settings(health: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """The settings of one node: those of the cluster, and as `mine` what it must have; None for a machine that is no
+    node."""
+    mine = health["nodes"].get(key(name)) or health["nodes"].get(name)
+    if mine is None:
+        return None
+    return {**{name: value for name, value in health.items() if name != "nodes"}, "mine": mine}
+
+
+def read_settings(path: Path = SETTINGS) -> dict[str, Any] | None:
+    """The settings of this node; None where it is not to be checked."""
+    found = read_json(path, None)
+    return found if isinstance(found, dict) else None
