@@ -13,7 +13,7 @@ from typing import Literal
 
 from cluster.catalog import zones
 from cluster.catalog.bandwidth import GBIT, Limit
-from cluster.catalog.nebius.presets import PLATFORMS, SOURCE
+from cluster.platforms.nebius.machine_types import PLATFORMS, SOURCE
 
 
 class Fabric(str, Enum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cluster.catalog.bandwidth import limit
 from cluster.catalog.families import Family, family_of
-from cluster.catalog.nebius import presets, reserve
+from cluster.platforms.nebius import machine_types
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) ->
     )
 
 
-def _nebius(platform: presets.NebiusPlatform, preset: presets.Preset) -> MachineType:
+def _nebius(platform: machine_types.NebiusPlatform, preset: machine_types.Preset) -> MachineType:
     """RealMemory is the memory of slurmd's container, from which Soperator takes it (internal/render/common)."""
     sockets, cores, threads = preset.topology
     name = f"{platform.name}/{preset.name}"
@@ -111,9 +111,9 @@ def _nebius(platform: presets.NebiusPlatform, preset: presets.Preset) -> Machine
         cores_per_socket=cores,
         threads_per_core=threads,
         memory_mib=preset.memory_gib * 1024,
-        real_memory=reserve.slurmd(reserve.allocatable(preset.vcpus, preset.memory_gib)).memory,
+        real_memory=machine_types.slurmd_resources(machine_types.allocatable(preset.vcpus, preset.memory_gib)).memory,
         gpu=Gpu(type=platform.gpu, count=preset.gpus) if preset.gpus else None,
-        source=presets.SOURCE,
+        source=machine_types.SOURCE,
     )
 
 
@@ -159,7 +159,7 @@ _ROWS = (
         "a4-highgpu-8g", (2, 56, 2), 3968 * 1024, gpu=Gpu(type="b200", count=8),
         source="accelerator-optimized-machines#a4-vms"),
     # Nebius: PLATFORM/PRESET.
-    *(_nebius(platform, preset) for platform in presets.PLATFORMS.values() for preset in platform.presets),
+    *(_nebius(platform, preset) for platform in machine_types.PLATFORMS.values() for preset in platform.presets),
 )
 # fmt: on
 

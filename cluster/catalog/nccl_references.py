@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cluster.catalog.families import family_of
-from cluster.catalog.nebius.presets import PLATFORMS
+from cluster.platforms.nebius.machine_types import PLATFORMS
 
 MIB, GIB = 2**20, 2**30
 

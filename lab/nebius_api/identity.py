@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.catalog.nebius.kubernetes import VERSIONS
-from cluster.catalog.nebius.presets import PLATFORMS
+from cluster.platforms.nebius.machine_types import PLATFORMS
 from lab.nebius_api.faults import bad_request, refusal
 
 GROUPS = ("admins", "auditors", "editors", "viewers")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.catalog.nebius.kubernetes import VERSIONS
-from cluster.catalog.nebius.presets import PLATFORMS
+from cluster.platforms.nebius.machine_types import PLATFORMS
 from components.nebius.api.compare import at, differing
 from components.nebius.api.kinds import Kind
 from lab.nebius_api.faults import RefusedError, bad_request, in_use, refusal

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.catalog.nebius.disks import NEBIUS_DISKS, REPLICATED_STEP
 from cluster.catalog.nebius.kubernetes import VERSIONS
-from cluster.catalog.nebius.presets import PLATFORMS
-from cluster.catalog.nebius.reserve import MUNGE, allocatable
 from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.machine_types import MUNGE, NEBIUS_DISKS, PLATFORMS, REPLICATED_STEP, allocatable
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL
 from cluster.platforms.nebius.section import AccountingGroup, SystemGroup
 from components.nebius.operators import LIMITS

@@ -6,7 +6,7 @@ from nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.families import Fabric
 from cluster.catalog.nccl_references import LINE_RATES, REFERENCES
-from cluster.catalog.nebius.presets import preset_of
+from cluster.platforms.nebius.machine_types import preset_of
 from cluster.report.nccl.log import read_file, read_text
 from cluster.report.nccl.result import Given, Result, Word, check
 

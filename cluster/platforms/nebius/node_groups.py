@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from cluster.catalog.nebius.presets import PLATFORMS, preset_of
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.section import Nebius, Workers
 

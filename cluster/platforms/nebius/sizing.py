@@ -2,11 +2,19 @@
 
 from dataclasses import dataclass
 
-from cluster.catalog.nebius.presets import preset_of
-from cluster.catalog.nebius.reserve import DAEMON_CPU, DAEMON_MEMORY, GIB, MUNGE, Resources, allocatable, slurmd
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Disk, Nodeset
 from cluster.platforms.nebius import defaults
+from cluster.platforms.nebius.machine_types import (
+    DAEMON_CPU,
+    DAEMON_MEMORY,
+    GIB,
+    MUNGE,
+    Resources,
+    allocatable,
+    preset_of,
+    slurmd_resources,
+)
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import nodeset_gpu
 
@@ -19,7 +27,7 @@ EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
 class WorkerSize:
     """What a nodeset's pods have."""
 
-    slurmd: Resources
+    slurmd_resources: Resources
     munge: Resources
     gpus: int
     """GPUs of each."""
@@ -30,7 +38,7 @@ class WorkerSize:
 def worker(config: ClusterConfig, nodeset: str) -> WorkerSize:
     """The size of a nodeset's pods."""
     section = config.nodesets[nodeset]
-    found = slurmd(_node(_machine_type(config, section), node_disk(config, section)))
+    found = slurmd_resources(_node(_machine_type(config, section), node_disk(config, section)))
     gpu = nodeset_gpu(config, section)
     return WorkerSize(slurmd=found, munge=MUNGE, gpus=gpu.count if gpu else 0, memory_mib=found.memory)
 

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict, WithJsonSchema
 
-from cluster.catalog.nebius.disks import NEBIUS_DISKS
-from cluster.catalog.nebius.presets import REGIONS
 from cluster.config.validators.choices import matching, one_of
+from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS
 
 
 def _check(prefix: str, where: str) -> AfterValidator:

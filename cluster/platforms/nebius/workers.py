@@ -6,10 +6,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cluster.catalog.nebius.disks import NEBIUS_DISKS, storage_class
 from cluster.config.section import Section
 from cluster.config.types import MountPoint, Positive
 from cluster.findings import Refused
+from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, storage_class
 from cluster.platforms.nebius.types import DiskType, GibiBytes, GpuClusterId, SubmountName
 
 

@@ -4,10 +4,16 @@ import pytest
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
 from cluster.catalog.nebius import soperator
-from cluster.catalog.nebius.disks import NEBIUS_DISKS, storage_class
-from cluster.catalog.nebius.fabrics import FABRICS, fabrics_of
-from cluster.catalog.nebius.presets import PLATFORMS, REGIONS, preset_of
 from cluster.catalog.parameters import VERSIONS
+from cluster.platforms.nebius.machine_types import (
+    FABRICS,
+    NEBIUS_DISKS,
+    PLATFORMS,
+    REGIONS,
+    fabrics_of,
+    preset_of,
+    storage_class,
+)
 from tests.cluster.nebius.samples import GB300, H100, nebius
 
 TYPES = [one for one in MACHINE_TYPES.values() if one.platform == "nebius"]

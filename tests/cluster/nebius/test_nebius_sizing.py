@@ -5,9 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.nebius.presets import PLATFORMS, preset_of
-from cluster.catalog.nebius.reserve import GIB, MUNGE, Resources, allocatable, slurmd
 from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.machine_types import (
+    GIB,
+    MUNGE,
+    PLATFORMS,
+    Resources,
+    allocatable,
+    preset_of,
+    slurmd_resources,
+)
 from tests.cluster.nebius.samples import H100, gpus, nebius, settings
 
 TYPES = [f"{platform.name}/{preset.name}" for platform in PLATFORMS.values() for preset in platform.presets]
@@ -33,7 +40,7 @@ def test_no_node_is_overbooked(machine_type: str, disk: int) -> None:
     assert 0 <= node.cpu < preset.vcpus * 1000
     assert 0 <= node.memory < preset.memory_gib * GIB
     assert 0 < node.disk < disk * GIB
-    found = slurmd(node)
+    found = slurmd_resources(node)
     if preset.vcpus >= 4:
         assert found.cpu + MUNGE.cpu < node.cpu
         assert found.memory + MUNGE.memory < node.memory
@@ -42,7 +49,7 @@ def test_no_node_is_overbooked(machine_type: str, disk: int) -> None:
 
 @given(st.integers(0, 256), st.integers(0, 4096), st.integers(0, 8192))
 def test_nothing_is_less_than_nothing(vcpus: int, memory: int, disk: int) -> None:
-    for found in (allocatable(vcpus, memory, disk), slurmd(allocatable(vcpus, memory, disk))):
+    for found in (allocatable(vcpus, memory, disk), slurmd_resources(allocatable(vcpus, memory, disk))):
         assert min(found.cpu, found.memory, found.disk) >= 0
 
 

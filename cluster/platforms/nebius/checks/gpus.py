@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from cluster.catalog.nebius.fabrics import FABRICS, fabrics_of
 from cluster.catalog.nebius.kubernetes import LOOKED, PRESETS, VERSIONS, creatable
-from cluster.catalog.nebius.presets import PLATFORMS, preset_of
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level, listing
+from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import nodeset_type
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.nebius.presets import PLATFORMS, preset_of
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Disk
 from cluster.findings import Finding, Location, listing, suggest
 from cluster.platforms.nebius.defaults import GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB
+from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import nodeset_type
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.catalog.nebius.reserve import GIB, Resources
+from cluster.platforms.nebius.machine_types import GIB, Resources
 from cluster.platforms.nebius.releases.charts import soperator_release
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.release import Release

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from cluster.catalog.nebius.presets import preset_of
-from cluster.catalog.nebius.reserve import GIB, allocatable
+from cluster.platforms.nebius.machine_types import GIB, allocatable, preset_of
 from cluster.platforms.nebius.releases import Facts
 from cluster.platforms.nebius.releases.keys import unknown
 from tests.cluster.nebius.releases.clusters import CASES, FACTS, config, cpu, described, groups, made

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cluster.catalog.nebius.reserve import MUNGE
 from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.machine_types import MUNGE
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.values import volumes
 

@@ -5,8 +5,7 @@ Source: nebius-solutions-library, soperator/modules/sizing_tier/main.tf of 2026 
 
 from dataclasses import dataclass
 
-from cluster.catalog.nebius.presets import preset_of
-from cluster.catalog.nebius.reserve import GIB, Resources, allocatable
+from cluster.platforms.nebius.machine_types import GIB, Resources, allocatable, preset_of
 from cluster.platforms.nebius.releases.inputs import Inputs
 
 

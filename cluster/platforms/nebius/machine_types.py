@@ -1,8 +1,4 @@
-"""Platforms of Nebius and their presets, and the regions that have them.
-
-Source: nebius-solutions-library, soperator/modules/available_resources (platform.tf, preset.tf, cpu_topology.tf,
-gres.tf) of 2026. A platform is what other clouds call a family of machine types, a preset one of its sizes.
-"""
+"""Platforms of Nebius with their presets, fabrics and disk types, and what Kubernetes keeps of a node."""
 
 import re
 from dataclasses import dataclass
@@ -130,3 +126,126 @@ def preset_of(machine_type: str) -> Preset:
     preset."""
     platform, _, name = machine_type.partition("/")
     return next(one for one in PLATFORMS[platform].presets if one.name == name)
+
+
+FABRICS_SOURCE = "docs.nebius.com/compute/clusters/gpu#fabrics; nebius-solutions-library, pull request 1142"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfinibandFabric:
+    """One InfiniBand fabric."""
+
+    name: str
+    platform: str
+    region: str
+
+
+def _fabric(name: str, platform: str, region: str) -> InfinibandFabric:
+    return InfinibandFabric(name=name, platform=platform, region=region)
+
+
+# Source: SOURCE.
+_FABRIC_ROWS = (
+    *(_fabric(f"fabric-{number}", "gpu-h100-sxm", "eu-north1") for number in (2, 3, 4, 6)),
+    _fabric("fabric-7", "gpu-h200-sxm", "eu-north1"),
+    _fabric("fabric-5", "gpu-h200-sxm", "eu-west1"),
+    _fabric("eu-north2-a", "gpu-h200-sxm", "eu-north2"),
+    _fabric("us-central1-a", "gpu-h200-sxm", "us-central1"),
+    _fabric("us-central1-b", "gpu-b200-sxm", "us-central1"),
+    _fabric("me-west1-a", "gpu-b200-sxm-a", "me-west1"),
+    _fabric("uk-south1-a", "gpu-b300-sxm", "uk-south1"),
+    _fabric("us-north1-a", "gpu-b300-sxm", "us-north1"),
+    _fabric("eu-west2-a", "gpu-b300-sxm", "eu-west2"),
+)
+
+FABRICS: dict[str, InfinibandFabric] = {row.name: row for row in _FABRIC_ROWS}
+
+
+def fabrics_of(platform: str, region: str) -> list[str]:
+    """Names of the fabrics that a platform has in a region."""
+    return [one.name for one in FABRICS.values() if (one.platform, one.region) == (platform, region)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NebiusDisk:
+    """One disk type."""
+
+    name: str
+    """As StorageClasses have it, which this program's stack files have too."""
+    api: str
+    """Name in Nebius's API."""
+    step_gib: int = 1
+    """GiB that sizes are multiples of."""
+
+
+REPLICATED_STEP = 93
+"""GiB: IO_M3 and non-replicated disks are made of parts of this size."""
+
+_DISK_ROWS = (
+    NebiusDisk(name="network-ssd", api="NETWORK_SSD"),
+    NebiusDisk(name="network-ssd-non-replicated", api="NETWORK_SSD_NON_REPLICATED", step_gib=REPLICATED_STEP),
+    NebiusDisk(name="network-ssd-io-m3", api="NETWORK_SSD_IO_M3", step_gib=REPLICATED_STEP),
+)
+
+NEBIUS_DISKS: dict[str, NebiusDisk] = {row.name: row for row in _DISK_ROWS}
+
+
+def storage_class(disk: str, filesystem: str) -> str:
+    """Name of the StorageClass for disks of a type with a file system."""
+    return f"compute-csi-{disk}-{filesystem}"
+
+
+GIB = 1024
+"""MiB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Resources of a container, as Kubernetes has them."""
+
+    cpu: int
+    """Milli-CPUs."""
+    memory: int
+    """MiB."""
+    disk: int = 0
+    """MiB of ephemeral storage."""
+
+    @property
+    def quantities(self) -> dict[str, str]:
+        """As the charts' values write them: cpu in m, whole GiB in Gi."""
+        sizes = {"memory": self.memory, "ephemeralStorage": self.disk}
+        return {
+            "cpu": f"{self.cpu}m",
+            **{key: f"{size // GIB}Gi" if size % GIB == 0 else f"{size}Mi" for key, size in sizes.items() if size},
+        }
+
+
+MUNGE = Resources(cpu=100, memory=512, disk=5 * GIB)
+"""The munge container beside slurmd and slurmctld."""
+DAEMON_SETS_CPU = 1000
+"""Milli-CPUs of a worker node for pods that every node has: Soperator's rebooter asks for 500, the DCGM exporter for
+50, Cilium, the CSI driver and others of Kubernetes for what is left. Without them one of these stays Pending. Jobs have
+all CPUs: Slurm's number of them is the machine's."""
+DAEMON_CPU = 50
+"""Milli-CPUs of OpenKruise's daemon on each node."""
+DAEMON_MEMORY = 131
+"""MiB of it: 128 MB rounded up."""
+
+
+def allocatable(vcpus: int, memory_gib: int, disk_gib: int = 0) -> Resources:
+    """What pods of a node can have: all but 1 vCPU, 95 % of the memory less 2 GiB, 85 % of the boot disk less 48 GiB;
+    memory and disk in whole GiB."""
+    return Resources(
+        cpu=max(0, vcpus - 1) * 1000,
+        memory=max(0, (memory_gib * 95 - 200) // 100) * GIB,
+        disk=max(0, (disk_gib * 85 - 4800) // 100) * GIB,
+    )
+
+
+def slurmd_resources(node: Resources) -> Resources:
+    """What slurmd's container has of a node, in whole GiB: the node's jobs run in it, so its memory is RealMemory."""
+    cpu = (node.cpu - DAEMON_SETS_CPU - MUNGE.cpu) // 1000 * 1000 - DAEMON_CPU
+    memory = (node.memory - MUNGE.memory) // GIB * GIB - DAEMON_MEMORY
+    return Resources(
+        cpu=max(0, cpu), memory=max(0, memory) // GIB * GIB, disk=max(0, node.disk - (MUNGE.disk if node.disk else 0))
+    )
