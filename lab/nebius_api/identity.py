@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.catalog.nebius.kubernetes import VERSIONS
 from cluster.platforms.nebius.machine_types import PLATFORMS
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from lab.nebius_api.faults import bad_request, refusal
 
 GROUPS = ("admins", "auditors", "editors", "viewers")
@@ -24,7 +24,7 @@ class Place:
     """Limit and usage, by the quota's name."""
     advice: tuple[Mapping[str, Any], ...] = ()
     """Rows of ResourceAdvice as JSON."""
-    deprecated: tuple[str, ...] = tuple(one.name for one in VERSIONS.values() if one.deprecated)
+    deprecated: tuple[str, ...] = tuple(one.name for one in KUBERNETES_VERSIONS.values() if one.deprecated)
     """Versions of Kubernetes that no cluster is created of any more."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Presets of drivers of a platform's node images, in place of those of the catalog."""
@@ -90,7 +90,7 @@ def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
             **({"deprecated": True} if one.name in place.deprecated else {}),
             **({"end_of_life": f"{one.end_of_life}T00:00:00Z"} if one.end_of_life else {}),
         }
-        for one in VERSIONS.values()
+        for one in KUBERNETES_VERSIONS.values()
     ]
     return {"items": rows}
 
@@ -98,9 +98,9 @@ def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
 def _images(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
     """Images of both systems with and without drivers, of the version alone: the real one has earlier ones besides."""
     version, platform = request.get("cluster_kubernetes_version", ""), request.get("platform", "")
-    if version not in VERSIONS:
+    if version not in KUBERNETES_VERSIONS:
         raise bad_request("cluster_kubernetes_version", f"there is no version {version!r}")
-    presets = place.images.get(platform, VERSIONS[version].drivers.get(platform, ()))
+    presets = place.images.get(platform, KUBERNETES_VERSIONS[version].drivers.get(platform, ()))
     known = PLATFORMS.get(platform)
     if known and known.gpu and not presets:
         presets = ("cuda12.8", "cuda13.0")

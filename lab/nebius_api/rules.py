@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from cluster.catalog.nebius.kubernetes import VERSIONS
 from cluster.platforms.nebius.machine_types import PLATFORMS
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.api.compare import at, differing
 from components.nebius.api.kinds import Kind
 from lab.nebius_api.faults import RefusedError, bad_request, in_use, refusal
@@ -38,7 +38,7 @@ def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Ma
         same_identity = not kind.unique and not differing(row["spec"], spec, kind.identity)
         if same_name or same_identity:
             raise refusal("resource_already_exists", kind.name, row["metadata"]["id"])
-    version = VERSIONS.get(str(at(spec, "control_plane.version"))) if kind.name == "Cluster" else None
+    version = KUBERNETES_VERSIONS.get(str(at(spec, "control_plane.version"))) if kind.name == "Cluster" else None
     if version and version.deprecated:
         raise bad_request("spec.control_plane.version", f"{version.name} is deprecated: no clusters of it are created")
     check_spec(store, kind, spec)
@@ -145,7 +145,7 @@ def _count(value: Mapping[str, Any]) -> int:
 
 def _cluster(spec: Mapping[str, Any]) -> Refusals:
     version = at(spec, "control_plane.version")
-    if version and version not in VERSIONS:
+    if version and version not in KUBERNETES_VERSIONS:
         yield bad_request("spec.control_plane.version", f"there is no version {version!r}")
     size = int(at(spec, "control_plane.etcd_cluster_size") or 3)
     if size not in (1, 3):

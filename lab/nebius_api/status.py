@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.catalog.nebius.kubernetes import DEFAULT
+from cluster.platforms.nebius.versions import KUBERNETES
 from lab.nebius_api.store import Store
 
 STATES: Mapping[str, tuple[str, str, str]] = {
@@ -52,7 +52,7 @@ def done(operation: Mapping[str, Any]) -> float:
 
 def _cluster(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
     plane = row["spec"].get("control_plane", {})
-    known = {"version": plane.get("version", DEFAULT), "etcd_cluster_size": plane.get("etcd_cluster_size", "3")}
+    known = {"version": plane.get("version", KUBERNETES), "etcd_cluster_size": plane.get("etcd_cluster_size", "3")}
     if row["state"] == "RUNNING":
         known["endpoints"] = {"public_endpoint": f"https://{row['metadata']['id']}.mk8s.invalid:443"}
         known["auth"] = {"cluster_ca_certificate": _digest(row, 64)}
@@ -70,7 +70,7 @@ def _node_group(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
             last = {"level": "ERROR", "code": "QuotaFailure", "message": QUOTA_PROBLEM[1]}
             events = [{"occurrence_count": "3", "last_occurrence": last}]
     counts = {"target_node_count": target, "node_count": max(ready, before), "ready_node_count": ready}
-    version = row["spec"].get("version", DEFAULT)
+    version = row["spec"].get("version", KUBERNETES)
     shown = {name: str(count) for name, count in counts.items()}
     return {**shown, "version": version, "events": events, "reconciling": _reconciling(store, row)}
 

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from cluster.catalog.nebius import soperator
+from cluster.platforms.nebius import versions
 
 STAND_INS = Path(__file__).parents[1] / "charts" / "repository"
 """The charts, as small as they can be."""
@@ -32,7 +32,7 @@ def write(folder: Path, version: str) -> None:
         for name in map("ballast{}".format, range(_DEFINITIONS)):
             file = new / "helm-soperator" / "crds" / f"{name}.yaml"
             file.write_text(definition(name, padding=DEFINITIONS_BYTES // _DEFINITIONS), encoding="utf-8")
-        if only := soperator.cluster_name(version):
+        if only := versions.cluster_name(version):
             elsewhere = new / "helm-soperator-activechecks" / "templates" / "elsewhere.yaml"
             elsewhere.write_text(_ELSEWHERE % only, encoding="utf-8")
         if folder.exists():

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cluster.catalog.nebius.kubernetes import DEFAULT
 from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
+from cluster.platforms.nebius.versions import KUBERNETES
 from lab.soperator.cloud import NodeGroup
 from lab.soperator.kube import Kube, Object
 
 MACHINE_TYPE = "rehearsal/machine-type"
 """Annotation: platform and preset, of which a label may not have the slash."""
-_VERSION = f"v{DEFAULT}.0"
+_VERSION = f"v{KUBERNETES}.0"
 
 
 def objects(group: NodeGroup) -> Iterator[Object]:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.catalog.nebius.kubernetes import VERSIONS
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.machine_types import MUNGE, NEBIUS_DISKS, PLATFORMS, REPLICATED_STEP, allocatable
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL
 from cluster.platforms.nebius.section import AccountingGroup, SystemGroup
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.operators import LIMITS
 from tests.harness import ROOT
 from tests.outside.recorder import Recorder
@@ -186,7 +186,7 @@ def test_versions_and_drivers(recipe: Path, outside: Recorder) -> None:
         for version, members in named(block(text(file), "driver_presets_by_k8s")):
             for platform, presets in re.findall(r"([\w-]+)\s*=\s*\[([^\]]*)\]", members):
                 theirs = tuple(re.findall(r'"([^"]+)"', presets))
-                ours = VERSIONS[version].drivers.get(platform, ()) if version in VERSIONS else ()
+                ours = KUBERNETES_VERSIONS[version].drivers.get(platform, ()) if version in KUBERNETES_VERSIONS else ()
                 count += 1
                 if platform in PLATFORMS and ours != theirs:
                     outside.differs(f"drivers-{version}-{platform}", f"given: {ours}; the recipe: {theirs}")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.catalog.nebius import soperator
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
+from cluster.platforms.nebius import versions as soperator
 from cluster.platforms.nebius.releases import Facts, Release, releases
 from cluster.platforms.nebius.releases.backups import SECRET
 from components.nebius.kubernetes.chart_lookup import definitions

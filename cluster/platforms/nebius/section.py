@@ -6,11 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cluster.catalog.nebius import kubernetes, soperator
 from cluster.config.impact import Replace
 from cluster.config.section import Section
 from cluster.config.types import MachineTypeName, Positive, PublicKey, Seconds
 from cluster.findings import Refused
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.filesystems import Filesystem, Filesystems, Jail, Submount
 from cluster.platforms.nebius.health import Backups, Health
 from cluster.platforms.nebius.types import (
@@ -60,7 +60,7 @@ class AccountingGroup(ServiceGroup):
 class Kubernetes(Section):
     """The managed Kubernetes cluster."""
 
-    version: KubernetesVersion = kubernetes.DEFAULT
+    version: KubernetesVersion = versions.KUBERNETES
     """Minor version of the control plane and of the nodes. Before `up` creates a cluster, it asks Nebius whether it has
     this version, with `gpu.drivers_preset` for the nodesets' platforms."""
     etcd_size: Literal[1, 3] = 3
@@ -70,7 +70,7 @@ class Kubernetes(Section):
 class Soperator(Section):
     """The operator that runs Slurm in pods."""
 
-    version: Version = soperator.DEFAULT
+    version: Version = versions.SOPERATOR
     """Version of Soperator, of its charts and images. It decides which release of Slurm the cluster has."""
     charts: str = Field(default="oci://cr.eu-north1.nebius.cloud/soperator", min_length=1, max_length=500)
     """Where Soperator's charts are: a registry (`oci://...`) or a folder."""
@@ -96,7 +96,7 @@ class Gpu(Section):
     driver_version: str = Field(default="580.95.05", min_length=1, max_length=40)
     """With `driver: operator`: version of NVIDIA's driver. Nebius's chart of the operator has 570.148.08 and
     580.95.05."""
-    drivers_preset: str = Field(default=kubernetes.NEWEST_PRESET, min_length=1, max_length=40)
+    drivers_preset: str = Field(default=versions.NEWEST_PRESET, min_length=1, max_length=40)
     """With `driver: preinstalled`: preset of Nebius's node images, e.g. cuda12.8 or cuda13.0. The jail and the checks
     have the version of CUDA that goes with it."""
 
@@ -104,8 +104,8 @@ class Gpu(Section):
     def cuda(self) -> str:
         """Version of CUDA of the jail and of the checks."""
         if self.driver == "operator":
-            return kubernetes.cuda_of_driver(self.driver_version)
-        return kubernetes.cuda_of_preset(self.drivers_preset)
+            return versions.cuda_of_driver(self.driver_version)
+        return versions.cuda_of_preset(self.drivers_preset)
 
 
 class Timeouts(Section):
@@ -175,4 +175,4 @@ class Nebius(Section):
     @property
     def slurm_release(self) -> str:
         """Slurm's release, which Soperator's version decides."""
-        return soperator.series(self.soperator.version).release
+        return versions.series(self.soperator.version).release

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from cluster.catalog.nebius.soperator import series
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius.checks.filesystems import filesystems
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.versions import series
 
 _TIB = 1024
 """GiB."""

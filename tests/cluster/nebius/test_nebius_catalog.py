@@ -3,8 +3,8 @@
 import pytest
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
-from cluster.catalog.nebius import soperator
 from cluster.catalog.parameters import VERSIONS
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import (
     FABRICS,
     NEBIUS_DISKS,
@@ -69,25 +69,25 @@ class TestSoperator:
         ],
     )
     def test_a_version_decides_release_and_images(self, version: str, release: str, tag: str) -> None:
-        assert soperator.series(version).release == release
-        assert soperator.image_tag(version) == tag
+        assert versions.series(version).release == release
+        assert versions.image_tag(version) == tag
         assert nebius(nebius={"soperator": {"version": version}}).slurm_version == release
 
     def test_every_release_is_in_the_tables(self) -> None:
-        releases = {one.release for one in soperator.SERIES}
+        releases = {one.release for one in versions.SERIES}
         assert releases <= set(VERSIONS)
         assert releases == set(IMAGES["soperator"].slurm_versions)
 
     def test_the_default_is_the_newest_and_without_fault(self) -> None:
-        assert soperator.is_known(soperator.DEFAULT)
-        assert soperator.faults(soperator.DEFAULT) == []
+        assert versions.is_known(versions.SOPERATOR)
+        assert versions.faults(versions.SOPERATOR) == []
 
     @pytest.mark.parametrize(("version", "names"), [("4.1.4", {"node-undrained"}), ("4.1.7", set()), ("5.0.0", set())])
     def test_faults_end_with_their_correction(self, version: str, names: set[str]) -> None:
-        assert {one.name for one in soperator.faults(version)} == names
+        assert {one.name for one in versions.faults(version)} == names
 
     @pytest.mark.parametrize("version", ["4.0.5", "4.2.0", "5.0.0"])
     def test_only_the_series_whose_charts_were_read_is_known_with_its_later_patches(self, version: str) -> None:
-        assert not soperator.is_known(version)
-        assert soperator.is_known("4.1.0")
-        assert soperator.is_known("4.1.11")
+        assert not versions.is_known(version)
+        assert versions.is_known("4.1.0")
+        assert versions.is_known("4.1.11")

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from cluster.catalog.nebius.kubernetes import LOOKED, PRESETS, VERSIONS, creatable
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level, listing
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable
 from cluster.roster import nodeset_type
 
 
@@ -33,7 +33,7 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 def _drivers(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     """A preset of drivers that is known, and that node images of this Kubernetes do not have."""
-    preset, version = settings.gpu.drivers_preset, VERSIONS.get(settings.kubernetes.version)
+    preset, version = settings.gpu.drivers_preset, KUBERNETES_VERSIONS.get(settings.kubernetes.version)
     if settings.gpu.driver != "preinstalled" or version is None or preset not in PRESETS:
         return
     platforms = [nodeset_type(config, one).family.name for one in config.nodesets.values()]
@@ -88,7 +88,7 @@ def find_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 def _kubernetes(settings: Nebius) -> Iterator[Finding]:
     """A version that no new cluster has. One that is up with it stays, so that is no error."""
     version = settings.kubernetes.version
-    known = VERSIONS.get(version)
+    known = KUBERNETES_VERSIONS.get(version)
     if known is not None and not known.deprecated:
         return
     ended = f", and ended it on {known.end_of_life}" if known and known.end_of_life else ""

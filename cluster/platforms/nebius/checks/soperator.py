@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from cluster.catalog.nebius import soperator
-from cluster.catalog.nebius.soperator import parse
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level, Location, listing
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.versions import parse
 
 _AT: Location = ("nebius", "soperator", "version")
 _TAKEN_NODESETS = ("accounting", "system")
@@ -19,14 +19,14 @@ CHECKS_USERS = ("nebius", "soperatorchecks")
 
 def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     version = settings.soperator.version
-    if parse(version) < soperator.FIRST:
-        first = ".".join(map(str, soperator.FIRST))
+    if parse(version) < versions.FIRST:
+        first = ".".join(map(str, versions.FIRST))
         yield Finding(
             id="nebius-soperator-old",
             at=_AT,
             given=version,
-            allowed=f"{first} or later, e.g. {soperator.DEFAULT}: this program follows the newest series and the next",
-            todo=f"write {soperator.DEFAULT}",
+            allowed=f"{first} or later, e.g. {versions.SOPERATOR}: this program follows the newest series and the next",
+            todo=f"write {versions.SOPERATOR}",
         )
         return
     if (given := config.slurm.version) and given != settings.slurm_release:
@@ -37,7 +37,7 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             allowed=f"{settings.slurm_release}, the release of Soperator {version}",
             todo="remove it, or write another nebius.soperator.version",
         )
-    if (only := soperator.cluster_name(version)) and config.name != only:
+    if (only := versions.cluster_name(version)) and config.name != only:
         yield Finding(
             id="nebius-cluster-name",
             at=("name",),
@@ -51,16 +51,16 @@ def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 def find_warnings(settings: Nebius) -> Iterator[Finding]:
     version = settings.soperator.version
-    if not soperator.is_known(version):
+    if not versions.is_known(version):
         yield Finding(
             id="nebius-soperator-unknown",
             level=Level.WARNING,
             at=_AT,
             what=f"the charts of Soperator {version} are not known here, the newest of which are those of "
-            f"{soperator.DEFAULT}: values may be missing, and without charts of that version `up` fails",
-            todo=f"check that there is such a release, or write {soperator.DEFAULT}",
+            f"{versions.SOPERATOR}: values may be missing, and without charts of that version `up` fails",
+            todo=f"check that there is such a release, or write {versions.SOPERATOR}",
         )
-    faults = soperator.faults(version)
+    faults = versions.faults(version)
     if faults:
         yield Finding(
             id="nebius-soperator-faults",
@@ -68,7 +68,7 @@ def find_warnings(settings: Nebius) -> Iterator[Finding]:
             at=_AT,
             what=f"Soperator {version} has known faults: "
             + "; ".join(f"{one.what} ({one.name}, nebius/soperator, {one.source})" for one in faults),
-            todo=f"write {soperator.DEFAULT}, which has none of them",
+            todo=f"write {versions.SOPERATOR}, which has none of them",
         )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.catalog.nebius import soperator
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, listing, nearest, show, suggest
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.releases.configured import configured_releases
 from cluster.platforms.nebius.releases.inputs import Inputs
 from cluster.platforms.nebius.releases.keys import CHARTS, unknown
@@ -18,7 +18,7 @@ _NODESETS = "nodesets"
 
 def find_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     """Values of no release, of no key of its chart, or that a field sets."""
-    if not settings.values or soperator.parse(settings.soperator.version) < soperator.FIRST:
+    if not settings.values or versions.parse(settings.soperator.version) < versions.FIRST:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:

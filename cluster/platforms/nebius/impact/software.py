@@ -1,11 +1,11 @@
 """The impact of other versions: of Kubernetes, Soperator, NVIDIA's driver."""
 
-from cluster.catalog.nebius import soperator
 from cluster.catalog.upgrades import takes_over
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.impact.edits import Edit
 from cluster.impact.machines import show_jobs
 from cluster.impact.rule import rule
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.impact import nodes
 from cluster.roster import node_names
 
@@ -32,8 +32,8 @@ def kubernetes(edit: Edit) -> Impact:
 @rule(Effect.REPLACE, Effect.REFUSED)
 def operator(edit: Edit) -> Impact:
     """Soperator's version: all pods get other images."""
-    old, new = (soperator.series(one).release for one in (edit.old, edit.new))
-    if not takes_over(new, old) or soperator.parse(edit.new) < soperator.parse(edit.old):
+    old, new = (versions.series(one).release for one in (edit.old, edit.new))
+    if not takes_over(new, old) or versions.parse(edit.new) < versions.parse(edit.old):
         return Refuse(
             f"Slurm {new} of Soperator {edit.new} does not start on what Slurm {old} of {edit.old} left: put it back",
             command="put it back",

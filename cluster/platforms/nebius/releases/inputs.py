@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.catalog.nebius import soperator
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.releases.release import Facts
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import has_gpus, nodeset_gpu
@@ -34,9 +34,9 @@ class Inputs:
         return self.settings.soperator.version
 
     @property
-    def number(self) -> soperator.Number:
+    def number(self) -> versions.Number:
         """Soperator's version in order."""
-        return soperator.parse(self.version)
+        return versions.parse(self.version)
 
     @property
     def nodesets(self) -> Mapping[str, Nodeset]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.catalog.nebius import soperator
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.releases.inputs import DEFAULT_REGISTRY, Inputs
 
 
@@ -16,7 +16,7 @@ def _moved(inputs: Inputs) -> bool:
 
 
 def _tag(inputs: Inputs) -> str:
-    return soperator.image_tag(inputs.version)
+    return versions.image_tag(inputs.version)
 
 
 def cluster(inputs: Inputs) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Nebius: platforms and presets, regions, InfiniBand fabrics, disk types, versions of Soperator."""

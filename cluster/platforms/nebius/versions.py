@@ -1,0 +1,180 @@
+"""Versions of Kubernetes that Nebius creates clusters of, and of Soperator."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LOOKED = "2026-09-23"
+KUBERNETES_SOURCE = (
+    f"ListControlPlaneVersions as seen on {LOOKED} (nebius/api, mk8s/v1/cluster_service.proto); driver presets: "
+    "nebius-solutions-library, soperator/installations/example/driver_presets.tf"
+)
+KUBERNETES = "1.35"
+"""The newest but one: the newest has the fewest months of use."""
+NEWEST_PRESET = "cuda13.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesVersion:
+    """One minor version."""
+
+    name: str
+    deprecated: bool = False
+    """Whether Nebius creates no clusters of it any more; those that are up stay."""
+    end_of_life: str = ""
+    """Day from which Nebius upgrades clusters of it by itself, where it was given."""
+    drivers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Presets of drivers, by platform; empty where they are not known."""
+
+
+_HOPPER = ("gpu-l40s-a", "gpu-l40s-d", "gpu-h100-sxm", "gpu-h200-sxm")
+_B200 = ("gpu-b200-sxm", "gpu-b200-sxm-a")
+_NEWEST = ("gpu-b300-sxm", "gpu-rtx6000")
+_ONLY_13: Mapping[str, tuple[str, ...]] = dict.fromkeys((*_HOPPER, *_B200, *_NEWEST), (NEWEST_PRESET,))
+
+_KUBERNETES_ROWS = (
+    KubernetesVersion(
+        name="1.30",
+        drivers=dict.fromkeys((*_HOPPER, "gpu-b200-sxm"), ("cuda12",)),
+    ),
+    KubernetesVersion(
+        name="1.31",
+        deprecated=True,
+        end_of_life="2026-09-01",
+        drivers={
+            **dict.fromkeys(_HOPPER, ("cuda12", "cuda12.4", "cuda12.8")),
+            "gpu-b200-sxm": ("cuda12", "cuda12.8"),
+            "gpu-b200-sxm-a": ("cuda12.8",),
+        },
+    ),
+    KubernetesVersion(
+        name="1.32",
+        drivers={**_ONLY_13, **dict.fromkeys((*_HOPPER, *_B200), ("cuda12", "cuda12.8", NEWEST_PRESET))},
+    ),
+    KubernetesVersion(name="1.33", drivers={**_ONLY_13, "gpu-b200-sxm-a": ("cuda12.8", NEWEST_PRESET)}),
+    KubernetesVersion(name="1.34"),
+    KubernetesVersion(name="1.35", drivers=_ONLY_13),
+    KubernetesVersion(name="1.36", drivers=_ONLY_13),
+)
+
+KUBERNETES_VERSIONS: Mapping[str, KubernetesVersion] = {row.name: row for row in _KUBERNETES_ROWS}
+"""Oldest first."""
+PRESETS = ("cuda12", "cuda12.4", "cuda12.8", NEWEST_PRESET)
+"""Presets of drivers that are known; Nebius adds others."""
+_CUDA = ("12.9.0", "13.0.2")
+"""Versions of CUDA that Soperator has images of jails and checks for (activeCheckImageTags of
+helm-soperator-activechecks, 4.1.0 to 4.1.7)."""
+_CUDA_13_DRIVER = 580
+"""The first release of NVIDIA's driver that runs programs of CUDA 13 (docs.nvidia.com/cuda/cuda-toolkit-release-notes,
+table 3)."""
+
+
+def creatable() -> list[str]:
+    """Versions that clusters are created of, oldest first."""
+    return [one.name for one in KUBERNETES_VERSIONS.values() if not one.deprecated]
+
+
+def cuda_of_preset(preset: str) -> str:
+    """The version of CUDA of Soperator's images that runs with a preset of drivers."""
+    return _CUDA[0] if preset.startswith("cuda12") else _CUDA[1]
+
+
+def cuda_of_driver(version: str) -> str:
+    """The version of CUDA of Soperator's images that runs with a release of NVIDIA's driver."""
+    major = version.partition(".")[0]
+    return _CUDA[0] if major.isdecimal() and int(major) < _CUDA_13_DRIVER else _CUDA[1]
+
+
+Number = tuple[int, int, int]
+
+SOPERATOR = "4.1.7"
+"""The newest release, and the first without any fault below."""
+FIRST = (4, 1, 4)
+"""The oldest version that is offered: the first of its series whose workers do not spoil GPU libraries in the jail when
+they start together (nebius/soperator, pull request 2703). This program follows the newest series and the next."""
+
+NAMESPACE = "soperator"
+"""The namespace, which is the cluster's name, that a template of helm-soperator-activechecks has in place of the
+cluster's own: run-extensive-check-on-reservations.yaml. Without this namespace the chart can't be installed."""
+FREE_NAME = (5, 0, 0)
+"""The first version without that template (commit 3f384ffd, in no release branch of 4.1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Versions of Soperator from one on, up to the next series."""
+
+    first: Number
+    slurm: str
+    """Version of Slurm in its images."""
+
+    @property
+    def release(self) -> str:
+        """Slurm's release, such as 25.11."""
+        return ".".join(self.slurm.split("-")[0].split(".")[:2])
+
+
+SERIES = (
+    Series(first=FIRST, slurm="25.11.3"),
+    Series(first=(5, 0, 0), slurm="26.05.3-nebius-2"),
+)
+"""Oldest first."""
+
+KNOWN = ((4, 1),)
+"""Major and minor numbers of the releases whose charts were read at their tags. Later patches have the same keys;
+4.1.11 is what Nebius's recipe has had since August of 2026."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What is known to go wrong with some versions."""
+
+    name: str
+    """Short name, by which findings refer to it."""
+    what: str
+    """What happens, as a sentence without its full stop."""
+    fixed: Number
+    """The first version without it; all before it that are offered have it."""
+    source: str
+
+
+FAULTS = (
+    Fault(
+        name="node-undrained",
+        fixed=(4, 1, 7),
+        what="a node may be undrained before its machine was recreated: jobs start on a dead node",
+        source="pull request 2807",
+    ),
+)
+
+
+def parse(version: str) -> Number:
+    """The three numbers of a version."""
+    major, minor, patch = map(int, version.split("."))
+    return major, minor, patch
+
+
+def series(version: str) -> Series:
+    """What a version's images have in them; the first series for versions before all."""
+    number = parse(version)
+    return next((one for one in reversed(SERIES) if one.first <= number), SERIES[0])
+
+
+def image_tag(version: str) -> str:
+    """Tag of a version's images."""
+    return f"{version}-slurm{series(version).slurm}"
+
+
+def cluster_name(version: str) -> str:
+    """The only name that a cluster of this version can have; nothing if it can have any."""
+    return NAMESPACE if parse(version) < FREE_NAME else ""
+
+
+def is_known(version: str) -> bool:
+    """Whether it is a release of those that are known, or a later patch of one."""
+    return parse(version)[:2] in KNOWN
+
+
+def faults(version: str) -> list[Fault]:
+    """What is known to go wrong with a version."""
+    number = parse(version)
+    return [one for one in FAULTS if number < one.fixed]
