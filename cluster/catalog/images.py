@@ -43,7 +43,7 @@ _ROWS = (
         name="soperator", slurm_versions=("25.11", "26.05"), rests=True, sudo=True,
         # ansible/run.yml: the role nccl-tests; nebius-solutions-library, soperator/test/quickcheck: both names.
         containers=("pyxis",), nccl_tests=True,
-        source="github.com/nebius/soperator, Makefile: the version of Soperator decides (catalog/nebius/soperator.py)"),
+        source="github.com/nebius/soperator, Makefile: the version of Soperator decides"),
 )
 # fmt: on
 
