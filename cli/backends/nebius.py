@@ -15,8 +15,7 @@ from cli.backends.s3_url import Version
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.findings import Refused
-from cluster.platforms.nebius.section import Nebius
-from cluster.platforms.nebius.types import ProjectId, TenantId
+from cluster.platforms.nebius.section import Nebius, ProjectId, TenantId
 from components.environment import Environment
 from components.nebius.state import EDITORS, AccessKey, StateBucket
 

@@ -8,10 +8,10 @@ import pulumi_random as random
 import pulumi_tls as tls
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius.backups import backs_up
 from cluster.platforms.nebius.checks import preflight
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
+from cluster.platforms.nebius.section import backs_up
 from components.nebius.backups import Backups, BackupsArgs
 from components.nebius.cloud import Cloud, settings_of
 from components.nebius.cluster import KubernetesCluster, KubernetesClusterArgs

@@ -8,9 +8,8 @@ from cluster.findings import Finding
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
 from cluster.platforms.nebius import credentials
 from cluster.platforms.nebius.checks import filesystems, gpus, machines, settings, soperator, values
-from cluster.platforms.nebius.defaults import DEFAULTS, MACHINE_TYPES
 from cluster.platforms.nebius.impact.table import TABLE
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
 from cluster.platforms.nebius.summary import describe_request
 
 NODES = 1024

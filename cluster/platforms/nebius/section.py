@@ -3,26 +3,213 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, Strict, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from cluster.config.impact import Replace
 from cluster.config.section import Section
-from cluster.config.types import MachineTypeName, Positive, PublicKey, Seconds
+from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
+from cluster.config.validators.choices import matching, one_of
 from cluster.findings import Refused
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.filesystems import Filesystem, Filesystems, Jail, Submount
-from cluster.platforms.nebius.health import Backups, Health
-from cluster.platforms.nebius.types import (
-    BootDiskGib,
-    KubernetesVersion,
-    ProjectId,
-    RegionName,
-    SubnetId,
-    TenantId,
-    Version,
-)
-from cluster.platforms.nebius.workers import Infiniband, Workers
+from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS, storage_class
+
+
+def _check(prefix: str, where: str) -> AfterValidator:
+    pattern = f"{prefix}-[a-z0-9]{{1,80}}"
+    return AfterValidator(matching(pattern, f"an id that begins with {prefix}-", f"copy it from {where}"))
+
+
+def _schema(prefix: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": f"^{prefix}-[a-z0-9]+$"})
+
+
+# Prefixes of ids: nebius-solutions-library, soperator/installations/example/variables.tf.
+TenantId = Annotated[str, _check("tenant", "`nebius iam tenant list`"), _schema("tenant")]
+ProjectId = Annotated[str, _check("project", "`nebius iam project list`"), _schema("project")]
+SubnetId = Annotated[str, _check("vpcsubnet", "`nebius vpc subnet list`"), _schema("vpcsubnet")]
+FilesystemId = Annotated[
+    str, _check("computefilesystem", "`nebius compute filesystem list`"), _schema("computefilesystem")
+]
+GpuClusterId = Annotated[
+    str, _check("computegpucluster", "`nebius compute gpu-cluster list`"), _schema("computegpucluster")
+]
+Version = Annotated[
+    str,
+    AfterValidator(
+        matching("[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}", "a version of three numbers, e.g. 4.1.7", "quote it in YAML")
+    ),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]+[.][0-9]+[.][0-9]+$"}),
+]
+KubernetesVersion = Annotated[
+    str,
+    AfterValidator(matching("1[.][0-9]{2}", "a minor version of Kubernetes, e.g. '1.35'", "quote it in YAML")),
+    WithJsonSchema({"type": "string", "pattern": "^1[.][0-9]{2}$"}),
+]
+SubmountName = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            "[a-z]([-a-z0-9]{0,28}[a-z0-9])?",
+            "1 to 30 of a-z, 0-9 and -, a letter first and no - last, e.g. mlperf-sd",
+            "shorten it: it is part of names of a file system and of a volume",
+        )
+    ),
+    WithJsonSchema({"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 30}),
+]
+DiskType = Annotated[
+    str,
+    AfterValidator(one_of(NEBIUS_DISKS, "a disk type of Nebius")),
+    WithJsonSchema({"type": "string", "enum": list(NEBIUS_DISKS)}),
+]
+RegionName = Annotated[
+    str,
+    AfterValidator(one_of(REGIONS, "a region of Nebius")),
+    WithJsonSchema({"type": "string", "enum": list(REGIONS)}),
+]
+GibiBytes = Annotated[int, Strict(), Field(ge=1, le=262_144)]
+"""GiB of a disk or a file system."""
+BootDiskGib = Annotated[int, Strict(), Field(ge=128, le=8192)]
+"""GiB of a boot disk: Kubernetes keeps 48 GiB and 15 % of it."""
+
+
+class FilesystemSpec(Section):
+    """A shared file system to create."""
+
+    size_gib: GibiBytes
+    """GiB. It can grow, and never shrink."""
+    block_kib: Literal[4, 8, 16, 32, 64, 128] = 4
+    """KiB of a block; 32 suits large files. It can't be changed later."""
+
+
+class Filesystem(Section):
+    """A shared file system: exactly one of `spec` and `existing`."""
+
+    spec: FilesystemSpec | None = None
+    """The file system to create. `deletion_protection` keeps it when the cluster is destroyed."""
+    existing: FilesystemId | None = None
+    """Id of a file system that is there before the stack and stays after it."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.spec is None) == (self.existing is None):
+            raise Refused(
+                "exactly one of spec and existing, e.g. {spec: {size_gib: 2048}}",
+                "remove one of them" if self.spec else "add one of them",
+            )
+        return self
+
+
+class Jail(Filesystem):
+    """The file system that users see as `/` on all login and worker pods."""
+
+    overwrite_existing: Flag = False
+    """With `existing`: says that you know that its files may be overwritten when the jail is populated."""
+
+
+class Submount(Filesystem):
+    """A shared file system that is mounted inside the jail."""
+
+    mount: MountPoint = Field(examples=["/mlperf-sd"])
+    """Where users see it."""
+
+
+class Filesystems(Section):
+    """Shared file systems."""
+
+    jail: Jail = Field(default_factory=lambda: Jail(spec=FilesystemSpec(size_gib=2048)))
+    """What users see as `/`. Default: 2048 GiB."""
+    controller_spool: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=128)))
+    """slurmctld's state. Default: 128 GiB."""
+    accounting: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=512)))
+    """The accounting database. Default: 512 GiB."""
+    submounts: Mapping[SubmountName, Submount] = Field(default_factory=dict, max_length=50)
+    """Further file systems inside the jail, by name."""
+
+
+class Infiniband(Section):
+    """The GPU cluster that a nodeset's nodes join: exactly one of `fabric` and `existing`."""
+
+    fabric: str | None = Field(default=None, examples=["fabric-3"], min_length=1, max_length=63)
+    """InfiniBand fabric that a GPU cluster is created in. Nodesets of one fabric share it."""
+    existing: GpuClusterId | None = None
+    """Id of a GPU cluster that is there before the stack and stays after it."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.fabric is None) == (self.existing is None):
+            raise Refused("exactly one of fabric and existing, e.g. {fabric: fabric-3}", "keep one of them")
+        return self
+
+
+class NodeDisk(Section):
+    """A disk that each node has for itself. It is deleted with the node's pod volume."""
+
+    size_gib: GibiBytes
+    """GiB. A multiple of 93 for network-ssd-io-m3 and network-ssd-non-replicated."""
+    type: DiskType = "network-ssd-io-m3"
+    """Disk type of Nebius."""
+    filesystem: Literal["ext4", "xfs"] = "ext4"
+    """File system on it."""
+
+    @model_validator(mode="after")
+    def _whole_parts(self) -> Self:
+        step = NEBIUS_DISKS[self.type].step_gib
+        if self.size_gib % step:
+            fitting = (self.size_gib // step + 1) * step
+            raise Refused(
+                f"a size_gib that is a multiple of {step} for {self.type}, e.g. {fitting}",
+                f"write {fitting}, or type: network-ssd for any size",
+            )
+        return self
+
+    @property
+    def storage_class(self) -> str:
+        """The StorageClass that it is created by."""
+        return storage_class(self.type, self.filesystem)
+
+
+class LocalMount(NodeDisk):
+    """A disk of each node, mounted inside the jail: every node sees its own files there."""
+
+    mount: MountPoint = Field(examples=["/scratch"])
+    """Where users see it."""
+
+
+class Workers(Section):
+    """What a nodeset has on Nebius besides."""
+
+    infiniband: Infiniband | None = None
+    """The GPU cluster that its nodes join. None for nodesets without GPUs, or with one GPU a node."""
+    nodes_per_group: Positive = Field(default=100, le=100)
+    """Most nodes of one node group of Kubernetes. More nodes are split, and the last group has the rest."""
+    max_unavailable_percent: Positive = Field(default=50, le=100)
+    """Percent of a group's nodes that are recreated at the same time when the group changes; one node at least."""
+    local_disks: Mapping[SubmountName, LocalMount] = Field(default_factory=dict, max_length=10)
+    """Disks of each node, mounted inside the jail, by name."""
+    image_disk: NodeDisk | None = None
+    """A disk of each node for container images, in place of the boot disk."""
+
+
+class Health(Section):
+    """Health checks that Soperator runs by itself."""
+
+    scope: Literal["skip_all", "testing", "essential", "prod_quick", "prod_acceptance"] = "prod_quick"
+    """Which active checks run when the cluster comes up."""
+    replace_nodes: Flag = True
+    """Whether nodes that were drained for a hardware problem are recreated without being asked for."""
+
+
+class Backups(Section):
+    """Backups of the jail into a bucket, by k8up."""
+
+    enabled: Literal["auto", True, False] = "auto"
+    """auto: if the jail is created by the stack and smaller than 12 TiB."""
+    schedule: str = Field(default="@daily-random", min_length=1, max_length=100)
+    """When they are made, as in a crontab, or one of k8up's words."""
+    keep_daily: Positive = Field(default=7, le=365)
+    """Daily backups that are kept."""
+
 
 __all__ = ["Filesystem", "Infiniband", "Jail", "Nebius", "Submount", "Workers"]
 
@@ -176,3 +363,42 @@ class Nebius(Section):
     def slurm_release(self) -> str:
         """Slurm's release, which Soperator's version decides."""
         return versions.series(self.soperator.version).release
+
+
+AUTO_LIMIT_GIB = 12 * 1024
+"""GiB of a jail from which on `auto` makes no backups (nebius-solutions-library, soperator, variables.tf)."""
+
+
+def backs_up(settings: Nebius) -> bool:
+    """Whether there is a bucket for backups, and a schedule: as the stack file says, or by the jail's size."""
+    wanted, jail = settings.backups.enabled, settings.filesystems.jail
+    if wanted == "auto":
+        return jail.spec is not None and jail.spec.size_gib < AUTO_LIMIT_GIB
+    return wanted
+
+
+CIDR = "10.80.0.0/20"
+"""Stands in `network.cidr`, which nothing on Nebius follows: nodes have addresses of their subnet."""
+DEFAULTS: Mapping[str, Any] = {
+    "nebius": {},
+    "host_names": "pods",
+    "network": {"cidr": CIDR},
+    "storage": {},
+    "image": {"base": "soperator"},
+    "deletion_protection": True,
+}
+MACHINE_TYPES: Mapping[str, str] = {
+    "controller": "cpu-d3/16vcpu-64gb",
+    "login": "cpu-d3/32vcpu-128gb",
+    "node": "cpu-d3/16vcpu-64gb",
+}
+"""By role."""
+
+CONTROLLER_DISK_GIB = 128
+LOGIN_DISK_GIB = 256
+"""Logging in, compiling and container images fill a smaller one (nebius-solutions-library, variables.tf)."""
+CPU_DISK_GIB = 128
+GPU_DISK_GIB = 512
+"""Container images of several GB fill a smaller one, and Soperator drains the node then."""
+SMALLEST_DISK_GIB = 128
+"""The smallest boot disk that leaves room for Kubernetes' own 48 GiB and for images."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Disk, Nodeset
-from cluster.platforms.nebius import defaults
+from cluster.platforms.nebius import section as defaults
 from cluster.platforms.nebius.machine_types import (
     DAEMON_CPU,
     DAEMON_MEMORY,

@@ -6,9 +6,8 @@ from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Disk
 from cluster.findings import Finding, Location, listing, suggest
-from cluster.platforms.nebius.defaults import GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
 from cluster.roster import nodeset_type
 
 _LEAST_VCPUS = {"system": 8, "controller": 4, "login": 8, "accounting": 8, "node": 8}

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level, Location
-from cluster.platforms.nebius.defaults import CIDR
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import CIDR, Nebius
 
 _FIXED = ("realmemory",)
 """Parameters of a NodeName line, in lower case, that Soperator writes itself: from the resources of slurmd."""

@@ -9,12 +9,11 @@ from typing import Any
 from cluster.config.cluster import ClusterConfig
 from cluster.observe.drift.difference import NOTHING, Difference
 from cluster.observe.health import ClusterObservation
-from cluster.platforms.nebius.backups import backs_up
 from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.observe.helm import Installed
 from cluster.platforms.nebius.observe.objects import View
 from cluster.platforms.nebius.releases import Facts, Release, releases
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import Nebius, backs_up
 from cluster.roster import node_names
 from cluster.slurm.accounting import desired
 

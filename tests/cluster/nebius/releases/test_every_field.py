@@ -88,7 +88,7 @@ READ: dict[str, str] = {
     "workers.*.infiniband.existing": "components/nebius/gpu_clusters.py",
     "login.root_keys": "components/nebius/slurm.py",
     "gpu.driver_version": "components/nebius/operators.py",
-    "backups.enabled": "cluster/platforms/nebius/backups.py",
+    "backups.enabled": "cluster/platforms/nebius/section.py",
     "timeouts.available": "components/nebius/infrastructure.py",
     "timeouts.login": "components/nebius/slurm.py",
     "endpoint": "components/nebius/cloud.py",
