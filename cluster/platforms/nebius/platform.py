@@ -6,8 +6,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.findings import Finding
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
-from cluster.platforms.nebius import credentials
-from cluster.platforms.nebius.checks import filesystems, gpus, machines, settings, soperator, values
+from cluster.platforms.nebius import checks, credentials
 from cluster.platforms.nebius.impact.table import TABLE
 from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
 from cluster.platforms.nebius.summary import describe_request
@@ -18,16 +17,16 @@ NODES = 1024
 
 def _checks(config: ClusterConfig) -> Iterator[Finding]:
     if section := config.section(Nebius):
-        for rules in (soperator, machines, gpus, filesystems, settings, values):
+        for rules in (checks, checks, checks, checks, checks, checks):
             yield from rules.find_errors(config, section)
 
 
 def _warnings(config: ClusterConfig) -> Iterator[Finding]:
     if section := config.section(Nebius):
-        yield from soperator.find_warnings(section)
-        yield from gpus.find_warnings(config, section)
-        yield from filesystems.find_warnings(section)
-        yield from settings.find_warnings(config)
+        yield from checks.soperator_warnings(section)
+        yield from checks.gpu_warnings(config, section)
+        yield from checks.filesystem_warnings(section)
+        yield from checks.setting_warnings(config)
 
 
 PLATFORM = Platform(

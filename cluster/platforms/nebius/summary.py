@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius.checks.filesystems import filesystems
+from cluster.platforms.nebius.checks import filesystems
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.section import Nebius

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius.checks import soperator as checks
+from cluster.platforms.nebius import checks as checks
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.releases import Facts, Release, releases
 from cluster.platforms.nebius.section import Nebius
@@ -126,15 +126,15 @@ class TestVersions:
         assert "4.1.7" in found.todo
 
     def test_those_with_faults_are_warned_of(self) -> None:
-        found = list(checks.find_warnings(settings(nebius(**version("4.1.6")))))
+        found = list(checks.soperator_warnings(settings(nebius(**version("4.1.6")))))
         assert any("node-undrained" in one.what for one in found)
 
     def test_the_default_has_none(self) -> None:
-        assert list(checks.find_warnings(settings(nebius()))) == []
+        assert list(checks.soperator_warnings(settings(nebius()))) == []
 
     @pytest.mark.parametrize("number", ["4.9.0", "9.9.9"])
     def test_one_that_there_is_not_is_named_by_the_preview(self, number: str) -> None:
-        found = list(checks.find_warnings(settings(nebius(**version(number)))))
+        found = list(checks.soperator_warnings(settings(nebius(**version(number)))))
         assert any(number in one.what and "`up` fails" in one.what for one in found)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius.checks.filesystems import filesystems
+from cluster.platforms.nebius.checks import filesystems
 from cluster.platforms.nebius.machine_types import preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.section import Nebius

@@ -83,7 +83,7 @@ READ: dict[str, str] = {
         for name in ("jail", "controller_spool", "accounting", "submounts.*")
         for key in ("spec.size_gib", "spec.block_kib", "existing")
     },
-    "filesystems.jail.overwrite_existing": "cluster/platforms/nebius/checks/filesystems.py",
+    "filesystems.jail.overwrite_existing": "cluster/platforms/nebius/checks.py",
     "workers.*.infiniband.fabric": "components/nebius/gpu_clusters.py",
     "workers.*.infiniband.existing": "components/nebius/gpu_clusters.py",
     "login.root_keys": "components/nebius/slurm.py",

@@ -1,0 +1,654 @@
+"""What a configuration for Nebius must not have, and what its author should know."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+from cluster.catalog import MACHINE_TYPES
+from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Disk
+from cluster.config.validators.places import is_within
+from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
+from cluster.platforms.nebius import versions
+from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
+from cluster.platforms.nebius.releases.configured import configured_releases
+from cluster.platforms.nebius.releases.inputs import Inputs
+from cluster.platforms.nebius.releases.keys import CHARTS, unknown
+from cluster.platforms.nebius.releases.overrides import OWNED
+from cluster.platforms.nebius.releases.release import Facts, Release
+from cluster.platforms.nebius.section import CIDR, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Filesystem, Nebius
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
+from cluster.roster import nodeset_type
+
+_AT: Location = ("nebius", "soperator", "version")
+_TAKEN_NODESETS = ("accounting", "system")
+"""Names of other node groups, besides those that no cluster's nodesets have (controller, login)."""
+CHECKS_PARTITION = "hidden"
+"""The partition that Soperator's active checks run in."""
+CHECKS_USERS = ("nebius", "soperatorchecks")
+"""Users that Soperator creates for its checks."""
+
+
+def soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    version = settings.soperator.version
+    if parse(version) < versions.FIRST:
+        first = ".".join(map(str, versions.FIRST))
+        yield Finding(
+            id="nebius-soperator-old",
+            at=_AT,
+            given=version,
+            allowed=f"{first} or later, e.g. {versions.SOPERATOR}: this program follows the newest series and the next",
+            todo=f"write {versions.SOPERATOR}",
+        )
+        return
+    if (given := config.slurm.version) and given != settings.slurm_release:
+        yield Finding(
+            id="nebius-slurm-release",
+            at=("slurm", "version"),
+            given=given,
+            allowed=f"{settings.slurm_release}, the release of Soperator {version}",
+            todo="remove it, or write another nebius.soperator.version",
+        )
+    if (only := versions.cluster_name(version)) and config.name != only:
+        yield Finding(
+            id="nebius-cluster-name",
+            at=("name",),
+            given=config.name,
+            allowed=f"{only} with Soperator {version}: its chart of active checks has objects in the namespace {only}, "
+            "whatever the cluster is called",
+            todo=f"write name: {only}; the stack keeps its name",
+        )
+    yield from _names(config)
+
+
+def soperator_warnings(settings: Nebius) -> Iterator[Finding]:
+    version = settings.soperator.version
+    if not versions.is_known(version):
+        yield Finding(
+            id="nebius-soperator-unknown",
+            level=Level.WARNING,
+            at=_AT,
+            what=f"the charts of Soperator {version} are not known here, the newest of which are those of "
+            f"{versions.SOPERATOR}: values may be missing, and without charts of that version `up` fails",
+            todo=f"check that there is such a release, or write {versions.SOPERATOR}",
+        )
+    faults = versions.faults(version)
+    if faults:
+        yield Finding(
+            id="nebius-soperator-faults",
+            level=Level.WARNING,
+            at=_AT,
+            what=f"Soperator {version} has known faults: "
+            + "; ".join(f"{one.what} ({one.name}, nebius/soperator, {one.source})" for one in faults),
+            todo=f"write {versions.SOPERATOR}, which has none of them",
+        )
+
+
+def _names(config: ClusterConfig) -> Iterator[Finding]:
+    for name in config.nodesets:
+        if name in _TAKEN_NODESETS:
+            yield Finding(
+                id="nebius-nodeset-name",
+                at=("nodesets", name),
+                given=name,
+                allowed=f"any other name than {listing(_TAKEN_NODESETS)}, e.g. gpu",
+                todo="rename the nodeset: its pods would have the names of others",
+            )
+    if CHECKS_PARTITION in config.partitions:
+        yield Finding(
+            id="nebius-partition-name",
+            at=("partitions", CHECKS_PARTITION),
+            given=CHECKS_PARTITION,
+            allowed="any other name, e.g. main",
+            todo=f"rename the partition: Soperator's checks run in one of the name {CHECKS_PARTITION}",
+        )
+    for position, user in enumerate(config.users):
+        if user.name in CHECKS_USERS:
+            yield Finding(
+                id="nebius-user-name",
+                at=("users", position, "name"),
+                given=user.name,
+                allowed=f"any other name than {listing(CHECKS_USERS)}, e.g. alice",
+                todo="rename the user: Soperator creates one of that name for its checks",
+            )
+
+
+_LEAST_VCPUS = {"system": 8, "controller": 4, "login": 8, "accounting": 8, "node": 8}
+"""vCPUs that a node needs for what runs there, by role (nebius-solutions-library, available_resources/preset.tf;
+accounting: MariaDB alone takes 2 vCPUs and 12 GiB)."""
+_WAYS = ("on_demand", "spot", "reservation")
+LARGEST_DISK_GIB = 8192
+"""GiB of one network-ssd disk (docs.nebius.com/compute/storage/types)."""
+
+
+def machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    for at, machine_type, role in machine_types(config, settings):
+        yield from _type(at, machine_type, role, settings)
+    yield from _architectures(config)
+    yield from _disk(("controller", "disk"), config.controller.disk, SMALLEST_DISK_GIB)
+    yield from _disk(("login", "disk"), config.login.disk, LOGIN_DISK_GIB)
+    for name, section in config.nodesets.items():
+        has_gpus = nodeset_type(config, section).gpu is not None
+        yield from _disk(("nodesets", name, "disk"), section.disk, GPU_DISK_GIB if has_gpus else SMALLEST_DISK_GIB)
+    yield from _capacity(config)
+    if not config.login.count:
+        yield Finding(
+            id="nebius-login-count",
+            at=("login", "count"),
+            given="0",
+            allowed="1 or more: users and this program log in to the cluster by login pods",
+            todo="write 2",
+        )
+    for name in settings.workers:
+        if name not in config.nodesets:
+            yield Finding(
+                id="nebius-workers-unknown",
+                at=("nebius", "workers", name),
+                given=name,
+                allowed=f"a nodeset that exists: {listing(config.nodesets)}",
+                todo=suggest(name, config.nodesets, f"define {name} under `nodesets`, or remove it here"),
+                missing=name,
+            )
+
+
+def machine_types(config: ClusterConfig, settings: Nebius) -> Iterator[tuple[Location, str, str]]:
+    """Place, machine type and role of all node groups."""
+    yield ("nebius", "system", "machine_type"), settings.system.machine_type, "system"
+    yield ("nebius", "accounting", "machine_type"), settings.accounting.machine_type, "accounting"
+    yield ("controller", "machine_type"), config.controller.machine_type, "controller"
+    yield ("login", "machine_type"), config.login.machine_type or config.controller.machine_type, "login"
+    for name, section in config.nodesets.items():
+        yield ("nodesets", name, "machine_type"), section.machine_type or config.controller.machine_type, "node"
+
+
+def _type(at: Location, machine_type: str, role: str, settings: Nebius) -> Iterator[Finding]:
+    found = MACHINE_TYPES[machine_type]
+    if found.platform != "nebius":
+        if at[0] == "nebius":  # the others are found by cluster/checks/machines.py
+            yield Finding(
+                id="nebius-group-type",
+                at=at,
+                given=machine_type,
+                allowed="a machine type of nebius, e.g. cpu-d3/8vcpu-32gb",
+                todo="write PLATFORM/PRESET",
+            )
+        return
+    platform, preset = PLATFORMS[found.family.name], preset_of(machine_type)
+    if settings.region not in platform.regions:
+        there = [one.name for one in PLATFORMS.values() if settings.region in one.regions]
+        yield Finding(
+            id="nebius-region",
+            at=at,
+            given=machine_type,
+            allowed=f"a platform that {settings.region} has: {listing(there)}; {platform.name} is in "
+            f"{listing(platform.regions)}",
+            todo="write another machine type, or nebius.region of a project in another region",
+        )
+    if role != "node" and (platform.gpu or platform.architecture != "x86_64"):
+        yield Finding(
+            id="nebius-service-type",
+            at=at,
+            given=machine_type,
+            allowed="a platform without GPUs, e.g. cpu-d3/16vcpu-64gb: only nodesets compute",
+            todo="write one of cpu-d3",
+        )
+    elif preset.vcpus < _LEAST_VCPUS[role]:
+        yield Finding(
+            id="nebius-preset-small",
+            at=at,
+            given=machine_type,
+            allowed=f"a preset of {_LEAST_VCPUS[role]} vCPUs or more, which is what runs there",
+            todo=f"write {_larger(platform.name, _LEAST_VCPUS[role])}",
+        )
+
+
+def _larger(platform: str, vcpus: int) -> str:
+    return next(f"{platform}/{one.name}" for one in PLATFORMS[platform].presets if one.vcpus >= vcpus)
+
+
+def _architectures(config: ClusterConfig) -> Iterator[Finding]:
+    """All nodes share one jail, whose programs are of one architecture."""
+    found = {name: nodeset_type(config, section).family for name, section in config.nodesets.items()}
+    first = next(iter(found))
+    for name, family in found.items():
+        if family.architecture != found[first].architecture:
+            yield Finding(
+                id="nebius-architecture",
+                at=("nodesets", name, "machine_type"),
+                given=f"{family.name}, which is {family.architecture}",
+                allowed=f"{found[first].architecture}, as nodeset {first}: all nodes share one jail",
+                todo="make a stack of its own for these nodes",
+            )
+
+
+def _disk(at: Location, disk: Disk, least: int) -> Iterator[Finding]:
+    if disk.type is not None:
+        yield Finding(
+            id="nebius-disk-type",
+            at=(*at, "type"),
+            given=disk.type,
+            allowed="size_gb alone: boot disks on Nebius are network-ssd",
+            todo="remove it",
+        )
+    if disk.size_gb is not None and not least <= disk.size_gb <= LARGEST_DISK_GIB:
+        yield Finding(
+            id="nebius-disk-size",
+            at=(*at, "size_gb"),
+            given=str(disk.size_gb),
+            allowed=f"{least} to {LARGEST_DISK_GIB} GiB: Kubernetes keeps 48 GiB and 15 % of it, and container images "
+            "fill the rest",
+            todo=f"write {least if disk.size_gb < least else LARGEST_DISK_GIB}, or remove it for the default",
+        )
+
+
+def _capacity(config: ClusterConfig) -> Iterator[Finding]:
+    for name, section in config.nodesets.items():
+        capacity, at = section.capacity, ("nodesets", name, "capacity")
+        if capacity is None:
+            continue
+        if capacity.way not in _WAYS:
+            yield Finding(
+                id="nebius-capacity",
+                at=(*at, capacity.way),
+                given=capacity.way,
+                allowed=f"on Nebius: {listing(_WAYS)}",
+                todo="write {spot: {}} for preemptible nodes, or {reservation: capacityblockgroup-...}",
+            )
+        if capacity.placement is not None:
+            yield Finding(
+                id="nebius-placement",
+                at=(*at, capacity.way, "placement"),
+                given=f"max_distance {capacity.placement.max_distance}",
+                allowed="nothing on Nebius: nodes of a GPU cluster are on one fabric",
+                todo="remove it, and write nebius.workers with `infiniband`",
+            )
+        reserved = capacity.reservation
+        if reserved and reserved.placement_policy:
+            yield Finding(
+                id="nebius-placement-policy",
+                at=(*at, "reservation", "placement_policy"),
+                given=reserved.placement_policy,
+                allowed="the id of a capacity block group alone, e.g. {reservation: capacityblockgroup-e00abc}",
+                todo="remove it",
+            )
+        if reserved and not reserved.name.startswith("capacityblockgroup-"):
+            yield Finding(
+                id="nebius-reservation",
+                at=(*at, "reservation"),
+                given=reserved.name,
+                allowed="the id of a capacity block group, e.g. capacityblockgroup-e00abc",
+                todo="copy it from `nebius capacity capacity-block-group list`",
+            )
+
+
+def gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    for name, workers in settings.workers.items():
+        if workers.infiniband is None or name not in config.nodesets:
+            continue
+        found = nodeset_type(config, config.nodesets[name])
+        if found.platform != "nebius" or preset_of(found.name).clusterable:
+            continue
+        fitting = [
+            f"{platform.name}/{one.name}" for platform in PLATFORMS.values() for one in platform.presets
+            if one.clusterable
+        ]  # fmt: skip
+        yield Finding(
+            id="nebius-gpu-cluster",
+            at=("nebius", "workers", name, "infiniband"),
+            given=f"a GPU cluster for {found.name}",
+            allowed=f"a preset with all GPUs of a host: {listing(fitting)}",
+            todo="remove infiniband, or write such a machine type for the nodeset",
+        )
+    yield from _drivers(config, settings)
+
+
+def _drivers(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    """A preset of drivers that is known, and that node images of this Kubernetes do not have."""
+    preset, version = settings.gpu.drivers_preset, KUBERNETES_VERSIONS.get(settings.kubernetes.version)
+    if settings.gpu.driver != "preinstalled" or version is None or preset not in PRESETS:
+        return
+    platforms = [nodeset_type(config, one).family.name for one in config.nodesets.values()]
+    for platform in dict.fromkeys(platforms):
+        offered = version.drivers.get(platform, ())
+        if offered and preset not in offered:
+            yield Finding(
+                id="nebius-drivers-preset",
+                at=("nebius", "gpu", "drivers_preset"),
+                given=preset,
+                allowed=f"with Kubernetes {version.name} on {platform}: {listing(offered)} (as of {LOOKED})",
+                todo=f"write {offered[-1]}, or another nebius.kubernetes.version",
+            )
+            return
+
+
+def gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    yield from _kubernetes(settings)
+    for name, section in config.nodesets.items():
+        found, workers = nodeset_type(config, section), settings.workers.get(name)
+        infiniband = workers.infiniband if workers else None
+        platform = found.family.name
+        if infiniband is None:
+            if section.count > 1 and preset_of(found.name).clusterable:
+                yield Finding(
+                    id="nebius-no-gpu-cluster",
+                    level=Level.WARNING,
+                    at=("nodesets", name),
+                    what=f"{section.count} nodes of {found.name} are in no GPU cluster: jobs on several of them have "
+                    "Ethernet in place of InfiniBand",
+                    todo=f"write nebius.workers.{name}.infiniband, with one of the fabrics "
+                    f"{listing(fabrics_of(platform, settings.region))}",
+                )
+            continue
+        fabric = FABRICS.get(infiniband.fabric or "")
+        if infiniband.fabric and fabric is None:
+            why = "is none of those that are known here"
+        elif fabric and (fabric.platform, fabric.region) != (platform, settings.region):
+            why = f"is of {fabric.platform} in {fabric.region}, and the nodes are {platform} in {settings.region}"
+        else:
+            continue
+        yield Finding(
+            id="nebius-fabric",
+            level=Level.WARNING,
+            at=("nebius", "workers", name, "infiniband", "fabric"),
+            what=f"{infiniband.fabric} {why}",
+            todo=f"known for these nodes: {listing(fabrics_of(platform, settings.region))}; Nebius's page "
+            "docs.nebius.com/compute/clusters/gpu has all",
+        )
+
+
+def _kubernetes(settings: Nebius) -> Iterator[Finding]:
+    """A version that no new cluster has. One that is up with it stays, so that is no error."""
+    version = settings.kubernetes.version
+    known = KUBERNETES_VERSIONS.get(version)
+    if known is not None and not known.deprecated:
+        return
+    ended = f", and ended it on {known.end_of_life}" if known and known.end_of_life else ""
+    why = f"Nebius creates no clusters of it any more{ended}" if known else "it is none of those that are known here"
+    yield Finding(
+        id="nebius-kubernetes-version",
+        level=Level.WARNING,
+        at=("nebius", "kubernetes", "version"),
+        what=f"Kubernetes {version}: {why} (as of {LOOKED}). `up` asks Nebius before it creates a cluster",
+        todo=f"for a new cluster, write one of {listing(creatable())}",
+    )
+
+
+HOME = "/home"
+IMAGE_STORAGE = "/mnt/image-storage"
+"""Where the image disk of each node is."""
+_NEEDED = ("/opt/bin", "/opt/soperator", "/usr", "/etc", IMAGE_STORAGE)
+"""What the jail itself has, and Soperator's programs need."""
+SUPPORT_GIB = 2048
+"""GiB above which Nebius's support must allow a file system (nebius-solutions-library, README)."""
+BACKUP_GIB = 12 * 1024
+"""GiB from which on backups of a jail take too long (nebius-solutions-library, variables.tf)."""
+
+
+def filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    jail = settings.filesystems.jail
+    if jail.existing and not jail.overwrite_existing:
+        yield Finding(
+            id="nebius-jail-existing",
+            at=("nebius", "filesystems", "jail", "existing"),
+            given=jail.existing,
+            allowed="an existing file system whose files may be overwritten, said by overwrite_existing: true: "
+            "populating the jail writes a whole root file system there",
+            todo="write overwrite_existing: true, or mount the file system as a submount",
+        )
+    if jail.spec and jail.overwrite_existing:
+        yield Finding(
+            id="nebius-jail-overwrite",
+            at=("nebius", "filesystems", "jail", "overwrite_existing"),
+            given="true",
+            allowed="true with `existing` alone: a file system that the stack creates is empty",
+            todo="remove it",
+        )
+    yield from _twice(settings)
+    yield from _mounts(config, settings)
+
+
+def filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
+    large = [
+        f"{'.'.join(map(str, at[2:]))} ({one.spec.size_gib} GiB)"
+        for at, one in filesystems(settings)
+        if one.spec and one.spec.size_gib > SUPPORT_GIB
+    ]
+    if large:
+        yield Finding(
+            id="nebius-filesystem-large",
+            level=Level.INFO,
+            at=("nebius", "filesystems"),
+            what=f"Nebius has file systems above {SUPPORT_GIB} GiB on request to its support: {listing(large)}",
+            todo="ask the support before `up`, unless that is done",
+        )
+    jail = settings.filesystems.jail
+    if settings.backups.enabled is True and jail.spec and jail.spec.size_gib >= BACKUP_GIB:
+        yield Finding(
+            id="nebius-backup-size",
+            level=Level.WARNING,
+            at=("nebius", "backups", "enabled"),
+            what=f"a backup of a jail of {jail.spec.size_gib} GiB may not end within a day",
+            todo="write auto, and keep data in submounts",
+        )
+
+
+def filesystems(settings: Nebius) -> Iterator[tuple[Location, Filesystem]]:
+    """Place in the stack file and section of every shared file system."""
+    at, given = ("nebius", "filesystems"), settings.filesystems
+    yield (*at, "jail"), given.jail
+    yield (*at, "controller_spool"), given.controller_spool
+    yield (*at, "accounting"), given.accounting
+    for name, one in given.submounts.items():
+        yield (*at, "submounts", name), one
+
+
+def _twice(settings: Nebius) -> Iterator[Finding]:
+    seen: dict[str, Location] = {}
+    for at, one in filesystems(settings):
+        if one.existing is None:
+            continue
+        if one.existing in seen:
+            yield Finding(
+                id="nebius-filesystem-twice",
+                at=(*at, "existing"),
+                given=one.existing,
+                allowed=f"a file system of its own; that one is {'.'.join(map(str, seen[one.existing]))}",
+                todo="write another id",
+            )
+        seen.setdefault(one.existing, at)
+
+
+def _mounts(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    shared: list[tuple[Location, str]] = [
+        (("nebius", "filesystems", "submounts", name, "mount"), one.mount)
+        for name, one in settings.filesystems.submounts.items()
+    ]
+    own: dict[str, list[tuple[Location, str]]] = {
+        nodeset: [
+            (("nebius", "workers", nodeset, "local_disks", name, "mount"), one.mount)
+            for name, one in workers.local_disks.items()
+        ]
+        for nodeset, workers in settings.workers.items()
+        if nodeset in config.nodesets
+    }
+    for at, path in (*shared, *(one for rows in own.values() for one in rows)):
+        yield from _place(at, path)
+    yield from _overlaps(shared)
+    for rows in own.values():
+        for left, right in [*((one, other) for one in shared for other in rows), *combinations(rows, 2)]:
+            yield from _overlaps([left, right])
+
+
+def _place(at: Location, path: str) -> Iterator[Finding]:
+    if path == HOME:
+        yield Finding(
+            id="nebius-submount-home",
+            at=at,
+            given=path,
+            allowed="any directory but /home, whose many small files are slow there; the jail itself has them",
+            todo="mount it elsewhere, e.g. /data",
+        )
+    for needed in _NEEDED:
+        if is_within(needed, path):
+            yield Finding(
+                id="nebius-submount-hides",
+                at=at,
+                given=path,
+                allowed=f"a directory apart from {needed}, which the jail needs itself",
+                todo="mount it elsewhere, e.g. /data",
+            )
+            return
+
+
+def _overlaps(rows: list[tuple[Location, str]]) -> Iterator[Finding]:
+    for (_, left), (at, right) in combinations(rows, 2):
+        if is_within(left, right) or is_within(right, left):
+            yield Finding(
+                id="nebius-submount-overlap",
+                at=at,
+                given=right,
+                allowed=f"a directory apart from all others that are mounted; {left} is one",
+                todo="mount it elsewhere, e.g. /data",
+            )
+
+
+_FIXED = ("realmemory",)
+"""Parameters of a NodeName line, in lower case, that Soperator writes itself: from the resources of slurmd."""
+FIRST_FREE_UID = 1010
+"""Users of the image and of Soperator's checks have lower numbers (adduser gives the first free one)."""
+
+
+def setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    if config.network.cidr != CIDR:
+        yield _unused(("network", "cidr"), config.network.cidr, "nodes have addresses of nebius.subnet")
+    if config.host_names != "pods":
+        yield Finding(
+            id="nebius-host-names",
+            at=("host_names",),
+            given=config.host_names,
+            allowed="pods: Soperator names the pods",
+            todo="remove it",
+        )
+    if settings.login.service == "NodePort" and settings.login.exposure == "internal":
+        yield Finding(
+            id="nebius-login-exposure",
+            at=("nebius", "login", "exposure"),
+            given="internal, with service NodePort",
+            allowed="public with NodePort, whose nodes have public addresses; internal with LoadBalancer",
+            todo="write service: LoadBalancer, or remove exposure",
+        )
+    for name, section in config.nodesets.items():
+        for key, value in section.node_conf.items():
+            if key.lower() in _FIXED:
+                yield _unused(("nodesets", name, "node_conf", key), str(value), "it follows from the machine type")
+    if config.slurm.mpi_default == "none":
+        # Left out, which is what it means elsewhere, Soperator's own value would hold.
+        yield _unused(("slurm", "mpi_default"), "none", "Soperator's slurm.conf has pmix, and another one can be named")
+
+
+def setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    for position, user in enumerate(config.users):
+        if user.uid < FIRST_FREE_UID:
+            yield Finding(
+                id="nebius-user-uid",
+                level=Level.WARNING,
+                at=("users", position, "uid"),
+                what=f"{user.uid} may be taken: Soperator creates users for its checks with the first free numbers "
+                "from 1000 on",
+                todo=f"write {FIRST_FREE_UID} or more, unless there are files of that number",
+            )
+
+
+def _unused(at: Location, given: str, why: str) -> Finding:
+    return Finding(
+        id="nebius-unused",
+        at=at,
+        given=given,
+        allowed=f"nothing on Nebius: {why}",
+        todo="remove it",
+    )
+
+
+_NODESETS_RELEASE = "nodesets"
+
+
+def value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    """Values of no release, of no key of its chart, or that a field sets."""
+    if not settings.values or versions.parse(settings.soperator.version) < versions.FIRST:
+        return
+    facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
+    try:
+        every = {one.name: one for one in configured_releases(Inputs(config=config, settings=settings, facts=facts))}
+    except (KeyError, StopIteration):
+        return  # for a machine type that there is not, which has a finding of its own
+    for name, values in settings.values.items():
+        if name in every:
+            yield from _value_errors_of(every[name], values, config)
+        else:
+            yield Finding(
+                id="nebius-release-unknown",
+                at=("nebius", "values", name),
+                given=name,
+                allowed=f"a release of this cluster: {listing(every)}",
+                todo=suggest(name, every, "remove it"),
+                missing=name,
+            )
+
+
+def _value_errors_of(release: Release, values: Mapping[str, Any], config: ClusterConfig) -> Iterator[Finding]:
+    at = ("nebius", "values", release.name)
+    for one in unknown(release.chart, values):
+        known = [*_keys(release, one.path[:-1])]
+        yield Finding(
+            id="nebius-value-unknown",
+            at=(*at, *one.path),
+            given=str(one.path[-1]),
+            allowed=f"a key of {release.chart} {release.version}: {listing(known)}" if known else one.why,
+            todo=f"write {one.nearest} if that was meant, else remove it: {one.why}"
+            if one.nearest
+            else f"remove it: {one.why}",
+        )
+    for path, field in OWNED.items():
+        for given in _at(values, path[1:]) if path[0] == release.name else ():
+            yield Finding(
+                id="nebius-value-owned",
+                at=(*at, *path[1:]),
+                given=show(given),
+                allowed=f"nothing: {field} decides this one",
+                todo=f"remove it, and write {field}",
+            )
+    if release.name == _NODESETS_RELEASE:
+        yield from _value_nodesets(values, config)
+
+
+def _value_nodesets(values: Mapping[str, Any], config: ClusterConfig) -> Iterator[Finding]:
+    given = values.get(_NODESETS_RELEASE)
+    for position, one in enumerate(given if isinstance(given, list) else ()):
+        name = one.get("name") if isinstance(one, Mapping) else None
+        if name not in config.nodesets:
+            yield Finding(
+                id="nebius-value-nodeset",
+                at=("nebius", "values", _NODESETS_RELEASE, _NODESETS_RELEASE, position),
+                given=str(name) if name else "no name",
+                allowed=f"the name of a nodeset: {listing(config.nodesets)}",
+                todo=f"write name: {nearest(str(name), config.nodesets) or next(iter(config.nodesets))}",
+            )
+
+
+def _keys(release: Release, path: tuple[str | int, ...]) -> Iterator[str]:
+    key = CHARTS[release.chart]
+    for step in path:
+        if isinstance(step, str):
+            key = key.below[step]
+    yield from key.below
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:  # noqa: ANN401 - values are of any type
+    """Every value at a path, of all members of lists on it."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _at(one, path)
+    elif not path:
+        yield value
+    elif isinstance(value, Mapping) and path[0] in value:
+        yield from _at(value[path[0]], path[1:])
