@@ -8,7 +8,7 @@ import pulumi_random as random
 import pulumi_tls as tls
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius.checks import preflight
+from cluster.platforms.nebius import request
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
 from cluster.platforms.nebius.section import backs_up
@@ -74,7 +74,7 @@ class Infrastructure(pulumi.ComponentResource):
             tenant=settings.tenant,
             project=settings.project,
             region=settings.region,
-            request=preflight.request(config, settings),
+            request=request.request(config, settings),
             command=settings.token_command,
             endpoint=settings.endpoint,
             opts=self._child,
@@ -126,7 +126,7 @@ class Infrastructure(pulumi.ComponentResource):
         )  # fmt: skip
         self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
         rows = [
-            {"name": one.name, "id": made.of[one.name].id, "count": preflight.least(one), "gpus": one.gpus}
+            {"name": one.name, "id": made.of[one.name].id, "count": request.least(one), "gpus": one.gpus}
             for one in self.groups
         ]
         # Nodes that were recreated are waited for again.

@@ -53,7 +53,7 @@ class Preflight(DynamicResource, module="nebius", name="Preflight"):
         self, name: str, *, tenant: str, project: str, region: str, request: Mapping[str, Any],
         command: Sequence[str], endpoint: str, opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
-        """`request` is what cluster.platforms.nebius.checks.preflight gives, `command` the credential command."""
+        """`request` is what cluster.platforms.nebius.request gives, `command` the credential command."""
         props: dict[str, Any] = {
             "tenant": tenant, "project": project, "region": region, "request": dict(request),
             "command": list(command), "endpoint": endpoint,

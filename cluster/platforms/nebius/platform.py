@@ -8,8 +8,8 @@ from cluster.findings import Finding
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
 from cluster.platforms.nebius import checks, credentials
 from cluster.platforms.nebius.impact.table import TABLE
+from cluster.platforms.nebius.request import describe_request
 from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
-from cluster.platforms.nebius.summary import describe_request
 
 NODES = 1024
 """MaxNodeCount of the slurm.conf that Soperator writes (internal/render/common/configmap.go)."""

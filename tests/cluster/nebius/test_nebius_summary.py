@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.platforms.nebius import credentials
-from cluster.platforms.nebius.summary import describe_request
+from cluster.platforms.nebius.request import describe_request
 from tests.cluster.nebius.samples import FABRIC, gpus, nebius
 from tests.cluster.stacks import config
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.nebius.checks import preflight as wanted
+from cluster.platforms.nebius import request as wanted
 from components.nebius import preflight
 from components.nebius.api import client
 from components.nebius.api.errors import NebiusError

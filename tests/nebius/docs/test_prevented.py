@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius import checks as checks
+from cluster.platforms.nebius import checks
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.releases import Facts, Release, releases
 from cluster.platforms.nebius.section import Nebius

@@ -1,7 +1,8 @@
-"""What a stack asks Nebius for, in the quantities that cost money or count against a quota."""
+"""What a stack asks Nebius for: as lines below a preview, and as what `up` compares with Nebius before it creates anything."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius.checks import filesystems
@@ -109,3 +110,65 @@ def _login(settings: Nebius) -> str:
 def _size(gib: int) -> str:
     """GiB as people read them."""
     return f"{gib / _TIB:.4g} TiB" if gib >= _TIB else f"{gib} GiB"
+
+
+_GIB = 1 << 30
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "AUTO": ("reserved", "on_demand"),
+    "FORBID": ("on_demand",),
+    "STRICT": ("reserved",),
+}
+"""By policy of a node group: which of Nebius's availabilities its nodes come from (capacity/v1, ResourceAdviceStatus).
+Preemptible nodes have one of their own."""
+
+
+def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
+    """All of it, as plain JSON."""
+    groups = node_groups(config, settings)
+    images = {(one.platform, one.os, one.drivers_preset) for one in groups}
+    return {
+        "kubernetes": settings.kubernetes.version,
+        "images": [
+            {"platform": platform, "os": os, "drivers_preset": preset} for platform, os, preset in sorted(images)
+        ],
+        "quotas": dict(sorted(_quotas_needed(settings, groups).items())),
+        "nodes": _nodes_needed(settings, groups),
+    }
+
+
+def least(group: NodeGroup) -> int:
+    """The nodes that a group has at first."""
+    return group.between[0] if group.between else group.count or 0
+
+
+def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[str]:
+    found = Counter({"mk8s.cluster.count": 1})
+    for one in groups:
+        preset, count = preset_of(one.machine_type), least(one)
+        found["compute.instance.count"] += count
+        found["compute.disk.size.network-ssd"] += count * one.disk_gib * _GIB
+        if not preset.gpus:
+            found["compute.instance.non-gpu.vcpu"] += count * preset.vcpus
+        elif one.policy == "FORBID" and not one.preemptible:
+            found[f"compute.instance.gpu.{one.platform.split('-')[1]}"] += count * preset.gpus
+    joined = [one.infiniband.fabric for one in settings.workers.values() if one.infiniband]
+    found["compute.gpucluster.count"] = len({*joined} - {None})
+    for _, one in filesystems(settings):
+        if one.spec:
+            found["compute.filesystem.count"] += 1
+            found["compute.filesystem.size.network-ssd"] += one.spec.size_gib * _GIB
+    return +found
+
+
+def _nodes_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> list[dict[str, Any]]:
+    """Nodes by machine type, fabric and availability."""
+    found = Counter[tuple[str, str, str, str]]()
+    for one in groups:
+        infiniband = settings.workers[one.nodeset].infiniband if one.in_gpu_cluster else None
+        ways = ("preemptible",) if one.preemptible else WAYS[one.policy]
+        fabric = (infiniband.fabric if infiniband else None) or ""
+        found[one.platform, one.preset, fabric, "+".join(ways)] += least(one)
+    return [
+        {"platform": platform, "preset": preset, "fabric": fabric, "ways": ways, "count": count}
+        for (platform, preset, fabric, ways), count in sorted(found.items())
+    ]
