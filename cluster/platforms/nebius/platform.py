@@ -7,7 +7,7 @@ from cluster.config.machines import Controller, Login, Nodeset
 from cluster.findings import Finding
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
 from cluster.platforms.nebius import checks, credentials
-from cluster.platforms.nebius.impact.table import TABLE
+from cluster.platforms.nebius.impact import TABLE
 from cluster.platforms.nebius.request import describe_request
 from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
 

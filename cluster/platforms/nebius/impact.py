@@ -1,0 +1,346 @@
+"""The impact of edits on Nebius."""
+
+from collections.abc import Iterable, Mapping
+
+from cluster import roster
+from cluster.catalog.upgrades import takes_over
+from cluster.config.cluster import ClusterConfig
+from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
+from cluster.impact.edits import Edit
+from cluster.impact.machines import end_sessions, names, show_jobs
+from cluster.impact.rule import Rule, rule
+from cluster.platforms.nebius import versions
+from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape, split
+from cluster.platforms.nebius.section import Nebius, Workers
+from cluster.roster import node_names
+
+_SAME = NoEffect("nodes stay as they are: that is what they have")
+_PENDING = "the next `up` continues to wait where this one gave up"
+
+
+@rule(Effect.RECONFIGURE, Effect.DRAIN)
+def nodeset(edit: Edit) -> Impact:
+    """A nodeset that came or went."""
+    if edit.old is None:
+        return Reconfigure("its node groups are created and its nodes join; jobs elsewhere run on")
+    return _leave(roster.node_names(edit.before, edit.name))
+
+
+@rule(Effect.RECONFIGURE, Effect.DRAIN)
+def count(edit: Edit) -> Impact:
+    old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
+    if len(new) > len(old):
+        return Reconfigure(f"{names(new[len(old) :])} joins, in a node group that grows; jobs elsewhere run on")
+    return _leave(
+        old[len(new) :],
+        f". Nebius chooses which machines of {edit.name} it removes: a job on {names(new)} may end with its machine "
+        "and be requeued",
+    )
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def recreated(edit: Edit) -> Impact:
+    """What nodes of nodesets are made of; the services' nodes are not looked at."""
+    return _recreate(edit, reshaped(edit)) if reshaped(edit) else _SAME
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def everything(edit: Edit) -> Impact:
+    """What all node groups are made of: controller and login pods move to other nodes too."""
+    changed = _groups(edit)
+    if not changed and not reshaped(edit):
+        return _SAME
+    return Replace(
+        f"{_nodes(edit, reshaped(edit))}; nodes of {_groups_text(changed)} are recreated one after another: slurmctld starts "
+        "again with its state, commands wait for it, and sessions on login pods end",
+        show_jobs(_names(edit, reshaped(edit))),
+    )
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def controller(edit: Edit) -> Impact:
+    if "controller" not in _groups(edit):
+        return _SAME
+    return Replace(
+        "the controller's node is recreated: slurmctld starts again with its state, which is on a shared file system; "
+        "jobs run on, and commands wait"
+    )
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def login(edit: Edit) -> Impact:
+    """What login nodes are made of."""
+    if "login" not in _groups(edit):
+        return _SAME
+    return end_sessions([one.name for one in roster.machines(edit.before) if one.roles == ("login",)], "is recreated")
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def address(edit: Edit) -> Impact:
+    """The login Service's type or exposure."""
+    logins = [one.name for one in roster.machines(edit.before) if one.roles == ("login",)]
+    return Replace(
+        f"users reach {names(logins)} at another address from then on: sessions there end, with the interactive jobs "
+        "(srun, salloc) begun in them; batch jobs run on",
+        f"./hpc ssh {{stack}} {logins[0]} -- who",
+    )
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def nodes_per_group(edit: Edit) -> Impact:
+    """Where a nodeset's nodes are split."""
+    old, new = (
+        [split(config.nodesets[name].count, _workers(config, name).nodes_per_group) for name in _both(edit)]
+        for config in (edit.before, edit.after)
+    )
+    if old == new:
+        return NoEffect("the nodeset's node groups stay as they are")
+    return Refuse(
+        "nodes would move from one node group to another, and Nebius chooses which ones it removes: put it back, or "
+        "make a nodeset of its own for further nodes",
+        command="put it back",
+    )
+
+
+@rule(Effect.NOTHING)
+def services(edit: Edit) -> Impact:
+    """Node groups of operators and of accounting."""
+    role = edit.path[1]
+    if role not in _groups(edit):
+        return _SAME
+    if role == "accounting":
+        return NoEffect("slurmdbd and its database move to another node; slurmctld keeps its records until then")
+    return NoEffect("nodes of operators are recreated one after another; Slurm and its jobs run on")
+
+
+def settings_of(config: ClusterConfig) -> Nebius:
+    """The section `nebius`; ValueError where there is none."""
+    section = config.section(Nebius)
+    if section is None:
+        raise ValueError(f"{config.name}: no section nebius")
+    return section
+
+
+def reshaped(edit: Edit) -> list[str]:
+    """Nodesets whose nodes are recreated."""
+    return [
+        name
+        for name in _both(edit)
+        if len({shape(config, settings_of(config), name) for config in (edit.before, edit.after)}) > 1
+    ]
+
+
+def _both(edit: Edit) -> list[str]:
+    return [name for name in edit.before.nodesets if name in edit.after.nodesets]
+
+
+def _workers(config: ClusterConfig, nodeset: str) -> Workers:
+    return settings_of(config).workers.get(nodeset) or Workers()
+
+
+def _groups(edit: Edit) -> list[str]:
+    """Service groups whose nodes are recreated: what the API rolls out, so neither their number nor their labels."""
+    old, new = ({one.name: _template(one) for one in _all(config)} for config in (edit.before, edit.after))
+    return [name for name in old if name in new and old[name] != new[name]]
+
+
+def _all(config: ClusterConfig) -> list[NodeGroup]:
+    return [one for one in node_groups(config, settings_of(config)) if one.role != "worker"]
+
+
+def _template(group: NodeGroup) -> tuple[object, ...]:
+    return group.machine_type, group.disk_gib, group.tags, group.os
+
+
+def _leave(nodes: tuple[str, ...], more: str = "") -> Impact:
+    return Drain(
+        f"{names(nodes)} leaves: no new jobs start there, and `up` waits for those that run before it removes nodes; "
+        f"{_PENDING}{more}",
+        show_jobs(nodes),
+    )
+
+
+def _recreate(edit: Edit, nodesets: list[str]) -> Impact:
+    return Replace(_nodes(edit, nodesets), show_jobs(_names(edit, nodesets)))
+
+
+def _nodes(edit: Edit, nodesets: list[str]) -> str:
+    if not nodesets:
+        return "nodes of nodesets stay as they are"
+    found = names(_names(edit, nodesets))
+    return f"{found} is recreated: it takes no new jobs, and `up` waits until its jobs have ended"
+
+
+def _names(edit: Edit, nodesets: Iterable[str]) -> list[str]:
+    """Nodes of nodesets that are there before and after."""
+    after = {name for one in nodesets for name in roster.node_names(edit.after, one)}
+    return [name for one in nodesets for name in roster.node_names(edit.before, one) if name in after]
+
+
+def _groups_text(groups: list[str]) -> str:
+    return ", ".join(groups) if groups else "no other group"
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def kubernetes(edit: Edit) -> Impact:
+    """Kubernetes' minor version."""
+    old, new = (int(version.partition(".")[2]) for version in (edit.old, edit.new))
+    if new < old:
+        return Refuse("Kubernetes can't go back to an earlier version: put it back", command="put it back")
+    if new > old + 1:
+        return Refuse(
+            f"Kubernetes is upgraded one minor version at a time: write 1.{old + 1} first",
+            command=f'write version: "1.{old + 1}", then ./hpc up {{stack}}',
+        )
+    every = [name for one in edit.before.nodesets for name in node_names(edit.before, one)]
+    return Replace(
+        "the control plane is upgraded, then every node is recreated: Slurm nodes take no new jobs, and `up` waits "
+        "until theirs have ended; slurmctld starts again with its state, and sessions on login pods end",
+        show_jobs(every),
+    )
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def operator(edit: Edit) -> Impact:
+    """Soperator's version: all pods get other images."""
+    old, new = (versions.series(one).release for one in (edit.old, edit.new))
+    if not takes_over(new, old) or versions.parse(edit.new) < versions.parse(edit.old):
+        return Refuse(
+            f"Slurm {new} of Soperator {edit.new} does not start on what Slurm {old} of {edit.old} left: put it back",
+            command="put it back",
+        )
+    every = [name for one in edit.before.nodesets for name in node_names(edit.before, one)]
+    return Replace(
+        "all pods are recreated with other images: Slurm nodes take no new jobs, and `up` waits until theirs have "
+        "ended; slurmctld starts again with its state, and sessions on login pods end",
+        show_jobs(every),
+    )
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def driver(edit: Edit) -> Impact:
+    """NVIDIA's driver on nodes with GPUs."""
+    changed = reshaped(edit)
+    if not changed:
+        return NoEffect("no node has it")
+    return recreated(edit) or _SAME
+
+
+_BLOCK = Refuse(
+    "a block size is for ever: the file system would be deleted with every file in it, and created again: put it back",
+    command="put it back",
+)
+_OTHER = "what is in the one that nodes have now would be gone from the cluster: put it back"
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def size(edit: Edit) -> Impact:
+    """GiB of a file system that the stack created."""
+    if edit.new < edit.old:
+        return Refuse("it can grow, but not shrink: put it back", command=f"write {edit.old}")
+    return NoEffect("it grows while it is used")
+
+
+@rule(Effect.REFUSED)
+def other(edit: Edit) -> Impact:
+    """A file system in the place of another one."""
+    what = {"jail": "users, home folders and software", "controller_spool": "jobs and Slurm's state"}
+    whose = what.get(edit.path[2], "job records" if edit.path[2] == "accounting" else "")
+    return Refuse(f"{whose}: {_OTHER}" if whose else _OTHER, command="put it back")
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def submount(edit: Edit) -> Impact:
+    """A submount that came or went: nodes have file systems from their creation on."""
+    if edit.new is None and edit.old.spec is not None and not edit.after.deletion_protection:
+        return Refuse(
+            "the file system would be deleted with every file in it: put it back, or set deletion_protection to keep "
+            "it at Nebius",
+            command="write deletion_protection: true",
+        )
+    found = everything(edit)
+    reason = found.reason if found else ""
+    if edit.new is None:
+        reason = f"{edit.old.mount} is gone from the jail, and the file system stays at Nebius; {reason}"
+    return Replace(reason, found.command if found else "")
+
+
+@rule(Effect.REPLACE)
+def mount(edit: Edit) -> Impact:
+    """A submount at another place: pods are recreated, nodes stay."""
+    every = [name for one in reshaped(edit) for name in _mount_names(edit, one)]
+    return Replace(
+        f"pods are recreated with it at {edit.new}: Slurm nodes take no new jobs, and `up` waits until their jobs have "
+        "ended; sessions on login pods end",
+        show_jobs(every),
+    )
+
+
+def _mount_names(edit: Edit, nodeset: str) -> tuple[str, ...]:
+    from_, to = (config.nodesets[nodeset].count for config in (edit.before, edit.after))
+    return tuple(f"{nodeset}-{index}" for index in range(min(from_, to)))
+
+
+@rule(Effect.NOTHING)
+def overwrite(edit: Edit) -> Impact:
+    """What the jail's file system may be overwritten for: it is populated once."""
+    settings_of(edit.after)
+    return NoEffect("read when a jail is populated for the first time")
+
+
+_FILESYSTEMS = ("jail", "controller_spool", "accounting", "submounts.*")
+_AT_BRING_UP = NoEffect("read when `up` waits or checks; the cluster runs on")
+
+TABLE: Mapping[str, Impact | Rule] = {
+    "nebius": Refuse("everything that the stack created is there, with its data"),
+    "nebius.kubernetes.version": kubernetes,
+    "nebius.kubernetes.etcd_size": NoEffect("members of etcd come or go; the API server may not answer for a minute"),
+    "nebius.soperator.version": operator,
+    "nebius.soperator.charts": NoEffect("charts of the same version are the same: nothing is recreated"),
+    **{f"nebius.filesystems.{one}.spec": other for one in _FILESYSTEMS},
+    **{f"nebius.filesystems.{one}.spec.size_gib": size for one in _FILESYSTEMS},
+    **{f"nebius.filesystems.{one}.spec.block_kib": _BLOCK for one in _FILESYSTEMS},
+    **{f"nebius.filesystems.{one}.existing": other for one in _FILESYSTEMS},
+    "nebius.filesystems.jail.overwrite_existing": overwrite,
+    "nebius.filesystems.submounts.*": submount,
+    "nebius.filesystems.submounts.*.mount": mount,
+    **{f"nebius.{group}.{key}": services for group in ("system", "accounting") for key in ("machine_type", "disk_gib")},
+    **{
+        f"nebius.system.{key}": NoEffect("nodes of operators come or go; Slurm and its jobs run on")
+        for key in ("min_nodes", "max_nodes")
+    },
+    "nebius.workers.*": recreated,
+    "nebius.workers.*.infiniband": recreated,
+    "nebius.workers.*.local_disks.*": recreated,
+    "nebius.workers.*.image_disk": recreated,
+    **{
+        f"nebius.workers.*.{disk}.{key}": recreated
+        for disk, keys in {
+            "infiniband": ("fabric", "existing"),
+            "local_disks.*": ("size_gib", "type", "filesystem", "mount"),
+            "image_disk": ("size_gib", "type", "filesystem"),
+        }.items()
+        for key in keys
+    },
+    "nebius.workers.*.nodes_per_group": nodes_per_group,
+    "nebius.workers.*.max_unavailable_percent": NoEffect("holds when nodes are recreated the next time"),
+    "nebius.login.service": address,
+    "nebius.login.exposure": address,
+    "nebius.login.root_keys": NoEffect("login pods have them within a minute; sessions stay"),
+    "nebius.gpu": driver,
+    "nebius.health": NoEffect("checks run so from then on; jobs run on"),
+    "nebius.backups": NoEffect("holds for the next backup"),
+    "nebius.timeouts": _AT_BRING_UP,
+    "nebius.token_command": NoEffect("holds for the next command that asks Kubernetes"),
+    "controller.machine_type": controller,
+    "controller.disk": controller,
+    "login.machine_type": login,
+    "login.disk": login,
+    "nodesets.*": nodeset,
+    "nodesets.*.count": count,
+    "nodesets.*.machine_type": recreated,
+    "nodesets.*.disk": recreated,
+    "nodesets.*.capacity": recreated,
+    "slurm.version": NoEffect("it says what nebius.soperator.version decides"),
+}
+"""The impact of a pattern also holds for the fields below it that have none."""
