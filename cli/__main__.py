@@ -14,7 +14,7 @@ if __name__ == "__main__":
     # the folders of the repository.
     root = Path(__file__).resolve().parent.parent
     sys.path[0] = str(root)
-    # Kubeconfigs in states name this program by it (cluster/platforms/nebius/kubeconfig.py).
+    # Kubeconfigs in states name this program by it (cluster/platforms/nebius/kubectl.py).
     os.environ["HPC_PROGRAM"] = str(root / "hpc")
     from cli.app import main
 

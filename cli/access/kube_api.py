@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import CliError
-from cluster.platforms.nebius.kubeconfig import kubeconfig
-from cluster.platforms.nebius.kubectl_errors import INSTALL_KUBECTL, reason
+from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, kubeconfig, reason
 from engine.private import PrivateFolder
 
 _FAILED = 1

@@ -17,7 +17,7 @@ from cli.access.login_service import over_ssh
 from cli.access.shell_line import shell_line
 from cli.access.ssh import UNREACHED
 from cli.cluster.target import Target
-from cluster.platforms.nebius.kubectl_errors import reason
+from cluster.platforms.nebius.kubectl import reason
 from cluster.platforms.nebius.names import ROOT_PATH
 
 _START_SECONDS = 10

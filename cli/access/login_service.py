@@ -8,7 +8,7 @@ from cli.access.kube_api import KubeApi, Kubernetes
 from cli.cluster.target import Target
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cluster.platforms.nebius.events import selector
+from cluster.platforms.nebius.kubectl import selector
 from cluster.platforms.nebius.login_address import HOST_KEY, NODES, address, missing
 from cluster.platforms.nebius.names import login_service
 

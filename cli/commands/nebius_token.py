@@ -5,7 +5,7 @@ import os
 from datetime import timezone
 
 from cli.errors import CliError
-from cluster.platforms.nebius.kubeconfig import EXEC_API
+from cluster.platforms.nebius.kubectl import EXEC_API
 from components.nebius.api import client
 from components.nebius.api.errors import NebiusError
 

@@ -13,7 +13,7 @@ from cli.cluster.cluster import Cluster, from_outputs
 from cli.interrupts import unwound
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.observation import Observation
-from cluster.platforms.nebius.kubectl_errors import NO_KIND
+from cluster.platforms.nebius.kubectl import NO_KIND
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS
 from cluster.platforms.nebius.observe import read, slurm
 from cluster.platforms.nebius.observe.objects import Pod, View

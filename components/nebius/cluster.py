@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from cluster.platforms.nebius.kubeconfig import PORTABLE_COMMAND, kubeconfig, server_url
+from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, server_url
 from components.nebius.cloud import Cloud
 from components.nebius.resource import NebiusResource
 

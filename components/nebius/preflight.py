@@ -14,8 +14,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
-from cluster.platforms.nebius.kubeconfig import EXEC_API, credential_command
-from cluster.platforms.nebius.kubectl_errors import INSTALL_KUBECTL
+from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
 from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.api.errors import MORE_QUOTA, NebiusError, nebius_error
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cluster.platforms.nebius.events import last_lines
+from cluster.platforms.nebius.kubectl import last_lines
 from cluster.platforms.nebius.names import LOGIN_NODE_PORT, NODESET_LABEL
 
 SSH_PORT = 22

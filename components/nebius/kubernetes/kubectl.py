@@ -7,9 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster.platforms.nebius.events import last_lines, selector
-from cluster.platforms.nebius.kubeconfig import kubeconfig
-from cluster.platforms.nebius.kubectl_errors import INSTALL_KUBECTL, NO_KIND
+from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, NO_KIND, kubeconfig, last_lines, selector
 
 REQUEST_SECONDS = 30
 """Seconds for one request to the API server."""

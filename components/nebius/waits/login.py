@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.platforms.nebius.events import selector
+from cluster.platforms.nebius.kubectl import selector
 from cluster.platforms.nebius.login_address import NODES, address, missing
 from cluster.platforms.nebius.names import login_service
 from components.nebius.kubernetes.kubectl import Kubectl

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.commands import nebius_token
-from cluster.platforms.nebius.kubeconfig import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig
+from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig
 from components.nebius.api import client
 from tests.nebius.kube.cluster import Kube, kube
 

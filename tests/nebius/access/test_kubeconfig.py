@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.platforms.nebius.kubeconfig import kubeconfig, server_url
+from cluster.platforms.nebius.kubectl import kubeconfig, server_url
 
 PEM = ssl.DER_cert_to_PEM_cert(b"certificate")
 TOKEN = ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cluster.platforms.nebius.kubeconfig import kubeconfig
+from cluster.platforms.nebius.kubectl import kubeconfig
 from components.nebius.kubernetes.definitions import DefinitionsProvider
 from components.nebius.kubernetes.kubectl import KubectlError
 from lab.soperator import charts

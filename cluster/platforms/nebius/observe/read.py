@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from cluster.platforms.nebius.events import last_lines
+from cluster.platforms.nebius.kubectl import last_lines
 from cluster.platforms.nebius.observe.objects import Check, Condition, NodeSet, Pod
 
 Object = Mapping[str, Any]

@@ -1,0 +1,132 @@
+"""kubectl: the kubeconfig that it reads, why it failed, and events as lines of text."""
+
+import base64
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+EXEC_API = "client.authentication.k8s.io/v1beta1"
+"""API version of the ExecCredential. kubectl refuses a command whose answer has another than the kubeconfig says:
+`nebius mk8s v1 cluster get-token --format json` answers with this one, and clients of Kubernetes 1.22 to 1.37 know it
+(client-go, plugin/pkg/client/auth/exec)."""
+OWN_COMMAND = (str(Path(__file__).resolve().parents[3] / "hpc"), "nebius-token")
+"""This program as a credential command: it takes every credential that `up` takes, and needs no Nebius CLI."""
+
+
+PROGRAM_VARIABLE = "HPC_PROGRAM"
+PORTABLE_COMMAND = ("sh", "-c", f'exec "${{{PROGRAM_VARIABLE}:-./hpc}}" nebius-token')
+"""The same for a kubeconfig in a state, which has nobody's path: `./hpc` sets the variable, and the Pulumi CLI starts
+providers in the project's folder (sdk/go/common/resource/plugin/provider_plugin.go)."""
+
+
+def kubeconfig(
+    server: str, certificate_authority: str, command: Sequence[str], context: str, namespace: str = "default"
+) -> str:
+    """YAML text with one cluster, one user and one context, which is the current one.
+
+    `server` is a URL or a host, with or without its port: the API of Nebius gives both. `certificate_authority` is PEM
+    text. `command` prints an ExecCredential (none: this program does), and has no terminal: kubectl's own streams
+    may be a job's.
+    """
+    program, *arguments = credential_command(command)
+    user = {
+        "exec": {
+            "apiVersion": EXEC_API,
+            "command": program,
+            "args": arguments,
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+        }
+    }
+    cluster = {
+        "server": server_url(server),
+        "certificate-authority-data": base64.b64encode(certificate_authority.encode()).decode(),
+    }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": context, "cluster": cluster}],
+        "users": [{"name": context, "user": user}],
+        "contexts": [{"name": context, "context": {"cluster": context, "user": context, "namespace": namespace}}],
+        "current-context": context,
+        "preferences": {},
+    }
+    # JSON is YAML, and kubectl reads an unquoted `n` or `on` as a truth value.
+    return json.dumps(document, indent=2) + "\n"
+
+
+def credential_command(command: Sequence[str]) -> list[str]:
+    """A credential command; this program's own where none is given, which is at another place for each of its users."""
+    return [*(command or OWN_COMMAND)]
+
+
+def server_url(server: str) -> str:
+    """The URL of an API server that is given as a URL or as a host."""
+    return server.rstrip("/") if "://" in server else f"https://{server.rstrip('/')}"
+
+
+LOGIN: Mapping[str, str] = {"nebius": "nebius iam whoami"}
+"""The command that logs in, by the program of a credential command. It opens a browser where the profile is a federated
+one; `nebius profile create` makes a profile. Source: README and .envrc of nebius/nebius-solutions-library,
+soperator/installations/example."""
+INSTALL_KUBECTL = "https://kubernetes.io/docs/tasks/tools/, on Debian: apt-get install kubernetes-client"
+"""Where kubectl comes from."""
+INSTALL: Mapping[str, str] = {"nebius": "https://docs.nebius.com/cli/install"}
+
+NO_KIND = "the server doesn't have a resource type"
+"""What kubectl prints where the cluster has no such kind, for example one of another generation of Soperator."""
+
+# Texts of client-go (plugin/pkg/client/auth/exec, rest) and of kubectl (pkg/cmd/util/helpers.go), v1.30 to v1.36.
+_NOT_FOUND = re.compile(r"exec: executable (?P<program>\S+) not found|exec: \"(?P<other>[^\"]+)\": .*not found")
+_FAILED = re.compile(r"exec: executable (?P<program>\S+) failed with exit code (?P<code>\d+)")
+_REFUSED = re.compile(
+    r"You must be logged in to the server|\(Unauthorized\)|the server has asked for the client to prov"
+)
+_NO_POD = re.compile(r"\(NotFound\): pods \"(?P<pod>[^\"]+)\" not found")
+_NO_CONTAINER = re.compile(r"container not found \(\"(?P<container>[^\"]+)\"\)")
+_HELP = re.compile(
+    "It looks like you are trying to use a client-go credential plugin|To learn more about this feature"
+    "|See https?://|E[0-9]{4} |W[0-9]{4} |I[0-9]{4} |command terminated with exit code"
+)
+"""Beginnings of lines that do not give the reason."""
+
+
+def reason(stderr: str, command: Sequence[str]) -> str:
+    """One line. `command` is the credential command of the kubeconfig, empty for this program's own."""
+    command = credential_command(command)
+    program = command[0]
+    if _NOT_FOUND.search(stderr):
+        where = f" Install it ({INSTALL[program]})." if program in INSTALL else ""
+        return f"{program} is not on PATH, which gives kubectl its credential.{where}"
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    if failed := _FAILED.search(stderr):
+        reasons = [line for line in lines if not _HELP.match(line) and not _FAILED.search(line)]
+        why = f": {reasons[-1]}" if reasons else ""
+        ended = f"`{shlex.join(command)}` failed with exit code {failed['code']}{why}"
+        return f"the credential command {ended}{_log_in(program)}"
+    if _REFUSED.search(stderr):
+        return f"the credential of `{shlex.join(command)}` is refused: it may have expired{_log_in(program)}"
+    if pod := _NO_POD.search(stderr):
+        return f"there is no pod {pod['pod']}"
+    if container := _NO_CONTAINER.search(stderr):
+        return f"its container {container['container']} does not run"
+    reasons = [line for line in lines if not _HELP.match(line)]
+    return (reasons or lines or ["kubectl gave no reason"])[-1]
+
+
+def _log_in(program: str) -> str:
+    return f". Log in with: {LOGIN[program]}" if program in LOGIN else ""
+
+
+def last_lines(events: Iterable[Mapping[str, Any]], count: int) -> list[str]:
+    """Reason and message of the last `count` events, the newest last."""
+    ordered = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+    return [" ".join(f"{one.get('reason', '')}: {one.get('message', '')}".split()) for one in ordered[-count:]]
+
+
+def selector(kind: str, name: str) -> str:
+    """The option of `kubectl get events` that selects those of one object."""
+    return f"--field-selector=involvedObject.kind={kind},involvedObject.name={name}"
