@@ -11,7 +11,7 @@ from cli.soperator.ask import SECONDS, Seen, ask, replaces
 from cluster.observe.drift.difference import Difference
 from cluster.observe.health import Finding
 from cluster.observe.nodes import Node
-from cluster.platforms.nebius.observe.findings import actions, findings, health_findings
+from cluster.platforms.nebius.health import actions, findings, health_findings
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from cli.soperator.ask import Seen
 from cli.status import screen, tables, words
 from cli.status.tables import Table
 from cluster.observe.health import Finding
-from cluster.platforms.nebius.observe.findings import acting
+from cluster.platforms.nebius.health import acting
 from cluster.platforms.nebius.observe.objects import View
 
 

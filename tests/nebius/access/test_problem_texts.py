@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.platforms.nebius.known_problems import PROBLEMS, Gate, blocking, recognized, vanished
+from cluster.platforms.nebius.health import PROBLEMS, Gate, blocking, recognized, vanished
 from tests.nebius.access.test_reasons import DISK
 
 TEXTS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.platforms.nebius.reasons import OPERATOR_SECONDS, REASONS, Actor, action
+from cluster.platforms.nebius.health import OPERATOR_SECONDS, REASONS, Actor, action
 
 DISK = (
     "[user_problem] boot_disk_full: 85% of node boot disk is used. Clean up volumes from 'ssh worker-0 "

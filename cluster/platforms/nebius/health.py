@@ -1,15 +1,206 @@
-"""What is wrong with a cluster of pods: the worst first, causes before their effects."""
+"""What is wrong with a cluster of pods, and who has to act: findings, known problems, reasons of drained nodes."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from cluster.observe.actor import Actor
 from cluster.observe.health import ClusterObservation, Finding
 from cluster.observe.health.findings import together
 from cluster.observe.health.nodes import held
 from cluster.observe.nodes import Node
-from cluster.platforms.nebius import known_problems
 from cluster.platforms.nebius.observe.objects import View
-from cluster.platforms.nebius.reasons import Action, action
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One known problem that a text reveals."""
+
+    number: int
+    symptom: re.Pattern[str]
+    """What a line of a log, a reason or a message of a check says."""
+    what: str
+    """A sentence without its end, which goes on from the name of a pod or node."""
+    todo: str
+    """A command, with STACK and NAME for those; or what to do, in words."""
+    fixed: str
+    """Version of Soperator that has it no more; empty if none has."""
+    source: str
+
+
+PROBLEMS: Sequence[Problem] = (
+    Problem(
+        number=7,
+        symptom=re.compile(
+            r"couldn't find libnvidia-ml\.so library|libnvidia-ml\.so(\.1)?: cannot open shared object|"
+            r"load library failed: libnvidia-ml\.so"
+        ),
+        what="containers with GPUs find no NVIDIA libraries: the jail's ld.so.cache has none of them",
+        todo="./hpc ssh STACK login-0 -- ldconfig",
+        fixed="",
+        source="soperator issue 2468",
+    ),
+    Problem(
+        number=9,
+        symptom=re.compile(r"Switch configuration \S+ has invalid child \(\S*?[0-9]{19,}\)|"
+                           r"Switch configuration \S*?[0-9]{19,} has invalid child"),
+        what="slurmctld does not start: names of InfiniBand switches end in more digits than Slurm can read",
+        todo="set nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin: topology/default}}} in the stack file, "
+        "then: ./hpc up STACK",
+        fixed="5.0.0",
+        source="soperator pull request 2623",
+    ),
+    Problem(
+        number=14,
+        symptom=re.compile(r"\[user_problem\] boot_disk_full|of node boot disk is used"),
+        what="its boot disk is full of containers and caches, so it takes no jobs",
+        todo="./hpc ssh STACK NAME -- 'enroot list; docker ps --all; /opt/soperator_utils/fs_usage.sh -l'",
+        fixed="",
+        source="soperator issue 1468; helm/slurm-cluster/slurm_scripts/boot_disk_full.sh",
+    ),
+)  # fmt: skip
+BRING_UP, VANISHED = 16, 17
+"""Numbers of the problems that objects reveal, not texts: see `blocking` and `vanished`."""
+
+
+def recognized(texts: Iterable[str]) -> Iterator[Problem]:
+    """The known problems that these texts reveal, each once."""
+    every = "\n".join(texts)
+    yield from (problem for problem in PROBLEMS if problem.symptom.search(every))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """An active check, as far as others wait for it."""
+
+    name: str
+    failed: bool
+    drains: bool
+    """Whether its failure drains nodes."""
+    done: bool
+    """Whether it has completed once."""
+    needs: tuple[str, ...] = ()
+
+
+def blocking(gates: Iterable[Gate]) -> dict[str, tuple[str, ...]]:
+    """Failed checks that only comment on nodes, with the checks that wait for them and have never run (16).
+
+    Soperator runs checks in the order of `dependsOn`, and tries none twice: one that fails for a passing reason holds
+    up all that depend on it (pull request 2132, issue 1203).
+    """
+    every = list(gates)
+    names = [gate.name for gate in every if gate.failed and not gate.drains]
+    waiting = {name: tuple(gate.name for gate in every if name in gate.needs and not gate.done) for name in names}
+    return {name: found for name, found in waiting.items() if found}
+
+
+def vanished(nodes: Iterable[str], pods: Iterable[str]) -> list[str]:
+    """Nodes that slurmctld still lists although they have no pod, after a nodeset became smaller (17).
+
+    Nodes are dynamic: slurmctld keeps one until it is deleted (docs/limitations.md of soperator).
+    """
+    there = set(pods)
+    return [name for name in nodes if name not in there]
+
+
+OPERATOR_SECONDS = 2 * 3600
+"""For the operator program and Kubernetes' auto repair: a node is replaced within an hour. Longer than that something
+holds it up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """One kind of reason."""
+
+    beginning: str
+    """Of the reason, without quotes."""
+    what: str
+    """Its meaning, as a clause."""
+    actor: Actor
+    todo: str
+    """What the actor does."""
+    replaces: bool = False
+    """Whether the operator acts only where it may replace nodes (checks.manager.enableNodeReplacement of
+    helm-soperatorchecks, off unless it is set)."""
+
+
+# The first that fits: longer beginnings stand before those that they begin with.
+REASONS: Sequence[Reason] = (
+    Reason(
+        beginning="Kill task failed",
+        what="processes of a job did not end when it was killed",
+        actor=Actor.OPERATOR,
+        todo="it reboots the node and resumes it",
+    ),
+    Reason(
+        beginning="[compute_maintenance] node replacement process",
+        what="Nebius has scheduled maintenance of its host, and the node is being replaced",
+        actor=Actor.OPERATOR,
+        todo="it waits for the jobs, has the instance recreated and resumes the node",
+    ),
+    Reason(
+        beginning="[compute_maintenance] node reboot process",
+        what="the node is being rebooted",
+        actor=Actor.OPERATOR,
+        todo="it waits for the jobs, reboots the node and resumes it",
+    ),
+    Reason(
+        beginning="[compute_maintenance]",
+        what="Nebius has scheduled maintenance of its host",
+        actor=Actor.OPERATOR,
+        todo="it resumes the node after the maintenance",
+    ),
+    Reason(
+        beginning="[hardware_problem]",
+        what="the extensive check found broken hardware",
+        actor=Actor.OPERATOR,
+        todo="it has the instance recreated once the node is idle, and resumes the node",
+        replaces=True,
+    ),
+    Reason(
+        beginning="[node_problem]",
+        what="a health check of the node failed",
+        actor=Actor.OPERATOR,
+        todo="it checks the node again, or has its instance recreated, and resumes the node",
+        replaces=True,
+    ),
+    Reason(
+        beginning="[user_problem]",
+        what="users' processes, files or containers hold what jobs need",
+        actor=Actor.USER,
+        todo="remove what the reason names; the next health check, within minutes, resumes the node",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """Who has to act on a drained node, and how."""
+
+    actor: Actor
+    what: str
+    todo: str
+    known: bool
+    """Whether the reason is one of Soperator's."""
+
+
+def action(reason: str, seconds: float | None, *, replacement: bool) -> Action:
+    """Who acts on a node that is drained with this reason since so many seconds, if that is known. `replacement` is
+    whether the operator may replace nodes."""
+    text = reason.strip().strip("\"'")
+    found = next((one for one in REASONS if text.startswith(one.beginning)), None)
+    if found is None:
+        what = "somebody has drained it" if text else "it is drained, and no reason is given"
+        return Action(actor=Actor.ADMIN, what=what, todo="resume it once the reason is gone", known=False)
+    if found.actor is not Actor.OPERATOR:
+        return Action(actor=found.actor, what=found.what, todo=found.todo, known=True)
+    if found.replaces and not replacement:
+        todo = "the operator program may not replace nodes here: ask for another host, or resume it once it is well"
+        return Action(actor=Actor.SUPPORT, what=found.what, todo=todo, known=True)
+    if seconds is not None and seconds > OPERATOR_SECONDS:
+        todo = f"the operator program should have acted by now ({found.todo}); ask why it has not"
+        return Action(actor=Actor.SUPPORT, what=found.what, todo=todo, known=True)
+    return Action(actor=Actor.OPERATOR, what=found.what, todo=found.todo, known=True)
 
 
 def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Finding]:
@@ -47,10 +238,10 @@ def _unread(seen: ClusterObservation, view: View) -> Iterator[Finding]:
 
 def _crashes(seen: ClusterObservation, view: View) -> Iterator[Finding]:
     for name, text in view.logs.items():
-        yield from (_known(seen, problem, name) for problem in known_problems.recognized([text]))
+        yield from (_known(seen, problem, name) for problem in recognized([text]))
 
 
-def _known(seen: ClusterObservation, problem: known_problems.Problem, name: str, since: float | None = None) -> Finding:
+def _known(seen: ClusterObservation, problem: Problem, name: str, since: float | None = None) -> Finding:
     fixed = f"Soperator {problem.fixed} does not have this problem." if problem.fixed else ""
     return Finding(
         id=f"known-problem-{problem.number}",
@@ -138,12 +329,12 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[Finding]:
 def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[Finding]:
     rows = seen.slurm("nodes") or {}
     readable = "pods" not in view.unread
-    gone = set(known_problems.vanished(rows, (pod.name for pod in view.pods))) if readable else set()
+    gone = set(vanished(rows, (pod.name for pod in view.pods))) if readable else set()
     for name, row in rows.items():
         node = Node.of(name, row)
         if name in gone and (node.down or node.drained or node.silent):
             yield Finding(
-                id=f"known-problem-{known_problems.VANISHED}",
+                id=f"known-problem-{VANISHED}",
                 where=(name,),
                 what=f"has no pod any more, and slurmctld still lists it ({node.word})",
                 todo=f"./hpc ssh {seen.stack} controller -- scontrol delete NodeName={name}",
@@ -165,7 +356,7 @@ def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[Finding
 
 def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> Iterator[Finding]:
     since = node.since_utc
-    for problem in known_problems.recognized([node.reason]):
+    for problem in recognized([node.reason]):
         yield _known(seen, problem, node.name, since)
     ((_, acts),) = actions([node], view.replacement, now=now)
     by = "" if acts.known else f" by {node.by or 'somebody'}"
@@ -182,10 +373,9 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
 
 def _checks(seen: ClusterObservation, view: View) -> Iterator[Finding]:
     gates = [
-        known_problems.Gate(name=one.name, failed=one.failed, drains=one.drains, done=one.done, needs=one.needs)
-        for one in view.checks
+        Gate(name=one.name, failed=one.failed, drains=one.drains, done=one.done, needs=one.needs) for one in view.checks
     ]
-    waiting = known_problems.blocking(gates)
+    waiting = blocking(gates)
     for one in view.checks:
         if not one.failed:
             continue
@@ -198,12 +388,12 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[Finding]:
             note="Nodes that it drained are listed here as well." if one.drains else "It drains no node.",
             since=one.since,
         )
-        yield from (_known(seen, problem, one.name, one.since) for problem in known_problems.recognized(one.details))
+        yield from (_known(seen, problem, one.name, one.since) for problem in recognized(one.details))
         yield found
         if one.name in waiting:
             yield replace(
                 found,
-                id=f"known-problem-{known_problems.BRING_UP}",
+                id=f"known-problem-{BRING_UP}",
                 what=f"has failed and drains no node, but {', '.join(waiting[one.name])} waits for it and never ran",
                 note="Soperator runs a failed check again only at its next time, or when somebody starts it.",
                 todo=rerun(view.namespace, one.name),
