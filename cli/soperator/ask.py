@@ -13,10 +13,10 @@ from cli.cluster.cluster import Cluster, from_outputs
 from cli.interrupts import unwound
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.observe.observation import Observation
+from cluster.platforms.nebius import observation
 from cluster.platforms.nebius.kubectl import NO_KIND
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS
-from cluster.platforms.nebius.observe import read, slurm
-from cluster.platforms.nebius.observe.objects import Pod, View
+from cluster.platforms.nebius.observation import Pod, View
 
 SECONDS = 20.0
 """For one question."""
@@ -59,7 +59,7 @@ def ask(
         with ThreadPoolExecutor() as pool:
             answers = {name: pool.submit(api.ask, *words) for name, words in QUESTIONS.items()}
             # In this thread, which handles signals.
-            line = slurm.script(mark, more=more)
+            line = observation.script(mark, more=more)
             facts = remote.capture(cluster.controller, cluster.admin_key, line, seconds=seconds)
             found = {name: answer.result() for name, answer in answers.items()}
             view = _view(api, found)
@@ -75,7 +75,7 @@ def replaces(outputs: Mapping[str, Any]) -> bool:
     with unwound(), ExitStack() as stack_of_files:
         api = KubeApi(stack_of_files, Kubernetes.of(outputs.get("kubernetes")), SECONDS)
         words = ("get", "deployments.apps", f"--namespace={OPERATOR_NAMESPACE}", "--output=json")
-        return read.may_replace(api.ask(*words).items)
+        return observation.may_replace(api.ask(*words).items)
 
 
 def _view(api: KubeApi, found: Mapping[str, Answer]) -> View:
@@ -84,19 +84,19 @@ def _view(api: KubeApi, found: Mapping[str, Answer]) -> View:
     for item in found["pods"].items:
         objects.setdefault(item["kind"], []).append(item)
     namespace = api.kubernetes.namespace
-    pods = read.pods(objects.get("Pod", ()), found["events"].items)
+    pods = observation.pods(objects.get("Pod", ()), found["events"].items)
     clusters = found["SlurmCluster"].items
     cluster = next((one for one in clusters if one["metadata"]["name"] == namespace), clusters[0] if clusters else None)
     unread = {name: answer.why for name, answer in found.items() if answer.code and NO_KIND not in answer.err}
     return View(
         namespace=namespace,
         phase=str(((cluster or {}).get("status") or {}).get("phase") or ""),
-        conditions=read.conditions(cluster or {}),
-        nodesets=read.nodesets(found["NodeSets"].items),
-        checks=read.checks(found["ActiveChecks"].items),
+        conditions=observation.conditions(cluster or {}),
+        nodesets=observation.nodesets(found["NodeSets"].items),
+        checks=observation.checks(found["ActiveChecks"].items),
         pods=pods,
-        hosts=read.hosts(found["nodes"].items),
-        replacement=read.may_replace(objects.get("Deployment", ())),
+        hosts=observation.hosts(found["nodes"].items),
+        replacement=observation.may_replace(objects.get("Deployment", ())),
         logs=_crash_logs(api, [pod for pod in pods if pod.crashes]),
         unread=unread,
     )
@@ -124,7 +124,7 @@ def _observation(stack: str, cluster: Cluster, view: View, done: remote.Done, ma
         reached, facts = not why, Observation()
         if target == cluster.controller:
             reached, why = done.reached, "" if done.reached else done.err
-            facts = Observation(slurm=slurm.parsed(done.out, mark)) if done.reached else facts
+            facts = Observation(slurm=observation.parsed(done.out, mark)) if done.reached else facts
         machines.append(
             MachineObservation(
                 name=name, roles=target.roles, reached=reached, why=why, facts=facts, asked=done.asked,

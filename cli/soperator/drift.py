@@ -14,9 +14,17 @@ from cli.interrupts import unwound
 from cli.soperator.ask import ask
 from cluster.load.parse import parse_output
 from cluster.observe.drift.difference import Difference
-from cluster.platforms.nebius.observe.drift import Live, differences, key, unseen, wanted_releases
-from cluster.platforms.nebius.observe.helm import SELECTOR, Installed, installed
-from cluster.platforms.nebius.observe.slurm import ACCOUNTING
+from cluster.platforms.nebius.drift import (
+    SELECTOR,
+    Installed,
+    Live,
+    differences,
+    installed,
+    key,
+    unseen,
+    wanted_releases,
+)
+from cluster.platforms.nebius.observation import ACCOUNTING
 from cluster.platforms.nebius.section import Nebius
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

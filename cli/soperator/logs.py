@@ -14,7 +14,7 @@ from cli.errors import CliError
 from cli.interrupts import unwound
 from cli.observers import Asked
 from cluster.observe.moment import MomentError, at
-from cluster.platforms.nebius.observe.logs import LOGS, Source, of_kind, of_name, plain
+from cluster.platforms.nebius.logs import LOGS, Source, of_kind, of_name, plain
 
 SECONDS = 60.0
 _AT_ONCE = 64

@@ -11,7 +11,7 @@ from cli.status import screen, tables, words
 from cli.status.tables import Table
 from cluster.observe.health import Finding
 from cluster.platforms.nebius.health import acting
-from cluster.platforms.nebius.observe.objects import View
+from cluster.platforms.nebius.observation import View
 
 
 def show(seen: Seen, found: list[Finding]) -> None:

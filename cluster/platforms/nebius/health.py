@@ -9,7 +9,7 @@ from cluster.observe.health import ClusterObservation, Finding
 from cluster.observe.health.findings import together
 from cluster.observe.health.nodes import held
 from cluster.observe.nodes import Node
-from cluster.platforms.nebius.observe.objects import View
+from cluster.platforms.nebius.observation import View
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.platforms.nebius.observe.drift import UNKNOWN, both_ways, changed, wanted_releases
-from cluster.platforms.nebius.observe.helm import installed
+from cluster.platforms.nebius.drift import UNKNOWN, both_ways, changed, installed, wanted_releases
 from cluster.platforms.nebius.releases import Release
 from components.deploy import config_text
 from tests.cluster.nebius.samples import nebius, settings

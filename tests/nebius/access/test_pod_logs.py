@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.observe.moment import at
-from cluster.platforms.nebius.observe.logs import LOGS, Source, of_kind, of_name, plain
+from cluster.platforms.nebius.logs import LOGS, Source, of_kind, of_name, plain
 from tests.nebius.access.cluster_objects import PODS, World, pod
 from tests.nebius.access.conftest import Hpc, calls
 

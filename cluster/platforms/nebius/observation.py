@@ -1,15 +1,116 @@
-"""Reads Kubernetes' objects of a cluster, as `kubectl get --output=json` prints them.
+"""What is seen of a cluster of pods: Kubernetes' objects, and Slurm's own view."""
 
-Kinds of Soperator: api/v1/slurmcluster_types.go, api/v1alpha1/nodeset_types.go and activecheck_types.go of
-nebius/soperator 4.1.7.
-"""
-
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import last_lines
-from cluster.platforms.nebius.observe.objects import Check, Condition, NodeSet, Pod
+from cluster.platforms.nebius.names import AVAILABLE
+from scripts.node.slurm.scontrol import nodes, partitions
+from scripts.node.slurm.squeue import columns, summary, table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """A condition of an object."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod that has not ended well."""
+
+    namespace: str
+    name: str
+    ready: bool
+    phase: str
+    why: str = ""
+    """Why it is not ready, as Kubernetes says it."""
+    container: str = ""
+    """The first container that does not run, or is not ready."""
+    restarts: int = 0
+    component: str = ""
+    node: str = ""
+    """Name of its Kubernetes node."""
+    since: float | None = None
+    events: tuple[str, ...] = ()
+    """Its last events, the newest last."""
+
+    @property
+    def crashes(self) -> bool:
+        """Whether a container of it was started again, and does not run."""
+        return bool(self.container) and self.restarts > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSet:
+    """Workers of one kind."""
+
+    name: str
+    wanted: int
+    ready: int
+    phase: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A check that Soperator runs by itself."""
+
+    name: str
+    result: str
+    """Of its last run; empty where it has not run."""
+    since: float | None = None
+    suspended: bool = False
+    drains: bool = False
+    """Whether its failure drains nodes."""
+    needs: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    """Slurm jobs of the last run that failed, with the reason."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last run ended badly."""
+        return self.result in ("Failed", "Error")
+
+    @property
+    def done(self) -> bool:
+        """Whether the last run ended well."""
+        return self.result == "Complete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What is seen of a cluster over Kubernetes' API."""
+
+    namespace: str = ""
+    """The cluster's own, and its name."""
+    phase: str = ""
+    """Of the SlurmCluster, as the operator says it; empty where there is none."""
+    conditions: tuple[Condition, ...] = ()
+    nodesets: tuple[NodeSet, ...] = ()
+    checks: tuple[Check, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    hosts: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
+    """Kubernetes nodes, with the conditions that say that something is wrong."""
+    replacement: bool = False
+    """Whether the operator may replace nodes."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """The last lines of containers that crashed, by the name of their pod."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """What could not be read, and why."""
+
+    @property
+    def available(self) -> bool:
+        """Whether the operator calls the cluster available."""
+        return self.phase == AVAILABLE
+
 
 Object = Mapping[str, Any]
 _COMPONENT = "app.kubernetes.io/component"
@@ -158,3 +259,66 @@ def may_replace(deployments: Iterable[Object]) -> bool:
         for container in item["spec"]["template"]["spec"]["containers"]
         for argument in container.get("args") or ()
     )
+
+
+SECONDS = 10
+"""For each command: slurmctld's own timeout is longer, but then it is not well."""
+ACCOUNTING: Mapping[str, str] = {
+    "cluster": "sacctmgr --noheader --parsable2 show cluster format=cluster",
+    "users": "sacctmgr --noheader --parsable2 show user format=user,defaultaccount",
+    "accounts": "sacctmgr --noheader --parsable2 show account format=account",
+    "qos": "sacctmgr --noheader --parsable2 show qos format=name",
+}
+"""Commands that print what `drift` compares of the database, by their part."""
+
+
+def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
+    """The line for root's shell; `mark` is one that nobody who gave a job its name could know. `more` are commands
+    besides, by the name of their part."""
+    jobs = ["squeue", "--noheader", "--sort=-t,-p", f"--format={columns(mark)}"]
+    commands = {
+        "nodes": "scontrol --oneliner --all show node",
+        "partitions": "scontrol --oneliner --all show partition",
+        "jobs": shlex.join(jobs),
+        **(more or {}),
+    }
+    printed = f'printf \'%s %s %s\\n%s\\n\' {_start(mark)} "$name" "$?" "$out"'
+    lines = [
+        # Slurm prints local times and does not say of which zone.
+        "export TZ=UTC SLURM_BITSTR_LEN=0",
+        f'part() {{ name=$1; shift; out=$(timeout {SECONDS} "$@" 2>&1); {printed}; }}',
+        "part ping scontrol ping",
+        # A command whose daemon is gone tries for many seconds before it says so.
+        'case "$out" in *" is UP"*) ;; *) exit 0 ;; esac',
+        *(f"part {name} {command}" for name, command in commands.items()),
+    ]
+    return "\n".join(lines)
+
+
+def parsed(text: str, mark: str) -> dict[str, Any]:
+    """The parts by name, in the form of a machine's observation; one that could not be read is {"error": why}."""
+    found: dict[str, Any] = {}
+    for section in text.split(f"{_start(mark)} ")[1:]:
+        heading, _, body = section.partition("\n")
+        name, _, code = heading.partition(" ")
+        if code != "0" and name != "ping":
+            found[name] = {"error": " ".join(body.split())[:300] or f"exit code {code}"}
+        else:
+            found[name] = _slurm_part(name, body.rstrip("\n"), mark)
+    return found
+
+
+def _slurm_part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any JSON value
+    if name == "ping":
+        return {"up": " is UP" in body, "said": " ".join(body.split())}
+    if name == "nodes":
+        return nodes(body)
+    if name == "partitions":
+        return partitions(body)
+    if name == "jobs":
+        return summary(table(body, mark))
+    return [line.split("|") for line in body.splitlines() if line]
+
+
+def _start(mark: str) -> str:
+    return f"part-{mark}"

@@ -1,5 +1,9 @@
-"""What differs between a cluster of pods and its stack: pure functions."""
+"""Releases as Helm 3 records them: in Secrets of the type helm.sh/release.v1, one for each revision."""
 
+import base64
+import binascii
+import gzip
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +14,60 @@ from cluster.config.cluster import ClusterConfig
 from cluster.observe.drift.difference import NOTHING, Difference
 from cluster.observe.health import ClusterObservation
 from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
-from cluster.platforms.nebius.observe.helm import Installed
-from cluster.platforms.nebius.observe.objects import View
+from cluster.platforms.nebius.observation import View
 from cluster.platforms.nebius.releases import Facts, Release, releases
 from cluster.platforms.nebius.section import Nebius, backs_up
 from cluster.roster import node_names
 from cluster.slurm.accounting import desired
+
+SELECTOR = "owner=helm,status=deployed"
+"""Labels of the Secrets of revisions that are installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """A release that is installed."""
+
+    name: str
+    namespace: str
+    chart: str
+    version: str
+    """Of its chart."""
+    revision: int
+    values: Mapping[str, Any]
+    """What it was given, without the chart's own defaults."""
+    manifest: str
+    """The objects that it applied, as YAML documents."""
+
+
+def installed(secrets: Iterable[Mapping[str, Any]]) -> dict[str, Installed]:
+    """The releases by name; the newest revision of each. A Secret that can't be read is left out."""
+    found: dict[str, Installed] = {}
+    for secret in secrets:
+        release = _installed(secret)
+        if release and (release.name not in found or found[release.name].revision < release.revision):
+            found[release.name] = release
+    return found
+
+
+def _installed(secret: Mapping[str, Any]) -> Installed | None:
+    try:
+        packed = base64.b64decode(base64.b64decode((secret.get("data") or {})["release"]))
+        # Helm has packed releases since 3.0; what it wrote before is the document itself.
+        document = json.loads(gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed)
+        metadata = document["chart"]["metadata"]
+        return Installed(
+            name=document["name"],
+            namespace=document["namespace"],
+            chart=metadata["name"],
+            version=metadata["version"],
+            revision=int(document["version"]),
+            values=document.get("config") or {},
+            manifest=document.get("manifest") or "",
+        )
+    except (KeyError, TypeError, ValueError, OSError, EOFError, binascii.Error):
+        return None
+
 
 Object = Mapping[str, Any]
 UNKNOWN = "(known to the cloud only)"
