@@ -29,7 +29,27 @@ CHECKS_USERS = ("nebius", "soperatorchecks")
 """Users that Soperator creates for its checks."""
 
 
-def soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """What `up` would fail for, or what would make a cluster that does not work."""
+    if settings := config.section(Nebius):
+        yield from _soperator_errors(config, settings)
+        yield from _machine_errors(config, settings)
+        yield from _gpu_errors(config, settings)
+        yield from _filesystem_errors(config, settings)
+        yield from _setting_errors(config, settings)
+        yield from _value_errors(config, settings)
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """What the author of a stack file should read before `up`."""
+    if settings := config.section(Nebius):
+        yield from _soperator_warnings(settings)
+        yield from _gpu_warnings(config, settings)
+        yield from _filesystem_warnings(settings)
+        yield from _setting_warnings(config)
+
+
+def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     version = settings.soperator.version
     if parse(version) < versions.FIRST:
         first = ".".join(map(str, versions.FIRST))
@@ -61,7 +81,7 @@ def soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Findin
     yield from _names(config)
 
 
-def soperator_warnings(settings: Nebius) -> Iterator[Finding]:
+def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
     version = settings.soperator.version
     if not versions.is_known(version):
         yield Finding(
@@ -121,7 +141,7 @@ LARGEST_DISK_GIB = 8192
 """GiB of one network-ssd disk (docs.nebius.com/compute/storage/types)."""
 
 
-def machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     for at, machine_type, role in machine_types(config, settings):
         yield from _type(at, machine_type, role, settings)
     yield from _architectures(config)
@@ -281,7 +301,7 @@ def _capacity(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     for name, workers in settings.workers.items():
         if workers.infiniband is None or name not in config.nodesets:
             continue
@@ -321,7 +341,7 @@ def _drivers(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             return
 
 
-def gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     yield from _kubernetes(settings)
     for name, section in config.nodesets.items():
         found, workers = nodeset_type(config, section), settings.workers.get(name)
@@ -384,7 +404,7 @@ BACKUP_GIB = 12 * 1024
 """GiB from which on backups of a jail take too long (nebius-solutions-library, variables.tf)."""
 
 
-def filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def _filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     jail = settings.filesystems.jail
     if jail.existing and not jail.overwrite_existing:
         yield Finding(
@@ -407,7 +427,7 @@ def filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Findi
     yield from _mounts(config, settings)
 
 
-def filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
+def _filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
     large = [
         f"{'.'.join(map(str, at[2:]))} ({one.spec.size_gib} GiB)"
         for at, one in filesystems(settings)
@@ -518,7 +538,7 @@ FIRST_FREE_UID = 1010
 """Users of the image and of Soperator's checks have lower numbers (adduser gives the first free one)."""
 
 
-def setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     if config.network.cidr != CIDR:
         yield _unused(("network", "cidr"), config.network.cidr, "nodes have addresses of nebius.subnet")
     if config.host_names != "pods":
@@ -546,7 +566,7 @@ def setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]
         yield _unused(("slurm", "mpi_default"), "none", "Soperator's slurm.conf has pmix, and another one can be named")
 
 
-def setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
+def _setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
     for position, user in enumerate(config.users):
         if user.uid < FIRST_FREE_UID:
             yield Finding(
@@ -572,7 +592,7 @@ def _unused(at: Location, given: str, why: str) -> Finding:
 _NODESETS_RELEASE = "nodesets"
 
 
-def value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     """Values of no release, of no key of its chart, or that a field sets."""
     if not settings.values or versions.parse(settings.soperator.version) < versions.FIRST:
         return

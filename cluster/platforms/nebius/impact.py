@@ -51,8 +51,8 @@ def everything(edit: Edit) -> Impact:
     if not changed and not reshaped(edit):
         return _SAME
     return Replace(
-        f"{_nodes(edit, reshaped(edit))}; nodes of {_groups_text(changed)} are recreated one after another: slurmctld starts "
-        "again with its state, commands wait for it, and sessions on login pods end",
+        f"{_nodes(edit, reshaped(edit))}; nodes of {_groups_text(changed)} are recreated one after another: "
+        "slurmctld starts again with its state, commands wait for it, and sessions on login pods end",
         show_jobs(_names(edit, reshaped(edit))),
     )
 

@@ -1,32 +1,37 @@
 """The platform `nebius`: managed Kubernetes with Soperator, which runs Slurm in pods."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
-from cluster.findings import Finding
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
-from cluster.platforms.nebius import checks, credentials
+from cluster.platforms.nebius import checks
 from cluster.platforms.nebius.impact import TABLE
 from cluster.platforms.nebius.request import describe_request
 from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
 
+# What the SDK takes (nebius 0.6: nebius.sdk.SDK, nebius.aio.cli_config.Config, nebius.aio.token.static.EnvBearer).
+TOKEN = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
+SERVICE_ACCOUNT = "NEBIUS_CREDENTIALS_FILE"
+"""Path of a service account's credentials file, which this program passes to the SDK."""
+PROFILES = Path(".nebius") / "config.yaml"
+"""The Nebius CLI's profiles, in the home folder."""
+
+
+def credentials(_: Mapping[str, Any]) -> bool:
+    """Whether there is a token, a service account's file, or a profile of the Nebius CLI."""
+    if os.environ.get(TOKEN):
+        return True
+    if path := os.environ.get(SERVICE_ACCOUNT):
+        return Path(path).expanduser().is_file()
+    return (Path.home() / PROFILES).is_file()
+
+
 NODES = 1024
 """MaxNodeCount of the slurm.conf that Soperator writes (internal/render/common/configmap.go)."""
-
-
-def _checks(config: ClusterConfig) -> Iterator[Finding]:
-    if section := config.section(Nebius):
-        for rules in (checks, checks, checks, checks, checks, checks):
-            yield from rules.find_errors(config, section)
-
-
-def _warnings(config: ClusterConfig) -> Iterator[Finding]:
-    if section := config.section(Nebius):
-        yield from checks.soperator_warnings(section)
-        yield from checks.gpu_warnings(config, section)
-        yield from checks.filesystem_warnings(section)
-        yield from checks.setting_warnings(config)
 
 
 PLATFORM = Platform(
@@ -58,12 +63,12 @@ PLATFORM = Platform(
             Capability.REHEARSE,
         }
     ),
-    checks=_checks,
-    warnings=_warnings,
+    checks=checks.find_errors,
+    warnings=checks.find_warnings,
     impacts=TABLE,
     summary=describe_request,
     job_programs=lambda _: {"pyxis"},
-    credentials=Credentials(title="Nebius", found=credentials.credentials, todo="nebius profile create"),
+    credentials=Credentials(title="Nebius", found=credentials, todo="nebius profile create"),
     observer="soperator",
     deploy="components.nebius.deploy",
     rehearsal="lab.nebius_rehearsal",

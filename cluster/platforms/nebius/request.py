@@ -1,4 +1,4 @@
-"""What a stack asks Nebius for: as lines below a preview, and as what `up` compares with Nebius before it creates anything."""
+"""What a stack asks Nebius for: lines below a preview, and what `up` compares with Nebius before it creates."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -27,7 +27,7 @@ EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
 class WorkerSize:
     """What a nodeset's pods have."""
 
-    slurmd_resources: Resources
+    slurmd: Resources
     munge: Resources
     gpus: int
     """GPUs of each."""

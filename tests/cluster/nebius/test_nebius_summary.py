@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.nebius import credentials
+from cluster.platforms.nebius import platform
 from cluster.platforms.nebius.request import describe_request
 from tests.cluster.nebius.samples import FABRIC, gpus, nebius
 from tests.cluster.stacks import config
@@ -55,25 +55,25 @@ def test_what_was_there_before_is_not_counted() -> None:
 class TestCredentials:
     @pytest.fixture(autouse=True)
     def _nothing(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        for name in (credentials.TOKEN, credentials.SERVICE_ACCOUNT):
+        for name in (platform.TOKEN, platform.SERVICE_ACCOUNT):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
     def test_there_are_none(self) -> None:
-        assert not credentials.credentials({})
+        assert not platform.credentials({})
 
     def test_a_token(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(credentials.TOKEN, "t")
-        assert credentials.credentials({})
+        monkeypatch.setenv(platform.TOKEN, "t")
+        assert platform.credentials({})
 
     def test_a_service_accounts_file_that_is_there(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         file = tmp_path / "key.json"
-        monkeypatch.setenv(credentials.SERVICE_ACCOUNT, str(file))
-        assert not credentials.credentials({})
+        monkeypatch.setenv(platform.SERVICE_ACCOUNT, str(file))
+        assert not platform.credentials({})
         file.write_text("{}")
-        assert credentials.credentials({})
+        assert platform.credentials({})
 
     def test_a_profile_of_the_cli(self, tmp_path: Path) -> None:
-        (tmp_path / credentials.PROFILES.parent).mkdir()
-        (tmp_path / credentials.PROFILES).write_text("profiles: {}\n")
-        assert credentials.credentials({})
+        (tmp_path / platform.PROFILES.parent).mkdir()
+        (tmp_path / platform.PROFILES).write_text("profiles: {}\n")
+        assert platform.credentials({})
