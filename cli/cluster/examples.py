@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cli.cluster.jobs import Jobs
-from cluster.jobs.examples import EXAMPLES
-from cluster.jobs.examples_files import RECORD, parse_record, record
+from cluster.jobs.examples import EXAMPLES, RECORD, parse_record, record
 
 _RECORD = f"{EXAMPLES}/{RECORD}"
 

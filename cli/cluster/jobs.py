@@ -13,8 +13,7 @@ from cli.access.shell_line import shell_line
 from cli.cluster.cluster import Cluster
 from cli.cluster.target import Target
 from cli.errors import CliError
-from cluster.jobs.place import FOLDER
-from cluster.jobs.script import BODIES, Option, words
+from cluster.jobs.script import BODIES, FOLDER, Option, words
 from cluster.observe.job_states import JobState, parse_sacct, parse_squeue, sacct_line, squeue_line
 from cluster.printable import printable
 

@@ -10,10 +10,9 @@ from cli.access.shell_line import shell_line
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cluster.jobs.checks.plan import Plan
-from cluster.jobs.checks.result import FAIL, PASS, SKIP, Event, Result
-from cluster.jobs.checks.results import parse_events
-from cluster.jobs.place import FOLDER
+from cluster.jobs.quickcheck_plan import Plan
+from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult, Event, parse_events
+from cluster.jobs.script import FOLDER
 
 _PROGRAMS = Path(__file__).parents[2] / "scripts" / "jobs" / "checks"
 PLACE = f"{FOLDER}/checks"
@@ -69,19 +68,19 @@ def run(jobs: Jobs, plan: Plan, on_event: Callable[[Event], None]) -> list[Event
     return events
 
 
-def mail_result(scheduler: Scheduler, user: str, run: str) -> Result:
+def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
     """Whether mail about the end of a job of this run is in the user's mailbox on the controller."""
     line = shlex.join(["bash", "-c", _MAIL, "mail", user, f"Name=hpc-check-{run} "])
     end = time.monotonic() + _MAIL_SECONDS
     while (found := scheduler.ask(line).strip()) == "missing" and time.monotonic() < end:
         time.sleep(0.5)
     if found == "came":
-        return Result(check="mail", status=PASS, text=f"in /var/mail/{user}")
+        return CheckResult(check="mail", status=PASS, text=f"in /var/mail/{user}")
     if found == "none":
-        return Result(check="mail", status=SKIP, text="the controller has no mailer that delivers on the cluster")
+        return CheckResult(check="mail", status=SKIP, text="the controller has no mailer that delivers on the cluster")
     if found == "sent":
-        return Result(check="mail", status=SKIP, text=f"{user} has mail sent on by ~/.forward")
+        return CheckResult(check="mail", status=SKIP, text=f"{user} has mail sent on by ~/.forward")
     todo = "./hpc ssh STACK controller -- mailq; ./hpc logs STACK slurmctld"
-    return Result(
+    return CheckResult(
         check="mail", status=FAIL, text=f"not in /var/mail/{user} on the controller after {_MAIL_SECONDS} s", todo=todo
     )

@@ -4,9 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from cli import console
-from cluster.jobs.checks.plan import NotChecked
-from cluster.jobs.checks.result import FAIL, PASS, SKIP, Result
-from cluster.jobs.checks.results import Report
+from cluster.jobs.quickcheck_plan import NotChecked
+from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckReport, CheckResult
 from cluster.slurm.hostlist import compress
 
 _ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
@@ -15,11 +14,11 @@ _LINES = 20
 """Of a failing node's output."""
 
 
-def print_report(report: Report, *, stack: str, user: str, seconds: float) -> None:
+def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) -> None:
     """Print the report on standard output."""
     of_nodes = [one for one in report.results if one.node]
     checks = sorted({one.check for one in of_nodes}, key=_ORDER.index)
-    rows: dict[str, dict[str, Result]] = {}
+    rows: dict[str, dict[str, CheckResult]] = {}
     for one in of_nodes:
         rows.setdefault(one.node, {})[one.check] = one
     if rows:
@@ -43,13 +42,13 @@ def print_report(report: Report, *, stack: str, user: str, seconds: float) -> No
     console.line(f"{text}, in {seconds:.1f} s, as {user}", style="bold")
 
 
-def _word(result: Result | None) -> str:
+def _word(result: CheckResult | None) -> str:
     return "-" if result is None else "FAIL" if result.status == FAIL else result.status
 
 
-def _print_failures(results: list[Result], stack: str) -> None:
+def _print_failures(results: list[CheckResult], stack: str) -> None:
     """What failed, with the output of the first node of those where the same was found."""
-    alike: dict[tuple[str, str, str], list[Result]] = {}
+    alike: dict[tuple[str, str, str], list[CheckResult]] = {}
     for one in results:
         alike.setdefault((one.check, one.text, "" if one.node else one.partition), []).append(one)
     for (check, text, partition), found in alike.items():
@@ -67,7 +66,7 @@ def _print_failures(results: list[Result], stack: str) -> None:
             console.line(f"  to do: {first.todo.replace('STACK', stack)}")
 
 
-def _print_skipped(results: list[Result]) -> None:
+def _print_skipped(results: list[CheckResult]) -> None:
     reasons: dict[tuple[str, str], list[str]] = {}
     for one in results:
         reasons.setdefault((one.check, one.text), []).append(one.node)
@@ -85,7 +84,7 @@ def _print_not_checked(missing: tuple[NotChecked, ...], stack: str) -> None:
         console.line(f"not checked: {one.node} ({one.partition}): {one.why}.{todo}")
 
 
-def report_document(report: Report, *, user: str, seconds: float) -> dict[str, Any]:
+def report_document(report: CheckReport, *, user: str, seconds: float) -> dict[str, Any]:
     """The report for programs."""
     return {
         "passed": report.passed,

@@ -11,8 +11,7 @@ import shlex
 from cluster.catalog.families import Fabric
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.place import ENV, FOLDER
-from cluster.jobs.script import source
+from cluster.jobs.script import ENV, FOLDER, source
 
 _DIGITS = re.compile(r"[0-9]+$")
 _DEFINED = re.compile(r"^([a-z_]+)\(\)", re.MULTILINE)

@@ -37,8 +37,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Level, listing, suggest
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.place import ENV
-from cluster.jobs.script import JobScript, Option, source
+from cluster.jobs.script import ENV, JobScript, Option, source
 from cluster.jobs.script import source as body_of
 
 _FOLDER = re.compile(r"(/[A-Za-z0-9._-]+)+")

@@ -67,3 +67,9 @@ def _quoted(word: str) -> str:
     if '"' in word or "\\" in word:
         raise ValueError(f"an option in an #SBATCH line can hold neither double quotes nor backslashes: {word!r}")
     return f'"{word}"'
+
+
+FOLDER = "/opt/apps/hpc"
+"""Root's own, mode 0755; on Kubernetes in the jail."""
+ENV = f"{FOLDER}/env.sh"
+"""What jobs source; see cluster/jobs/environment.py."""

@@ -11,9 +11,8 @@ from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.check_nccl import NcclCheck
 from cli.errors import CliError
-from cluster.jobs.checks.plan import Options, Plan, plan
-from cluster.jobs.checks.room import parse_rooms
 from cluster.jobs.partition_facts import partition_facts
+from cluster.jobs.quickcheck_plan import Options, Plan, parse_rooms, plan
 from cluster.observe.nodes import parse_nodes
 from tests.cli.test_check_jobs import CONFIG, NODES, OUTPUTS
 from tests.cluster.stacks import cluster

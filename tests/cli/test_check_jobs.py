@@ -10,8 +10,8 @@ from cli.cluster import quickcheck
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import warm_up
-from cluster.jobs.checks.plan import Plan
-from cluster.jobs.checks.result import MARK, Event
+from cluster.jobs.quickcheck_plan import Plan
+from cluster.jobs.quickcheck_results import MARK, Event
 from cluster.observe.nodes import parse_nodes
 from cluster.slurm.hostlist import expand
 from components.deploy import config_text

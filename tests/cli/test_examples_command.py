@@ -9,8 +9,7 @@ import pytest
 
 from cli.cluster.examples import write
 from cli.cluster.jobs import Jobs
-from cluster.jobs.examples import EXAMPLES
-from cluster.jobs.examples_files import RECORD
+from cluster.jobs.examples import EXAMPLES, RECORD
 from tests.cli.conftest import Hpc
 from tests.cluster.stacks import EVERY
 

@@ -12,11 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.config.validators.settings import minutes
-from cluster.jobs.examples import EXAMPLES, KINDS, NCCL, PROGRAMS, examples, source_of_program
-from cluster.jobs.examples_files import example_files, on_cluster, parse_record, record
+from cluster.jobs.examples import (
+    EXAMPLES,
+    KINDS,
+    NCCL,
+    PROGRAMS,
+    example_files,
+    examples,
+    on_cluster,
+    parse_record,
+    record,
+    source_of_program,
+)
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.place import ENV
-from cluster.jobs.script import BODIES
+from cluster.jobs.script import BODIES, ENV
 from cluster.platforms import registry
 from tests.cluster import stacks
 from tests.cluster.stacks import ROOT, cluster

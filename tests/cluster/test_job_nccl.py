@@ -9,8 +9,7 @@ import pytest
 from cluster.jobs.environment import environment
 from cluster.jobs.nccl import NcclRun, build_script, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.place import ENV
-from cluster.jobs.script import JobScript
+from cluster.jobs.script import ENV, JobScript
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import check
 from tests.cluster.stacks import ROOT, config

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cluster.jobs.pairs import ROUNDS_WITHOUT_FAST, Measured, Pairs
+from cluster.jobs.nccl import ROUNDS_WITHOUT_FAST, Measured, Pairs
 
 FAST = 188.0
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.jobs.checks.plan import LEAST_MEMORY, Options, Plan, plan
-from cluster.jobs.checks.room import Room, parse_rooms
 from cluster.jobs.partition_facts import partition_facts
+from cluster.jobs.quickcheck_plan import LEAST_MEMORY, Options, Plan, Room, parse_rooms, plan
 from cluster.observe.nodes import Job, parse_nodes
 from cluster.slurm.hostlist import expand
 from tests.cluster.stacks import cluster

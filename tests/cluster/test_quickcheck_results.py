@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from cluster.jobs.checks.plan import Expected, Job, Options, Plan
-from cluster.jobs.checks.result import MARK, Result
-from cluster.jobs.checks.results import Report, parse_events, results
+from cluster.jobs.quickcheck_plan import Expected, Job, Options, Plan
+from cluster.jobs.quickcheck_results import MARK, CheckReport, CheckResult, parse_events, results
 from cluster.observe.nodes import parse_nodes
 
 MIB = 1024 * 1024
@@ -71,11 +70,11 @@ def good() -> dict[str, dict[str, Any]]:
     }
 
 
-def report(events: dict[str, dict[str, Any]], plan: Plan | None = None) -> Report:
+def report(events: dict[str, dict[str, Any]], plan: Plan | None = None) -> CheckReport:
     return results(plan or a_plan(), events.values())
 
 
-def failed(found: Report) -> dict[tuple[str, str], str]:
+def failed(found: CheckReport) -> dict[tuple[str, str], str]:
     return {(one.node, one.check): one.text for one in found.results if one.status == "fail"}
 
 
@@ -249,7 +248,7 @@ def test_containers(event: dict[str, Any] | None, status: str, text: str):
 def test_skipped_is_not_passed():
     nothing = Plan(jobs=(), expected={}, not_checked=(), options=Options(run="ab12"))
     assert not results(nothing, []).passed
-    skipped = results(nothing, [], more=[Result(check="mail", status="skip")])
+    skipped = results(nothing, [], more=[CheckResult(check="mail", status="skip")])
     assert not skipped.passed
 
 

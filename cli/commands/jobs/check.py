@@ -19,11 +19,9 @@ from cli.display.progress import Progress
 from cli.errors import CliError
 from cli.stack import outputs, rehearsals
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.checks.plan import NODE, Options, Plan, plan
-from cluster.jobs.checks.result import SKIP, Event, Result
-from cluster.jobs.checks.results import results
-from cluster.jobs.checks.room import parse_rooms
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.jobs.quickcheck_plan import NODE, Options, Plan, parse_rooms, plan
+from cluster.jobs.quickcheck_results import SKIP, CheckResult, Event, results
 from cluster.load.parse import parse_output
 from cluster.observe.nodes import NODES
 from cluster.platforms import registry
@@ -146,14 +144,14 @@ def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionF
     return tuple(row for row in partition_facts(config) if not partitions or row.name in partitions)
 
 
-def _measured(test: NcclCheck, suite: Suite, progress: Progress) -> list[Result]:
+def _measured(test: NcclCheck, suite: Suite, progress: Progress) -> list[CheckResult]:
     """Results of the NCCL test, which needs whole nodes."""
     having = [row for row in test.facts if row.gpu]
     if suite not in (Suite.NCCL, Suite.ALL) or not having or not test.planned.expected:
         return []
     if suite is Suite.ALL and not test.planned.options.exclusive and not test.rehearsed:
         why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
-        return [Result(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
+        return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
     if not test.rehearsed or test.binaries:
         Chosen(test.jobs, test.config, having[0]).prepare()
     return test.results(progress.show)

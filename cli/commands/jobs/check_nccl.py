@@ -7,10 +7,10 @@ from cli.cluster.jobs import Jobs, JobState
 from cli.commands.jobs.nccl_build import is_built
 from cli.commands.jobs.nccl_options import Chosen
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.checks.plan import Plan
-from cluster.jobs.checks.result import FAIL, PASS, SKIP, Result
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, default_collective, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts
+from cluster.jobs.quickcheck_plan import Plan
+from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult
 from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import Reason, Word, check
 from cluster.slurm.hostlist import compress
@@ -31,13 +31,13 @@ class NcclCheck:
     binaries: str = ""
     """Folder with programs of nccl-tests on the cluster, as for `nccl run`."""
 
-    def results(self, show: Callable[[str], None]) -> list[Result]:
+    def results(self, show: Callable[[str], None]) -> list[CheckResult]:
         """Run the tests, and compare each with its reference. Ctrl-C cancels them; `show` gets what is waited for.
 
         Raises:
             CliError: sbatch refused a job, or the login machine does not answer.
         """
-        found: list[Result] = []
+        found: list[CheckResult] = []
         submitted: dict[str, tuple[PartitionFacts, tuple[str, ...]]] = {}
         try:
             for row in self.facts:
@@ -54,11 +54,11 @@ class NcclCheck:
             raise
         return [*found, *(self._result(*submitted[one], one, states.get(one)) for one in submitted)]
 
-    def _wanted(self, row: PartitionFacts) -> tuple[list[Result], list[tuple[str, ...]]]:
+    def _wanted(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
         """What is skipped of a partition, and the nodes of each job: each node alone, then all of them."""
 
-        def skip(text: str, node: str = "") -> Result:
-            return Result(check="nccl", status=SKIP, node=node, partition=row.name, text=text)
+        def skip(text: str, node: str = "") -> CheckResult:
+            return CheckResult(check="nccl", status=SKIP, node=node, partition=row.name, text=text)
 
         mine = [one for one in self.planned.expected.values() if one.partition == row.name and one.node in row.nodes]
         if not mine:
@@ -99,13 +99,15 @@ class NcclCheck:
         self.jobs.cancel(one for one, state in states.items() if not state.ended)
         return states
 
-    def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> Result:
+    def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> CheckResult:
         text = self.jobs.run(f"head -c {_LARGEST_LOG} {LOGS}/{job}.log 2>/dev/null || true", seconds=300)
         node, name = (nodes[0], "nccl") if len(nodes) == 1 else ("", f"nccl over {len(nodes)} nodes")
         status, found = _compared(text, job, state)
         todo = f"./hpc nccl report {job} --stack {self.jobs.stack}" if status == FAIL else ""
         output = "\n".join(text.splitlines()[-40:]) if status == FAIL else ""
-        return Result(check=name, status=status, node=node, partition=row.name, text=found, output=output, todo=todo)
+        return CheckResult(
+            check=name, status=status, node=node, partition=row.name, text=found, output=output, todo=todo
+        )
 
 
 def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:

@@ -12,10 +12,9 @@ from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cli.stack import outputs, project, stack_config
 from cluster.config import ClusterConfig
-from cluster.jobs.examples import EXAMPLES, Examples
+from cluster.jobs.examples import EXAMPLES, Examples, example_files, needs, on_cluster
 from cluster.jobs.examples import examples as examples_of
-from cluster.jobs.examples_files import example_files, needs, on_cluster
-from cluster.jobs.place import ENV
+from cluster.jobs.script import ENV
 from cluster.load.parse import parse_output
 from cluster.platforms.capability import Capability
 

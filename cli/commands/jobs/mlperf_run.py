@@ -17,8 +17,7 @@ from cluster.catalog.mlperf import IMAGE
 from cluster.jobs import mlperf
 from cluster.jobs.environment import environment
 from cluster.jobs.mlperf import NEEDED_FILES, RequestError, Sizes, image_file, not_prepared
-from cluster.jobs.place import ENV
-from cluster.jobs.script import JobScript
+from cluster.jobs.script import ENV, JobScript
 from cluster.report.mlperf_log import Interval, NotAnMlperfLogError
 from cluster.report.mlperf_report import report_of
 

@@ -16,7 +16,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.jobs.environment import environment
 from cluster.jobs.nccl import LOGS
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.place import ENV
+from cluster.jobs.script import ENV
 from cluster.load.parse import parse_output
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability

@@ -11,8 +11,7 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.nccl_options import Chosen
 from cli.errors import CliError
 from cluster.findings import Level
-from cluster.jobs.nccl import LOGS, NcclRun, run_script
-from cluster.jobs.pairs import Measured, Pair, Pairs
+from cluster.jobs.nccl import LOGS, Measured, NcclRun, Pair, Pairs, run_script
 from cluster.report.nccl.compare import level
 from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import Result, Word, check

@@ -21,7 +21,7 @@ from cluster.config.slurm import WarmUp
 from cluster.config.validators import containers
 from cluster.findings import Refused
 from cluster.jobs import warm_up as payload
-from cluster.jobs.place import FOLDER
+from cluster.jobs.script import FOLDER
 from cluster.load.parse import parse_output
 from cluster.platforms.capability import Capability
 from cluster.slurm.hostlist import expand

@@ -1,11 +1,68 @@
-"""What the jobs of one node showed, against what was promised."""
+"""Results of a check's jobs, for each node and each partition."""
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from cluster.jobs.checks.plan import CONTAINER, GPUS, NODE, Expected, Plan
-from cluster.jobs.checks.result import FAIL, PASS, SKIP, Event, Result, found_no_room, output_of, tasks_of
+from cluster.jobs.quickcheck_plan import CONTAINER, GPUS, NODE, TOGETHER, Expected, NotChecked, Plan
+from cluster.observe.nodes import Node
+from cluster.slurm.hostlist import compress
 from scripts.node.health.kinds import smi_exit
+
+PASS, FAIL, SKIP = "pass", "fail", "skip"
+MARK = "hpc-check "
+"""In front of what programs of scripts/jobs/checks print for this package."""
+Event = Mapping[str, Any]
+"""A line of the driver's (scripts/jobs/checks/driver.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """How one check ended on one node, or on all of them."""
+
+    check: str
+    status: str
+    node: str = ""
+    """Empty for a check of the whole cluster or of a partition."""
+    partition: str = ""
+    text: str = ""
+    """What was found, on one line; of a skipped one why."""
+    output: str = ""
+    """What the node printed."""
+    todo: str = ""
+
+
+_BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
+"""What srun prints when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
+
+
+def found_no_room(event: Event | None) -> bool:
+    """Whether a job did not begin, because others have its nodes."""
+    return event is not None and bool(event["code"]) and any(text in str(event["err"]) for text in _BUSY)
+
+
+def tasks_of(event: Event | None) -> list[dict[str, Any]]:
+    """What the tasks of a job printed."""
+    found: list[dict[str, Any]] = []
+    for line in str(event["out"]).splitlines() if event else ():
+        if line.startswith(MARK):
+            try:
+                task = json.loads(line[len(MARK) :])
+            except ValueError:
+                continue
+            if isinstance(task, dict):
+                found.append(task)
+    return found
+
+
+def output_of(event: Event | None) -> str:
+    """What a job printed, without what is for this module."""
+    if event is None:
+        return ""
+    text = f"{event['err']}\n{event['out']}"
+    return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith(MARK))
+
 
 _MIB = 1024 * 1024
 _PAGE = 65_536
@@ -14,9 +71,9 @@ _PAGE = 65_536
 
 def node_results(
     plan: Plan, expected: Expected, event: Callable[[str], Event | None], last: Mapping[str, Event]
-) -> Iterator[Result]:
-    def result(check: str, status: str, text: str = "", output: str = "", todo: str = "") -> Result:
-        return Result(
+) -> Iterator[CheckResult]:
+    def result(check: str, status: str, text: str = "", output: str = "", todo: str = "") -> CheckResult:
+        return CheckResult(
             check=check, status=status, node=expected.node, partition=expected.partition, text=text, output=output,
             todo=todo,
         )  # fmt: skip
@@ -63,10 +120,10 @@ def _hello(expected: Expected, event: Event | None, tasks: list[dict[str, Any]])
     return f"exit code {event['code']}" if event["code"] else ""
 
 
-Make = Callable[..., Result]
+Make = Callable[..., CheckResult]
 
 
-def _home(plan: Plan, expected: Expected, full: Mapping[str, Any], event: Event | None, result: Make) -> Result:
+def _home(plan: Plan, expected: Expected, full: Mapping[str, Any], event: Event | None, result: Make) -> CheckResult:
     if not plan.options.shared_home:
         return result("home", SKIP, "root's home is not shared: name a user with --as")
     there = full.get("home") or {}
@@ -87,7 +144,7 @@ def _home(plan: Plan, expected: Expected, full: Mapping[str, Any], event: Event 
     return result("home", PASS)
 
 
-def _memory(expected: Expected, full: Mapping[str, Any], result: Make) -> Result:
+def _memory(expected: Expected, full: Mapping[str, Any], result: Make) -> CheckResult:
     limit, wanted = full.get("memory"), expected.memory * _MIB
     if limit is None:
         return result("memory", SKIP, "the job sees no memory cgroup")
@@ -99,7 +156,7 @@ def _memory(expected: Expected, full: Mapping[str, Any], result: Make) -> Result
     return result("memory", PASS, f"{expected.memory} MiB")
 
 
-def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None, result: Make) -> Iterator[Result]:
+def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None, result: Make) -> Iterator[CheckResult]:
     """GPUs as many as promised, and a job that sees and opens its own only."""
     count = seen["driver"] if seen.get("driver") is not None else len(seen.get("devices", ()))
     source = "the driver" if seen.get("driver") is not None else "device files"
@@ -130,7 +187,7 @@ def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None, resu
     yield _confined(expected, seen, result)
 
 
-def _confined(expected: Expected, seen: Mapping[str, Any], result: Make) -> Result:
+def _confined(expected: Expected, seen: Mapping[str, Any], result: Make) -> CheckResult:
     if expected.held_gpus:
         return result("confined", SKIP, expected.held_gpus)
     counts = {
@@ -145,7 +202,7 @@ def _confined(expected: Expected, seen: Mapping[str, Any], result: Make) -> Resu
     return result("confined", PASS, "a job with 1 GPU opens that one only")
 
 
-def _container(event: Event | None, result: Make) -> Result:
+def _container(event: Event | None, result: Make) -> CheckResult:
     todo = "start one by hand on the node, with ./hpc run STACK -- srun; docs/guides/quickcheck.md has the commands"
     if event is None or found_no_room(event):
         status, text = (SKIP, "other jobs took the node meanwhile") if event else (FAIL, "its job did not end")
@@ -165,7 +222,7 @@ def _container(event: Event | None, result: Make) -> Result:
     return result("container", PASS, str(runtime))
 
 
-def _accounting(expected: Expected, event: Event | None, result: Make) -> Result:
+def _accounting(expected: Expected, event: Event | None, result: Make) -> CheckResult:
     todo = "./hpc logs STACK slurmdbd; sacctmgr show runaway"
     if event is None or event.get("error"):
         return result("accounting", FAIL, "sacct gave no answer", str((event or {}).get("error", "")), todo)
@@ -179,3 +236,113 @@ def _accounting(expected: Expected, event: Event | None, result: Make) -> Result
         text = f"job {number} is recorded without {', '.join(lacking)}"
         return result("accounting", FAIL, text, todo="./hpc up STACK applies accounts and users")
     return result("accounting", PASS, f"account {account}, QOS {qos}")
+
+
+_REFUSED = (
+    "Invalid account", "not permitted to use this partition", "Required partition not available", "Invalid qos",
+    "violates accounting/QOS policy", "Access/permission denied", "node count specification invalid",
+    "Requested node configuration is not available",
+)  # fmt: skip
+"""What slurmctld answers to a job that this user can't have (slurm_errno.c)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """All results."""
+
+    results: tuple[CheckResult, ...]
+    not_checked: tuple[NotChecked, ...]
+    log: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Nothing failed, no node is out of service, and something was checked."""
+        return (
+            not any(one.status == FAIL for one in self.results)
+            and not any(one.unavailable for one in self.not_checked)
+            and any(one.status == PASS for one in self.results)
+        )
+
+
+def parse_events(lines: Iterable[str]) -> Iterator[Event]:
+    """The driver's lines; what else stands on its output is left out."""
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("event"), str):
+            yield event
+
+
+def results(
+    plan: Plan, events: Iterable[Event], *, more: Iterable[CheckResult] = (), now: Mapping[str, Node] | None = None
+) -> CheckReport:
+    """The report of a run. A check that never ended failed.
+
+    `more` are results of other checks; `now` has the jobs of nodes that became busy meanwhile.
+    """
+    every = list(events)
+    ended = {(one["key"], tuple(one["nodes"])): one for one in every if one["event"] == "end"}
+    last = {one["event"]: one for one in every if one["event"] in ("home", "accounting", "failed")}
+    found: list[CheckResult] = []
+    missing = list(plan.not_checked)
+    for node, expected in plan.expected.items():
+        hello = ended.get((NODE, (node,)))
+        if lost := _lost(expected, hello, (now or {}).get(node)):
+            missing.append(lost)
+            continue
+        found += node_results(plan, expected, lambda key, node=node: ended.get((key, (node,))), last)
+    found += _of_partitions(plan, ended)
+    if "failed" in last:
+        found.append(CheckResult(check="driver", status=FAIL, text=str(last["failed"].get("text"))))
+    found += more
+    return CheckReport(results=tuple(found), not_checked=tuple(missing))
+
+
+def _lost(expected: Expected, event: Event | None, now: Node | None) -> NotChecked | None:
+    """A node on which no job could begin, because others were faster or the user may not use it."""
+    if event is None or event["code"] == 0 or MARK in event["out"]:
+        return None
+    why = " ".join(str(event["err"]).split())
+    if found_no_room(event):
+        jobs = [f"{job.number}{'' if job.running else ' (completing)'}" for job in now.jobs] if now else []
+        busy = f"busy with jobs {', '.join(jobs)}" if jobs else why
+        text = f"no room on {expected.node}: {busy}"
+        todo = "run it again, or with --wait"
+        return NotChecked(node=expected.node, partition=expected.partition, why=text, todo=todo)
+    if any(text in why for text in _REFUSED):
+        todo = "choose a user who may with --as USER, or other nodes with --partition or --nodes"
+        return NotChecked(node=expected.node, partition=expected.partition, why=why, todo=todo, unavailable=True)
+    return None
+
+
+def _of_partitions(plan: Plan, ended: Mapping[tuple[str, tuple[str, ...]], Event]) -> Iterator[CheckResult]:
+    """Jobs over all nodes of a partition."""
+    for partition in dict.fromkeys(job.partition for job in plan.jobs if job.key == TOGETHER):
+        tasks = min(job.tasks for job in plan.jobs if job.key == TOGETHER and job.partition == partition)
+        every = [one for (key, _), one in ended.items() if key == TOGETHER and one["partition"] == partition]
+        for event in every or [None]:
+            yield _together(partition, tasks, event)
+
+
+def _together(partition: str, tasks: int, event: Event | None) -> CheckResult:
+    if event is None:
+        text = "fewer than two nodes answered alone"
+        return CheckResult(check="together", status=SKIP, partition=partition, text=text)
+    nodes, seen = list(event["nodes"]), tasks_of(event)
+    wanted = len(nodes) * tasks
+    found = {(str(one.get("node")), one.get("task")) for one in seen}
+    silent = [node for node in nodes if sum(name == node for name, _ in found) < tasks]
+    if found_no_room(event):
+        text = f"no room on all {len(nodes)} nodes at once"
+        return CheckResult(check="together", status=SKIP, partition=partition, text=text)
+    if silent or event["code"]:
+        late = f"no end within {event['seconds']:.0f} s" if event.get("late") else f"exit code {event['code']}"
+        text = f"{len(found)} of {wanted} tasks on {len(nodes)} nodes answered, {late}"
+        text += f"; not all of {compress(silent)}" if silent else ""
+        todo = "srun over these nodes by hand; nodes must reach each other's slurmd"
+        return CheckResult(
+            check="together", status=FAIL, partition=partition, text=text, output=output_of(event), todo=todo
+        )
+    return CheckResult(check="together", status=PASS, partition=partition, text=f"{wanted} tasks on {len(nodes)} nodes")
