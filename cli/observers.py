@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from cli.errors import CliError
-from cluster.observe.drift.difference import Difference
+from cluster.observe.drift import Difference
 from cluster.observe.health.finding import Finding
 from cluster.observe.nodes import Node
 

@@ -7,8 +7,7 @@ from typing import Any
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.load.parse import parse_output
-from cluster.observe.drift import Wanted
-from cluster.observe.drift.secrets import key_id
+from cluster.observe.drift import Wanted, key_id
 from cluster.observe.health import ClusterObservation
 from cluster.roster import machines
 from cluster.slurm.accounting import desired

@@ -13,7 +13,7 @@ from cli.errors import CliError
 from cli.interrupts import unwound
 from cli.soperator.ask import ask
 from cluster.load.parse import parse_output
-from cluster.observe.drift.difference import Difference
+from cluster.observe.drift import Difference
 from cluster.platforms.nebius.drift import (
     SELECTOR,
     Installed,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cli.observers import Asked
 from cli.soperator import drift, logs, recovery, screen
 from cli.soperator.ask import SECONDS, Seen, ask, replaces
-from cluster.observe.drift.difference import Difference
+from cluster.observe.drift import Difference
 from cluster.observe.health import Finding
 from cluster.observe.nodes import Node
 from cluster.platforms.nebius.health import actions, findings, health_findings

@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 from accounting import accounts
 
-from cluster.observe.drift import Difference, Wanted, differences
-from cluster.observe.drift.differences import unseen
-from cluster.observe.drift.people import digest
-from cluster.observe.drift.values import alike
+from cluster.observe.drift import Difference, Wanted, alike, differences, keys_digest, unseen
 from cluster.observe.health import ClusterObservation, MachineObservation
 from tests.cluster.observations import facts, healthy, without
 
@@ -228,7 +225,7 @@ class TestPeople:
         assert found.id == "keys-changed"
         assert "AAAA" not in repr(found)
         for one in seen.machines:
-            one.part("keys")["alice"] = digest([key])
+            one.part("keys")["alice"] = keys_digest([key])
         assert differences(stack(seen, users=users), seen) == []
 
 

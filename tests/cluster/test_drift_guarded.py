@@ -2,8 +2,7 @@
 
 import pytest
 
-from cluster.observe.drift import differences
-from cluster.observe.drift.differences import unseen
+from cluster.observe.drift import differences, unseen
 from cluster.observe.health import ClusterObservation
 from tests.cluster.observations import facts, healthy
 from tests.cluster.test_drift import only, stack

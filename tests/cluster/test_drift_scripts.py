@@ -3,8 +3,7 @@
 import hashlib
 from typing import Any
 
-from cluster.observe.drift import Difference, Wanted
-from cluster.observe.drift.scripts import scripts
+from cluster.observe.drift import Difference, Wanted, script_differences
 from cluster.observe.health import ClusterObservation, MachineObservation
 from cluster.slurm.script_tree import expected
 from tests.cluster.stacks import cluster
@@ -39,7 +38,7 @@ def found(there: Any) -> list[Difference]:
     controller = MachineObservation(
         name="dev-controller", roles=("controller",), reached=True, facts={"scripts": there}
     )
-    return list(scripts(wanted, ClusterObservation(stack="dev", machines=(controller,))))
+    return list(script_differences(wanted, ClusterObservation(stack="dev", machines=(controller,))))
 
 
 def test_all_of_it_and_files_of_others_are_fine():

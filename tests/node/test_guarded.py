@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from system import protected_files
 
-from cluster.observe.drift.secrets import key_id
+from cluster.observe.drift import key_id
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 

@@ -17,8 +17,7 @@ from cli.observers import observer_of
 from cli.stack import outputs, project
 from cli.status import screen
 from cli.status.ask import ask
-from cluster.observe.drift import Difference, differences
-from cluster.observe.drift.differences import unseen
+from cluster.observe.drift import Difference, differences, unseen
 from cluster.observe.health import ClusterObservation, Finding, MachineObservation, findings
 from cluster.platforms.capability import Capability
 

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.observe.drift.difference import NOTHING, Difference
+from cluster.observe.drift import NOTHING, Difference
 from cluster.observe.health import ClusterObservation
 from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.observation import View

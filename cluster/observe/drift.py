@@ -1,0 +1,550 @@
+"""Differences between a cluster as its stack describes it and as it was observed: pure functions."""
+
+import base64
+import difflib
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, Literal
+
+from cluster.config.accounting import Qos
+from cluster.config.metadata import slurm_fields
+from cluster.observe.health import ClusterObservation, MachineObservation
+from cluster.slurm import JOB_SUBMIT
+from cluster.slurm.hostlist import expand
+from scripts.node.accounting.limits import same, span
+
+Mends = Literal["mend", "up", "hand"]
+NOTHING = "(nothing)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Where, what, what the stack says, what is there, and who puts it right."""
+
+    id: str
+    """Its kind, for programs: kebab-case, and kept from version to version."""
+    where: tuple[str, ...]
+    """Names of the machines."""
+    what: str
+    """Which thing: `slurm.conf, line 12`, `user alice: shell`."""
+    stack: str
+    there: str
+    mends: Mends = "mend"
+    """`./hpc drift --mend`, `./hpc up`, or somebody on the machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The cluster as its stack has it, in the form in which machines report what they have."""
+
+    files: Mapping[str, str]
+    """Slurm's files on the controller by name; slurmdbd.conf with a mark in place of its password."""
+    users: Sequence[Mapping[str, Any]]
+    """Unix users, as scripts/node/system/users.py takes them."""
+    groups: Sequence[Mapping[str, Any]]
+    accounting: Mapping[str, Any]
+    """As scripts/node/accounting/accounts.py takes it."""
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    """What must be in the tree of prologs and epilogs, as cluster.slurm.script_tree.expected gives it."""
+    root_keys: Sequence[str] = ()
+    """Hashes of the keys that the stack lets log in as root, besides the controller's own to the nodes."""
+    nodes: Sequence[str]
+    """Names in Slurm."""
+    setup: str
+    """Version of the set-up that this program brings."""
+    setup_of_stack: str | None
+    """Version that the last `up` brought; None where that is not known."""
+
+
+def differences(wanted: Wanted, seen: ClusterObservation) -> list[Difference]:
+    """Every difference, one for the same thing on many machines; empty when nothing differs."""
+    return _together(
+        [
+            *_gone(seen),
+            *_setups(wanted, seen),
+            *_cluster_states(seen),
+            *_daemons(seen),
+            *_controller_files(wanted, seen),
+            *_running_values(wanted, seen),
+            *_partitions(wanted, seen),
+            *_nodes(wanted, seen),
+            *_copies(wanted, seen),
+            *script_differences(wanted, seen),
+            *_people(wanted, seen),
+            *_keys(wanted, seen),
+            *_guarded(wanted, seen),
+            *_accounting(wanted, seen),
+        ]
+    )
+
+
+def unseen(seen: ClusterObservation) -> list[str]:
+    """What could not be compared, and why: an empty list of differences says nothing about it."""
+    found: list[str] = []
+    for one in seen.machines:
+        found += [f"{one.name}: all of it: {one.why}"] if one.late else []
+        names = ("unix", "keys", "files", "guarded")
+        found += [f"{one.name}: {name}: {why}" for name in names if (why := one.error(name))]
+    for group, names in (("slurm", ("config", "partitions", "nodes")), ("accounting", ("associations", "qos"))):
+        found += [
+            f"{seen.controller.name}: {group} {name}: {why}"
+            for name in names
+            if (why := seen.controller.error(group, name))
+        ]
+    return found
+
+
+def _together(found: Iterable[Difference]) -> list[Difference]:
+    groups: dict[tuple[str, ...], Difference] = {}
+    for one in found:
+        key = (one.id, one.what, one.stack, one.there)
+        known = groups.get(key)
+        groups[key] = replace(known, where=(*known.where, *one.where)) if known else one
+    return list(groups.values())
+
+
+def _gone(seen: ClusterObservation) -> Iterator[Difference]:
+    """Machines that do not answer: nothing can be said of what is on them."""
+    for one in seen.machines:
+        if not one.reached and not one.late:
+            yield Difference(
+                id="machine-gone",
+                where=(one.name,),
+                what="the machine",
+                stack="running",
+                there=f"no answer: {one.why}",
+                mends="up",
+            )
+
+
+def _daemons(seen: ClusterObservation) -> Iterator[Difference]:
+    """Daemons of a machine's roles that do not run."""
+    for one in seen.machines:
+        for name, unit in one.daemons.items():
+            if unit["state"] not in ("active", "reloading"):
+                text = unit["state"] if unit["state"] == unit["sub"] else f"{unit['state']} ({unit['sub']})"
+                yield Difference(id="daemon-stopped", where=(one.name,), what=name, stack="running", there=text)
+
+
+def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Machines whose set-up is not the one that the stack was made with, or that this program would bring."""
+    stack = wanted.setup_of_stack
+    if stack and stack != wanted.setup:
+        # Not drift of the cluster's, but nothing can be mended with another set-up than its own.
+        yield Difference(
+            id="setup-old",
+            where=(seen.controller.name,),
+            what="version of the set-up",
+            stack=f"{wanted.setup}, which this program brings",
+            there=f"{stack}, which the last `up` brought",
+            mends="up",
+        )
+    for one in seen.machines:
+        if one.reached and not one.has_facts:
+            kind: str = "setup-old" if one.old else "setup-damaged"
+            mends: Mends = "up" if one.old else "mend"
+            yield Difference(
+                id=kind, where=(one.name,), what="the set-up", stack=wanted.setup, there=one.why, mends=mends
+            )
+        there = one.part("setup")
+        if there and there != (stack or wanted.setup):
+            yield Difference(
+                id="setup-changed", where=(one.name,), what="files of the set-up", stack=stack or wanted.setup,
+                there=there,
+            )  # fmt: skip
+
+
+def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
+    """A cluster state that can't be read, or that is not what the controller wrote."""
+    for one in seen.machines:
+        if why := one.part("board", "damaged"):
+            stack = "the config version, and a report of every machine"
+            yield Difference(id="board-damaged", where=(one.name,), what="the cluster state", stack=stack, there=why)
+
+
+CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT}
+"""Files that slurmctld hands to nobody."""
+
+
+def _controller_files(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Every line of the controller's files that differs."""
+    texts = seen.controller.part("files", "texts")
+    if texts is None:
+        return
+    for name, text in sorted(wanted.files.items()):
+        if name not in texts:
+            yield Difference(
+                id="file-missing", where=(seen.controller.name,), what=name, stack="a file", there="no such file"
+            )
+            continue
+        for number, said, found in _lines(text, texts[name]):
+            yield Difference(
+                id="file-changed", where=(seen.controller.name,), what=f"{name}, line {number}", stack=said, there=found
+            )
+
+
+def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
+    """Number (in the wanted text, or where it would stand), wanted and found line of each difference."""
+    ours, theirs = (text.removesuffix("\n").split("\n") for text in (wanted, found))
+    for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if kind != "equal":
+            pairs = zip_longest(ours[i:i_end], theirs[j:j_end], fillvalue=NOTHING)
+            yield from ((i + offset + 1, said, there) for offset, (said, there) in enumerate(pairs))
+
+
+def _copies(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Files that slurmd fetched, and the one that login machines read, as far as they are other ones."""
+    for one in seen.machines:
+        cached = one.part("files", "cache") or {}
+        if "node" in one.roles and cached:
+            yield from _copy(wanted, one.name, cached, "slurmd's copy of", sorted(set(wanted.files) - CONTROLLER_FILES))
+        elif one.roles == ("login",) and (here := one.part("files", "etc")) is not None:
+            yield from _copy(wanted, one.name, here, "/etc/slurm/", ["slurm.conf"])
+
+
+def _copy(wanted: Wanted, machine: str, found: dict[str, str], what: str, names: list[str]) -> Iterator[Difference]:
+    for name in names:
+        if found.get(name) != short_hash(wanted.files[name]):
+            there = f"hash {found[name]}" if name in found else "no such file"
+            title = f"{what}{name}" if what.endswith("/") else f"{what} {name}"
+            stack = f"hash {short_hash(wanted.files[name])}"
+            yield Difference(id="copy-changed", where=(machine,), what=title, stack=stack, there=there)
+
+
+def short_hash(text: str) -> str:
+    """The hash that scripts/node/collect.py reports of a file."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_LISTS = {"nodename", "nodeset", "partitionname", "slurmctldhost", "downnodes", "frontendname", "switchname", "include"}
+"""Lines of slurm.conf that describe things instead of setting a value."""
+_UNLIMITED = {"unlimited", "infinite", "none", "n/a", "(null)", "(null type)", ""}
+
+
+def _running_values(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Parameters of slurm.conf that have another value in slurmctld."""
+    config = seen.slurm("config")
+    if not config:
+        return
+    known = {name.lower(): (name, value) for name, value in config.items()}
+    for line in wanted.files["slurm.conf"].split("\n"):
+        key, equals, said = line.partition("=")
+        name = key.strip().lower()
+        if not equals or name.startswith("#") or name in _LISTS or name not in known:
+            continue
+        shown, value = known[name]
+        if not alike(said.strip(), value):
+            yield _value(seen, f"running value of {shown}", said.strip(), value)
+
+
+def _partitions(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Partitions that are not there, are too many, or were changed with `scontrol update`."""
+    found = seen.slurm("partitions")
+    if found is None:
+        return
+    lines = [line for line in wanted.files["slurm.conf"].split("\n") if line.startswith("PartitionName=")]
+    ours = {row["PartitionName"]: row for row in (dict(_line_settings(line)) for line in lines)}
+    # Not a partition, but what holds for all of them.
+    ours.pop("DEFAULT", None)
+    for name, row in ours.items():
+        if name not in found:
+            yield _value(seen, f"partition {name}", "a partition", "slurmctld does not know it")
+            continue
+        there: Mapping[str, str] = {key.lower(): value for key, value in found[name].items()}
+        for key, said in row.items():
+            value = there.get(key.lower())
+            if value is not None and key.lower() != "nodes" and not alike(said, value):
+                yield _value(seen, f"partition {name}: {key}", said, value)
+        if there.get("state", "UP").upper() != row.get("State", "UP").upper() and "State" not in row:
+            yield _value(seen, f"partition {name}: State", "UP", there["state"])
+    for name in found.keys() - ours.keys():
+        yield _value(seen, f"partition {name}", "no such partition", "a partition")
+
+
+def _nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Nodes that slurmctld does not know, or that only slurmctld knows."""
+    found = seen.slurm("nodes")
+    if found is None:
+        return
+    for name in wanted.nodes:
+        if name not in found:
+            yield Difference(
+                id="node-unknown",
+                where=(name,),
+                what=f"node {name}",
+                stack="a node",
+                there="slurmctld does not know it",
+            )
+    for name in sorted(found.keys() - set(wanted.nodes)):
+        yield Difference(
+            id="node-unknown", where=(name,), what=f"node {name}", stack="no such node", there="slurmctld has it"
+        )
+
+
+def _value(seen: ClusterObservation, what: str, stack: str, there: str) -> Difference:
+    return Difference(id="value-changed", where=(seen.controller.name,), what=what, stack=stack, there=there)
+
+
+def _line_settings(line: str) -> Iterator[tuple[str, str]]:
+    for word in line.split():
+        key, _, value = word.partition("=")
+        yield key, value
+
+
+def alike(said: str, shown: str) -> bool:
+    """Whether Slurm shows for `said` what it shows here: it adds units, names and what a value implies."""
+    ours, theirs = _plain(said), _plain(shown)
+    if ours == theirs:
+        return True
+    if None not in (span(ours), span(theirs)):
+        return span(ours) == span(theirs)
+    if "[" in ours + theirs:
+        try:
+            return sorted(expand(ours)) == sorted(expand(theirs))
+        except ValueError:
+            return False
+    # AccountingStorageTRES=gres/gpu is shown with what is always counted, PrologFlags=Contain with what it implies.
+    return bool(ours) and "," in theirs and set(ours.split(",")) <= set(theirs.split(","))
+
+
+def _plain(text: str) -> str:
+    value = text.strip().lower()
+    if value in _UNLIMITED:
+        return ""
+    value = re.sub(r"\s+(sec|min|percent|nodes/min|mb)$", "", value)
+    # slurm(64030): a user with its number.
+    value = re.sub(r"\([0-9]+\)$", "", value)
+    return re.sub(r"%$", "", value)
+
+
+SCRIPT_TREE = "/opt/apps/adm/slurm"
+
+
+def script_differences(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Every file and link of the tree that is gone or another one; what others put there is theirs."""
+    found = seen.controller.part("scripts")
+    if found is None:
+        return
+    for path, said in wanted.scripts.items():
+        there = found.get(path)
+        if there is None:
+            kind = "script-missing"
+        elif (said and there != said) or there in ("changed", "not executable"):
+            kind = "script-changed"
+        else:
+            continue
+        yield Difference(
+            id=kind,
+            where=(seen.controller.name,),
+            what=f"{SCRIPT_TREE}/{path}",
+            stack=_link_or_hash(said) or "as it was staged",
+            there="no such file" if there is None else _link_or_hash(there),
+        )
+
+
+def _link_or_hash(text: str) -> str:
+    """A link as it is; the first digits of a hash."""
+    return text if text.startswith("-> ") or len(text) != 64 else f"hash {text[:16]}"
+
+
+def _people(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Users and groups that are missing, different, or still there."""
+    for one in seen.machines:
+        found = one.part("unix")
+        if found is None:
+            continue
+        for group in wanted.groups:
+            gid = found["groups"].get(group["name"])
+            if gid is None:
+                yield _on_machine(
+                    one, "group-changed", f"group {group['name']}", f"gid {group['gid']}", "no such group"
+                )
+            elif gid != group["gid"]:
+                text = f"group {group['name']}: gid"
+                yield _on_machine(one, "group-changed", text, str(group["gid"]), str(gid), hand=True)
+        for user in wanted.users:
+            yield from _unix_user(one, user, found["users"].get(user["name"]))
+        managed = found["managed"]
+        for name in sorted(set(managed.get("users", ())) - {user["name"] for user in wanted.users}):
+            if name in found["users"]:
+                yield _on_machine(one, "user-changed", f"user {name}", "no such user", "a user")
+
+
+def _unix_user(
+    one: MachineObservation, user: Mapping[str, Any], found: Mapping[str, Any] | None
+) -> Iterator[Difference]:
+    name = user["name"]
+    if found is None:
+        yield _on_machine(one, "user-changed", f"user {name}", f"uid {user['uid']}", "no such user")
+        return
+    for key in ("uid", "gid", "groups", "shell"):
+        said, there = _text(user[key]), _text(found[key])
+        if said != there:
+            # Files belong to a number: it is not changed behind anybody's back.
+            yield _on_machine(one, "user-changed", f"user {name}: {key}", said, there, hand=key == "uid")
+    for key, default in (("sudo", False), ("containers", None)):
+        # A machine of an earlier version reports neither, one without sudo not this.
+        right = user.get(key, default)
+        if right is not None and key in found and found[key] != right:
+            yield _on_machine(
+                one, "user-changed", f"user {name}: {key}", *(str(yes).lower() for yes in (right, found[key]))
+            )
+
+
+def _keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """SSH keys that the stack gives and that are not what is there; those that users added are theirs."""
+    for one in seen.machines:
+        found = one.part("keys") or {}
+        for user in wanted.users:
+            there = found.get(user["name"])
+            if there is not None and there != keys_digest(user["keys"]):
+                text = f"user {user['name']}: authorized_keys"
+                what = there if " " in there else "others"  # no hash: what kept them from being read
+                yield _on_machine(one, "keys-changed", text, f"{len(user['keys'])} of the stack's", what)
+
+
+def keys_digest(lines: list[str]) -> str:
+    """The hash that scripts/node/system/user_facts.py reports."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _on_machine(
+    one: MachineObservation, kind: str, what: str, stack: str, there: str, *, hand: bool = False
+) -> Difference:
+    return Difference(id=kind, where=(one.name,), what=what, stack=stack, there=there, mends="hand" if hand else "mend")
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - a number, a text or a list of texts
+    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+
+
+def _guarded(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Modes and owners of secrets, root's keys, and the MUNGE key, of every machine."""
+    own = {*wanted.root_keys, seen.controller.part("guarded", "cluster_key")}
+    for one in seen.machines:
+        found = one.part("guarded")
+        if found is None:
+            continue
+        for path, row in found["modes"].items():
+            yield Difference(
+                id="mode-changed", where=(one.name,), what=f"{path}: mode and owner", stack=row["wanted"],
+                there=row["there"],
+            )  # fmt: skip
+        # The controller has a key of its own, which it reports.
+        if wanted.root_keys and seen.controller.part("guarded") is not None:
+            for key in sorted(set(found["root"]) - own):
+                yield Difference(
+                    id="root-key", where=(one.name,), what="a key that may log in as root", stack="no such key",
+                    there=found["root"][key], mends="hand",
+                )  # fmt: skip
+        munge = one.munge or {}
+        if munge.get("delivered") and munge.get("key") != munge["delivered"]:
+            yield Difference(
+                id="munge-key-changed", where=(one.name,), what="the MUNGE key", stack="as delivered", there="another"
+            )
+
+
+def key_id(private: str) -> str:
+    """The hash of a private key's public half, as scripts/node/system/protected_files.py has it; empty for other texts.
+
+    The key in OpenSSH's format (its PROTOCOL.key): cipher, kdf and its options, the number of keys, and the public one.
+    """
+    try:
+        rest = base64.b64decode("".join(private.split("-----")[2].split()))[len("openssh-key-v1\0") :]
+    except (ValueError, IndexError):
+        return ""
+    for _ in range(3):
+        rest = rest[4 + int.from_bytes(rest[:4], "big") :]
+    public = rest[8 : 8 + int.from_bytes(rest[4:8], "big")]
+    return hashlib.sha256(base64.b64encode(public)).hexdigest()[:16]
+
+
+Row = Mapping[str, Any]
+QOS_LIMITS = tuple(slurm.parameter for _, slurm in slurm_fields(Qos))
+"""What a stack can set of a QOS."""
+NOT_LIMITS = {"account", "user", "parentname", "share", "defaultqos", "qos"}
+"""Of an association, what is no limit."""
+
+
+def _accounting(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+    """Accounts, users and QOS of the stack that differ in the database."""
+    found = {name: seen.controller.part("accounting", name) for name in ("accounts", "associations", "users", "qos")}
+    if any(part is None for part in found.values()):
+        return
+    where = seen.controller.name
+    for row in wanted.accounting["qos"]:
+        yield from _qos(where, row, found["qos"].get(row["name"]))
+    places = {one["account"]: one for one in found["associations"] if not one["user"]}
+    for row in wanted.accounting["accounts"]:
+        yield from _account(where, row, found["accounts"].get(row["name"]), places.get(row["name"], {}))
+    for row in wanted.accounting["users"]:
+        mine = {one["account"]: one for one in found["associations"] if one["user"] == row["name"]}
+        yield from _accounting_user(where, row, found["users"].get(row["name"]), mine)
+
+
+def _qos(where: str, row: Row, found: Row | None) -> Iterator[Difference]:
+    name = row["name"]
+    if found is None:
+        yield _in_accounting(where, f"QOS {name}", "a QOS", "no such QOS")
+        return
+    for key in QOS_LIMITS:
+        said, there = row.get(key, ""), found.get(key, "")
+        if not same(key, said, there):
+            yield _in_accounting(where, f"QOS {name}: {key}", said or "no limit", there or "no limit")
+
+
+def _account(where: str, row: Row, found: Row | None, place: Row) -> Iterator[Difference]:
+    name = row["name"]
+    if found is None:
+        yield _in_accounting(where, f"account {name}", "an account", "no such account")
+        return
+    there = {
+        "description": found["description"],
+        "organization": found["organization"],
+        "parent": place.get("parentname", ""),
+        "fairshare": place.get("share", ""),
+    }
+    said = {**row, "fairshare": row.get("fairshare", 1)}
+    for key, text in there.items():
+        # Slurm keeps descriptions and organizations in lower case.
+        if str(said[key]).lower() != text.lower():
+            yield _in_accounting(where, f"account {name}: {key}", str(said[key]), text or "none")
+    yield from _limits(where, f"account {name}", place)
+
+
+def _accounting_user(where: str, row: Row, default: str | None, mine: Mapping[str, Row]) -> Iterator[Difference]:
+    name = row["name"]
+    if default is None:
+        yield _in_accounting(where, f"user {name} in the accounting", "a user", "no such user")
+        return
+    if default != row["default_account"]:
+        yield _in_accounting(where, f"user {name}: default account", row["default_account"], default or "none")
+    for account in row["accounts"]:
+        if account not in mine:
+            yield _in_accounting(where, f"user {name}: account {account}", "a member", "not a member")
+            continue
+        place = mine[account]
+        said, there = row["qos"] or ["normal"], sorted(filter(None, place["qos"].split(",")))
+        if sorted(said) != there:
+            yield _in_accounting(where, f"user {name} in {account}: QOS", ",".join(said), ",".join(there) or "none")
+        first = row["qos"][0] if row["qos"] else ""
+        if place["defaultqos"] != first:
+            there = place["defaultqos"] or "none"
+            yield _in_accounting(where, f"user {name} in {account}: default QOS", first or "none", there)
+        if place["share"] != "1":
+            yield _in_accounting(where, f"user {name} in {account}: fairshare", "1", place["share"])
+        yield from _limits(where, f"user {name} in {account}", place)
+
+
+def _limits(where: str, what: str, place: Row) -> Iterator[Difference]:
+    """Limits of an account or of a user in one. A stack sets none: it limits by QOS."""
+    for key, there in place.items():
+        if key not in NOT_LIMITS and there:
+            yield _in_accounting(where, f"{what}: {key}", "no limit", there)
+
+
+def _in_accounting(where: str, what: str, stack: str, there: str) -> Difference:
+    return Difference(id="accounting-changed", where=(where,), what=what, stack=stack, there=there)
