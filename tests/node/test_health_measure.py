@@ -99,15 +99,14 @@ class Slurm:
 def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     found = Slurm()
     monkeypatch.setattr(measure, "run", found.run)
-    monkeypatch.setattr(measure, "run", found.run)
     monkeypatch.setattr(measure.time, "sleep", lambda _: None)
     monkeypatch.setattr(measure, "folder", lambda path: path.mkdir(exist_ok=True))
     monkeypatch.setattr(measure, "write", lambda path, text, **_: path.write_text(text))
     for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
-    monkeypatch.setattr(program, "look", lambda _: program.Seen({"IDLE"}, ""))
-    monkeypatch.setattr(program, "apply", lambda name, _, why: found.drained.update({name: why}))
+    monkeypatch.setattr(program, "node_seen", lambda _: {"states": {"IDLE"}, "reason": ""})
+    monkeypatch.setattr(program, "apply_action", lambda name, _, why: found.drained.update({name: why}))
     monkeypatch.setattr(
         measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x", pw_shell="/bin/bash")
     )
@@ -172,7 +171,7 @@ class TestJobs:
         wanted = {"diag": {"hours": 1, "minutes": 5, "level": 2, "partitions": [part]}}
         for job in range(9):
             (measure.LOGS / f"{job}.out").write_text(json.dumps(report))
-        measure._diag(part, ["a"], wanted["diag"])
+        measure._diag(part, ["a"], ["a"], wanted["diag"])
         assert slurm.drained == {"a": "hpc-health: diag: memory of GPU 1: GPU 1 is broken"}
         (job,) = (words for words in slurm.called if words[0] == "sbatch")
         kept = '2>&1 | runuser -u slurm -- tee "/opt/apps/adm/hpc/jobs/$SLURM_JOB_ID.out" >/dev/null'

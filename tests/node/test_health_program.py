@@ -65,17 +65,17 @@ class TestProgram:
 
         def look(_):
             seen["asked"] += 1
-            return program.Seen(seen["states"], seen["reason"])
+            return {"states": seen["states"], "reason": seen["reason"]}
 
         def apply(_, name, text):
             seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
             seen["reason"] = text
 
-        monkeypatch.setattr(program, "look", look)
-        monkeypatch.setattr(program, "apply", apply)
+        monkeypatch.setattr(program, "node_seen", look)
+        monkeypatch.setattr(program, "apply_action", apply)
         monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
         monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
-        monkeypatch.setattr(program, "read", lambda: WANTED)
+        monkeypatch.setattr(program, "read_settings", lambda: WANTED)
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(outcome, "write", lambda path, text, **_: path.write_text(text))
         return seen
@@ -148,22 +148,22 @@ class TestProgram:
         assert "DRAIN" in slurmctld["states"]
 
     def test_without_drain_it_only_records(self, slurmctld, monkeypatch):
-        monkeypatch.setattr(program, "read", lambda: {**WANTED, "drain": False})
+        monkeypatch.setattr(program, "read_settings", lambda: {**WANTED, "drain": False})
         assert self.run(monkeypatch, "prolog", mount=outcome.failed("x")) == 0
         assert slurmctld["states"] == {"IDLE"}
         assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
     def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
         look = program.node_seen
-        monkeypatch.setattr(program, "look", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
+        monkeypatch.setattr(program, "node_seen", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert outcome.last_record()["why"] == "no answer"
-        monkeypatch.setattr(program, "look", look)
+        monkeypatch.setattr(program, "node_seen", look)
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]
 
     def test_a_machine_that_is_no_node_is_not_checked(self, slurmctld, monkeypatch):
-        monkeypatch.setattr(program, "read", lambda: None)
+        monkeypatch.setattr(program, "read_settings", lambda: None)
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert slurmctld["asked"] == 0
 
