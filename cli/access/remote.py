@@ -1,22 +1,147 @@
 """Runs commands on the targets of a cluster, by the driver of each target's method."""
 
+import os
+import queue
+import re
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Protocol, runtime_checkable
 
 from cli import console
-from cli.access.drivers import Argv, Driver, Indirect, driver_of
-from cli.access.relay import relayed
-from cli.access.ssh import CONNECT_SECONDS, UNREACHED, Ssh
-from cli.cluster.target import Target
+from cli.access.kubectl import Kubectl
+from cli.access.ssh import CONNECT_SECONDS, IAP, UNREACHED, Ssh
+from cli.access.target import Target
 from cli.errors import CliError
 from cli.interrupts import child, left_to_child, unwound
+
+LOOK_UP_SECONDS = 20
+"""For each question to a cluster that a target's address is asked of."""
+Argv = Callable[..., list[str]]
+"""argv(target, user, command, terminal=False): the program and arguments that run a command as a user on a target.
+
+No command is the user's login shell. One single word that could not be a program's name is a line for a shell."""
+
+
+class Driver(Protocol):
+    """Reaches the targets of one method. What its program ends with if a target is not reached is UNREACHED."""
+
+    needs_admin_key: bool
+    """Whether it logs in with the stack's admin key."""
+
+    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
+        """What gives the argv for these targets, while their connections are open; CliError if it can't be used here.
+
+        A target that does not answer within `seconds` is given up.
+        """
+        ...
+
+    def extra_seconds(self, target: Target) -> float:
+        """How much longer this target may take to reach than one that answers here."""
+        ...
+
+    def explain(self, target: Target, stderr: str) -> str:
+        """Why a target was not reached, on one line, from what the program printed."""
+        ...
+
+
+@runtime_checkable
+class Indirect(Protocol):
+    """A driver whose program has exit codes and messages of its own beside the command's, and login targets with an SSH
+    server besides."""
+
+    own: re.Pattern[str]
+    """How lines begin that the program prints itself on standard error."""
+    last: re.Pattern[str]
+    """What it prints last once the command has failed; behind the command's own last words, if those had no line
+    break."""
+
+    def outcome(self, code: int, stderr: str) -> tuple[int, str]:
+        """The command's own exit code and standard error; UNREACHED where the program failed itself."""
+        ...
+
+    def over_ssh(self, target: Target, seconds: float) -> Target:
+        """A login target as SSH reaches it from here, looked up now. Raises CliError: it has no address."""
+        ...
+
+
+_SSH = Ssh()
+DRIVERS: Mapping[str, Driver] = {"ssh": _SSH, IAP: _SSH, "kubectl": Kubectl()}
+"""Drivers by method. A platform with another way to reach its targets adds its method here."""
+
+
+def driver_of(target: Target) -> Driver:
+    """The driver of a target's method. Raises CliError: this version has none, as when a newer one brought the stack
+    up."""
+    if target.method not in DRIVERS:
+        raise CliError(
+            f"{target.name} is reached by {target.method!r}, and this version can use {', '.join(DRIVERS)} only. "
+            "Use the version that brought the stack up."
+        )
+    return DRIVERS[target.method]
+
+
+_CHUNK = 65536
+
+
+def relayed(
+    command: Sequence[str],
+    outcome: Callable[[int, str], tuple[int, str]],
+    *,
+    own: re.Pattern[str],
+    last: re.Pattern[str],
+) -> int:
+    """Run the command; the exit code that `outcome` makes of its own and of its last lines on standard error.
+
+    Lines that begin as `own` says are held back until others come or the command ends, since they may be the program's
+    own, and so is what `last` finds at the end of a line: `outcome` returns what is to be printed of them. Nothing is
+    where the command was not reached: the caller explains.
+    """
+    with left_to_child(), child(command, stderr=subprocess.PIPE) as process:
+        held: list[str] = []
+        assert process.stderr  # noqa: S101 - a pipe
+        reader = threading.Thread(target=_pass_on, args=(process.stderr.fileno(), held, own, last), daemon=True)
+        reader.start()
+        code = process.wait()
+        # A process that outlives it may have its standard error; it is not waited for.
+        reader.join(1.0)
+        told, left = outcome(code, "".join(held))
+        if told != UNREACHED or code == UNREACHED:
+            _print(left.encode(errors="surrogateescape"))
+    return told
+
+
+def _pass_on(descriptor: int, held: list[str], own: re.Pattern[str], last: re.Pattern[str]) -> None:
+    """Print what comes, but for lines that may be the program's own and that nothing follows."""
+    begun = True
+    while data := os.read(descriptor, _CHUNK):
+        for line in data.decode(errors="surrogateescape").splitlines(keepends=True):
+            ended = last.search(line)
+            if ended and (ended.start() or not begun):
+                # The command's last line had no break.
+                _print("".join([*held, line[: ended.start()]]).encode(errors="surrogateescape"))
+                held[:] = [line[ended.start() :]]
+            # A message may have more lines, which are indented or empty.
+            elif (begun and own.match(line)) or (held and (not begun or line[0].isspace())):
+                held.append(line)
+            else:
+                _print("".join([*held, line]).encode(errors="surrogateescape"))
+                held.clear()
+            begun = line.endswith("\n")
+
+
+def _print(text: bytes) -> None:
+    # To the descriptor itself, where the program would have written.
+    while text:
+        text = text[os.write(2, text) :]
+
 
 __all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "log_in", "on_terminal", "run"]
 _AT_ONCE = 128
@@ -181,3 +306,88 @@ def _answers(address: str, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+_ROUND_SECONDS = 0.25
+"""Lines that come within one round are put in the order of their times."""
+_END_SECONDS = 3.0
+"""For a command on a machine to end by itself, once its input has ended."""
+
+Show = Callable[[Mapping[str, list[str]]], None]
+
+
+def follow(
+    targets: Iterable[Target], admin_key: str, line: Callable[[Target], str], *, show: Show, note: Show
+) -> dict[str, int]:
+    """Run each target's line as root, until all have ended; they have to end when their standard input does.
+
+    Returns their exit codes, by the target's name.
+
+    `show` gets what came on standard output since the last time, by the target's name, `note` the same of standard
+    error. Whatever ends this, Ctrl-C among it, ends every line first.
+    """
+    every = list(targets)
+    with connected(every, admin_key) as argv:
+        commands = {target.name: argv(target, line(target)) for target in every}
+        return follow_commands(commands, show=show, note=note)
+
+
+def follow_commands(
+    commands: Mapping[str, list[str]], *, show: Show, note: Show, ends_with_input: bool = True
+) -> dict[str, int]:
+    """As `follow`, for programs of this machine, by their names. Those that do not end with their input get SIGTERM."""
+    lines: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
+
+    def read(name: str, stream: IO[str] | None, *, error: bool) -> None:
+        for text in stream or ():
+            lines.put((name, error, text.rstrip("\r\n")))
+
+    running: dict[str, subprocess.Popen[str]] = {}
+    readers: list[threading.Thread] = []
+    try:
+        for name, command in commands.items():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                # A terminal's Ctrl-C is for this process, which then ends them in order.
+                start_new_session=True,
+            )  # fmt: skip
+            running[name] = process
+            for stream, error in ((process.stdout, False), (process.stderr, True)):
+                reader = threading.Thread(target=read, args=(name, stream), kwargs={"error": error}, daemon=True)
+                reader.start()
+                readers.append(reader)
+        while any(reader.is_alive() for reader in readers):
+            time.sleep(_ROUND_SECONDS)
+            _report(lines, show, note)
+        _report(lines, show, note)
+    finally:
+        _end(running.values(), ends_with_input=ends_with_input)
+    return {name: process.returncode for name, process in running.items()}
+
+
+def _report(lines: "queue.SimpleQueue[tuple[str, bool, str]]", show: Show, note: Show) -> None:
+    texts: dict[bool, dict[str, list[str]]] = {False: {}, True: {}}
+    while not lines.empty():
+        name, error, text = lines.get()
+        texts[error].setdefault(name, []).append(text)
+    for error, report in ((False, show), (True, note)):
+        if texts[error]:
+            report(texts[error])
+
+
+def _end(processes: Iterable["subprocess.Popen[str]"], *, ends_with_input: bool) -> None:
+    """End the lines on the targets by ending their input; kill what does not end by itself."""
+    every = list(processes)
+    for process in every:
+        if process.stdin:
+            process.stdin.close()
+        if not ends_with_input:
+            process.terminate()
+    end = time.monotonic() + _END_SECONDS
+    for process in every:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

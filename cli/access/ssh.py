@@ -8,22 +8,129 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cli.access import ssh_config
-from cli.access.shell_line import shell_line
-from cli.access.ssh_config import IAP, Host
-from cli.cluster.target import Target
+from cli.access.target import Target
 from cli.errors import CliError
 from cluster.platforms.gcp import iap
 from engine.private import PrivateFolder
+
+IAP = "iap"
+"""The method of targets behind Identity-Aware Proxy; all others of this file are reached by plain ssh."""
+_WORD = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.:-]*[A-Za-z0-9_])?")
+_KEY = re.compile(r"[A-Za-z0-9@.-]+ [A-Za-z0-9+/=]+")
+PINNED = {
+    "StrictHostKeyChecking": "yes",
+    "GlobalKnownHostsFile": "/dev/null",
+    "UpdateHostKeys": "no",
+    "ServerAliveInterval": "15",
+}
+"""Options of every host: host keys come from the stack's state, and from nowhere else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """One block of an ssh_config."""
+
+    names: Sequence[str]
+    options: Mapping[str, str]
+
+
+def instance(target: Target) -> iap.Instance:
+    """What Identity-Aware Proxy knows a target by."""
+    name, project, zone = (checked(target.row.get(key)) for key in ("instance", "project", "zone"))
+    return iap.Instance(name=name, project=project, zone=zone)
+
+
+def route(target: Target) -> dict[str, str]:
+    """The options that say where a target is and what leads to it."""
+    # By name: a recreated machine may get an address that another one had.
+    options = {"HostName": checked(target.address), "Port": str(target.port), "HostKeyAlias": checked(target.name)}
+    if target.jump:
+        options["ProxyJump"] = checked(target.jump.name)
+    elif target.method == IAP:
+        # ssh gives the line to a shell, after it has replaced what begins with %.
+        options["ProxyCommand"] = shlex.join(["gcloud", *instance(target).piped()]).replace("%", "%%")
+    return options
+
+
+def render(hosts: Iterable[Host]) -> str:
+    """The file's text. Values stand as given: `quoted` is for paths."""
+    blocks = [
+        "\n".join([f"Host {' '.join(host.names)}", *(f"  {name} {value}" for name, value in host.options.items())])
+        for host in hosts
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def known_hosts(keys: Mapping[str, str]) -> str:
+    """The lines of a known_hosts, by the names of targets; targets without a key have none."""
+    return "".join(f"{checked(name)} {_checked_key(name, key)}\n" for name, key in keys.items() if key)
+
+
+def quoted(path: Path) -> str:
+    """A path as a value of an ssh_config. Raises CliError: an ssh_config can't name it."""
+    text = str(path)
+    if re.search(r'["\\\x00-\x1f]|\$\{', text):
+        raise CliError(f"{text!r}: a path in an ssh_config can hold no quote, backslash, line break or ${{...}}.")
+    return f'"{text.replace("%", "%%")}"'
+
+
+def checked(word: object) -> str:
+    """A name or an address, which goes into the file as it is. Raises CliError: it is more than one plain word."""
+    if not isinstance(word, str) or not _WORD.fullmatch(word):
+        raise CliError(f"the stack's outputs name {word!r}, which is no name or address of a machine.")
+    return word
+
+
+def _checked_key(name: str, key: str) -> str:
+    # What follows the key itself is a comment.
+    found = _KEY.match(key)
+    if not found or "\n" in key or not key.isprintable():
+        raise CliError(f"{name}: {key[:60]!r} is no public SSH host key.")
+    return found[0]
+
+
+_LINE = re.compile(r"[\s|&;<>()$`*?]")
+"""What makes one word a line for a shell."""
+_RECORDED = (
+    'last=$(squeue --noheader --states=all --user="$(id -un)" --format=%A --sort=-i | head -n 1); '
+    "for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
+    '[ -z "$last" ] || sacct --noheader --allocations --format=jobid | grep -qw "$last" && break; sleep 0.3; done; '
+)
+"""Waits, 6 s at most, until the user's newest job is in the database.
+
+slurmctld sends new jobs to slurmdbd in rounds of five seconds: a `sacct` right after a job would not show it.
+"""
+
+
+def shell_line(user: str, command: Sequence[str], *, terminal: bool) -> str:
+    """The line for root's shell.
+
+    One single word that could not be a program's name, such as "squeue | wc -l", is a line for the user's shell, as
+    ssh(1) takes it. Otherwise two shells read it, root's and the user's login shell, so the words are quoted twice.
+    Without a command it is the login shell itself; for root it is then empty, since ssh has logged root in already.
+    """
+    words = command[0] if len(command) == 1 and _LINE.search(command[0]) else shlex.join(command)
+    if command and command[0].split(maxsplit=1)[:1] == ["sacct"]:
+        words = _RECORDED + words
+    if user == "root":
+        return words
+    if not command:
+        return f"exec runuser -l {shlex.quote(user)}"
+    # `-c` starts a session of its own, which a terminal's Ctrl-C and job control do not reach.
+    option = "--session-command" if terminal else "-c"
+    return f"exec runuser -l {shlex.quote(user)} {option} {shlex.quote(words)}"
+
 
 UNREACHED = 255
 """ssh's own exit code, which a command on a target may have as well."""
@@ -86,7 +193,7 @@ class Ssh:
     def explain(target: Target, stderr: str) -> str:
         """Why a target was not reached, from what ssh printed: the last line that has a reason."""
         if target.method == IAP and "ERROR: (gcloud" in stderr:
-            return iap.explain(stderr, ssh_config.instance(target))
+            return iap.explain(stderr, instance(target))
         if target.jump and "Session open refused" in stderr:
             return f"{target.jump.name} gets no connection to it at {target.address}"
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -123,8 +230,8 @@ class _Session:
         self.lost: dict[str, str] = {}
         """Why a target can't be reached, by its name."""
         self.keys = {name: target.host_key for name, target in self._targets.items()}
-        self._write("known_hosts", ssh_config.known_hosts(self.keys))
-        self._write("config", ssh_config.render([*map(self._host, self._targets.values()), self._defaults()]))
+        self._write("known_hosts", known_hosts(self.keys))
+        self._write("config", render([*map(self._host, self._targets.values()), self._defaults()]))
         _provide_key(stack, self._folder / "key", admin_key)
 
     def open(self) -> None:
@@ -181,25 +288,25 @@ class _Session:
             )
         published = json.loads(done.stdout)
         self.keys |= {name: published[name].strip() for name in unknown if published.get(name)}
-        self._write("known_hosts", ssh_config.known_hosts(self.keys))
+        self._write("known_hosts", known_hosts(self.keys))
         return ""
 
     def _host(self, target: Target) -> Host:
         connect = self._seconds + Ssh.extra_seconds(target)
-        options = {**ssh_config.route(target), "ConnectTimeout": f"{connect:.0f}"}
+        options = {**route(target), "ConnectTimeout": f"{connect:.0f}"}
         if target.name in self._jumps:
             options["ControlPath"] = f"{self._folder}/{self._jumps.index(target.name)}"
         if self._login:
             mine = target.name in self._asked
-            options["User"] = ssh_config.checked(self._login.user) if mine else "root"
-            options["IdentityFile"] = ssh_config.quoted(self._login.key) if mine else f"{self._folder}/key"
+            options["User"] = checked(self._login.user) if mine else "root"
+            options["IdentityFile"] = quoted(self._login.key) if mine else f"{self._folder}/key"
             # A key of a person's may have a passphrase, which ssh asks for.
             options |= {"BatchMode": "no"} if mine else {}
         return Host(names=[target.name], options=options)
 
     def _defaults(self) -> Host:
         options = {
-            **ssh_config.PINNED,
+            **PINNED,
             "User": "root",
             # ssh tries every key that it is given.
             **({} if self._login else {"IdentityFile": f"{self._folder}/key"}),

@@ -13,7 +13,7 @@ from typing import IO
 
 from cli import console
 from cli.access import remote
-from cli.access.follow import follow
+from cli.access.remote import follow
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.observe.backup import Backup, BackupError, read

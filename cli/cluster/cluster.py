@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cli.access.drivers import driver_of
-from cli.cluster.target import Target, read_targets
+from cli.access.remote import driver_of
+from cli.access.target import Target, read_targets
 from cli.errors import CliError
 from cluster.platforms.capability import Capability
 

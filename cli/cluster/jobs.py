@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cli.access import remote
-from cli.access.drivers import driver_of
-from cli.access.shell_line import shell_line
+from cli.access.remote import driver_of
+from cli.access.ssh import shell_line
+from cli.access.target import Target
 from cli.cluster.cluster import Cluster
-from cli.cluster.target import Target
 from cli.errors import CliError
 from cluster.jobs.script import BODIES, FOLDER, Option, words
 from cluster.observe.job_states import JobState, parse_sacct, parse_squeue, sacct_line, squeue_line

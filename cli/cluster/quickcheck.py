@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cli.access.follow import follow
-from cli.access.shell_line import shell_line
+from cli.access.remote import follow
+from cli.access.ssh import shell_line
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError

@@ -74,7 +74,7 @@ def logs(
     line = script(log, lines=lines, since=moment, follow=follow)
     say = Printer([machine.name for machine in machines])
     if follow:
-        from cli.access.follow import follow as follow_all
+        from cli.access.remote import follow as follow_all
 
         follow_all(machines, cluster.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
         # It ends by itself only where nothing could be followed.

@@ -3,7 +3,8 @@
 from dataclasses import replace as changed
 
 from cli import console, display, error_handler
-from cli.access import machine_console, user_config
+from cli.access import machine_console
+from cli.cluster import user_config
 from cli.display.summary import interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED

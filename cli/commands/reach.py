@@ -8,10 +8,10 @@ from typer import Argument, Exit, Option
 
 from cli import completion, console, options
 from cli.access import remote
-from cli.access.drivers import LOOK_UP_SECONDS, Indirect, driver_of
-from cli.access.ssh_config import quoted
+from cli.access.remote import LOOK_UP_SECONDS, Indirect, driver_of
+from cli.access.ssh import quoted
+from cli.access.target import Target
 from cli.cluster.cluster import Cluster, from_outputs
-from cli.cluster.target import Target
 from cli.errors import CliError
 from cli.stack import outputs
 from cluster.platforms.capability import Capability
@@ -119,7 +119,7 @@ def ssh_config(
             "other user. Users log in with their own keys."
         )
     # It parses the configuration, which other commands of this file need not.
-    from cli.access import user_config
+    from cli.cluster import user_config
     from cluster.load.parse import parse_output
 
     config = parse_output(values["config"]) if values.get("config") else None

@@ -12,7 +12,7 @@ import yaml
 from typer import Exit, Option
 
 from cli import console, options
-from cli.access import user_config
+from cli.cluster import user_config
 from cli.commands import operation
 from cli.errors import CliError
 from cli.stack import drain_recovery, project, rehearsals, stack_config, stackfile, state_dir

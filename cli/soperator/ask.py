@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.access import remote
-from cli.access.kube_api import Answer, KubeApi, Kubernetes
+from cli.access.kubectl import Answer, KubeApi, Kubernetes
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.interrupts import unwound
 from cluster.observe.health import ClusterObservation, MachineObservation

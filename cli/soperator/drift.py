@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from cli.access.kube_api import Answer, KubeApi, Kubernetes
+from cli.access.kubectl import Answer, KubeApi, Kubernetes
 from cli.errors import CliError
 from cli.interrupts import unwound
 from cli.soperator.ask import ask

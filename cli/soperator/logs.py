@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from cli.access.follow import follow_commands
-from cli.access.kube_api import KubeApi, Kubernetes
+from cli.access.kubectl import KubeApi, Kubernetes
+from cli.access.remote import follow_commands
 from cli.cluster.cluster import from_outputs
 from cli.display.log_printer import Printer
 from cli.errors import CliError

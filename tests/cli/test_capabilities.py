@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.access import drivers
-from cli.cluster.target import Target
+from cli.access import remote
+from cli.access.target import Target
 from tests.cli.conftest import Hpc, stand_for_state
 
 OUTPUTS = {
@@ -39,7 +39,7 @@ class ToyDriver:
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack of a platform that has two capabilities and a driver of its own is up."""
     stand_for_state(monkeypatch, OUTPUTS)
-    monkeypatch.setattr(drivers, "DRIVERS", {"toy": ToyDriver()})
+    monkeypatch.setattr(remote, "DRIVERS", {"toy": ToyDriver()})
 
 
 @pytest.mark.parametrize(

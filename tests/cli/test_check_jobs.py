@@ -30,8 +30,13 @@ NodeName=dev-gpu-0 CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE+DRA
 """
 OUTPUTS: dict[str, Any] = {
     "cluster": "dev",
-    "machines": {
-        "dev-controller": {"address": "10.77.0.2", "roles": ["controller", "login"], "host_key": "ssh-ed25519 A"}
+    "targets": {
+        "dev-controller": {
+            "method": "ssh",
+            "address": "10.77.0.2",
+            "roles": ["controller", "login"],
+            "host_key": "ssh-ed25519 A",
+        }
     },
     "admin_key": KEY,
     "users": ["alice", "bob"],

@@ -21,10 +21,15 @@ Tool = Callable[[str, str], Path]
 
 OUTPUTS: dict[str, Any] = {
     "cluster": "dev",
-    "machines": {
-        "dev-controller": {"address": "10.77.0.2", "roles": ["controller", "login"], "host_key": "ssh-ed25519 AAA1"},
-        "dev-cpu-0": {"address": "10.77.2.0", "roles": ["node"], "host_key": "ssh-ed25519 AAA3"},
-        "dev-cpu-1": {"address": "10.77.2.1", "roles": ["node"], "host_key": "ssh-ed25519 AAA4"},
+    "targets": {
+        "dev-controller": {
+            "method": "ssh",
+            "address": "10.77.0.2",
+            "roles": ["controller", "login"],
+            "host_key": "ssh-ed25519 AAA1",
+        },
+        "dev-cpu-0": {"method": "ssh", "address": "10.77.2.0", "roles": ["node"], "host_key": "ssh-ed25519 AAA3"},
+        "dev-cpu-1": {"method": "ssh", "address": "10.77.2.1", "roles": ["node"], "host_key": "ssh-ed25519 AAA4"},
     },
     "admin_key": KEY,
     "users": ["alice", "bob"],

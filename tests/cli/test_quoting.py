@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.access.shell_line import shell_line
+from cli.access.ssh import shell_line
 
 # Everything that a shell reads specially, and what Python allows in an argument. NUL can be in no argument at all.
 WORDS = st.lists(

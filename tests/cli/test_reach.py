@@ -22,10 +22,15 @@ from tests.cli.conftest import Hpc, stand_for_state
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
 OUTPUTS: dict[str, Any] = {
     "cluster": "dev",
-    "machines": {
-        "dev-controller": {"address": "10.77.0.2", "roles": ["controller"], "host_key": "ssh-ed25519 AAA1\n"},
-        "dev-login-0": {"address": "10.77.0.3", "roles": ["login"], "host_key": "ssh-ed25519 AAA2"},
-        "dev-cpu-0": {"address": "10.77.2.0", "roles": ["node"], "host_key": "ssh-ed25519 AAA3"},
+    "targets": {
+        "dev-controller": {
+            "method": "ssh",
+            "address": "10.77.0.2",
+            "roles": ["controller"],
+            "host_key": "ssh-ed25519 AAA1\n",
+        },
+        "dev-login-0": {"method": "ssh", "address": "10.77.0.3", "roles": ["login"], "host_key": "ssh-ed25519 AAA2"},
+        "dev-cpu-0": {"method": "ssh", "address": "10.77.2.0", "roles": ["node"], "host_key": "ssh-ed25519 AAA3"},
     },
     "admin_key": KEY,
     "users": ["alice", "bob"],

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.access import ssh_config
-from cli.cluster.target import Target, read_targets
+from cli.access import ssh
+from cli.access.target import Target
 from cli.errors import CliError
 from tests.cli.conftest import Hpc, stand_for_state
 
@@ -168,7 +168,7 @@ class TestHostileOutputs:
 
     def test_so_is_a_name(self) -> None:
         with pytest.raises(CliError, match="no name"):
-            ssh_config.route(Target(name="x\nHost *", method="ssh", address="10.0.0.1"))
+            ssh.route(Target(name="x\nHost *", method="ssh", address="10.0.0.1"))
 
     def test_a_state_dir_of_any_name_is_quoted(
         self, hpc: Hpc, up: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -179,21 +179,7 @@ class TestHostileOutputs:
         options = resolved(home / "ssh/dev.conf", "dev")
         assert options["identityfile"].replace("%%", "%") == str(home / "ssh/dev.key")
         with pytest.raises(CliError, match="can hold no quote"):
-            ssh_config.quoted(Path('a"b'))
-
-
-def test_targets_of_an_earlier_version_are_read_from_machines() -> None:
-    rows = {
-        "a": {"address": "1.2.3.4", "internal": "172.16.0.1", "roles": ["login"], "host_key": "k\n"},
-        "b": {"address": "172.16.0.2", "roles": ["controller"], "host_key": "k", "via": {"jump": {"name": "a"}}},
-        "c": {"address": "172.16.0.3", "roles": ["controller"], "host_key": "k", "via": {"iap": IAP}},
-    }
-    found = read_targets({"machines": rows})
-    assert [(one.name, one.method, one.direct) for one in found.values()] == [
-        ("a", "ssh", True), ("b", "ssh", False), ("c", "iap", False),
-    ]  # fmt: skip
-    assert found["b"].jump == found["a"]
-    assert ssh_config.instance(found["c"]).name == "small-login-0"
+            ssh.quoted(Path('a"b'))
 
 
 @pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh")

@@ -50,13 +50,14 @@ def tell(
         rows: dict[str, Any] = {}
         for number, one in enumerate(seen.machines):
             address = f"10.83.0.{number + 2}"
-            rows[one.name] = {"address": address, "roles": list(one.roles), "host_key": f"ssh-ed25519 A{number}"}
+            row = {"method": "ssh", "address": address, "roles": list(one.roles), "host_key": f"ssh-ed25519 A{number}"}
+            rows[one.name] = row
             if one.reached:
                 # The clocks are those of a recording: what is compared is how they differ.
                 (kept / address).write_text(json.dumps(one.facts))
         found = {
             "cluster": "hc",
-            "machines": rows,
+            "targets": rows,
             "admin_key": KEY,
             "login": "hc-login-0",
             "users": [],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.access import user_config
+from cli.cluster import user_config
 from cli.cluster.cluster import Cluster, from_outputs
 from tests.gcp.doors import Door
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.access import drivers
-from cli.access.drivers import Argv
-from cli.cluster.target import Target
+from cli.access import remote
+from cli.access.remote import Argv
+from cli.access.target import Target
 from cluster.platforms import registry
 from tests.cli.conftest import Hpc, hpc, root
 from tests.cluster.stacks import local
@@ -50,7 +50,7 @@ def stack(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     shutil.copy(PROGRAM, root)
     write(root, {"project": "mine"})
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(drivers, "DRIVERS", {**drivers.DRIVERS, "toy": ToyDriver()})
+    monkeypatch.setattr(remote, "DRIVERS", {**remote.DRIVERS, "toy": ToyDriver()})
     with registry.registered("toy", toy.MODULE):
         yield
 

@@ -9,8 +9,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from cli import console, options
-from cli.access.drivers import Indirect, driver_of
-from cli.access.follow import follow
+from cli.access.remote import Indirect, driver_of, follow
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler

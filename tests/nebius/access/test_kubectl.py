@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 from cli.access.kubectl import Kubectl, entered
 from cli.access.remote import UNREACHED, gather
-from cli.access.shell_line import shell_line
+from cli.access.ssh import shell_line
 from cli.cluster.cluster import from_outputs
 from tests.cli.test_quoting import WORDS, machine
 from tests.nebius.access.conftest import OUTPUTS, TOKEN, Hpc, calls

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.access.kube_api import KubeApi, Kubernetes
-from cli.access.login_service import over_ssh
+from cli.access.kubectl import KubeApi, Kubernetes, over_ssh
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
 from cli.soperator.ask import QUESTIONS

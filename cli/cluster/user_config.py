@@ -3,12 +3,11 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cli.access import ssh_config
-from cli.access.drivers import LOOK_UP_SECONDS, Indirect, driver_of
-from cli.access.ssh import Ssh
-from cli.access.ssh_config import Host
+from cli.access import ssh
+from cli.access.remote import LOOK_UP_SECONDS, Indirect, driver_of
+from cli.access.ssh import Host, Ssh
+from cli.access.target import Target
 from cli.cluster.cluster import Cluster
-from cli.cluster.target import Target
 from cli.errors import CliError
 from cli.stack import state_dir
 
@@ -63,21 +62,21 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     if login not in targets:
         raise CliError(f"{login.name} is not reached by ssh, so there is no ssh_config for it. Use: ./hpc run")
     keys, left_out = _host_keys(cluster, [reached[one.name] for one in targets])
-    write(files.known_hosts, ssh_config.known_hosts(keys))
+    write(files.known_hosts, ssh.known_hosts(keys))
     files.key.unlink(missing_ok=True)
-    shared = {**ssh_config.PINNED, "User": user, "UserKnownHostsFile": ssh_config.quoted(files.known_hosts)}
+    shared = {**ssh.PINNED, "User": user, "UserKnownHostsFile": ssh.quoted(files.known_hosts)}
     if admin:
         write(files.key, cluster.admin_key if cluster.admin_key.endswith("\n") else f"{cluster.admin_key}\n")
-        shared |= {"IdentityFile": ssh_config.quoted(files.key), "IdentitiesOnly": "yes", "IdentityAgent": "none"}
+        shared |= {"IdentityFile": ssh.quoted(files.key), "IdentitiesOnly": "yes", "IdentityAgent": "none"}
     hosts = [
         Host(
             names=[*([files.stack] if target.name == login.name else []), target.name],
-            options={**ssh_config.route(target), **shared, **(_sharing(files) if target.direct else {})},
+            options={**ssh.route(target), **shared, **(_sharing(files) if target.direct else {})},
         )
         for target in targets
         if target.name in keys
     ]
-    return ssh_config.render(hosts), left_out
+    return ssh.render(hosts), left_out
 
 
 def _sharing(files: Files) -> dict[str, str]:
@@ -85,7 +84,7 @@ def _sharing(files: Files) -> dict[str, str]:
     folder = files.config.parent
     if len(str(folder)) > _LONGEST_SOCKET:
         return {}
-    return {"ControlMaster": "auto", "ControlPath": ssh_config.quoted(folder)[:-1] + '/%C"', "ControlPersist": "60"}
+    return {"ControlMaster": "auto", "ControlPath": ssh.quoted(folder)[:-1] + '/%C"', "ControlPersist": "60"}
 
 
 def _host_keys(cluster: Cluster, targets: list[Target]) -> tuple[dict[str, str], dict[str, str]]:

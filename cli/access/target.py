@@ -11,7 +11,7 @@ class Target:
 
     name: str
     method: str
-    """How it is reached; cli/access/drivers.py has a driver for each method."""
+    """How it is reached; cli/access/remote.py has a driver for each method."""
     roles: tuple[str, ...] = ()
     """What it does: controller, login, node."""
     address: str = ""
@@ -31,9 +31,8 @@ class Target:
 
 
 def read_targets(outputs: Mapping[str, Any]) -> dict[str, Target]:
-    """The targets of a stack's outputs, by name; also of a stack whose last `up` was one of an earlier version."""
-    machines = outputs.get("machines") or {}
-    rows = outputs.get("targets") or {name: _earlier(row) for name, row in machines.items()}
+    """The targets of a stack's outputs, by name."""
+    rows = outputs.get("targets") or {}
     if shared := outputs.get("kubernetes"):
         # One for all of them, and each driver sees its target's row only.
         rows = {name: {**row, "kubernetes": shared} for name, row in rows.items()}
@@ -52,12 +51,3 @@ def _target(name: str, rows: Mapping[str, Any]) -> Target:
         jump=_target(row["jump"], rows) if row.get("jump") else None,
         row=row,
     )
-
-
-def _earlier(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `machines`, which said how a machine is reached before there was the output `targets`."""
-    via = row.get("via") or {}
-    new = {key: row.get(key) for key in ("address", "roles", "host_key")}
-    if "iap" in via:
-        return {**new, "method": "iap", **via["iap"]}
-    return {**new, "method": "ssh", "jump": via["jump"]["name"] if "jump" in via else None}
