@@ -41,7 +41,6 @@ class Cloud:
         *,
         called: pulumi.Input[str] = "",
         parent_id: pulumi.Input[str] = "",
-        timeout_seconds: int | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> NebiusResource:
         """A resource of a kind, in the project unless `parent_id` says otherwise.
@@ -57,7 +56,6 @@ class Cloud:
             labels={CLUSTER_LABEL: self.config.name},
             spec=spec,
             endpoint=self.settings.endpoint,
-            timeout_seconds=timeout_seconds,
             pace=self.pace if self.settings.endpoint else None,
             opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=list(self.after))),
         )

@@ -18,8 +18,6 @@ SECRET_KINDS = frozenset({"AccessKey"})
 """Kinds that have it."""
 IN_PLACE = ("labels", "owner")
 """Inputs whose change is an update, beside the name and the spec."""
-RECORDED = ("timeout_seconds", "pace")
-"""Inputs that say how calls are made: a change of one alone is no change."""
 
 
 class NebiusProvider(ResourceProvider):
@@ -100,7 +98,7 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
     def __init__(
         self, kind: str, name: str, *, parent_id: pulumi.Input[str], owner: pulumi.Input[str],
         spec: Mapping[str, Any], resource_name: pulumi.Input[str] = "",
-        labels: Mapping[str, pulumi.Input[str]] | None = None, endpoint: str = "", adopt: bool = False,
+        labels: Mapping[str, pulumi.Input[str]] | None = None, endpoint: str = "",
         timeout_seconds: int | None = None, pace: float | None = None, opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         """Register it.
@@ -110,7 +108,6 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
         its name in Nebius. `spec` is its spec in the API's JSON form with snake_case names: enums by name, durations
         as "600s", times in RFC 3339; its values may be outputs. `owner` identifies the state (a random id that the
         stack keeps): Nebius has it as the label `hpc-owner`, and only a resource with the same one is taken over.
-        `adopt`: also take over one of that name that has no owner, and delete it with the stack.
         `endpoint`: host:port of a stand-in for the API. `timeout_seconds`: in place of the kind's.
         `pace`: seconds between polls.
         """
@@ -118,7 +115,7 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
         keeps_secret = kind in SECRET_KINDS
         props: dict[str, Any] = {
             "kind": kind, "name": name, "parent_id": parent_id, "resource_name": resource_name, "spec": spec,
-            "owner": owner, "labels": dict(labels or {}), "endpoint": endpoint, "adopt": adopt,
+            "owner": owner, "labels": dict(labels or {}), "endpoint": endpoint,
             **({"timeout_seconds": timeout_seconds} if timeout_seconds is not None else {}),
             **({"pace": pace} if pace is not None else {}),
             "status": None, **({DELIVERED: None} if keeps_secret else {}),

@@ -1,4 +1,4 @@
-"""Who calls, and where: profile, tenants, projects, quotas and capacity. All of them exist before a stack."""
+"""Who calls, and where: profile, versions, images, quotas and capacity. All of them exist before a stack."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.platforms.nebius.machine_types import PLATFORMS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
-from lab.nebius_api.faults import bad_request, refusal
+from lab.nebius_api.faults import bad_request
 
 GROUPS = ("admins", "auditors", "editors", "viewers")
 """Groups that every tenant has."""
@@ -37,28 +37,6 @@ class Place:
 def _profile(_place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
     known = {"metadata": {"id": "serviceaccount-e00rehearsal", "name": "rehearsal"}, "spec": {}}
     return {"service_account_profile": {"info": known}}
-
-
-def _project(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
-    id_ = str(request.get("id", ""))
-    if not id_.startswith("project-"):
-        raise refusal("resource_not_found", "Project", id_)
-    return {"metadata": {"id": id_, "parent_id": place.tenant, "name": "default"}, "spec": {"region": place.region}}
-
-
-def _projects(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
-    return {"items": [_project(place, {"id": "project-e00rehearsal"})]}
-
-
-def _tenant(_place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
-    id_ = str(request.get("id", ""))
-    if not id_.startswith("tenant-"):
-        raise refusal("resource_not_found", "Tenant", id_)
-    return {"metadata": {"id": id_, "name": "rehearsal"}, "spec": {}}
-
-
-def _tenants(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
-    return {"items": [_tenant(place, {"id": place.tenant})]}
 
 
 def _quotas(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,14 +92,11 @@ def _images(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
 
 _METHODS: Mapping[str, Callable[[Place, Mapping[str, Any]], dict[str, Any]]] = {
     "ProfileService/Get": _profile,
-    "ProjectService/Get": _project, "ProjectService/List": _projects,
-    "TenantService/Get": _tenant, "TenantService/List": _tenants,
     "ClusterService/ListControlPlaneVersions": _versions, "NodeGroupService/GetCompatibilityMatrix": _images,
     "QuotaAllowanceService/List": _quotas, "ResourceAdviceService/List": _advice,
 }  # fmt: skip
 SERVICES = (
-    "iam.v1:ProfileServiceClient", "iam.v1:ProjectServiceClient",
-    "iam.v2:ProjectServiceClient", "iam.v1:TenantServiceClient", "iam.v2:TenantServiceClient",
+    "iam.v1:ProfileServiceClient",
     "quotas.v1:QuotaAllowanceServiceClient", "capacity.v1:ResourceAdviceServiceClient",
     "common.v1:OperationServiceClient",
 )  # fmt: skip

@@ -87,15 +87,6 @@ class Methods:
         """The JSON of an object."""
         return self.shown(self._row(kind, id_))
 
-    def get_by_name(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON of the object of a parent and a name."""
-        name = request.get("name", "")
-        rows = self.store.of(kind.name, request.get("parent_id", ""))
-        row = next((one for one in rows if one["metadata"].get("name") == name), None)
-        if row is None:
-            raise refusal("resource_not_found", kind.name, name)
-        return self.shown(row)
-
     def listing(self, kind: Kind, request: Mapping[str, Any], rows: list[dict[str, Any]] | None = None) -> Any:  # noqa: ANN401
         """A page of the objects of a parent."""
         found = list(self.store.of(kind.name, request.get("parent_id", ""))) if rows is None else rows

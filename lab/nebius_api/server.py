@@ -172,7 +172,6 @@ class NebiusServer(grpc.GenericRpcHandler):
         self._seed(request)
         simple = {
             "Get": lambda: methods.get(kind, request.get("id", "")),
-            "GetByName": lambda: methods.get_by_name(kind, request),
             "List": lambda: methods.listing(kind, request),
             "ListMembers": lambda: methods.listing(kind, request),
             "ListByAccount": lambda: methods.listing(kind, request, self._keys_of(request)),
@@ -231,7 +230,7 @@ class NebiusServer(grpc.GenericRpcHandler):
 
 
 _CHANGING = frozenset({"Create", "Update", "Delete", "Undelete"})
-_VERBS = {"GetByName": "get", "ListMembers": "list", "ListByAccount": "list"}
+_VERBS = {"ListMembers": "list", "ListByAccount": "list"}
 
 
 def _name(request: Mapping[str, Any]) -> list[str]:

@@ -134,7 +134,7 @@ def _existing(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> Any | Non
         operations.until_ended(wait, wanted.kind, operation, wanted.endpoint)
         return objects.get(wanted.kind, id_, wanted.endpoint)
     # A membership or a permit is nothing but its spec, which is what is wanted: it has no other owner to be taken from.
-    free = not owner and (props.get("adopt") or not wanted.kind.updatable)
+    free = not owner and not wanted.kind.updatable
     if state_of(found) not in wanted.kind.deleting and (owner == _owner(props) or free):
         return found
     id_, state = found.metadata.id, state_of(found)

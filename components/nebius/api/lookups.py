@@ -1,4 +1,4 @@
-"""What a stack asks of Nebius without creating anything: who, where, which subnet, how much.
+"""What a stack asks of Nebius without creating anything: which subnet, which versions, how much.
 
 Every function raises NebiusError, in words, and reads all pages. `endpoint` is a stand-in's host:port.
 """
@@ -11,7 +11,7 @@ from components.nebius.api import client
 from components.nebius.api.errors import NOT_FOUND, NebiusError, nebius_error
 from components.nebius.api.kinds import kind_of
 from components.nebius.api.messages import plain
-from components.nebius.api.objects import PAGE, Wanted, find, get, list_all
+from components.nebius.api.objects import PAGE, get, list_all
 
 
 @dataclass(frozen=True)
@@ -47,43 +47,6 @@ class Room:
         return sum(self.counts.get(one, 0) for one in ways)
 
 
-def whoami(endpoint: str = "") -> dict[str, Any]:
-    """The profile of the credential (iam.v1, GetProfileResponse): user_profile or service_account_profile."""
-    return plain(client.log_in(client.sdk(endpoint)))
-
-
-def project(project_id: str, endpoint: str = "") -> dict[str, Any]:
-    """A project (iam.v2): `metadata` with its tenant as parent_id, `spec`, `status` with its region."""
-    from nebius.api.nebius.iam.v2 import GetProjectRequest, ProjectServiceClient
-
-    service = ProjectServiceClient(client.sdk(endpoint))
-    return plain(client.call(f"read the project {project_id}", service.get, GetProjectRequest(id=project_id)))
-
-
-def tenant(tenant_id: str, endpoint: str = "") -> dict[str, Any]:
-    """A tenant (iam.v2)."""
-    from nebius.api.nebius.iam.v2 import GetTenantRequest, TenantServiceClient
-
-    service = TenantServiceClient(client.sdk(endpoint))
-    return plain(client.call(f"read the tenant {tenant_id}", service.get, GetTenantRequest(id=tenant_id)))
-
-
-def tenants(endpoint: str = "") -> list[dict[str, Any]]:
-    """The tenants that the credential can see."""
-    from nebius.api.nebius.iam.v2 import ListTenantsRequest, TenantServiceClient
-
-    service = TenantServiceClient(client.sdk(endpoint))
-    return [plain(one) for one in _pages("list tenants", service.list, ListTenantsRequest)]
-
-
-def projects(tenant_id: str, endpoint: str = "") -> list[dict[str, Any]]:
-    """The projects of a tenant."""
-    from nebius.api.nebius.iam.v2 import ListProjectsRequest, ProjectServiceClient
-
-    service, doing = ProjectServiceClient(client.sdk(endpoint)), f"list projects of {tenant_id}"
-    return [plain(one) for one in _pages(doing, service.list, ListProjectsRequest, parent_id=tenant_id)]
-
-
 def first_subnet(project_id: str, endpoint: str = "") -> str:
     """The id of a project's first subnet, as Nebius's own recipe for Soperator takes it."""
     row = next(list_all(kind_of("Subnet"), project_id, endpoint), None)
@@ -95,31 +58,9 @@ def first_subnet(project_id: str, endpoint: str = "") -> str:
     return row.metadata.id
 
 
-def group_id(tenant_id: str, name: str, endpoint: str = "") -> str:
-    """The id of a tenant's group, such as `editors`."""
-    from nebius.api.nebius.iam.v1 import GetGroupByNameRequest, GroupServiceClient
-
-    service = GroupServiceClient(client.sdk(endpoint))
-    request = GetGroupByNameRequest(parent_id=tenant_id, name=name)
-    return client.call(f"find the group {name} of {tenant_id}", service.get_by_name, request).metadata.id
-
-
 def exists(kind: str, id_: str, endpoint: str = "") -> bool:
     """Whether there is an object of that kind and id."""
     return get(kind_of(kind), id_, endpoint) is not None
-
-
-def object_of(kind: str, id_: str, endpoint: str = "") -> dict[str, Any] | None:
-    """The object's metadata, spec and status as JSON, or None; secrets are left out."""
-    message = get(kind_of(kind), id_, endpoint)
-    return None if message is None else plain(message)
-
-
-def named(kind: str, parent_id: str, name: str, endpoint: str = "") -> dict[str, Any] | None:
-    """The object of that name, as JSON, or None."""
-    wanted = Wanted(kind=kind_of(kind), parent_id=parent_id, name=name, spec={}, endpoint=endpoint)
-    message = find(wanted)
-    return None if message is None else plain(message)
 
 
 def objects_of(kind: str, parent_id: str, endpoint: str = "") -> list[dict[str, Any]]:
@@ -171,9 +112,18 @@ def node_images(version: str, platform: str, endpoint: str = "") -> list[dict[st
 
 
 def rooms(tenant_id: str, endpoint: str = "") -> list[Room]:
-    """How many nodes of each preset can be had at present, by region and fabric."""
+    """How many nodes of each preset a tenant can have at present, by region and fabric (ResourceAdvice)."""
+    from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ResourceAdviceServiceClient
+
+    service, doing = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {tenant_id}"
+    try:
+        rows = [plain(row) for row in _pages(doing, service.list, ListResourceAdviceRequest, parent_id=tenant_id)]
+    except NebiusError as error:
+        if error.code in (NOT_FOUND, "UNIMPLEMENTED"):
+            return []  # not every region gives advice
+        raise
     found: list[Room] = []
-    for row in capacity_advice(tenant_id, endpoint):
+    for row in rows:
         spec, status = row.get("spec", {}), row.get("status", {})
         machine = spec.get("compute_instance", {})
         fresh = {
@@ -186,19 +136,6 @@ def rooms(tenant_id: str, endpoint: str = "") -> list[Room]:
             region, fabric = spec.get("region", ""), spec.get("fabric", "")
             found.append(Room(region, fabric, machine.get("platform", ""), preset, fresh))
     return found
-
-
-def capacity_advice(parent_id: str, endpoint: str = "") -> list[dict[str, Any]]:
-    """How much of each platform and preset a tenant can have at present (capacity.v1, ResourceAdvice), as JSON."""
-    from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ResourceAdviceServiceClient
-
-    service, doing = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {parent_id}"
-    try:
-        return [plain(one) for one in _pages(doing, service.list, ListResourceAdviceRequest, parent_id=parent_id)]
-    except NebiusError as error:
-        if error.code in (NOT_FOUND, "UNIMPLEMENTED"):
-            return []  # not every region gives advice
-        raise
 
 
 def _pages(doing: str, method: Any, request: Any, **fields: str) -> Iterator[Any]:  # noqa: ANN401

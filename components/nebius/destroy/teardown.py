@@ -27,8 +27,6 @@ VOLUME_SECONDS = 120
 REHEARSAL_SECONDS = 20
 """In place of each of these limits, where stand-ins do what is waited for."""
 CSI_DRIVER = "compute.csi.nebius.com"
-STAGES = ("charts", "volumes")
-"""`charts` is deleted before the charts are, `volumes` after them and before the nodes."""
 
 
 class TeardownProvider(ActionProvider):
@@ -64,7 +62,7 @@ class Teardown(DynamicResource, module="nebius", name="Teardown"):
         self, name: str, *, stage: str, access: pulumi.Input[Mapping[str, Any]], cluster_id: pulumi.Input[str],
         endpoint: str, pace: float, opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
-        """`stage` is one of STAGES."""
+        """`stage`: `charts` is deleted before the charts are, `volumes` after them and before the nodes."""
         props: dict[str, Any] = {
             "stage": stage, "access": access, "cluster_id": cluster_id, "endpoint": endpoint, "pace": pace
         }  # fmt: skip

@@ -31,11 +31,6 @@ class KubectlError(RuntimeError):
         return any(text in str(self) for text in ("(NotFound)", NO_KIND, "not found"))
 
     @property
-    def forbidden(self) -> bool:
-        """Whether the API server refused it (403), as it does until RBAC has spread on a new cluster."""
-        return "(Forbidden)" in str(self) or "is forbidden" in str(self)
-
-    @property
     def unreachable(self) -> bool:
         """Whether the API server did not answer."""
         return any(text in str(self) for text in _UNREACHABLE)

@@ -37,7 +37,7 @@ def properties(api: NebiusServer, **changes: Any) -> struct_pb2.Struct:
     given = {
         "kind": "Filesystem", "name": "jail", "resource_name": "jail", "parent_id": PROJECT_ID, "owner": OWNER,
         "spec": {"type": "NETWORK_SSD", "size_gibibytes": 2048}, "labels": {}, "endpoint": api.endpoint, "pace": 0.02,
-        "adopt": False, "__provider": serialize_provider(NebiusProvider()),
+        "__provider": serialize_provider(NebiusProvider()),
     }  # fmt: skip
     inputs.update({**given, **changes})
     return inputs

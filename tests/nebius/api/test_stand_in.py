@@ -186,17 +186,17 @@ class TestCredentials:
         self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("NEBIUS_IAM_TOKEN", "t0ken")
-        lookups.whoami(api.endpoint)
+        client.sdk(api.endpoint)
         assert {call.headers["authorization"] for call in api.calls} == {"Bearer rehearsal"}
         assert all(call.headers["user-agent"].startswith("hpc/1.0 ") for call in api.calls)
 
     def test_one_with_a_token_takes_no_other(self) -> None:
         with NebiusServer(token="its-own") as api:
-            lookups.whoami(api.endpoint)
+            client.sdk(api.endpoint)
             assert {call.headers["authorization"] for call in api.calls} == {"Bearer its-own"}
             for other in (f"127.0.0.1:{api.port}", f"its-owm@127.0.0.1:{api.port}"):
                 with pytest.raises(NebiusError, match="UNAUTHENTICATED: another token"):
-                    lookups.whoami(other)
+                    client.sdk(other)
             client.close()
 
     def test_no_credential_says_what_to_do(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
