@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from cli.errors import CliError
 from cluster.observe.drift import Difference
-from cluster.observe.health.finding import Finding
+from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.nodes import Node
 
 
 class Report(Protocol):
     """What `status` found."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[ClusterFinding]
 
     def document(self) -> dict[str, Any]:
         """It as JSON, with the keys of every platform and its own beside them."""

@@ -13,7 +13,7 @@ from cli.cluster.cluster import Cluster
 from cli.drift.wanted import Stack
 from cli.errors import CliError
 from cluster.observe.drift import Difference
-from cluster.observe.health import ClusterObservation
+from cluster.observe.observation import ClusterObservation
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import tree

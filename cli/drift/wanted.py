@@ -8,7 +8,7 @@ from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.load.parse import parse_output
 from cluster.observe.drift import Wanted, key_id
-from cluster.observe.health import ClusterObservation
+from cluster.observe.observation import ClusterObservation
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import expected

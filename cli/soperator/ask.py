@@ -11,8 +11,7 @@ from cli.access import remote
 from cli.access.kubectl import Answer, KubeApi, Kubernetes
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.interrupts import unwound
-from cluster.observe.health import ClusterObservation, MachineObservation
-from cluster.observe.observation import Observation
+from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 from cluster.platforms.nebius import observation
 from cluster.platforms.nebius.kubectl import NO_KIND
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS

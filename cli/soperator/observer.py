@@ -9,7 +9,7 @@ from cli.observers import Asked
 from cli.soperator import drift, logs, recovery, screen
 from cli.soperator.ask import SECONDS, Seen, ask, replaces
 from cluster.observe.drift import Difference
-from cluster.observe.health import Finding
+from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.nodes import Node
 from cluster.platforms.nebius.health import actions, findings, health_findings
 
@@ -19,7 +19,7 @@ class SoperatorReport:
     """What `status` found."""
 
     seen: Seen
-    findings: list[Finding]
+    findings: list[ClusterFinding]
 
     def document(self) -> dict[str, Any]:
         """It as JSON."""

@@ -9,12 +9,12 @@ from cli import console
 from cli.soperator.ask import Seen
 from cli.status import screen, tables, words
 from cli.status.tables import Table
-from cluster.observe.health import Finding
+from cluster.observe.health.finding import ClusterFinding
 from cluster.platforms.nebius.health import acting
 from cluster.platforms.nebius.observation import View
 
 
-def show(seen: Seen, found: list[Finding]) -> None:
+def show(seen: Seen, found: list[ClusterFinding]) -> None:
     """Print the status on standard output."""
     now = time.time()
     screen.show_findings(seen.cluster, found, now)
@@ -27,7 +27,7 @@ def show(seen: Seen, found: list[Finding]) -> None:
         console.table(table)
 
 
-def show_health(seen: Seen, found: list[Finding]) -> None:
+def show_health(seen: Seen, found: list[ClusterFinding]) -> None:
     """Print drained nodes, and the last results of checks."""
     now = time.time()
     screen.show_findings(seen.cluster, found, now)
@@ -36,7 +36,7 @@ def show_health(seen: Seen, found: list[Finding]) -> None:
         console.table(table)
 
 
-def health_document(seen: Seen, found: list[Finding]) -> dict[str, Any]:
+def health_document(seen: Seen, found: list[ClusterFinding]) -> dict[str, Any]:
     """Drained nodes and results of checks as JSON."""
     status = document(seen, found)
     kubernetes = status["kubernetes"]
@@ -49,7 +49,7 @@ def health_document(seen: Seen, found: list[Finding]) -> dict[str, Any]:
     }
 
 
-def document(seen: Seen, found: list[Finding]) -> dict[str, Any]:
+def document(seen: Seen, found: list[ClusterFinding]) -> dict[str, Any]:
     """The status as JSON."""
     machines = {
         one.name: {"roles": one.roles, "reached": one.reached, "why": one.why, "facts": dict(one.facts)}

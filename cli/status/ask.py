@@ -7,8 +7,7 @@ from typing import Any
 
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
-from cluster.observe.health import ClusterObservation, MachineObservation
-from cluster.observe.observation import Observation
+from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 
 SECONDS = 8.0
 """For one machine to answer. It limits itself to half of that (scripts/node/collect.py), for the connection's sake."""

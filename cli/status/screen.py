@@ -7,14 +7,15 @@ import time
 
 from cli import console
 from cli.status import tables, words
-from cluster.observe.health import ClusterObservation, Finding
+from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.observation import ClusterObservation
 from cluster.slurm.hostlist import compress
 
 WIDTH = 100
 """Of paragraphs, at most; tables are as wide as they are."""
 
 
-def show(seen: ClusterObservation, found: list[Finding]) -> None:
+def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
     """Print the status on standard output."""
     now = time.time()
     show_findings(seen, found, now)
@@ -27,7 +28,7 @@ def show(seen: ClusterObservation, found: list[Finding]) -> None:
         console.table(table)
 
 
-def show_findings(seen: ClusterObservation, found: list[Finding], now: float) -> None:
+def show_findings(seen: ClusterObservation, found: list[ClusterFinding], now: float) -> None:
     """Print the first line, and what is wrong."""
     console.line(sentence(seen, found), style="bold red" if found else "bold green")
     for one in found:
@@ -35,13 +36,13 @@ def show_findings(seen: ClusterObservation, found: list[Finding], now: float) ->
         show_finding(one, now)
 
 
-def sentence(seen: ClusterObservation, found: list[Finding]) -> str:
+def sentence(seen: ClusterObservation, found: list[ClusterFinding]) -> str:
     """The first line."""
     verdict = "all is well" if not found else f"{words.counted(len(found), 'thing')} to look at"
     return f"{seen.stack}: {verdict}: {tables.states(seen)}, {tables.jobs(seen)}."
 
 
-def show_finding(one: Finding, now: float) -> None:
+def show_finding(one: ClusterFinding, now: float) -> None:
     """Print one finding, with its command."""
     since = f", for {words.ago(now - one.since)}" if one.since else ""
     console.line(f"{compress(one.where)}: {one.id}{since}", style="bold")

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.status import words
-from cluster.observe.health import ClusterObservation, MachineObservation
-from cluster.observe.health.disks import bytes_used, inodes_used
+from cluster.observe.health.machines import bytes_used, inodes_used
 from cluster.observe.nodes import Node
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm.hostlist import compress
 
 Table = list[tuple[str, ...]]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cluster.config.accounting import Qos
 from cluster.config.metadata import slurm_fields
-from cluster.observe.health import ClusterObservation, MachineObservation
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm import JOB_SUBMIT
 from cluster.slurm.hostlist import expand
 from scripts.node.accounting.limits import same, span

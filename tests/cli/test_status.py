@@ -10,7 +10,8 @@ import pytest
 from cli.stack import outputs, project
 from cli.status import screen, tables, words
 from cli.status.ask import timeout
-from cluster.observe.health import ClusterObservation, MachineObservation, findings
+from cluster.observe.health.findings import findings
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from components.slurm import setup
 from tests.cli.conftest import Hpc
 from tests.cluster.observations import NOW, facts, healthy

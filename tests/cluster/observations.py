@@ -8,8 +8,9 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from cluster.observe.health import ClusterObservation, Finding, MachineObservation, findings
-from cluster.observe.observation import Observation
+from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.health.findings import findings
+from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 
 FACTS = Path(__file__).parent / "facts"
 ROLES = {"controller": "controller", "login-0": "login", "cpu-0": "node", "cpu-1": "node"}
@@ -49,7 +50,7 @@ def without(seen: ClusterObservation, name: str, why: str = "no answer within 8 
     return ClusterObservation(stack=seen.stack, machines=tuple(lost))
 
 
-def only(seen: ClusterObservation) -> Finding:
+def only(seen: ClusterObservation) -> ClusterFinding:
     """The one finding that there is."""
     found = findings(seen)
     assert [one.id for one in found] == [found[0].id]

@@ -6,7 +6,7 @@ import pytest
 from accounting import accounts
 
 from cluster.observe.drift import Difference, Wanted, alike, differences, keys_digest, unseen
-from cluster.observe.health import ClusterObservation, MachineObservation
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from tests.cluster.observations import facts, healthy, without
 
 ACCOUNTING = {

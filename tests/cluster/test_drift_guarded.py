@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.observe.drift import differences, unseen
-from cluster.observe.health import ClusterObservation
+from cluster.observe.observation import ClusterObservation
 from tests.cluster.observations import facts, healthy
 from tests.cluster.test_drift import only, stack
 

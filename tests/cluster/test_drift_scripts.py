@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 from cluster.observe.drift import Difference, Wanted, script_differences
-from cluster.observe.health import ClusterObservation, MachineObservation
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm.script_tree import expected
 from tests.cluster.stacks import cluster
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.observe.health import ClusterObservation, MachineObservation, findings
-from cluster.observe.health.journal import last_words
+from cluster.observe.health.daemons import last_words
+from cluster.observe.health.findings import findings
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from tests.cluster.observations import NOW, facts, healthy, only, silence, state, stop, without
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.observe.health import ClusterObservation, MachineObservation, findings
+from cluster.observe.health.findings import findings
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from tests.cluster.observations import facts, healthy, only, silence
 
 

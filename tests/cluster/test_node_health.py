@@ -6,7 +6,7 @@ from cluster.config.health import HealthChecks, NcclTest
 from cluster.findings import ConfigError
 from cluster.jobs.measurements import measurements
 from cluster.load.parse import parse
-from cluster.observe.actor import Actor
+from cluster.observe.health.finding import Actor
 from cluster.observe.health.node_health import ADVICE, advice, drained, findings, results
 from cluster.observe.nodes import Node
 from cluster.slurm import render

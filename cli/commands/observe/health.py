@@ -20,7 +20,7 @@ from cli.status.ask import EACH
 from cli.status.screen import show_finding
 from cluster.config.health import HealthChecks
 from cluster.load.parse import parse_output
-from cluster.observe.health import Finding
+from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.node_health import MEASURE, NOW, PHASE, NodeHealth, findings, results
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
@@ -133,7 +133,7 @@ def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> 
         console.note(text)
 
 
-def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[Finding]) -> None:
+def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> None:
     """Print the table, then what is wrong, with what to do."""
     table = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
     for one in found:
@@ -165,7 +165,7 @@ def _summary(one: NodeHealth) -> str:
     return "; ".join([f"{len(passed)} ok, {skipped} skipped", *figures]) if every else "-"
 
 
-def _document(stack: str, found: Sequence[NodeHealth], wrong: Sequence[Finding]) -> dict[str, Any]:
+def _document(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> dict[str, Any]:
     return {
         "stack": stack,
         "ok": not wrong,

@@ -18,7 +18,9 @@ from cli.stack import outputs, project
 from cli.status import screen
 from cli.status.ask import ask
 from cluster.observe.drift import Difference, differences, unseen
-from cluster.observe.health import ClusterObservation, Finding, MachineObservation, findings
+from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.health.findings import findings
+from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.platforms.capability import Capability
 
 Timeout = Annotated[
@@ -115,7 +117,7 @@ def _show_drift(
     drift_screen.show(stack, found, unseen, advice=advice)
 
 
-def _document(seen: ClusterObservation, found: list[Finding]) -> dict[str, Any]:
+def _document(seen: ClusterObservation, found: list[ClusterFinding]) -> dict[str, Any]:
     return {
         "stack": seen.stack,
         "ok": not found,

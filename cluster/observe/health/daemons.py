@@ -1,10 +1,10 @@
 """Daemons that do not run, do not answer, or have to be started again and again."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster.observe.health.finding import Finding
-from cluster.observe.health.journal import last_words
+from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
 RESTARTS = 3
@@ -19,7 +19,7 @@ _REPORTED = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
 """If these do not run, another finding says so, with the number of starts."""
 
 
-def controller(seen: ClusterObservation) -> Iterator[Finding]:
+def controller(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """slurmctld, slurmdbd and MariaDB, and slurmrestd where the stack has that."""
     one = seen.controller
     if not one.has_facts:
@@ -51,7 +51,26 @@ def controller(seen: ClusterObservation) -> Iterator[Finding]:
         )
 
 
-def records(seen: ClusterObservation) -> Iterator[Finding]:
+_TELLING = re.compile(r"error|fatal|fail|killed|exited|denied|refused|no space|cannot|can't|unable", re.IGNORECASE)
+# What systemd says of every unit, whatever becomes of it.
+_SAID_OF_ALL = re.compile(
+    r"(Start(ed|ing)|Stopp(ed|ing)) .*|Failed to start .*"
+    r"|.*(Scheduled restart job|Deactivated successfully|Consumed |Failed with result ).*"
+)
+_LINES = 2
+_LONGEST = 160
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The last lines about errors, else the last one of the daemon itself; may be empty."""
+    own = [line.strip().rstrip(".") for line in lines if line.strip() and not _SAID_OF_ALL.match(line)]
+    telling = [line for line in own if _TELLING.search(line)]
+    return "; ".join(
+        line if len(line) <= _LONGEST else line[:_LONGEST] + "..." for line in (telling or own[-1:])[-_LINES:]
+    )
+
+
+def records(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Jobs that ended without a record of it, which a slurmctld that was killed took with it."""
     found = seen.controller.part("records")
     if not found or (seen.slurm("statistics") or {}).get("waiting"):
@@ -70,7 +89,7 @@ def records(seen: ClusterObservation) -> Iterator[Finding]:
         if jobs := found[kind]:
             many = len(jobs) > 1
             told = ", ".join(jobs[:NAMED_JOBS]) + (", ..." if len(jobs) > NAMED_JOBS else "")
-            yield Finding(
+            yield ClusterFinding(
                 id=f"jobs-{kind}",
                 where=(seen.controller.name,),
                 what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {told}",
@@ -79,10 +98,10 @@ def records(seen: ClusterObservation) -> Iterator[Finding]:
             )
 
 
-def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text: str, log: str) -> Finding:
+def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text: str, log: str) -> ClusterFinding:
     look = f"/var/log/slurm/{log}" if log else f"journalctl -u {name}"
     verb = "restart" if _active(unit) else "start"
-    return Finding(
+    return ClusterFinding(
         id=f"{name}-down",
         where=(seen.controller.name,),
         what=text,
@@ -92,7 +111,7 @@ def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text:
     )
 
 
-def munged(seen: ClusterObservation) -> Iterator[Finding]:
+def munged(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """munged, by which machines authenticate each other, on each machine."""
     for one in seen.machines:
         unit, check = _unit(one, "munge"), one.munge
@@ -103,7 +122,7 @@ def munged(seen: ClusterObservation) -> Iterator[Finding]:
             if not _active(unit)
             else f"is running but does not authenticate: {_last_line((check or {}).get('why', ''))}"
         )
-        yield Finding(
+        yield ClusterFinding(
             id="munge-down",
             where=(one.name,),
             what=f"munged {state}. No message of Slurm's is accepted there",
@@ -112,7 +131,7 @@ def munged(seen: ClusterObservation) -> Iterator[Finding]:
         )
 
 
-def restarting(seen: ClusterObservation) -> Iterator[Finding]:
+def restarting(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Daemons that systemd restarts again and again."""
     for one in seen.machines:
         for name, unit in one.daemons.items():
@@ -121,7 +140,7 @@ def restarting(seen: ClusterObservation) -> Iterator[Finding]:
             if unit["sub"] != "auto-restart" and one.time - unit["started"] > LATELY:
                 continue
             words = last_words(unit.get("journal") or ())
-            yield Finding(
+            yield ClusterFinding(
                 id="daemon-restarting",
                 where=(one.name,),
                 what=f"{name} ends again and again: systemd restarted it {unit['restarts']} times, "

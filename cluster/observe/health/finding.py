@@ -1,10 +1,11 @@
-"""One thing that is wrong with a cluster, as its user reads it."""
+"""A finding about a running cluster, as its user reads it, and who has to act on it."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class ClusterFinding:
     """Where, what, since when, and what to do."""
 
     id: str
@@ -19,3 +20,37 @@ class Finding:
     """What to know of that command, or to do after it."""
     since: float | None = None
     """Seconds since the epoch; None if unknown."""
+
+
+def together(found: list[ClusterFinding]) -> list[ClusterFinding]:
+    """One finding for what is the same on many machines, with the command for the first of them."""
+    groups: dict[tuple[str, str], list[ClusterFinding]] = {}
+    for one in found:
+        alike = one.what.replace(one.where[0], "")
+        groups.setdefault((one.id, alike), []).append(one)
+    return [_as_one(group) for group in groups.values()]
+
+
+def _as_one(group: list[ClusterFinding]) -> ClusterFinding:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    times = [one.since for one in group if one.since is not None]
+    return ClusterFinding(
+        id=first.id,
+        where=tuple(name for one in group for name in one.where),
+        what=first.what,
+        todo=first.todo,
+        note=first.note,
+        since=min(times, default=None),
+    )
+
+
+class Actor(str, Enum):
+    """Who has to act."""
+
+    NOBODY = "nobody"
+    USER = "user"
+    OPERATOR = "operator program"
+    SUPPORT = "cloud support"
+    ADMIN = "administrator"

@@ -1,14 +1,27 @@
-"""Machines that do not answer, are not set up, or are cut off from their controller."""
+"""Machines: unreachable, not set up, cut off; their MUNGE keys, clocks, file systems, configuration and packages."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
-from cluster.observe.health.finding import Finding
-from cluster.observe.health.journal import last_words
+from cluster.catalog.recipes import OLDEST_KERNEL
+from cluster.observe.health.daemons import last_words
+from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
+LIFETIME = 300
+"""Seconds that a credential lives (munge(7)): a clock that differs by more makes every one expired or not yet made."""
+SKEW = 5.0
+"""Smallest difference in seconds that is a finding, long before it breaks anything."""
+NEARLY = 0.90
+"""Of the bytes, or of the inodes, that everybody may use."""
+FULL = 0.99
+DAY = 86400
+OLDEST = 60
+"""Days after which old packages are a finding. Ubuntu publishes security updates nearly every week."""
 
-def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
+
+def unreachable(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Controller and login machines that do not answer SSH; nodes have a finding of their own."""
     for one in seen.machines:
         if one.reached or one.late or one.roles == ("node",):
@@ -19,7 +32,7 @@ def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
             else "nobody can log in there"
         )
         kind = "controller machine" if "controller" in one.roles else "login machine"
-        yield Finding(
+        yield ClusterFinding(
             id="machine-unreachable",
             where=(one.name,),
             what=f"{kind} does not answer SSH ({one.why}): {loss}",
@@ -28,12 +41,12 @@ def unreachable(seen: ClusterObservation) -> Iterator[Finding]:
         )
 
 
-def late(seen: ClusterObservation) -> Iterator[Finding]:
+def late(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that are there and gave no report, or a part of one, in time: nothing is known of what is missing."""
     todo = f"./hpc status {seen.stack} --timeout 60"
     silent = [one for one in seen.machines if one.late]
     if len(silent) == len(seen.machines) > 1:
-        yield Finding(
+        yield ClusterFinding(
             id="host-busy",
             where=tuple(one.name for one in silent),
             what=f"each accepts connections, and none gave a report ({silent[0].why}): this host is busy, or the "
@@ -43,7 +56,7 @@ def late(seen: ClusterObservation) -> Iterator[Finding]:
         return
     for one in seen.machines:
         if one.late or one.is_busy:
-            yield Finding(
+            yield ClusterFinding(
                 id="machine-late",
                 where=(one.name,),
                 what=f"is there, and gave no report: {one.why}" if one.late else "gave a part of its report only",
@@ -52,13 +65,13 @@ def late(seen: ClusterObservation) -> Iterator[Finding]:
             )
 
 
-def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:
+def not_set_up(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines without the set-up, or with one that failed."""
     for one in seen.machines:
         if not one.reached:
             continue
         if not one.has_facts:
-            yield Finding(
+            yield ClusterFinding(
                 id="setup-missing",
                 where=(one.name,),
                 what=f"has no set-up that can tell how it is ({one.why})",
@@ -67,7 +80,7 @@ def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:
                 note="" if one.old else "It brings the set-up again, and has the machine do its part.",
             )
         elif why := failure(one):
-            yield Finding(
+            yield ClusterFinding(
                 id="setup-failed",
                 where=(one.name,),
                 what=f"its set-up failed: {why}",
@@ -77,11 +90,11 @@ def not_set_up(seen: ClusterObservation) -> Iterator[Finding]:
             )
 
 
-def cluster_state(seen: ClusterObservation) -> Iterator[Finding]:
+def cluster_state(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """A cluster state that can't be read: nodes apply no new config version, and their reports are lost."""
     for one in seen.machines:
         if why := one.part("board", "damaged"):
-            yield Finding(
+            yield ClusterFinding(
                 id="board-damaged",
                 where=(one.name,),
                 what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
@@ -107,14 +120,14 @@ def joining(one: MachineObservation) -> Mapping[str, Any]:
     return one.daemons.get("hpc-node") or {}
 
 
-def cut_off(seen: ClusterObservation) -> Iterator[Finding]:
+def cut_off(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that answer us but can't reach slurmctld, although it is up."""
     for one in seen.machines:
         port = one.controller
         if port.get("reached") is not False or not seen.slurmctld_answers:
             continue
         address = f"{port.get('host')}:{port.get('port')}"
-        yield Finding(
+        yield ClusterFinding(
             id="network-cut",
             where=(one.name,),
             what=f"answers SSH from here, but cannot reach the controller ({address}: {port.get('why', '')}), where "
@@ -122,3 +135,242 @@ def cut_off(seen: ClusterObservation) -> Iterator[Finding]:
             todo=f"./hpc ssh {seen.stack} {one.name} -- ping -c 3 {port.get('host')}",
             note="Look at its network and at firewalls between the two.",
         )
+
+
+def munge_keys(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Machines with another MUNGE key than the controller; none where that is not known."""
+    known = {one.name: key for one in seen.machines if (key := (one.munge or {}).get("key"))}
+    right = known.get(seen.controller.name)
+    if right is None:
+        return
+    for one in seen.machines:
+        if one.has_facts and known.get(one.name, "") != right and one.munge is not None:
+            if one.name not in known:
+                yield ClusterFinding(
+                    id="munge-key",
+                    where=(one.name,),
+                    what="has no MUNGE key: its set-up has not come that far",
+                    todo=f"./hpc up {seen.stack}",
+                )
+                continue
+            again = f"./hpc ssh {seen.stack} {one.name} -- systemctl restart hpc-node"
+            yield ClusterFinding(
+                id="munge-key",
+                where=(one.name,),
+                what="has another MUNGE key than the controller: no authentication between the two succeeds",
+                todo=again if one.roles == ("node",) else f"./hpc drift {seen.stack} --mend",
+                note="It installs again the key that the stack gave it.",
+            )
+
+
+def clocks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Machines whose clock differs from the controller's; what it took to ask is taken off."""
+    reference = seen.controller
+    if not reference.has_facts:
+        return
+    for one in seen.machines:
+        if one is reference or not one.has_facts:
+            continue
+        skew = ahead(one, reference)
+        if abs(skew) < SKEW:
+            continue
+        effect = (
+            "Every credential between the two is refused"
+            if abs(skew) >= LIFETIME
+            else f"MUNGE refuses credentials from {LIFETIME} s on"
+        )
+        yield ClusterFinding(
+            id="clock-skew",
+            where=(one.name,),
+            what=f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's. {effect}",
+            todo=f"./hpc ssh {seen.stack} {one.name} -- timedatectl",
+            note="Let it follow the time server that the controller follows.",
+        )
+
+
+def strangers(seen: ClusterObservation) -> set[str]:
+    """Machines that can't authenticate to the controller: it gets no answer from them, whatever the network does."""
+    late = {
+        one.name
+        for one in seen.machines
+        if one.has_facts and seen.controller.has_facts and abs(ahead(one, seen.controller)) >= LIFETIME
+    }
+    return late.union(*(found.where for found in munge_keys(seen)))
+
+
+def ahead(one: MachineObservation, reference: MachineObservation) -> float:
+    """By how many seconds the clock of `one`, as its munged reads it, surely is ahead; negative: behind.
+
+    The clock was read at some time between asking and answer, so that much of a difference is no difference.
+    """
+    low, high = _clock_bounds(one)
+    other_low, other_high = _clock_bounds(reference)
+    if low > other_high:
+        return low - other_high
+    return min(high - other_low, 0.0)
+
+
+def _clock_bounds(one: MachineObservation) -> tuple[float, float]:
+    """Least and most that the machine's clock is ahead of ours."""
+    time = one.time + (one.munge or {}).get("ahead", 0)
+    return time - one.answered, time - one.asked
+
+
+def full_disks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """File systems that have no room, or soon will not; each by the first path that lies on it."""
+    for one in seen.machines:
+        told: set[int] = set()
+        for path, disk in _disks(one):
+            if not disk.get("size") or disk["device"] in told:
+                continue
+            told.add(disk["device"])
+            if bytes_used(disk) >= NEARLY:
+                left, fills = (
+                    f"{disk['free'] / 2**30:.1f} GiB are left",
+                    f"du -xh --max-depth=2 {path} | sort -h | tail",
+                )
+                yield _disk_finding(
+                    seen, one, f"{_called(path, disk)} {_degree(bytes_used(disk), 'space')}, {left}", fills
+                )
+            if inodes_used(disk) >= NEARLY:
+                left, fills = f"{disk['inodes_free']} are left", f"du -x --inodes {path} | sort -n | tail"
+                yield _disk_finding(
+                    seen, one, f"{_called(path, disk)} {_degree(inodes_used(disk), 'inodes')}, {left}", fills
+                )
+
+
+def _disk_finding(seen: ClusterObservation, one: MachineObservation, what: str, fills: str) -> ClusterFinding:
+    todo = f"./hpc ssh {seen.stack} {one.name} -- '{fills}'"
+    return ClusterFinding(id="disk-full", where=(one.name,), what=what, todo=todo, note="It shows what fills it.")
+
+
+def _called(path: str, disk: Mapping[str, Any]) -> str:
+    return f"the shared file system {path}" if disk.get("shared") else path
+
+
+def _degree(used: float, thing: str) -> str:
+    return f"is {'full' if used >= FULL else 'nearly full'}: {used:.0%} of its {thing} used"
+
+
+def bytes_used(disk: Mapping[str, Any]) -> float:
+    """Share of the space that everybody may use, as df(1) counts it."""
+    room = disk["used"] + disk["free"]
+    return disk["used"] / room if room else 1.0
+
+
+def inodes_used(disk: Mapping[str, Any]) -> float:
+    """Share of the inodes; 0 where the file system does not count them."""
+    return 1 - disk["inodes_free"] / disk["inodes"] if disk["inodes"] else 0.0
+
+
+def missing_mounts(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Shared file systems that are not mounted, or whose server does not answer; and disks that refuse writes."""
+    for one in seen.machines:
+        for path, disk in one.disks.items():
+            what = todo = note = ""
+            if disk.get("mounted") is False:
+                what = f"the shared file system {path} is not mounted"
+                todo = f"./hpc ssh {seen.stack} {one.name} -- mount {path}"
+            elif "error" in disk:
+                what = f"{path} does not answer ({disk['error']})"
+                todo = f"./hpc ssh {seen.stack} {one.name} -- timeout 5 ls {path}"
+                note = "Look at its server and at the network between the two."
+            elif disk.get("read_only"):
+                what = f"{path} is mounted read-only"
+                todo = f"./hpc ssh {seen.stack} {one.name} -- 'dmesg | tail'"
+                note = "The kernel tells there whether the disk fails."
+            if what:
+                yield ClusterFinding(id="mount-missing", where=(one.name,), what=what, todo=todo, note=note)
+
+
+def _disks(one: MachineObservation) -> list[tuple[str, Mapping[str, Any]]]:
+    """Those that were read, shortest path first: the file system is known by where it is mounted."""
+    found = [(path, disk) for path, disk in one.disks.items() if "error" not in disk]
+    return sorted(found, key=lambda pair: len(pair[0]))
+
+
+def outdated(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Machines that are behind the controller."""
+    newest = (seen.controller.part("board", "newest") or {}).get("digest")
+    files = seen.controller.part("files", "etc") or {}
+    served = {name: files.get(name) for name in seen.controller.part("files", "applied") or {}}
+    for one in seen.machines:
+        if not one.has_facts:
+            continue
+        why = [*_config_files(one, served), *_config_version(one, newest)]
+        if why:
+            yield ClusterFinding(
+                id="old-config",
+                where=(one.name,),
+                what=f"has another configuration than the controller: {'; '.join(why)}",
+                todo=f"./hpc drift {seen.stack}",
+                note=f"It shows what differs; ./hpc drift {seen.stack} --mend makes it as the stack says.",
+            )
+
+
+def _config_files(one: MachineObservation, served: dict[str, str | None]) -> Iterator[str]:
+    cached = one.part("files", "cache") or {}
+    # A node that shares the controller's machine reads the controller's own files.
+    if "node" not in one.roles or not cached or not served:
+        return
+    differing = sorted(name for name, value in served.items() if value is not None and cached.get(name) != value)
+    if differing:
+        yield f"its slurmd's {', '.join(differing)} differ{'s' * (len(differing) == 1)} from the controller's"
+
+
+def _config_version(one: MachineObservation, newest: str | None) -> Iterator[str]:
+    report = one.report
+    # A login machine is configured by its own command of `up`, not by the config version.
+    if not newest or "node" not in one.roles or report.get("state") == "failed":
+        return
+    if report and report.get("digest") != newest:
+        yield f"it reported config version {report.get('digest') or 'unknown'}, the controller has {newest}"
+    elif one.roles == ("node",) and (followed := one.part("followed")) is not None and followed != newest:
+        yield f"it applied config version {followed or 'none'}, the controller has {newest}"
+
+
+def old_packages(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Machines that take no security updates by themselves, and have had none for too long."""
+    for one in seen.machines:
+        image = one.part("image") or {}
+        since = _packages_since(image)
+        if not image.get("baked") or since is None:
+            continue
+        days = int((one.answered - since) // DAY)
+        if days > OLDEST:
+            day = datetime.fromtimestamp(since, tz=timezone.utc).date()
+            yield ClusterFinding(
+                id="image-old",
+                where=(one.name,),
+                what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
+                todo=f"./hpc preview {seen.stack}",
+                note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
+                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
+                since=since,
+            )
+
+
+def old_kernels(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Machines whose kernel, which is held, lacks the fixes of too long a time."""
+    for one in seen.machines:
+        day = (one.part("image") or {}).get("kernel")
+        since = datetime.strptime(f"{day}+0000", "%Y-%m-%d%z").timestamp() if day else one.answered
+        days = int((one.answered - since) // DAY)
+        if days > OLDEST_KERNEL:
+            yield ClusterFinding(
+                id="kernel-old",
+                where=(one.name,),
+                what=f"its kernel is of {day}, {days} days ago: security fixes since then are missing",
+                todo=f"./hpc preview {seen.stack}",
+                note="After writing a newer image.recipe in the stack file: its kernel comes with another image, and "
+                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
+                since=since,
+            )
+
+
+def _packages_since(image: Mapping[str, Any]) -> float | None:
+    """Of when the packages are: the date of Ubuntu's archive, else when the image was made."""
+    try:
+        return datetime.strptime(f"{image.get('snapshot')}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
+    except ValueError:
+        return image.get("made")

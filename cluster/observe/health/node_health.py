@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.observe.actor import Actor
-from cluster.observe.health.finding import Finding
+from cluster.observe.health.finding import Actor, ClusterFinding
 from cluster.observe.nodes import Node
 from scripts.node.health.kinds import KINDS, RESUMES, parts, resumes
 
@@ -74,7 +73,7 @@ def advice(reason: str) -> Advice | None:
     return ADVICE[next((kind for kind in named if kind not in RESUMES), named[0])] if named else None
 
 
-def drained(stack: str, node: str, reason: str) -> Finding | None:
+def drained(stack: str, node: str, reason: str) -> ClusterFinding | None:
     """The finding of a node that a health check drained; None for another reason."""
     found = advice(reason)
     if found is None:
@@ -85,7 +84,7 @@ def drained(stack: str, node: str, reason: str) -> Finding | None:
         if resumes(reason)
         else f"When it is mended: ./hpc nodes {stack} resume {node}"
     )
-    return Finding(
+    return ClusterFinding(
         id="node-drained",
         where=(node,),
         what=f"is drained by a health check, and takes no new jobs: {figures}. Who must act: {found.actor.value}",
@@ -168,9 +167,9 @@ def _outcomes(found: object) -> dict[str, dict[str, Any]]:
     }
 
 
-def findings(stack: str, found: Iterable[NodeHealth]) -> list[Finding]:
+def findings(stack: str, found: Iterable[NodeHealth]) -> list[ClusterFinding]:
     """What is wrong, with what to do: nodes that a check drained, checks that fail, results that do not come."""
-    wrong: list[Finding] = []
+    wrong: list[ClusterFinding] = []
     for one in found:
         if said := drained(stack, one.name, one.reason):
             wrong.append(said)
@@ -181,7 +180,7 @@ def findings(stack: str, found: Iterable[NodeHealth]) -> list[Finding]:
             held = f"; it is drained for another reason: {one.reason}" if one.reason else ""
             unsaid = f"; slurmctld could not be told: {one.why}" if one.why else ""
             wrong.append(
-                Finding(
+                ClusterFinding(
                     id="health-failed",
                     where=(one.name,),
                     what=f"fails {figures}{held}{unsaid}. Who must act: {todo.actor.value}",
@@ -191,7 +190,7 @@ def findings(stack: str, found: Iterable[NodeHealth]) -> list[Finding]:
             )
         elif one.old:
             wrong.append(
-                Finding(
+                ClusterFinding(
                     id="health-old",
                     where=(one.name,),
                     what="has no recent result of its health check: slurmd runs it while it answers slurmctld",

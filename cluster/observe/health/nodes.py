@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cluster.observe.health import munge
-from cluster.observe.health.finding import Finding
-from cluster.observe.health.journal import last_words
+from cluster.observe.health import machines, node_health
+from cluster.observe.health.daemons import last_words
+from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.machines import failure, joining
-from cluster.observe.health.node_health import drained as health_finding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm.hostlist import expand
@@ -21,10 +20,10 @@ NAMED_JOBS = 5
 """Most held jobs that are named one by one."""
 
 
-def lost(seen: ClusterObservation) -> Iterator[Finding]:
+def lost(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Nodes that do not answer us or slurmctld, each with the first cause that can be seen."""
     known = seen.slurm("nodes")
-    strangers = munge.strangers(seen)
+    strangers = machines.strangers(seen)
     for one in seen.nodes:
         said = Node.of(one.name, known[one.name]) if known and one.name in known else None
         if one.late:
@@ -33,7 +32,7 @@ def lost(seen: ClusterObservation) -> Iterator[Finding]:
             if "controller" not in one.roles:
                 yield _dead(seen, one, said)
         elif known is not None and said is None:
-            yield Finding(
+            yield ClusterFinding(
                 id="node-down",
                 where=(one.name,),
                 what="is a machine of this stack, but slurmctld does not know it",
@@ -49,11 +48,11 @@ def lost(seen: ClusterObservation) -> Iterator[Finding]:
             yield _silent(seen, said) if said.silent else _down(seen, said)
 
 
-def _dead(seen: ClusterObservation, one: MachineObservation, said: Node | None) -> Finding:
+def _dead(seen: ClusterObservation, one: MachineObservation, said: Node | None) -> ClusterFinding:
     noticed = f"slurmctld says {said.word}" if said else "slurmctld cannot be asked"
     if said and not said.down:
         noticed += ", it has not noticed yet"
-    return Finding(
+    return ClusterFinding(
         id="node-down",
         where=(one.name,),
         what=f"does not answer SSH ({one.why}); {noticed}",
@@ -63,18 +62,20 @@ def _dead(seen: ClusterObservation, one: MachineObservation, said: Node | None) 
     )
 
 
-def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | None, unit: Mapping[str, Any]) -> Finding:
+def _stopped(
+    seen: ClusterObservation, one: MachineObservation, said: Node | None, unit: Mapping[str, Any]
+) -> ClusterFinding:
     words = last_words(unit.get("journal") or ())
     noticed = f"; slurmctld says {said.word}" if said else ""
     if joining(one).get("state") == "activating":
-        return Finding(
+        return ClusterFinding(
             id="node-down",
             where=(one.name,),
             what=f"is joining the cluster; slurmd starts when its set-up is done{noticed}",
             todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 20",
             since=joining(one)["since"] or None,
         )
-    return Finding(
+    return ClusterFinding(
         id="node-down",
         where=(one.name,),
         what=f"slurmd does not run there ({unit['state']}){noticed}"
@@ -84,8 +85,8 @@ def _stopped(seen: ClusterObservation, one: MachineObservation, said: Node | Non
     )
 
 
-def _silent(seen: ClusterObservation, said: Node) -> Finding:
-    return Finding(
+def _silent(seen: ClusterObservation, said: Node) -> ClusterFinding:
+    return ClusterFinding(
         id="network-cut",
         where=(said.name,),
         what=f"answers SSH from here and its slurmd runs, but slurmctld says that it does not respond ({said.word}): "
@@ -96,9 +97,9 @@ def _silent(seen: ClusterObservation, said: Node) -> Finding:
     )
 
 
-def _down(seen: ClusterObservation, said: Node) -> Finding:
+def _down(seen: ClusterObservation, said: Node) -> ClusterFinding:
     if "UNKNOWN" in said.states and not said.reason:
-        return Finding(
+        return ClusterFinding(
             id="node-down",
             where=(said.name,),
             what="slurmctld was restarted, and the node has not registered yet",
@@ -106,7 +107,7 @@ def _down(seen: ClusterObservation, said: Node) -> Finding:
             note="Ask again in half a minute.",
         )
     reason = f": {said.reason} (said by {said.by})" if said.reason else ", and gives no reason"
-    return Finding(
+    return ClusterFinding(
         id="node-down",
         where=(said.name,),
         what=f"slurmctld says {said.word}{reason}",
@@ -116,13 +117,13 @@ def _down(seen: ClusterObservation, said: Node) -> Finding:
     )
 
 
-def drained(seen: ClusterObservation) -> Iterator[Finding]:
+def drained(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Nodes that take no new jobs because an administrator drained them or a prolog failed there."""
     for name, row in (seen.slurm("nodes") or {}).items():
         said = Node.of(name, row)
         if not said.drained:
             continue
-        if found := health_finding(seen.stack, name, said.reason):
+        if found := node_health.drained(seen.stack, name, said.reason):
             yield replace(found, since=said.since_utc)
             continue
         what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
@@ -132,10 +133,10 @@ def drained(seen: ClusterObservation) -> Iterator[Finding]:
             what += f". {'A prolog' if kind == 'prolog' else 'An epilog'} failed there, and {LOGS}/{kind}.log tells why"
             todo = f"./hpc ssh {seen.stack} {name} -- tail {LOGS}/{kind}.log"
             note = f"When that is mended: {resume}"
-        yield Finding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since_utc)
+        yield ClusterFinding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since_utc)
 
 
-def held(seen: ClusterObservation) -> Iterator[Finding]:
+def held(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Jobs that Slurm or an operator holds, and why; those that their own users hold are as they are meant to be."""
     found = (seen.slurm("jobs") or {}).get("held", [])
     if not found:
@@ -143,7 +144,7 @@ def held(seen: ClusterObservation) -> Iterator[Finding]:
     told = [f"{job['id']} of {job['user']} ({job['reason']})" for job in found[:NAMED_JOBS]]
     more = [f"{len(found) - NAMED_JOBS} more"] if len(found) > NAMED_JOBS else []
     is_, it = ("jobs are", "they start") if len(found) > 1 else ("job is", "it starts")
-    yield Finding(
+    yield ClusterFinding(
         id="jobs-held",
         where=(seen.controller.name,),
         what=f"{len(found)} {is_} held, and {it} only when released: {', '.join([*told, *more])}",
@@ -152,7 +153,7 @@ def held(seen: ClusterObservation) -> Iterator[Finding]:
     )
 
 
-def missing(seen: ClusterObservation) -> Iterator[Finding]:
+def missing(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Jobs that slurmctld takes to be running, of which no node has a process: they ended while it was away."""
     known = {one.name: one.part("jobs") for one in seen.nodes}
     found = [
@@ -166,7 +167,7 @@ def missing(seen: ClusterObservation) -> Iterator[Finding]:
     ]
     if found:
         told = ", ".join(job["id"] for job in found[:NAMED_JOBS]) + (", ..." if len(found) > NAMED_JOBS else "")
-        yield Finding(
+        yield ClusterFinding(
             id="jobs-missing",
             where=(seen.controller.name,),
             what=f"{len(found)} running job{'s' * (len(found) > 1)} without a process on any node: {told}. slurmctld "

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cluster.observe.actor import Actor
-from cluster.observe.health import ClusterObservation, Finding
-from cluster.observe.health.findings import together
+from cluster.observe.health.finding import Actor, ClusterFinding, together
 from cluster.observe.health.nodes import held
 from cluster.observe.nodes import Node
+from cluster.observe.observation import ClusterObservation
 from cluster.platforms.nebius.observation import View
 
 
@@ -203,7 +202,7 @@ def action(reason: str, seconds: float | None, *, replacement: bool) -> Action:
     return Action(actor=Actor.OPERATOR, what=found.what, todo=found.todo, known=True)
 
 
-def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Finding]:
+def findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
     """What is wrong; empty when all is well."""
     found = [
         *_unread(seen, view),
@@ -220,14 +219,14 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Findin
     return together(found)
 
 
-def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[Finding]:
+def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
     """What Soperator's health checks found: nodes that are drained, checks whose last run failed."""
     return together([*_unread(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
 
 
-def _unread(seen: ClusterObservation, view: View) -> Iterator[Finding]:
+def _unread(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     for what, why in view.unread.items():
-        yield Finding(
+        yield ClusterFinding(
             id="not-read",
             where=(seen.controller.name,),
             what=f"{what} can't be read over Kubernetes' API: {why}",
@@ -236,14 +235,14 @@ def _unread(seen: ClusterObservation, view: View) -> Iterator[Finding]:
         )
 
 
-def _crashes(seen: ClusterObservation, view: View) -> Iterator[Finding]:
+def _crashes(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     for name, text in view.logs.items():
         yield from (_known(seen, problem, name) for problem in recognized([text]))
 
 
-def _known(seen: ClusterObservation, problem: Problem, name: str, since: float | None = None) -> Finding:
+def _known(seen: ClusterObservation, problem: Problem, name: str, since: float | None = None) -> ClusterFinding:
     fixed = f"Soperator {problem.fixed} does not have this problem." if problem.fixed else ""
-    return Finding(
+    return ClusterFinding(
         id=f"known-problem-{problem.number}",
         where=(name,),
         what=problem.what,
@@ -253,12 +252,12 @@ def _known(seen: ClusterObservation, problem: Problem, name: str, since: float |
     )
 
 
-def _cluster(seen: ClusterObservation, view: View) -> Iterator[Finding]:
+def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     if view.available or "SlurmCluster" in view.unread:
         return
     bad = [one for one in view.conditions if one.status == "False"]
     failed = "; ".join(f"{one.type} is {one.status} ({one.reason}: {one.message})" for one in bad)
-    yield Finding(
+    yield ClusterFinding(
         id="cluster-unavailable",
         where=(seen.controller.name,),
         what=f"the SlurmCluster is {view.phase or 'not there'}" + (f": {failed}" if failed else ""),
@@ -267,13 +266,13 @@ def _cluster(seen: ClusterObservation, view: View) -> Iterator[Finding]:
     )
 
 
-def _pods(seen: ClusterObservation, view: View) -> Iterator[Finding]:
+def _pods(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     for pod in view.pods:
         if pod.ready:
             continue
         events = f". Its last events: {'; '.join(pod.events)}" if pod.events else ""
         log = pod.name if pod.namespace == view.namespace else f"{pod.namespace}/{pod.name}"
-        yield Finding(
+        yield ClusterFinding(
             id="pod-not-ready",
             where=(log,),
             what=f"is not ready ({pod.phase}){f': {pod.why}' if pod.why else ''}{events}",
@@ -282,11 +281,11 @@ def _pods(seen: ClusterObservation, view: View) -> Iterator[Finding]:
         )
 
 
-def _nodesets(seen: ClusterObservation, view: View) -> Iterator[Finding]:
+def _nodesets(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     for one in view.nodesets:
         if one.ready < one.wanted:
             phase = f", phase {one.phase}" if one.phase else ""
-            yield Finding(
+            yield ClusterFinding(
                 id="nodeset-incomplete",
                 where=(one.name,),
                 what=f"has {one.ready} of {one.wanted} nodes ready{phase}",
@@ -296,11 +295,11 @@ def _nodesets(seen: ClusterObservation, view: View) -> Iterator[Finding]:
             )
 
 
-def _slurm(seen: ClusterObservation) -> Iterator[Finding]:
+def _slurm(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     if not seen.controller.reached or seen.slurmctld_answers:
         return
     why = seen.controller.error("slurm", "ping") or (seen.slurm("ping") or {}).get("said", "no answer")
-    yield Finding(
+    yield ClusterFinding(
         id="slurmctld-down",
         where=(seen.controller.name,),
         what=f"slurmctld does not answer ({why}): no job starts and nobody can ask for one; jobs that run go on",
@@ -308,7 +307,7 @@ def _slurm(seen: ClusterObservation) -> Iterator[Finding]:
     )
 
 
-def _hosts(seen: ClusterObservation, view: View) -> Iterator[Finding]:
+def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     pods: dict[str, list[str]] = {}
     for pod in view.pods:
         if any(one.name == pod.name for one in seen.machines):
@@ -316,7 +315,7 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[Finding]:
     for name, conditions in view.hosts.items():
         for one in conditions:
             there = f", where {', '.join(pods[name])} runs" if name in pods else ""
-            yield Finding(
+            yield ClusterFinding(
                 id="host-condition",
                 where=(name,),
                 what=f"Kubernetes node{there}: {one.type} is {one.status} ({one.reason}: {one.message})",
@@ -326,14 +325,14 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[Finding]:
             )
 
 
-def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[Finding]:
+def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[ClusterFinding]:
     rows = seen.slurm("nodes") or {}
     readable = "pods" not in view.unread
     gone = set(vanished(rows, (pod.name for pod in view.pods))) if readable else set()
     for name, row in rows.items():
         node = Node.of(name, row)
         if name in gone and (node.down or node.drained or node.silent):
-            yield Finding(
+            yield ClusterFinding(
                 id=f"known-problem-{VANISHED}",
                 where=(name,),
                 what=f"has no pod any more, and slurmctld still lists it ({node.word})",
@@ -344,7 +343,7 @@ def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[Finding
             yield from _drained(seen, view, node, now)
         elif node.down:
             reason = f": {node.reason}" if node.reason else ""
-            yield Finding(
+            yield ClusterFinding(
                 id="node-down",
                 where=(name,),
                 what=f"slurmctld says {node.word}{reason}",
@@ -354,13 +353,13 @@ def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[Finding
             )
 
 
-def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> Iterator[Finding]:
+def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> Iterator[ClusterFinding]:
     since = node.since_utc
     for problem in recognized([node.reason]):
         yield _known(seen, problem, node.name, since)
     ((_, acts),) = actions([node], view.replacement, now=now)
     by = "" if acts.known else f" by {node.by or 'somebody'}"
-    yield Finding(
+    yield ClusterFinding(
         id="node-drained",
         where=(node.name,),
         what=f"is drained{by}, and takes no new jobs: {node.reason or 'no reason given'}. In words: {acts.what}. "
@@ -371,7 +370,7 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
     )
 
 
-def _checks(seen: ClusterObservation, view: View) -> Iterator[Finding]:
+def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     gates = [
         Gate(name=one.name, failed=one.failed, drains=one.drains, done=one.done, needs=one.needs) for one in view.checks
     ]
@@ -380,7 +379,7 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[Finding]:
         if not one.failed:
             continue
         details = f": {'; '.join(one.details)}" if one.details else ""
-        found = Finding(
+        found = ClusterFinding(
             id="check-failed",
             where=(one.name,),
             what=f"the last run of this check ended as {one.result}{details}",
