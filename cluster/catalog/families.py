@@ -8,29 +8,12 @@ machines differ in everything but their CPUs. On Nebius it is the platform: `cpu
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Literal
 
-from cluster.catalog import zones
+from cluster.catalog import fabrics, zones
 from cluster.catalog.bandwidth import GBIT, Limit
-from cluster.platforms.nebius.machine_types import PLATFORMS, SOURCE
-
-
-class Fabric(str, Enum):
-    """How GPUs of different machines reach each other's memory."""
-
-    NONE = "none"
-    """By the machine's own NIC, through the kernel."""
-    TCPX = "GPUDirect-TCPX"
-    TCPXO = "GPUDirect-TCPXO"
-    RDMA = "GPUDirect RDMA"
-    """RDMA over Converged Ethernet, on ConnectX NICs."""
-    INFINIBAND = "InfiniBand"
-    """The cloud sets it up: nodes join a GPU cluster, and their NICs are none of a network's here."""
-
-
-SET_UP = frozenset({Fabric.NONE, Fabric.TCPXO, Fabric.INFINIBAND})
-"""Fabrics that this program sets up. Machines with another are refused: their GPUs would have no network."""
+from cluster.catalog.fabrics import Fabric
+from cluster.platforms.nebius.machine_types import PLATFORMS, SOURCE, NebiusPlatform
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,17 +22,8 @@ class Family:
 
     name: str
     platform: str = "gcp"
-    fabric: Fabric = Fabric.NONE
-    gpu_nics: int = 0
-    """NICs for the fabric alone."""
-    gpu_mtu: int | None = None
-    """Bytes: MTU of the networks of these NICs."""
-    other_nics: int = 1
-    """NICs for everything else."""
-    nic: str = ""
-    """Name of the first of those in images of the family; empty where it depends on the image."""
-    gpu_nic_names: tuple[str, ...] = ()
-    """Names of the fabric's NICs in images of the family."""
+    fabric: Fabric = fabrics.NONE
+    """What connects the GPUs of its machines, with their NICs."""
     local_ssds: int = 0
     """Local NVMe disks of 375 GiB that come with each machine."""
     gpus: tuple[str, ...] = ()
@@ -73,10 +47,11 @@ class Family:
     """Whether NVIDIA's open driver installs on it without a GPU, as it must where an image is baked."""
     source: str
 
-    @property
-    def usable(self) -> bool:
-        """Whether clusters can have nodes of it; a rehearsal may have any."""
-        return self.fabric in SET_UP
+
+def _nebius_fabric(platform: NebiusPlatform) -> Fabric:
+    if not any(preset.clusterable for preset in platform.presets):
+        return fabrics.NONE_IN_PODS
+    return fabrics.INFINIBAND_XDR if platform.name in ("gpu-b300-sxm", "gpu-gb300") else fabrics.INFINIBAND
 
 
 _DOCS = "cloud.google.com/compute/docs"
@@ -94,18 +69,11 @@ _ROWS = (
         name="local", platform="local", gpus=("standin",),
         source="ours: claims that Slurm schedules by; the host's memory and cores are shared by all its machines"),
     Family(
-        name="a3-highgpu", fabric=Fabric.TCPX, gpu_nics=4, gpu_mtu=8244, local_ssds=16, disks=_A3_DISKS,
+        name="a3-highgpu", fabric=fabrics.TCPX, local_ssds=16, disks=_A3_DISKS,
         egress=(Limit(cpus=1, mbps=200 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
     Family(
         name="a3-megagpu",
-        fabric=Fabric.TCPXO,
-        gpu_nics=8,
-        gpu_mtu=8896,  # the largest that Google Cloud has; TCPXO needs 8244 at least (Cluster Toolkit's blueprints)
-        # Both: cluster-toolkit, examples/machine-learning/a3-megagpu-8g/nccl-tests/run-nccl-tests.sh.
-        nic="enp0s12",
-        gpu_nic_names=(
-            "enp6s0", "enp7s0", "enp13s0", "enp14s0", "enp134s0", "enp135s0", "enp141s0", "enp142s0",
-        ),
+        fabric=fabrics.TCPXO,
         local_ssds=16,
         zones=zones.A3_MEGA,
         disks=_A3_DISKS,
@@ -115,10 +83,10 @@ _ROWS = (
         source=_ACCELERATED,
     ),
     Family(
-        name="a3-ultragpu", fabric=Fabric.RDMA, gpu_nics=8, gpu_mtu=8896, other_nics=2, local_ssds=32,
+        name="a3-ultragpu", fabric=fabrics.ROCE, local_ssds=32,
         disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
     Family(
-        name="a4-highgpu", fabric=Fabric.RDMA, gpu_nics=8, gpu_mtu=8896, other_nics=2, local_ssds=32, disks=_HYPERDISKS,
+        name="a4-highgpu", fabric=fabrics.ROCE, local_ssds=32, disks=_HYPERDISKS,
         egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
     Family(
         name="c2", disks=_PERSISTENT,
@@ -145,8 +113,7 @@ _ROWS = (
     *(
         Family(
             name=one.name, platform="nebius",
-            fabric=Fabric.INFINIBAND if any(preset.clusterable for preset in one.presets) else Fabric.NONE,
-            nic="eth0",  # of a pod: nebius-solutions-library, soperator/test/mlperf-gpt3, start.sh
+            fabric=_nebius_fabric(one),
             architecture=one.architecture, source=SOURCE)
         for one in PLATFORMS.values()
     ),

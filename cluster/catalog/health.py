@@ -4,15 +4,6 @@ from collections.abc import Mapping
 
 from cluster.catalog.nccl_references import GIB, REFERENCES
 
-NICS: Mapping[str, tuple[str, ...]] = {
-    "a3-megagpu": (
-        "enp0s12", "enp6s0", "enp7s0", "enp13s0", "enp14s0", "enp134s0", "enp135s0", "enp141s0", "enp142s0",
-    ),
-}  # fmt: skip
-"""Names of all NICs, by family, the machine's own first. Source: GoogleCloudPlatform/cluster-toolkit, examples of
-a3-megagpu-8g, NCCL_FASTRAK_CTRL_DEV and NCCL_FASTRAK_IFNAME; with other names NCCL finds no fabric (its pull request
-2763: an image baked without local SSDs renames them)."""
-
 NVLINKS: Mapping[tuple[str, int], int] = {("h100", 8): 18, ("h200", 8): 18, ("b200", 8): 18}
 """Links of each GPU, by GPU and their number in a machine, on boards whose NVSwitches use all of them. Others have
 links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or none. Sources: nvidia.com, NVLink

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 from cluster.catalog.bandwidth import limit
+from cluster.catalog.fabrics import LineRate
 from cluster.catalog.families import Family, family_of
 from cluster.platforms.nebius import machine_types
 
@@ -34,6 +35,8 @@ class MachineType:
     real_memory: int
     """MiB that Slurm may hand out: RealMemory in slurm.conf."""
     gpu: Gpu | None = None
+    line_rate: LineRate | None = None
+    """What the NICs of its GPUs' fabric carry; None without a fabric."""
     source: str
 
     @property
@@ -81,6 +84,7 @@ def _gcp(
         memory_mib=memory_mib,
         real_memory=gcp_real_memory(memory_mib),
         gpu=gpu,
+        line_rate=family_of(name).fabric.line_rate(gpu.count) if gpu else None,
         source=f"{GCP_DOCS}/{source}",
     )
 
@@ -113,6 +117,8 @@ def _nebius(platform: machine_types.NebiusPlatform, preset: machine_types.Preset
         memory_mib=preset.memory_gib * 1024,
         real_memory=machine_types.slurmd_resources(machine_types.allocatable(preset.vcpus, preset.memory_gib)).memory,
         gpu=Gpu(type=platform.gpu, count=preset.gpus) if preset.gpus else None,
+        # Only presets with all GPUs of a host can join a GPU cluster.
+        line_rate=family_of(name).fabric.line_rate(preset.gpus) if preset.clusterable else None,
         source=machine_types.SOURCE,
     )
 
@@ -148,7 +154,7 @@ _ROWS = (
     # A single vCPU is one hardware thread, so Slurm sees one core with one thread, as `lscpu` shows there.
     _gcp("n1-standard-1", (1, 1, 1), 3840, source="general-purpose-machines#n1-standard"),
     _gcp("n1-standard-4", (1, 2, 2), 15 * 1024, source="general-purpose-machines#n1-standard"),
-    # Known for what they are, though no cluster on Google Cloud can have them yet (cluster/platforms/gcp/fabric.py).
+    # Known for what they are, though no cluster on Google Cloud can have them yet (fabrics.py: set_up).
     _gcp(
         "a3-highgpu-8g", (2, 52, 2), 1872 * 1024, gpu=Gpu(type="h100", count=8),
         source="accelerator-optimized-machines#a3-high-vms"),

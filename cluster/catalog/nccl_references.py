@@ -9,9 +9,6 @@ every minimum here says which sizes it is about.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cluster.catalog.families import family_of
-from cluster.platforms.nebius.machine_types import PLATFORMS
-
 MIB, GIB = 2**20, 2**30
 
 
@@ -136,57 +133,6 @@ _ROWS = (
 REFERENCES: dict[tuple[str, str, int, bool], Reference] = {
     (row.machine_type, row.collective, row.nodes, row.network_only): row for row in _ROWS
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class LineRate:
-    """The NICs of a machine by which its GPUs reach those of others."""
-
-    nics: int
-    gbps: int
-    """Gbit/s of each NIC."""
-    source: str
-
-    @property
-    def nic(self) -> float:
-        """GB/s of one NIC."""
-        return self.gbps / 8
-
-    @property
-    def total(self) -> float:
-        """GB/s of all."""
-        return self.nics * self.nic
-
-
-_GOOGLE = "cloud.google.com/compute/docs/gpus/gpu-network-bandwidth, read 2026-11-22"
-_NDR = "ConnectX-7, NDR: one 400 Gbit/s port for each GPU (docs.nebius.com/compute/clusters/gpu: 3.2 Tbit/s a host)"
-_XDR = "ConnectX-8: one 800 Gbit/s port for each GPU (docs.nvidia.com, reference architectures of HGX B300 and GB300)"
-LINE_RATES: dict[str, LineRate] = {
-    **{
-        name: LineRate(nics=family_of(name).gpu_nics, gbps=gbps, source=_GOOGLE)
-        for name, gbps in {
-            "a3-highgpu-8g": 200,
-            "a3-megagpu-8g": 200,
-            "a3-ultragpu-8g": 400,
-            "a4-highgpu-8g": 400,
-        }.items()
-    },
-    **{
-        f"{name}/{preset.name}": LineRate(nics=preset.gpus, gbps=400 if source == _NDR else 800, source=source)
-        for name, source in {
-            "gpu-h100-sxm": _NDR,
-            "gpu-h200-sxm": _NDR,
-            "gpu-b200-sxm": _NDR,
-            "gpu-b200-sxm-a": _NDR,
-            "gpu-b300-sxm": _XDR,
-            "gpu-gb300": _XDR,
-        }.items()
-        for preset in PLATFORMS[name].presets
-        if preset.clusterable
-    },
-}
-"""By machine type: every one whose GPUs have a fabric. On Nebius those with all GPUs of a host, which can join a GPU
-cluster."""
 
 
 def reference(machine_type: str, collective: str, nodes: int, *, network_only: bool = False) -> Reference | None:

@@ -96,7 +96,7 @@ def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Finding]:
     """A machine type that the platform does not have."""
     if registry.get(platform).any_machine_type or platform == MACHINE_TYPES[name].platform:
         return
-    fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == platform and one.family.usable]
+    fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == platform and one.family.fabric.set_up]
     yield Finding(
         id="machine-type-platform",
         at=at,

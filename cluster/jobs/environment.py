@@ -8,7 +8,6 @@ eth0); NVIDIA's documentation of NCCL, "Environment Variables" (NCCL_NET_PLUGIN,
 import re
 import shlex
 
-from cluster.catalog.families import Fabric
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import ENV, FOLDER, source
@@ -25,7 +24,8 @@ def environment(config: ClusterConfig) -> str:
     cases = "".join(
         f"        {name})\n{_indented(_partition(config, rows))}            ;;\n" for name, rows in by_partition.items()
     )
-    bodies = ["sockets", *(name for name in ("tcpxo", "infiniband") if f"_hpc_{name} " in cases), "job"]
+    own = (row.fabric.environment for rows in by_partition.values() for row in rows)
+    bodies = dict.fromkeys(["sockets", *(name for name in own if f"_hpc_{name} " in cases), "job"])
     functions = "\n".join(source(f"environment/{name}.sh") for name in bodies)
     return f"""\
 # Environment of jobs on the cluster {config.name}, by partition. In a job script: . {ENV}
@@ -70,13 +70,13 @@ def _partition(config: ClusterConfig, rows: list[PartitionFacts]) -> list[str]:
 
 def _call(config: ClusterConfig, row: PartitionFacts) -> str:
     """The function that a kind of node needs, with its arguments."""
-    family, rxdm = row.machine_type.family, config.slurm.rxdm
-    if row.fabric is Fabric.TCPXO and rxdm and row.name in rxdm.partitions:
-        return shlex.join(["_hpc_tcpxo", family.nic, ",".join(family.gpu_nic_names)]) + " || _hpc_failed=1"
-    if row.fabric is Fabric.INFINIBAND:
-        return shlex.join(["_hpc_infiniband", family.nic])
-    # Fabric.NONE; and A3 Mega nodes without the prolog that installs the plugin.
-    return "_hpc_sockets" + (f" {family.nic}" if family.nic else "")
+    fabric, rxdm = row.fabric, config.slurm.rxdm
+    # Without the prolog that installs the plugin, nodes have what they have without a fabric.
+    installed = not fabric.rxdm or (rxdm is not None and row.name in rxdm.partitions)
+    call = [f"_hpc_{fabric.environment if installed else 'sockets'}", *filter(None, fabric.host_nics)]
+    if installed and fabric.nic_names:
+        return shlex.join([*call, ",".join(fabric.nic_names)]) + " || _hpc_failed=1"
+    return shlex.join(call)
 
 
 def _indented(lines: list[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
 from cluster.jobs.environment import environment
-from cluster.jobs.nccl import LOGS, NcclRun, default_collective, run_script, way
+from cluster.jobs.nccl import LOGS, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, source
 from cluster.platforms import registry
@@ -136,7 +136,7 @@ def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
     """The job of `./hpc nccl run`, to be submitted from any folder."""
     most = min(len(row.nodes), config.partitions[row.name].max_nodes or len(row.nodes))
     nodes = max(min(2, most), config.partitions[row.name].min_nodes or 1)
-    script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=default_collective(row)))
+    script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=row.fabric.collective))
     built = "" if way(config) == "installed" else ", after `./hpc nccl build` for the same user"
     return replace(
         script, name=NCCL, title=f"The NCCL test between the GPUs of {nodes} nodes{built}",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cluster.catalog import IMAGES
-from cluster.catalog.families import Fabric
 from cluster.catalog.nccl_tests import IMAGE, NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
@@ -55,11 +54,6 @@ class NcclRun:
     """On one node: `fabric` forces what NVLink would carry through the NICs. Default: NCCL decides."""
     binaries: str = ""
     """Folder with programs of nccl-tests on the nodes, used instead of the built or installed ones."""
-
-
-def default_collective(partition: PartitionFacts) -> str:
-    """What is measured unless somebody asks for another: what there are references of, by fabric."""
-    return "all_reduce" if partition.fabric is Fabric.INFINIBAND else "all_gather"
 
 
 def way(config: ClusterConfig, binaries: str = "") -> Way:
@@ -118,9 +112,9 @@ def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
     suffix = "_mpi" if kind == "installed" and not without_mpi and not run.binaries else ""
     folder = f"{run.binaries}/" if run.binaries else "" if kind == "installed" else f"$HOME/{tests_folder()}/build/"
     common = f"-f 2 -g {gpu.count if single else 1}".split()
-    infiniband = run.partition.fabric is Fabric.INFINIBAND
-    smallest = run.smallest or ("512M" if infiniband else "8M")
-    iterations = run.iterations or (200 if run.partition.fabric is Fabric.TCPXO else None)
+    fabric = run.partition.fabric
+    smallest = run.smallest or fabric.smallest
+    iterations = run.iterations or fabric.iterations
     sizes = ["-b", smallest, "-e", run.largest, *common]
     timed = ["-w", "5", "-n", str(iterations)] if iterations else []
     options = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cluster.catalog import Gpu, MachineType
-from cluster.catalog.families import Fabric
+from cluster.catalog.fabrics import Fabric
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import node_names, nodeset_gpu, nodeset_type, sizes
 

@@ -1,7 +1,6 @@
 """What nodes are told of their health checks, with the config version: what each kind of node must have, and limits."""
 
-from cluster.catalog.families import Fabric
-from cluster.catalog.health import NICS, NVLINKS
+from cluster.catalog.health import NVLINKS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
@@ -37,11 +36,12 @@ def health(config: ClusterConfig) -> Health | None:
 
 def _nodes(config: ClusterConfig, section: Nodeset) -> HealthNodes:
     kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
+    fabric = kind.family.fabric
     return {
         "gpus": gpu.count if gpu else 0,
         "nvlinks": NVLINKS.get((gpu.type, gpu.count), 0) if gpu else 0,
-        "nics": list(NICS.get(kind.family.name, ())),
-        "nic_count": kind.family.gpu_nics + kind.family.other_nics,
-        "apertures": kind.family.fabric is Fabric.TCPXO,
+        "nics": [*fabric.host_nics, *fabric.nic_names] if fabric.nic_names else [],
+        "nic_count": len(fabric.host_nics) + fabric.nics,
+        "apertures": fabric.apertures,
         "local_ssds": kind.family.local_ssds,
     }

@@ -2,13 +2,15 @@
 
 import pytest
 
-from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu
-from cluster.catalog.families import FAMILIES, Fabric, family_of
+from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, fabrics
+from cluster.catalog.families import FAMILIES, family_of
 from cluster.catalog.gpus import ACCELERATORS
 from cluster.catalog.parameters import VERSIONS
-from cluster.platforms.gcp.fabric import gpu_networks, tcpxo
+from cluster.platforms.gcp.fabric import gpu_networks
+from cluster.platforms.gcp.image.content import parts
 from cluster.platforms.registry import all_platforms
 from tests.clouds import unchecked
+from tests.cluster.stacks import ROOT
 
 
 @pytest.mark.parametrize("row", MACHINE_TYPES.values(), ids=lambda row: row.name)
@@ -31,7 +33,7 @@ class TestMachineTypes:
 def test_a3_mega_is_as_published():
     row = MACHINE_TYPES["a3-megagpu-8g"]
     assert (row.cpus, row.sockets, row.family.local_ssds) == (208, 2, 16)
-    assert (row.family.fabric, row.family.gpu_nics, row.family.other_nics) == (Fabric.TCPXO, 8, 1)
+    assert row.family.fabric is fabrics.TCPXO
     assert row.gpu == Gpu(type="h100", count=8)
     assert row.real_memory == 1_860_368
 
@@ -44,26 +46,37 @@ class TestFamilies:
     def test_has_a_machine_type(self, row):
         assert any(kind.family is row for kind in MACHINE_TYPES.values())
 
-    def test_has_nics_for_a_fabric_or_neither(self, row):
-        network = row.fabric not in (Fabric.NONE, Fabric.INFINIBAND)
-        assert network == bool(row.gpu_nics) == bool(row.gpu_mtu)
-
     def test_takes_disks_and_gpus_that_there_are(self, row):
         assert set(row.disks) <= set(DISK_TYPES)
         assert set(row.gpus) <= {*ACCELERATORS, "standin"}
 
 
 def test_the_longest_name_of_a_family_decides():
-    assert family_of("a3-megagpu-8g").fabric is Fabric.TCPXO
-    assert family_of("a3-ultragpu-8g").fabric is Fabric.RDMA
+    assert family_of("a3-megagpu-8g").fabric is fabrics.TCPXO
+    assert family_of("a3-ultragpu-8g").fabric is fabrics.ROCE
     with pytest.raises(KeyError):
         family_of("a3-othergpu-8g")
+
+
+@pytest.mark.parametrize("row", fabrics.FABRICS, ids=lambda row: row.name)
+class TestFabrics:
+    def test_has_networks_for_its_nics_or_neither(self, row):
+        assert bool(row.nics) == bool(row.mtu)
+        assert len(set(row.nic_names)) in (0, row.nics)
+
+    def test_has_a_rate_with_a_source_or_neither(self, row):
+        assert bool(row.gbps) == bool(row.rate_source)
+
+    def test_names_what_there_is(self, row):
+        scripts = ROOT / "scripts"
+        assert (scripts / "jobs" / "environment" / f"{row.environment}.sh").exists()
+        assert all(list((scripts / "image").glob(f"*/{name}.sh")) for name in row.image_steps)
 
 
 def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
     names = ("a3-megagpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g")
     found = {name: unchecked(nodesets={"gpu": {"machine_type": name}}) for name in names}
-    assert {name for name, config in found.items() if tcpxo(config)} == {"a3-megagpu-8g"}
+    assert {name for name, config in found.items() if parts(config)["tcpxo"]} == {"a3-megagpu-8g"}
     assert {gpu_networks(config) for config in found.values()} == {8}
 
 

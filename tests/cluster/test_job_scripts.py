@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog import Gpu
-from cluster.catalog.families import FAMILIES, Fabric
+from cluster.catalog import Gpu, fabrics
 from cluster.jobs import script
 from cluster.jobs.partition_facts import partition_facts
 from cluster.jobs.script import JobScript, source, words
@@ -17,11 +16,11 @@ from tests.cluster.stacks import EVERY, ROOT, config
 class TestPartitionFacts:
     def test_of_a3_mega(self):
         gpus, debug = partition_facts(config("a3mega"))
-        assert (gpus.name, gpus.default, gpus.exclusive, gpus.fabric) == ("a3mega", True, True, Fabric.TCPXO)
+        assert (gpus.name, gpus.default, gpus.exclusive, gpus.fabric) == ("a3mega", True, True, fabrics.TCPXO)
         assert gpus.nodes == ("a3mega-a3mega-0", "a3mega-a3mega-1")
         assert gpus.gpu == Gpu(type="h100", count=8)
         assert (gpus.cpus, gpus.machine_type.name) == (208, "a3-megagpu-8g")
-        assert (debug.name, debug.gpu, debug.fabric) == ("debug", None, Fabric.NONE)
+        assert (debug.name, debug.gpu, debug.fabric) == ("debug", None, fabrics.NONE)
 
     def test_attached_gpus_are_the_nodes(self):
         assert [row.gpu for row in partition_facts(config("classic"))] == [None, Gpu(type="t4", count=2)]
@@ -71,11 +70,7 @@ def test_bodies_are_clean_for_shellcheck():
     assert files
 
 
-def test_a_family_with_named_nics_names_all_of_them():
-    named = [family for family in FAMILIES.values() if family.gpu_nic_names]
-    assert [family.name for family in named if len(set(family.gpu_nic_names)) != family.gpu_nics] == []
-    # The prolog's stand-in has them as the real prolog does.
+def test_the_prologs_stand_in_names_the_nics_as_the_real_prolog_does():
     text = (ROOT / "lab" / "slurm" / "rxdm.sh").read_text()
-    mega = FAMILIES["a3-megagpu"]
-    assert f"NCCL_FASTRAK_IFNAME={','.join(mega.gpu_nic_names)}\n" in text
-    assert f"NCCL_FASTRAK_CTRL_DEV={mega.nic}\n" in text
+    assert f"NCCL_FASTRAK_IFNAME={','.join(fabrics.TCPXO.nic_names)}\n" in text
+    assert f"NCCL_FASTRAK_CTRL_DEV={fabrics.TCPXO.host_nics[0]}\n" in text

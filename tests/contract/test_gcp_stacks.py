@@ -119,7 +119,7 @@ class TestNetwork:
 
     def test_gpu_networks_are_there_for_nodes_that_have_nics_for_them(self, made):
         networks = [one for one in google(made) if one.type == "gcp:compute/network:Network"]
-        wanted = any(one.machine_type.family.gpu_nics for one in machines(made.config))
+        wanted = any(one.machine_type.family.fabric.nics for one in machines(made.config))
         assert len(networks) == (1 + GPU_NICS if wanted else 1)
 
     def test_every_nic_is_in_a_network_of_its_own(self, made):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.catalog.families import FAMILIES
+from cluster.catalog.fabrics import TCPXO
 from cluster.catalog.nccl_tests import IMAGE
 from tests.cluster import stacks
 from tests.harness import Recording, deploy
@@ -20,7 +20,6 @@ from tests.outside.recorder import Recorder
 STACK, NAME = "a3mega-managed", "a3m"
 GOLDEN = ROOT / "tests" / "golden"
 EXAMPLE = Path("examples/machine-learning/a3-megagpu-8g")
-FAMILY = FAMILIES["a3-megagpu"]
 
 ACCEPTED = {
     "image": "a plain image of Ubuntu 22.04, with driver and kernel by the recipe; theirs is 24.04 with a driver in it",
@@ -223,9 +222,9 @@ def test_nccl(blueprint: Blueprint, outside: Recorder) -> None:
     exports = dict(re.findall(r"^export (NCCL_\w+)=(\S+)$", run, re.MULTILINE))
     environment = (ROOT / "scripts" / "jobs" / "environment" / "tcpxo.sh").read_text()
     both.same("nccl-exports", [], [name for name in exports if f"{name}=" not in environment])
-    both.same("nic-names", exports["NCCL_FASTRAK_IFNAME"], ",".join(FAMILY.gpu_nic_names))
-    both.same("nic-name", exports["NCCL_SOCKET_IFNAME"], FAMILY.nic)
-    both.same("nic-control", exports["NCCL_FASTRAK_CTRL_DEV"], FAMILY.nic)
+    both.same("nic-names", exports["NCCL_FASTRAK_IFNAME"], ",".join(TCPXO.nic_names))
+    both.same("nic-name", exports["NCCL_SOCKET_IFNAME"], TCPXO.host_nics[0])
+    both.same("nic-control", exports["NCCL_FASTRAK_CTRL_DEV"], TCPXO.host_nics[0])
     both.same("apertures", True, exports["NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY"] in environment)
     libraries = re.search(r"LD_LIBRARY_PATH=(\S+):\\", run)
     first = libraries[1].replace("/var/lib/tcpxo/lib64", "$libraries") if libraries else "none"

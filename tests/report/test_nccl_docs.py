@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.catalog.nccl_references import LINE_RATES, REFERENCES
+from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.nccl_references import REFERENCES
 from cluster.report.nccl.result import FLOOR_NICS
 from cluster.report.nccl.run import text_of
 
@@ -57,7 +58,8 @@ def test_the_line_rates_are_those_of_the_catalog() -> None:
     shown = {name: tuple(map(int, row[1:])) for row in rows for name in re.findall("`([^`]+)`", row[0])}
     assert shown == {
         name.partition("/")[0]: (rate.nics, rate.gbps, rate.total, FLOOR_NICS * rate.nic)
-        for name, rate in LINE_RATES.items()
+        for name, kind in MACHINE_TYPES.items()
+        if (rate := kind.line_rate)
     }
 
 

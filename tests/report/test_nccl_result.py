@@ -4,9 +4,7 @@ import pytest
 from nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.families import Fabric
-from cluster.catalog.nccl_references import LINE_RATES, REFERENCES
-from cluster.platforms.nebius.machine_types import preset_of
+from cluster.catalog.nccl_references import REFERENCES
 from cluster.report.nccl.log import read_file, read_text
 from cluster.report.nccl.result import Given, Result, Word, check
 
@@ -114,9 +112,11 @@ def test_the_networks_line_rate_is_named_without_a_reference():
 
 
 @pytest.mark.parametrize("nodes", [2, 4, 16])
-@pytest.mark.parametrize("name", LINE_RATES)
+@pytest.mark.parametrize("name", [name for name, kind in MACHINE_TYPES.items() if kind.line_rate])
 def test_a_fabric_that_is_not_used_fails_on_any_number_of_nodes(name, nodes):
-    rate, collective = LINE_RATES[name], "all_reduce" if "/" in name else "all_gather"
+    kind = MACHINE_TYPES[name]
+    rate, collective = kind.line_rate, kind.family.fabric.collective
+    assert rate
     facts = f"machine_type={name} nodes={nodes} collective={collective}"
     hosts = tuple(f"n-{number}" for number in range(nodes))
 
@@ -230,15 +230,6 @@ class TestReferences:
     def test_machine_types_are_the_catalogs_or_azures(self):
         names = {row.machine_type for row in REFERENCES.values()}
         assert {name for name in names if not name.startswith("Standard_")} <= set(MACHINE_TYPES)
-
-    def test_every_machine_with_a_fabric_has_a_line_rate(self):
-        having = {
-            name
-            for name, kind in MACHINE_TYPES.items()
-            if kind.family.fabric is not Fabric.NONE and (kind.platform != "nebius" or preset_of(name).clusterable)
-        }
-        assert having == set(LINE_RATES)
-        assert all(rate.nics and rate.source for rate in LINE_RATES.values())
 
     def test_the_guides_average(self):
         row = REFERENCES["a3-megagpu-8g", "all_gather", 2, False]

@@ -7,7 +7,7 @@ from cli.cluster.jobs import Jobs, JobState
 from cli.commands.jobs.nccl_build import is_built
 from cli.commands.jobs.nccl_options import Chosen
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, default_collective, run_script, way
+from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.jobs.quickcheck_plan import Plan
 from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult
@@ -78,7 +78,7 @@ class NcclCheck:
 
     def _submit(self, row: PartitionFacts, nodes: tuple[str, ...], before: list[str]) -> str:
         run = NcclRun(
-            partition=row, nodes=len(nodes), nodelist=compress(nodes), collective=default_collective(row),
+            partition=row, nodes=len(nodes), nodelist=compress(nodes), collective=row.fabric.collective,
             binaries=self.binaries,
         )  # fmt: skip
         options = {"job-name": f"hpc-check-{self.planned.options.run}"}

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from cli.commands.jobs.nccl_options import hint
 from cli.errors import CliError
-from cluster.catalog.families import Fabric
 from cluster.catalog.nccl_tests import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.nccl import NcclRun, Over, default_collective
+from cluster.jobs.nccl import NcclRun, Over
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.slurm.hostlist import compress, expand
 
@@ -40,7 +39,7 @@ class Request:
         """
         names, problems = self._names(config, facts)
         nodes = self.nodes or len(names) or min(2, len(facts.nodes))
-        collective = self.collective or default_collective(facts)
+        collective = self.collective or facts.fabric.collective
         problems += self._problems(facts, nodes, names, collective)
         if problems:
             raise CliError("\n".join(problems))
@@ -93,9 +92,8 @@ class Request:
             yield f"--min {self.smallest} is more than --max {self.largest}."
         if self.over and nodes > 1:
             yield f"--over {self.over}: on {nodes} nodes NCCL needs both; it is for --nodes 1."
-        elif self.over == "fabric" and facts.fabric is not Fabric.INFINIBAND:
-            why = "runs for jobs on two nodes and more" if facts.fabric is Fabric.TCPXO else "is not on these nodes"
-            yield f"--over fabric: needs InfiniBand. {_name(facts.fabric)} {why}."
+        elif self.over == "fabric" and (why := facts.fabric.one_node):
+            yield f"--over fabric: needs InfiniBand. {facts.fabric.name} {why}."
         if self.binaries and not _FOLDER.fullmatch(self.binaries):
             yield f"--binaries {self.binaries!r}: an absolute path of letters, digits, . _ + - is expected"
 
@@ -103,7 +101,3 @@ class Request:
 def _bytes(text: str) -> int | None:
     found = _SIZE.fullmatch(text)
     return int(found[1]) * _UNITS[found[2]] if found else None
-
-
-def _name(fabric: Fabric) -> str:
-    return "A network for GPUs" if fabric is Fabric.NONE else fabric.value

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.families import Fabric
+from cluster.catalog import MACHINE_TYPES, fabrics
+from cluster.catalog.fabrics import Fabric, LineRate
 from cluster.catalog.machines import MachineType
-from cluster.catalog.nccl_references import (
-    LINE_RATES,
-    REFERENCES,
-    LineRate,
-    Minimum,
-    Reference,
-    reference,
-    references_of,
-)
+from cluster.catalog.nccl_references import REFERENCES, Minimum, Reference, reference, references_of
 from cluster.findings import Finding, Level
 from cluster.report.nccl.run import Log, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
 
@@ -65,12 +57,12 @@ class Subject:
     @property
     def fabric(self) -> Fabric:
         """The network between GPUs of different nodes; NONE on one node."""
-        return self.machine.family.fabric if self.machine and self.line_rate else Fabric.NONE
+        return self.machine.family.fabric if self.machine and self.line_rate else fabrics.NONE
 
     @property
     def line_rate(self) -> LineRate | None:
         """What the NICs for GPUs of a node carry, if there are some and if the run leaves the node."""
-        return LINE_RATES.get(self.machine_type) if (self.nodes or 0) > 1 else None
+        return self.machine.line_rate if self.machine and (self.nodes or 0) > 1 else None
 
     def __str__(self) -> str:
         nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
@@ -268,13 +260,6 @@ _GROWS_FROM = 8 * 2**20
 """Below, NCCL changes its protocol from size to size, and bandwidth may fall."""
 
 _DEBUG = "run again with `NCCL_DEBUG=INFO`: the line `Using network` names the network that NCCL takes"
-_ENVIRONMENT = {
-    Fabric.TCPXO: "check that the job reads the cluster's env.sh and passes NCCL's variables and /var/lib/tcpxo/lib64 "
-    "into the container, and that the prolog started the receive data path manager on every node",
-    Fabric.TCPX: "check NCCL's variables of the job, and the receive data path manager on every node",
-    Fabric.INFINIBAND: "check that the nodes have their InfiniBand devices (`ibstat`) and NCCL_IB_HCA names them",
-    Fabric.RDMA: "check that the nodes have their RDMA devices (`ibv_devinfo`), and the gIB plugin of the job",
-}
 
 
 def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
@@ -295,8 +280,8 @@ def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
         yield Finding(
             id="nccl-fabric-inactive",
             at=where,
-            what=f"{_name(subject.fabric)} not active: {inactive}",
-            todo=f"{_ENVIRONMENT.get(subject.fabric, 'check the network of the GPUs')}; {_DEBUG}",
+            what=f"{subject.fabric.short} not active: {inactive}",
+            todo=f"{subject.fabric.inactive}; {_DEBUG}",
         )
     elif low := _plateau(subject, curve):
         yield Finding(
@@ -314,7 +299,7 @@ def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
 
 def _inactive(run: Run, subject: Subject, curve: Mapping[int, float]) -> str:
     """Why the GPUs' network seems not to be in use; empty if it does not seem so."""
-    if subject.fabric is Fabric.NONE:
+    if subject.line_rate is None:
         return ""
     if "Socket" in run.networks:
         return "NCCL says that it uses the network Socket, which is TCP through the kernel"
@@ -408,11 +393,6 @@ def _spread(run: Run, where: str) -> Iterator[Finding]:
             "used the network or a GPU was throttled for a part of the run",
             todo="run it again, with more iterations (`-n 200`) and no other job on these nodes",
         )
-
-
-def _name(fabric: Fabric) -> str:
-    """TCPXO of GPUDirect-TCPXO."""
-    return fabric.value.removeprefix("GPUDirect").strip("- ") or fabric.value
 
 
 class Word(str, Enum):

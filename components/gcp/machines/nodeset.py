@@ -111,7 +111,7 @@ class Nodeset(pulumi.ComponentResource):
 
     def _nics(self, spec: MachineSpec) -> list[compute.InstanceTemplateNetworkInterfaceArgs]:
         """The system network's, then one for each GPU network, in their order; none has a public address."""
-        gpu = [subnetwork for _, subnetwork in self._args.network.gpu[: spec.machine_type.family.gpu_nics]]
+        gpu = [subnetwork for _, subnetwork in self._args.network.gpu[: spec.machine_type.family.fabric.nics]]
         return [
             compute.InstanceTemplateNetworkInterfaceArgs(subnetwork=subnetwork, nic_type=NIC_TYPE)
             for subnetwork in (self._args.network.system, *gpu)

@@ -9,15 +9,12 @@ from pulumi_gcp import compute
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
 from cluster.platforms.gcp.address_plan import Plan, plan, reserved
-from cluster.platforms.gcp.fabric import gpu_mtu
+from cluster.platforms.gcp.fabric import gpu_mtu, system_mtu
 from cluster.platforms.gcp.names import labels, place
 from components.gcp.barrier import Barrier
 from components.gcp.network.firewall import EVERYTHING, allow, firewalls
 from components.gcp.network.nat import Nat, NatArgs
 from components.gcp.network.peering import Peering, PeeringArgs
-
-SYSTEM_MTU = 8244
-"""Bytes: what GPUDirect-TCPXO wants of a node's first NIC (Cluster Toolkit, a3-megagpu-8g blueprints)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +83,7 @@ class Network(pulumi.ComponentResource):
         self.system_network, self.system = pulumi.Output.from_input(network), pulumi.Output.from_input(subnetwork)
 
     def _own(self, ranges: Plan) -> None:
-        network, subnetwork = self._vpc("system", ranges.system, mtu=SYSTEM_MTU, routing="GLOBAL")
+        network, subnetwork = self._vpc("system", ranges.system, mtu=system_mtu(self._config), routing="GLOBAL")
         self.system_network, self.system = network.id, subnetwork.id
         self.built.append(subnetwork)
         child = pulumi.ResourceOptions(parent=self)

@@ -23,7 +23,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         yield from _alone(role, machine)
     for name, section in config.nodesets.items():
         kind = roster.nodeset_type(config, section)
-        if not kind.family.usable:
+        if not kind.family.fabric.set_up:
             yield _fabric(name, kind)
         row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
         if section.gpus and row and section.gpus.count not in row.counts:
@@ -67,11 +67,13 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 def _fabric(nodeset: str, kind: MachineType) -> Finding:
     """A machine type whose GPUs would have no network between machines."""
-    usable = [one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.usable]
+    usable = [
+        one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.fabric.set_up
+    ]
     return Finding(
         id="machine-type-fabric",
         at=("nodesets", nodeset, "machine_type"),
-        given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.value}",
+        given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.name}",
         allowed=f"machine types with GPUs whose network this version sets up: {listing(usable)}",
         todo=f"write {usable[0]}; `./hpc rehearse` runs this cluster's Slurm as it is",
     )

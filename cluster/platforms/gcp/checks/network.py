@@ -92,7 +92,7 @@ def _sizes(config: ClusterConfig) -> Iterator[Finding]:
         nodes = sum(
             section.count
             for section in config.nodesets.values()
-            if roster.nodeset_type(config, section).family.gpu_nics
+            if roster.nodeset_type(config, section).family.fabric.nics
         )
         room = (gpu.num_addresses // address_plan.GPU_NETWORKS) - TAKEN
         if room < nodes:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.families import Fabric
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, Level, listing
 from cluster.platforms.gcp.image.rxdm import of_driver, row_of
 from cluster.roster import nodeset_type
 
-_TCPXO = tuple(one.name for one in MACHINE_TYPES.values() if one.family.fabric is Fabric.TCPXO)
+_TCPXO = tuple(one.name for one in MACHINE_TYPES.values() if one.family.fabric.rxdm)
 _TIMERS = {"prolog_epilog": "Slurm ends the prolog and drains the node", "batch_start": "Slurm requeues the batch job"}
 _SECONDS = 600
 """What the configuration that Google ships with rxdm gives both: etc/long-prolog-slurm.conf.tpl of slurm-gcp."""
@@ -21,7 +20,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for at, name in enumerate(config.slurm.rxdm.partitions if config.slurm.rxdm else ()):
         nodesets = config.partitions[name].nodesets if name in config.partitions else ()
         given = {one: nodeset_type(config, config.nodesets[one]) for one in nodesets if one in config.nodesets}
-        if others := {one: kind.name for one, kind in given.items() if kind.family.fabric is not Fabric.TCPXO}:
+        if others := {one: kind.name for one, kind in given.items() if not kind.family.fabric.rxdm}:
             yield Finding(
                 id="rxdm-nodes",
                 at=("slurm", "rxdm", "partitions", at),
@@ -36,7 +35,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     runs = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
     for name, partition in config.partitions.items():
         kinds = {one: nodeset_type(config, config.nodesets[one]) for one in partition.nodesets}
-        mega = [one for one, kind in kinds.items() if kind.family.fabric is Fabric.TCPXO]
+        mega = [one for one, kind in kinds.items() if kind.family.fabric.rxdm]
         if mega and name not in runs:
             yield Finding(
                 id="rxdm-partition-missing",

@@ -6,9 +6,10 @@ otherwise take every cluster down for a mended comment. What a version of the re
 
 import hashlib
 
+from cluster.catalog.fabrics import FABRICS
 from cluster.catalog.gpus import ACCELERATORS
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.fabric import tcpxo
+from cluster.platforms.gcp.fabric import fabrics
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.image.program import Step
 from cluster.roster import nodeset_gpu, nodeset_type
@@ -34,9 +35,10 @@ def packages(config: ClusterConfig) -> list[str]:
 
 def parts(config: ClusterConfig) -> dict[str, str]:
     """What only some stacks want in their image, by the stack's part that wants it; empty where none does."""
+    wanted = {fabric.key for fabric in fabrics(config)}
     return {
         "gpus": ("open" if open_driver(config) else "closed") if gpu_types(config) else "",
-        "tcpxo": "yes" if tcpxo(config) else "",
+        **{fabric.key: "yes" if fabric.key in wanted else "" for fabric in FABRICS if fabric.key},
         "local_ssds": "yes" if local_ssds(config) else "",
         "gcsfuse": "yes" if config.storage.buckets else "",
     }

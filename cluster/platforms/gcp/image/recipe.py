@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster.catalog.recipes import RECIPES, Download, Recipe, Source
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
-from cluster.platforms.gcp.fabric import tcpxo
+from cluster.platforms.gcp.fabric import fabrics
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.image.content import content as content_of
 from cluster.platforms.gcp.image.content import gpu_types, local_ssds, open_driver, packages
@@ -50,6 +50,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
     """What is done, in order; own steps named by a path are read from `folder`."""
     row, types = recipe(config), gpu_types(config)
     gpus, baked = bool(types), bakes(config)
+    of_fabric = {name for fabric in fabrics(config) for name in fabric.image_steps}
     chosen = {
         "10-updates": True,
         "12-kernel": bool(row.kernel),
@@ -61,8 +62,8 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "21-server-driver": gpus and not row.driver.package,
         "22-containers": gpus and bool(row.container_toolkit),
         "24-dcgm": gpus and bool(row.dcgm),
-        "26-dmabuf": tcpxo(config),
-        "28-aperture": tcpxo(config),
+        "26-dmabuf": "26-dmabuf" in of_fabric,
+        "28-aperture": "28-aperture" in of_fabric,
         "30-slurm": bool(row.slurm),
         "31-slurm-packages": not row.slurm,
         "32-enroot": row.enroot is not None,
@@ -75,7 +76,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "46-ops-agent": True,
         "50-localssd": local_ssds(config),
         "52-limits": True,
-        "54-network": tcpxo(config),
+        "54-network": "54-network" in of_fabric,
         "56-hostname": row.enroot is not None,
         "60-packages": bool(config.image.packages),
         "70-own": True,
@@ -109,7 +110,8 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
         if row.driver.package:
             flavour = "-open" if open_driver(config) else ""
             found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
-    found |= {"TCPXO": "1"} if tcpxo(config) else {}
+    for fabric in fabrics(config):
+        found |= fabric.image_parameters
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
     found |= {"IMAGE_PACKAGES": " ".join(packages(config))}
     sources: dict[str, Source | Download | None] = {

@@ -1,5 +1,6 @@
 """The impact of another image on the machines that start from it."""
 
+from cluster.catalog.fabrics import FABRICS
 from cluster.config.impact import Effect, Impact, NoEffect
 from cluster.impact.edits import Edit
 from cluster.impact.image import ALL, WITH_IMAGE, release
@@ -46,7 +47,12 @@ def or_image(otherwise: Rule) -> Rule:
     return Rule(find, tuple(dict.fromkeys((*otherwise.possible, Effect.REPLACE))))
 
 
-_TITLES = {"gpus": "GPU driver", "tcpxo": "TCPXO", "local_ssds": "local SSDs", "gcsfuse": "GCS FUSE"}
+_TITLES = {
+    "gpus": "GPU driver",
+    "local_ssds": "local SSDs",
+    "gcsfuse": "GCS FUSE",
+    **{fabric.key: fabric.short for fabric in FABRICS},
+}
 """Parts of an image, in words."""
 
 

@@ -1,0 +1,159 @@
+"""Fabrics: how GPUs of different machines reach each other's memory. One object has all that differs between them.
+
+Sources: cluster-toolkit v1.95.0, examples/machine-learning/a3-megagpu-8g (TCPXO); nebius-solutions-library,
+soperator/test (InfiniBand); cloud.google.com/compute/docs/gpus/gpu-network-bandwidth (NICs and their rates).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineRate:
+    """The NICs of a machine by which its GPUs reach those of others."""
+
+    nics: int
+    gbps: int
+    """Gbit/s of each NIC."""
+    source: str
+
+    @property
+    def nic(self) -> float:
+        """GB/s of one NIC."""
+        return self.gbps / 8
+
+    @property
+    def total(self) -> float:
+        """GB/s of all."""
+        return self.nics * self.nic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fabric:
+    """One fabric; compared by identity."""
+
+    name: str
+    """As messages print it."""
+    key: str = ""
+    """Its name in an image's content and in impacts; empty where images have nothing for it."""
+    set_up: bool = True
+    """Whether this program sets it up. Machines with another are refused: their GPUs would have no network."""
+    # The machine
+    nics: int = 0
+    """NICs for the fabric alone, where they are in networks of the stack."""
+    nic_names: tuple[str, ...] = ()
+    """Names of these NICs in images of the machines that have them; empty where they are not known."""
+    host_nics: tuple[str, ...] = ("",)
+    """Names of the NICs for everything else, the machine's own first; empty where it depends on the image."""
+    gbps: int = 0
+    """Gbit/s of each NIC of the fabric."""
+    rate_source: str = ""
+    apertures: bool = False
+    """Whether each GPU lends its memory by an aperture device."""
+    # Networks
+    mtu: int | None = None
+    """Bytes: MTU of the networks of these NICs."""
+    system_mtu: int = 8244
+    """Bytes: MTU of the network of a node's first NIC."""
+    # The image, and what nodes run
+    image_steps: tuple[str, ...] = ()
+    """Steps of scripts/image that nodes with it need."""
+    image_parameters: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of these steps."""
+    rxdm: bool = False
+    """Whether the rxdm prolog (`slurm.rxdm`) must run before jobs on several nodes."""
+    # Jobs
+    environment: str = "sockets"
+    """What env.sh runs on nodes with it: the function _hpc_NAME of scripts/jobs/environment/NAME.sh."""
+    collective: str = "all_gather"
+    """What the NCCL test measures unless somebody asks for another: what there are references of."""
+    smallest: str = "8M"
+    """The smallest message that it measures, as nccl-tests takes it."""
+    iterations: int | None = None
+    """Timed iterations for each size; None: nccl-tests' own."""
+    one_node: str = "is not on these nodes"
+    """Why it can't be measured on one node; empty where it can."""
+    inactive: str = "check the network of the GPUs"
+    """What to do where a measurement shows that it is not in use."""
+
+    @property
+    def short(self) -> str:
+        """TCPXO of GPUDirect-TCPXO."""
+        return self.name.removeprefix("GPUDirect").strip("- ") or self.name
+
+    def line_rate(self, gpus: int) -> LineRate | None:
+        """What its NICs carry on a machine with so many GPUs; None without NICs."""
+        return LineRate(nics=self.nics or gpus, gbps=self.gbps, source=self.rate_source) if self.gbps else None
+
+
+_GOOGLE = "cloud.google.com/compute/docs/gpus/gpu-network-bandwidth, read 2026-11-22"
+_NDR = "ConnectX-7, NDR: one 400 Gbit/s port for each GPU (docs.nebius.com/compute/clusters/gpu: 3.2 Tbit/s a host)"
+_XDR = "ConnectX-8: one 800 Gbit/s port for each GPU (docs.nvidia.com, reference architectures of HGX B300 and GB300)"
+
+_POD = ("eth0",)
+"""Of a pod (nebius-solutions-library, soperator/test/mlperf-gpt3, start.sh)."""
+
+NONE = Fabric(name="A network for GPUs")
+"""GPUs reach each other by the machine's own NIC, through the kernel."""
+NONE_IN_PODS = replace(NONE, host_nics=_POD)
+
+TCPX = Fabric(
+    name="GPUDirect-TCPX",
+    set_up=False,
+    nics=4,
+    gbps=200,
+    rate_source=_GOOGLE,
+    mtu=8244,
+    inactive="check NCCL's variables of the job, and the receive data path manager on every node",
+)
+
+TCPXO = Fabric(
+    name="GPUDirect-TCPXO",
+    key="tcpxo",
+    nics=8,
+    # NCCL_FASTRAK_IFNAME and NCCL_FASTRAK_CTRL_DEV of nccl-tests/run-nccl-tests.sh. With other names NCCL finds no
+    # fabric (pull request 2763: an image baked without local SSDs renames them).
+    nic_names=("enp6s0", "enp7s0", "enp13s0", "enp14s0", "enp134s0", "enp135s0", "enp141s0", "enp142s0"),
+    host_nics=("enp0s12",),
+    gbps=200,
+    rate_source=_GOOGLE,
+    apertures=True,
+    mtu=8896,  # the largest that Google Cloud has; TCPXO needs 8244 at least (the blueprints)
+    system_mtu=8244,  # what the blueprints give a node's first NIC
+    image_steps=("26-dmabuf", "28-aperture", "54-network"),
+    image_parameters={"TCPXO": "1"},
+    rxdm=True,
+    environment="tcpxo",
+    iterations=200,
+    one_node="runs for jobs on two nodes and more",
+    inactive="check that the job reads the cluster's env.sh and passes NCCL's variables and /var/lib/tcpxo/lib64 into "
+    "the container, and that the prolog started the receive data path manager on every node",
+)
+
+ROCE = Fabric(
+    name="GPUDirect RDMA",
+    set_up=False,
+    nics=8,
+    gbps=400,
+    rate_source=_GOOGLE,
+    mtu=8896,
+    inactive="check that the nodes have their RDMA devices (`ibv_devinfo`), and the gIB plugin of the job",
+)
+"""RDMA over Converged Ethernet, on ConnectX NICs."""
+
+INFINIBAND = Fabric(
+    name="InfiniBand",
+    host_nics=_POD,
+    gbps=400,
+    rate_source=_NDR,
+    environment="infiniband",
+    collective="all_reduce",
+    smallest="512M",
+    one_node="",
+    inactive="check that the nodes have their InfiniBand devices (`ibstat`) and NCCL_IB_HCA names them",
+)
+"""The cloud sets it up: nodes join a GPU cluster, and their NICs are in no network of the stack."""
+
+INFINIBAND_XDR = replace(INFINIBAND, gbps=800, rate_source=_XDR)
+
+FABRICS = (NONE, NONE_IN_PODS, TCPX, TCPXO, ROCE, INFINIBAND, INFINIBAND_XDR)
