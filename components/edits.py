@@ -6,8 +6,7 @@ import pulumi
 from pulumi.runtime import invoke, is_dry_run
 
 from cluster.config import ClusterConfig
-from cluster.impact.refusal import made_with, refusal, refused
-from cluster.impact.table import effects
+from cluster.impact.table import effects, made_with, refusal, refused
 from cluster.platforms import registry
 
 MUNGE_KEY = "munge_key"

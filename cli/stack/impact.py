@@ -8,8 +8,7 @@ from cli.errors import CliError
 from cli.stack import project, pulumi_process, state_dir
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
-from cluster.impact.refusal import WAY_OUT, made_with, refusal, todo
-from cluster.impact.table import FieldChange, effects, worst
+from cluster.impact.table import WAY_OUT, FieldChange, effects, made_with, refusal, todo, worst
 
 Line = tuple[str, str]
 _STYLES = {"refused": "bold red", "replace": "bold red", "drain": "bold yellow"}

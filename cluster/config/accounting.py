@@ -73,7 +73,7 @@ class Qos(Section):
     """Resources of all running jobs of one user, e.g. {gres/gpu: 16}."""
     grp_tres: Annotated[Limits, Slurm("GrpTRES"), LIMIT] = Field(default_factory=dict)
     """Resources of all running jobs of this QOS together."""
-    preempt: Annotated[tuple[QosName, ...], Slurm("Preempt"), ByRule("people.preempt")] = ()
+    preempt: Annotated[tuple[QosName, ...], Slurm("Preempt"), ByRule("preempt")] = ()
     """QOS whose jobs may be stopped for jobs of this one, and begin again later (PreemptType=preempt/qos,
     PreemptMode=REQUEUE; `slurm.extra: {PreemptMode: CANCEL}` ends them)."""
     flags: Annotated[tuple[QosFlag, ...], Slurm("Flags"), LIMIT] = ()
@@ -83,9 +83,9 @@ class Qos(Section):
 class Accounting(Section):
     """What is recorded and enforced."""
 
-    accounts: Annotated[tuple[Account, ...], Members("people.account")] = Field(default=(), max_length=10_000)
+    accounts: Annotated[tuple[Account, ...], Members("account")] = Field(default=(), max_length=10_000)
     """Accounts. Default: those that users name."""
-    qos: Annotated[tuple[Qos, ...], Members("people.qos")] = Field(default=(), max_length=1000)
+    qos: Annotated[tuple[Qos, ...], Members("qos")] = Field(default=(), max_length=1000)
     """QOS besides `normal`, which always exists."""
     enforce: Annotated[
         tuple[Enforced, ...],

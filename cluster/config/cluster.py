@@ -52,19 +52,17 @@ class ClusterConfig(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
     login: Login = Field(default_factory=Login)
     """Machines where people log in and submit jobs."""
-    nodesets: Annotated[Mapping[NodesetName, Nodeset], Members("machines.nodeset")] = Field(
+    nodesets: Annotated[Mapping[NodesetName, Nodeset], Members("nodeset")] = Field(
         min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}]
     )
     """Compute nodes, by kind."""
-    partitions: Annotated[Mapping[PartitionName, Partition], Members("machines.partition")] = Field(
+    partitions: Annotated[Mapping[PartitionName, Partition], Members("partition")] = Field(
         min_length=1, max_length=1000, examples=["{cpu: {nodesets: [cpu], default: true}}"]
     )
     """Queues, by name."""
-    groups: Annotated[Mapping[GroupName, RegularId], ByRule("people.group")] = Field(
-        default_factory=dict, max_length=10_000
-    )
+    groups: Annotated[Mapping[GroupName, RegularId], ByRule("group")] = Field(default_factory=dict, max_length=10_000)
     """Groups that users share, with their number, e.g. {ml: 3001}."""
-    users: Annotated[tuple[User, ...], Members("people.user")] = Field(default=(), max_length=10_000)
+    users: Annotated[tuple[User, ...], Members("user")] = Field(default=(), max_length=10_000)
     """People who use the cluster."""
     former_users: Annotated[tuple[FormerUser, ...], NoEffect("only keeps uids from being given to somebody else")] = (
         Field(default=(), max_length=10_000)

@@ -64,7 +64,7 @@ Refuse = partial(Impact, Effect.REFUSED, command="./hpc destroy {stack} && ./hpc
 
 @dataclass(frozen=True)
 class ByRule:
-    """An impact that depends on the edit: a function of cluster/impact, by `module.function`.
+    """An impact that depends on the edit: a function of cluster/impact/rules.py, by its name.
 
     An impact or a rule also holds for fields below the one that it is written at, unless they have one of their own.
     """

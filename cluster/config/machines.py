@@ -76,9 +76,9 @@ class OnController(Section):
 class Login(OnController):
     """Machines where people log in and submit jobs; they run no daemon of Slurm."""
 
-    on: Annotated[Literal["controller"] | None, ByRule("machines.logins")] = None
+    on: Annotated[Literal["controller"] | None, ByRule("logins")] = None
     """`controller` makes the controller the login machine as well; then nothing else is given here."""
-    count: Annotated[Natural, ByRule("machines.logins")] = Field(default=1, le=1000)
+    count: Annotated[Natural, ByRule("logins")] = Field(default=1, le=1000)
     """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
@@ -94,9 +94,9 @@ class Login(OnController):
 class Nodeset(OnController):
     """Compute nodes of one kind."""
 
-    on: Annotated[Literal["controller"] | None, ByRule("machines.nodes_on")] = None
+    on: Annotated[Literal["controller"] | None, ByRule("nodes_on")] = None
     """`controller` makes the controller a compute node as well; the nodeset is that one machine."""
-    count: Annotated[NodeCount, ByRule("machines.count")] = 1
+    count: Annotated[NodeCount, ByRule("count")] = 1
     """Nodes, numbered from 0. More adds at the end, fewer removes from the end."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
@@ -113,7 +113,7 @@ class Nodeset(OnController):
         Restart("slurmctld and the nodeset's slurmd restart to know them; jobs run on"),
     ] = ()
     """Node features that jobs can ask for with --constraint."""
-    node_conf: Annotated[NodeSettings, ByRule("machines.node_conf")] = Field(default_factory=dict)
+    node_conf: Annotated[NodeSettings, ByRule("node_conf")] = Field(default_factory=dict)
     """Parameters of the NodeName line to set or override, e.g. {Weight: 10, MemSpecLimit: 512}."""
     scripts: Annotated[tuple[Script, ...], SCRIPTS] = ()
     """Scripts that run on these nodes, for jobs of any partition, after those of `slurm.scripts` and the partition's.

@@ -64,7 +64,7 @@ class SlurmSettings(Section):
     """Slurm's own settings."""
 
     version: Annotated[
-        Literal["22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] | None, ByRule("image.slurm")
+        Literal["22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] | None, ByRule("slurm_release")
     ] = None
     """Slurm's release. Default: what image.base comes with."""
     timers: Timers = Field(default_factory=Timers)
@@ -131,5 +131,5 @@ class SlurmSettings(Section):
     """Health checks of nodes. Default: none; `{}` has them with their defaults."""
     warm_up: Annotated[WarmUp | None, WARM] = None
     """What nodes download at the end of an `up`. Default: nothing."""
-    extra: Annotated[Settings, ByRule("machines.extra")] = Field(default_factory=dict)
+    extra: Annotated[Settings, ByRule("extra")] = Field(default_factory=dict)
     """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

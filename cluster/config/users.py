@@ -21,7 +21,7 @@ class User(Section):
         examples=[2001]
     )
     """User number, the same on every machine and never used again for somebody else."""
-    gid: Annotated[RegularId | None, ByRule("people.gid")] = None
+    gid: Annotated[RegularId | None, ByRule("gid")] = None
     """Number of the primary group. Default: a group of the user's own name with the uid's number."""
     groups: Annotated[tuple[GroupName, ...], ON_MACHINES] = ()
     """Further groups, each defined under `groups`."""

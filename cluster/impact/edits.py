@@ -1,6 +1,6 @@
-"""What differs between two configurations of one cluster, field by field."""
+"""Edits: the fields in which two configurations of one cluster differ; and rules, from an edit to its impact."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import is_optional, is_section, member_section
+from cluster.config.impact import Effect, Impact
 from cluster.config.section import Section
 from cluster.findings import PROVIDERS
 
@@ -82,3 +83,21 @@ def _named(value: Any, info: FieldInfo) -> Mapping[str, Any] | None:  # noqa: AN
     if isinstance(value, Mapping):
         return value
     return {one.name: one for one in value} if member_section(info) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What an edit of a field does, where that depends on the values."""
+
+    find: Callable[[Edit], Impact | None]
+    possible: tuple[Effect, ...]
+    """What it may come to, for whoever reads before there is an edit."""
+
+    def __call__(self, edit: Edit) -> Impact | None:
+        """The impact; None of an edit that changes nothing."""
+        return self.find(edit)
+
+
+def rule(*possible: Effect) -> Callable[[Callable[[Edit], Impact | None]], Rule]:
+    """Make a function a rule, which may come to these effects."""
+    return lambda find: Rule(find, possible)

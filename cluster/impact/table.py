@@ -2,9 +2,10 @@
 
 It is found before an `up`; on the machine, the text of the rendered files decides
 (scripts/node/slurm/config_changes.py). A test compares the two, and the impacts with the models.
+`./hpc up` asks for refused edits before it starts an engine, and the program itself for whoever runs `pulumi up`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,18 +14,13 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, edit_patterns, patterns
 from cluster.config.impact import ByRule, Effect, Impact, Members, Replace
 from cluster.config.section import Section
-from cluster.findings import show
-from cluster.impact import image, machines, people
-from cluster.impact.edits import Edit, edits
-from cluster.impact.rule import Rule
+from cluster.findings import ConfigError, show
+from cluster.impact import rules
+from cluster.impact.edits import Edit, Rule, edits
+from cluster.load.parse import parse_output
 from cluster.platforms import registry
 
-RULES = {
-    f"{module.__name__.rpartition('.')[2]}.{name}": one
-    for module in (image, machines, people)
-    for name, one in vars(module).items()
-    if isinstance(one, Rule)
-}
+RULES = {name: one for name, one in vars(rules).items() if isinstance(one, Rule)}
 """What ByRule names."""
 
 
@@ -80,6 +76,10 @@ def impact(edit: Edit) -> Impact | None:
     return found if isinstance(found, Impact) else found(edit)
 
 
+_NOTHING, _THERE = "nothing", "(as written)"
+_NOTHING, _THERE = "nothing", "(as written)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
     """One edit with its impact, as text to be shown."""
@@ -101,9 +101,6 @@ class FieldChange:
         if self.old == _THERE and self.new == _NOTHING:
             return f"{self.path}: removed"
         return f"{self.path}: {self.old} -> {self.new}"
-
-
-_NOTHING, _THERE = "nothing", "(as written)"
 
 
 def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[FieldChange]:
@@ -138,3 +135,38 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
     if isinstance(value, Section):
         return show(value.model_dump(exclude_none=True)) if value.one_value else _THERE
     return show(value)
+
+
+WAY_OUT = "Put the old value back; or, if the cluster may go with all its data: ./hpc destroy {0} && ./hpc up {0}"
+
+
+def made_with(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an output may be anything
+    """What a cluster runs with, from the stack's output `config`; None where nothing is known of it: a new stack, or
+    one that an older version of this program made."""
+    if exported is None:
+        return None
+    try:
+        return parse_output(exported)
+    except ConfigError:
+        return None
+
+
+def refused(changes: Sequence[FieldChange]) -> list[FieldChange]:
+    """The edits that a running cluster can't take."""
+    return [change for change in changes if change.effect is Effect.REFUSED]
+
+
+def refusal(changes: Sequence[FieldChange], stack: str) -> str:
+    """Which fields can't be changed, why, and the way out; empty if all can."""
+    found = refused(changes)
+    if not found:
+        return ""
+    body = [f"  {change.shown}\n    {change.reason}{todo(change, stack)}" for change in found]
+    return "\n".join([Effect.REFUSED.sentence, *body, WAY_OUT.format(stack)])
+
+
+def todo(change: FieldChange, stack: str) -> str:
+    """The command, on a line of its own, where it is another one than the `up` that follows every preview, or than the
+    way out that stands below all that is refused."""
+    plain = (f"./hpc up {stack}", f"./hpc destroy {stack} && ./hpc up {stack}")
+    return "" if change.command in plain else f"\n      to do: {change.command}"

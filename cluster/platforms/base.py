@@ -14,7 +14,7 @@ from cluster.config.partitions import Partition
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.findings import Finding
-from cluster.impact.rule import Rule
+from cluster.impact.edits import Rule
 from cluster.platforms.capability import Capability
 
 ON_MACHINES: Mapping[type[Section], frozenset[str]] = {

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 from cluster import roster
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
-from cluster.impact import machines
-from cluster.impact.edits import Edit
-from cluster.impact.image import ALL, WITH_IMAGE, release
-from cluster.impact.rule import Rule, rule
+from cluster.impact import rules
+from cluster.impact.edits import Edit, Rule, rule
+from cluster.impact.rules import ALL_RECREATED, WITH_IMAGE, release
 from cluster.platforms.local.address_plan import blocks
 
 _STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
@@ -19,16 +18,16 @@ def _recreate_all(how: str) -> Impact:
     return Replace(f"{how}, all at once: {ends}; {_STATE_STAYS}", "./hpc run {stack} -- squeue")
 
 
-@machines.unless_moved
+@rules.unless_moved
 @rule(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
 def _node(edit: Edit) -> Impact:
     """Machine type or GPUs of a nodeset's machines."""
     sections = [(config, config.nodesets[edit.name]) for config in (edit.before, edit.after)]
     gpus, sizes = ([find(*one) for one in sections] for find in (roster.nodeset_gpu, roster.sizes))
     if gpus[0] != gpus[1]:
-        return machines.recreate_nodes(edit)
+        return rules.recreate_nodes(edit)
     if sizes[0] != sizes[1]:
-        return machines.reshape_nodes(roster.node_names(edit.after, edit.name))
+        return rules.reshape_nodes(roster.node_names(edit.after, edit.name))
     return NoEffect("the machines are of the same size")
 
 
@@ -37,9 +36,9 @@ def _controller(edit: Edit) -> Impact:
     hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
     kinds = [roster.machines(config)[0] for config in (edit.before, edit.after)]
     if kinds[0].gpu != kinds[1].gpu:
-        return machines.recreate_controller(edit, f"{_STATE_STAYS}; jobs on other machines run on")
+        return rules.recreate_controller(edit, f"{_STATE_STAYS}; jobs on other machines run on")
     if hosted:
-        return machines.reshape_nodes(roster.node_names(edit.after, hosted[0]))
+        return rules.reshape_nodes(roster.node_names(edit.after, hosted[0]))
     return NoEffect(_SAME_SHAPE.format("the controller runs"))
 
 
@@ -52,7 +51,7 @@ def _login(edit: Edit) -> Impact:
     recreated = [name for name in old if name in new and old[name] != new[name]]
     if not recreated:
         return NoEffect(_SAME_SHAPE.format("login machines run"))
-    return machines.end_sessions(recreated, "is recreated")
+    return rules.end_sessions(recreated, "is recreated")
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
@@ -88,9 +87,9 @@ def _shared(edit: Edit) -> Impact:
 
 
 IMPACTS: Mapping[str, Impact | Rule] = {
-    "image.base": release(lambda _: _recreate_all(ALL)),
-    "image.packages": _recreate_all(f"the machines' base image gets other packages: {ALL}"),
-    "image.presents_as": _recreate_all(f"{ALL} as the other system"),
+    "image.base": release(lambda _: _recreate_all(ALL_RECREATED)),
+    "image.packages": _recreate_all(f"the machines' base image gets other packages: {ALL_RECREATED}"),
+    "image.presents_as": _recreate_all(f"{ALL_RECREATED} as the other system"),
     "slurm.version": release(lambda _: _recreate_all(WITH_IMAGE)),
     "controller.machine_type": _controller,
     "login.machine_type": _login,

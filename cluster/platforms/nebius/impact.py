@@ -6,9 +6,8 @@ from cluster import roster
 from cluster.catalog.upgrades import takes_over
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
-from cluster.impact.edits import Edit
-from cluster.impact.machines import end_sessions, names, show_jobs
-from cluster.impact.rule import Rule, rule
+from cluster.impact.edits import Edit, Rule, rule
+from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape, split
 from cluster.platforms.nebius.section import Nebius, Workers

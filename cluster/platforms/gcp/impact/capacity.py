@@ -2,9 +2,8 @@
 
 from cluster import roster
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse
-from cluster.impact.edits import Edit
-from cluster.impact.machines import end_sessions, recreate_controller, recreate_nodes, unless_moved
-from cluster.impact.rule import rule
+from cluster.impact.edits import Edit, rule
+from cluster.impact.rules import end_sessions, recreate_controller, recreate_nodes, unless_moved
 from cluster.platforms.gcp import disks
 from cluster.platforms.gcp.capacity import of_machine, of_nodes
 

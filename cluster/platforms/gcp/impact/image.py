@@ -2,10 +2,8 @@
 
 from cluster.catalog.fabrics import FABRICS
 from cluster.config.impact import Effect, Impact, NoEffect
-from cluster.impact.edits import Edit
-from cluster.impact.image import ALL, WITH_IMAGE, release
-from cluster.impact.machines import recreate_controller
-from cluster.impact.rule import Rule, rule
+from cluster.impact.edits import Edit, Rule, rule
+from cluster.impact.rules import ALL_RECREATED, WITH_IMAGE, recreate_controller, release
 from cluster.platforms.gcp.image.content import parts
 from cluster.platforms.gcp.image.source import bakes
 from cluster.platforms.gcp.impact.capacity import RECORDS_STAY
@@ -28,7 +26,7 @@ def recipe(edit: Edit) -> Impact:
 def snapshot(edit: Edit) -> Impact:
     if not bakes(edit.after):
         return NoEffect("machines that are created from then on install from it; those that run update themselves")
-    return _recreate_all(edit, f"the image gets the packages of another day: {ALL}")
+    return _recreate_all(edit, f"the image gets the packages of another day: {ALL_RECREATED}")
 
 
 def or_image(otherwise: Rule) -> Rule:
@@ -42,7 +40,7 @@ def or_image(otherwise: Rule) -> Rule:
         found = sorted({_TITLES[name] for name in was if was[name] != now[name] and (name == "gcsfuse") == buckets})
         if not found:
             return otherwise(edit)
-        return _recreate_all(edit, f"the image gets other software ({', '.join(found)}), and {ALL}")
+        return _recreate_all(edit, f"the image gets other software ({', '.join(found)}), and {ALL_RECREATED}")
 
     return Rule(find, tuple(dict.fromkeys((*otherwise.possible, Effect.REPLACE))))
 
@@ -56,7 +54,7 @@ _TITLES = {
 """Parts of an image, in words."""
 
 
-def _recreate_all(edit: Edit, how: str = ALL) -> Impact:
+def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
     return recreate_controller(edit, RECORDS_STAY, f"{how}, nodes when their jobs have ended")
 
 

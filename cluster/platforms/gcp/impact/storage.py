@@ -2,8 +2,7 @@
 
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.storage import AT_BOOT
-from cluster.impact.edits import Edit
-from cluster.impact.rule import rule
+from cluster.impact.edits import Edit, rule
 from cluster.platforms.gcp import disks
 from cluster.platforms.gcp.filesystems.mounts import EXPORTS
 

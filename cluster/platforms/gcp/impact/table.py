@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from cluster.config.impact import Impact, Refuse
-from cluster.impact import machines
-from cluster.impact.rule import Rule
+from cluster.impact import rules
+from cluster.impact.edits import Rule
 from cluster.platforms.gcp.impact import capacity, exascaler, image, storage
 
 _TARGETS = ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
@@ -39,7 +39,7 @@ TABLE: Mapping[str, Impact | Rule] = {
     "login.disk": capacity.login,
     "login.disk.size_gb": capacity.boot_size,
     "login.capacity": capacity.login,
-    "nodesets.*": image.or_image(machines.nodeset),
+    "nodesets.*": image.or_image(rules.nodeset),
     "nodesets.*.machine_type": image.or_image(capacity.node_type),
     "nodesets.*.gpus": image.or_image(capacity.node_type),
     "nodesets.*.gpus.count": capacity.node_type,

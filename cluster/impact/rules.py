@@ -1,12 +1,15 @@
-"""The impact on machines, nodes and partitions, and on what Slurm knows of them, wherever the machines are."""
+"""Impacts that depend on the edit: of machines, images, partitions and people, wherever the machines are."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from cluster import roster
+from cluster import people, roster
+from cluster.catalog import IMAGES
 from cluster.catalog.parameters import CONF, NODE, RECONFIGURED
-from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Replace, Restart
-from cluster.impact.edits import Edit
-from cluster.impact.rule import Rule, rule
+from cluster.catalog.upgrades import UPGRADES, takes_over, way
+from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
+from cluster.findings import listing
+from cluster.impact.edits import Edit, Rule, rule
+from cluster.platforms import registry
 from cluster.slurm import hostlist
 
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
@@ -137,3 +140,107 @@ def recreate_controller(edit: Edit, stays: str, how: str = "the controller is re
     """What is lost with the controller; `stays` says what is not."""
     hosted = any(section.on for section in edit.before.nodesets.values())
     return Replace(f"{how}: {stays}" + ("; jobs on the controller itself end" if hosted else ""))
+
+
+ALL_RECREATED = "every machine is recreated"
+WITH_IMAGE = f"Slurm comes with the machines' image: {ALL_RECREATED}"
+
+
+def release(recreate: Callable[[Edit], Impact]) -> Rule:
+    """A rule for another release of Slurm, or a system that may have one: what it does, unless it is refused."""
+    return Rule(lambda edit: _refused_release(edit) or recreate(edit), (Effect.REPLACE, Effect.REFUSED))
+
+
+image_base = release(lambda _: Replace(ALL_RECREATED))
+slurm_release = release(lambda _: Replace(WITH_IMAGE))
+
+
+def _refused_release(edit: Edit) -> Impact | None:
+    """The refusal of a release that can't take over from the one before: slurmdbd would not start on its database."""
+    old, new = edit.before.slurm_version, edit.after.slurm_version
+    if takes_over(new, old):
+        return None
+    back = f"put Slurm {old} back, or give up job records and the queue"
+    steps = way(old, new)
+    if not steps:
+        return Refuse(f"Slurm can't go back: {new} does not read the database and the state of {old}: {back}")
+    there = {
+        release: image.name
+        for image in IMAGES.values()
+        if image.name in registry.get(edit.after.platform).images
+        for release in image.slurm_versions
+    }
+    between = steps[1:-1]
+    known = f"Slurm {new} takes over from {listing(UPGRADES[new])} only: the way from {old} is {' -> '.join(steps)}"
+    if missing := [one for one in between if one not in there]:
+        return Refuse(f"{known}, and no image of platform {edit.after.platform} has {listing(missing)}: {back}")
+    first = f'`image: {{base: {there[between[0]]}}}`, `slurm: {{version: "{between[0]}"}}`'
+    return Refuse(f"{known}; begin with {first}", command="./hpc up {stack}")
+
+
+_PREEMPTION = Restart(
+    "slurmctld restarts as the first QOS preempts another, or the last one no longer does; jobs of a QOS that is "
+    "preempted may be stopped from then on"
+)
+
+
+@rule(Effect.NOTHING)
+def user(edit: Edit) -> Impact:
+    """A user who came or went."""
+    if edit.old is None:
+        return NoEffect("the user is created on every machine; nobody else is affected")
+    return NoEffect(
+        "the account goes and sessions end, the home folder stays; while there are jobs, `up` fails before any change",
+        f"./hpc ssh {{stack}} controller -- scancel --user={edit.name}",
+    )
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def gid(edit: Edit) -> Impact:
+    old, new = (
+        next(user.primary_gid for user in config.users if user.name == edit.name)
+        for config in (edit.before, edit.after)
+    )
+    if old == new:
+        return NoEffect("the group's number stays")
+    return Refuse(f"files of {edit.name} and running jobs belong to the number {old}: put it back")
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def group(edit: Edit) -> Impact:
+    """A Unix group that came or went, or its number."""
+    if edit.old is None or edit.new is None:
+        return NoEffect("created on, or removed from, every machine; files keep their numbers")
+    return Refuse(f"files of the group belong to the number {edit.old}: put it back")
+
+
+@rule(Effect.NOTHING)
+def account(edit: Edit) -> Impact:
+    """An account that came or went."""
+    if edit.old is None:
+        return NoEffect("known to the database from then on")
+    return NoEffect(
+        "job records stay; sacctmgr refuses while jobs are charged to it, and `up` fails then",
+        f"./hpc ssh {{stack}} controller -- squeue --account={edit.name}",
+    )
+
+
+@rule(Effect.NOTHING, Effect.RESTART)
+def preempt(edit: Edit) -> Impact:
+    """What a QOS may preempt."""
+    if people.preempts(edit.before) != people.preempts(edit.after):
+        return _PREEMPTION
+    return NoEffect("Slurm's database takes it over; jobs of the QOS named may be stopped then")
+
+
+@rule(Effect.NOTHING, Effect.RESTART)
+def qos(edit: Edit) -> Impact:
+    """A QOS that came or went."""
+    if people.preempts(edit.before) != people.preempts(edit.after):
+        return _PREEMPTION
+    if edit.old is None:
+        return NoEffect("known to the database from then on")
+    return NoEffect(
+        "jobs that run with it run on; those that wait with it never start, so move them first",
+        f"./hpc ssh {{stack}} controller -- squeue --qos={edit.name}",
+    )
