@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from engine import urn as urns
 from engine import values
-from engine.core import form
 from engine.core.diff import differences
 from engine.core.goal import Goal
 from engine.core.resource_step import ResourceSteps
 from engine.core.run import Run, StepError, explain
 from engine.core.scope import Included
 from engine.errors import EngineError, Interrupted, NotRunnable
-from engine.providers.base import Foreign
+from engine.providers.base import Foreign, provider_properties
 from engine.state.resource import Resource, now
 from engine.values import Props
 
@@ -69,7 +68,7 @@ class Registrar:
             return None
         if new.is_provider:
             package, was = new.type.split(":")[2], old.inputs if old else {}
-            new.inputs, _ = form.provider(package, goal.version, new.inputs, was)
+            new.inputs, _ = provider_properties(package, goal.version, new.inputs, was)
         elif not new.provider:
             new.provider = self._default_provider(goal)
         try:
@@ -146,7 +145,7 @@ class Registrar:
             own = {k.removeprefix(prefix): v for k, v in config.values.items() if k.startswith(prefix)}
             settings: Props = {k: values.secret(v) if prefix + k in config.secrets else v for k, v in own.items()}
             old = self._olds.get(urn)
-            inputs, outputs = form.provider(package, version, settings, old.inputs if old else {})
+            inputs, outputs = provider_properties(package, version, settings, old.inputs if old else {})
             id_ = old.id if old else str(uuid.uuid4())
             created = old.created if old else now()
             new = Resource(

@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.core import form
 from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.values import Props
@@ -109,6 +108,13 @@ class Previewed(Foreign):
         return self._provider.diff(ctx, id_, olds, outputs, news)
 
 
+FRAMEWORKS = {("command", "1.2.1"): "1.2.0"}
+"""Providers built on pulumi-go-provider, by package and version, with what that framework says of its own version: the
+file .version of its v1.3.0, which provider/go.mod of pulumi-command 1.2.1 names, and what the CLI writes with it."""
+_INTERNAL, _FRAMEWORK = "__internal", "__pulumi-go-provider-version"
+"""Keys of a provider resource: the engine's own, which is no output, and what the framework writes."""
+
+
 class ProviderResource(Provider):
     """Providers are resources too: they are recorded with their settings, and there is nothing to do for it."""
 
@@ -116,4 +122,16 @@ class ProviderResource(Provider):
         return str(uuid.uuid4()), self.update(ctx, "", {}, {}, news)
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
-        return {key: value for key, value in news.items() if key != form.INTERNAL}
+        return {key: value for key, value in news.items() if key != _INTERNAL}
+
+
+def provider_properties(package: str, version: str, settings: Props, was: Props) -> tuple[Props, Props]:
+    """Inputs and outputs of a provider resource, which had the inputs `was`: what the CLI wrote stays, since it may
+    have run another build. (pkg/resource/deploy/providers/registry.go: `__internal` comes with a version.)"""
+    if not version:
+        return settings, settings
+    framework = FRAMEWORKS.get((package, version))
+    notes: Props = {_FRAMEWORK: framework} if framework else {}
+    notes |= {key: value for key, value in was.items() if key.startswith("__") and key != _INTERNAL}
+    outputs = {**notes, **settings, "version": version}
+    return {_INTERNAL: was.get(_INTERNAL, {}), **outputs}, outputs

@@ -8,12 +8,11 @@ import os
 import secrets
 from pathlib import Path
 
-from engine.core import form
 from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.providers import process
 from engine.providers.base import CheckFailed, Context, Provider
-from engine.providers.ssh import Sessions, only_keys, with_defaults
+from engine.providers.ssh import Sessions, only_keys, with_defaults, with_secret_keys
 from engine.values import Props, Value, same, secret
 
 
@@ -85,7 +84,7 @@ class _Remote(Provider):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         if "connection" not in news:
             raise CheckFailed("connection: missing; a remote command needs to know where to run")
-        return {**news, "connection": secret(form.connection(with_defaults(news["connection"])))}
+        return {**news, "connection": secret(with_secret_keys(with_defaults(news["connection"])))}
 
     def hidden(self, inputs: Props) -> Props:
         return {**inputs, "connection": only_keys(inputs.get("connection"))}

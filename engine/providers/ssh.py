@@ -24,6 +24,8 @@ from engine.providers.base import Context
 from engine.values import Props, Value, is_secret, secret
 
 _DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDialTimeout": 15}
+_KEYS = ("password", "privateKey", "privateKeyPassword")
+"""What is secret inside a connection (provider/pkg/provider/remote/connection.go of pulumi-command)."""
 _SESSIONS = 8  # of the ten that sshd allows on one connection (MaxSessions)
 _ALIVE = 15
 """Seconds of silence after which a machine is asked whether it is there; ssh hangs up when it has asked three times."""
@@ -37,6 +39,16 @@ def with_defaults(connection: Value) -> Value:
     if isinstance(filled.get("proxy"), dict):
         filled["proxy"] = {**_DEFAULTS, **filled["proxy"]}
     return filled
+
+
+def with_secret_keys(value: Value) -> Value:
+    """A connection with its keys marked as secret once more inside of it, as pulumi-command's Check does."""
+    if is_secret(value):
+        return secret(with_secret_keys(value["value"]))
+    if not isinstance(value, dict):
+        return value
+    marked = {key: secret(v) if key in _KEYS and v is not None else v for key, v in value.items()}
+    return {**marked, "proxy": with_secret_keys(marked["proxy"])} if "proxy" in marked else marked
 
 
 def only_keys(connection: Value) -> Value:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, RLock
 
-from engine.core.form import renewed
 from engine.errors import EngineError, StateDamaged, StateNotWritten, WrongPassphrase
 from engine.state import checkpoint, journal
 from engine.state.crypter import Crypter, Passphrase
@@ -57,7 +56,6 @@ class State:
         self._kept, self._given = kept, salt
         self._old_crypter = Crypter(passphrase, kept)
         self.crypter = self._old_crypter if kept == salt or not salt else Crypter(passphrase, salt)
-        self.renewed = False
         # By identity, in order: taking one out of thousands must not look at them all.
         self._olds: dict[int, Resource] = {}
         self._news: dict[int, Resource] = {}
@@ -88,8 +86,6 @@ class State:
         try:
             rows = unseal(self._row.get("resources") or [], decrypt)
             self._olds = {id(r): r for r in map(Resource.from_json, rows)}
-            # Each of them, not only up to the first that differs.
-            self.renewed = sum(map(renewed, self._olds.values())) > 0
             for op in unseal(self._row.get("pending_operations") or [], decrypt):
                 resource = Resource.from_json(op["resource"])
                 self.pending[resource.urn, op["type"]] = resource

@@ -32,8 +32,7 @@ class StoredStack:
 
     def prepare_for_cli(self) -> None:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
-        take away what a dead run of ours left behind, and give a state that an earlier version of ours wrote the form
-        that the CLI expects. Raises StackLocked, WrongPassphrase, StateDamaged."""
+        and take away what a dead run of ours left behind. Raises StackLocked, WrongPassphrase, StateDamaged."""
         secrets = checkpoint.read(self.file).get("secrets_providers") or {}
         if secrets.get("type", "passphrase") != "passphrase":
             return  # the CLI's own affair
@@ -46,8 +45,6 @@ class StoredStack:
                 loaded.unlock()
             loaded.load()
             loaded.fold()
-            if loaded.renewed:
-                loaded.save(finished=True)
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
         """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no

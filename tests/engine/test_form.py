@@ -3,7 +3,7 @@
 import importlib.metadata
 import json
 
-from engine.core import form
+from engine.providers import base
 from engine.state import crypter
 
 REMOTE = """
@@ -59,41 +59,5 @@ def test_a_provider_that_the_program_makes_has_the_form_that_the_cli_gives_it(be
     assert bench.up().summary == "nothing to do"
 
 
-def test_a_state_from_before_takes_that_form_without_a_word(bench):
-    bench.program(REMOTE)
-    bench.up()
-    wanted, file = forms(bench), bench.stack().file
-    deployment = bench.stack().export_state()["deployment"]
-    box = crypter.Crypter(lambda: bench.passphrase, deployment["secrets_providers"]["state"]["salt"])
-
-    def bare(value, *, top=True):
-        if isinstance(value, dict) and "ciphertext" in value:
-            if not top:
-                return json.loads(value["ciphertext"])
-            inner = bare(json.loads(box.decrypt(value["ciphertext"])), top=False)
-            return {**value, "ciphertext": box.encrypt(json.dumps(inner))}
-        return {k: bare(v, top=top) for k, v in value.items()} if isinstance(value, dict) else value
-
-    def age():
-        document = json.loads(file.read_text())
-        for row in document["checkpoint"]["latest"]["resources"]:
-            for props in ("inputs", "outputs"):
-                kept = {k: v for k, v in row.get(props, {}).items() if not k.startswith("__")}
-                row[props] = {**kept, "connection": bare(kept["connection"])} if "connection" in kept else kept
-        file.write_text(json.dumps(document))
-        assert forms(bench) != wanted
-
-    age()
-    assert bench.preview().summary == "nothing to do"
-    assert bench.up().summary == "nothing to do"
-    assert forms(bench) == wanted
-    age()
-    bench.stack().prepare_for_cli()
-    assert forms(bench) == wanted
-    before = file.read_bytes()
-    bench.stack().prepare_for_cli()
-    assert file.read_bytes() == before
-
-
 def test_the_versions_of_providers_that_have_a_framework_are_those_that_are_pinned():
-    assert {(p, importlib.metadata.version(f"pulumi-{p}")) for p, _ in form.FRAMEWORKS} == {*form.FRAMEWORKS}
+    assert {(p, importlib.metadata.version(f"pulumi-{p}")) for p, _ in base.FRAMEWORKS} == {*base.FRAMEWORKS}
