@@ -7,8 +7,7 @@ from pulumi.runtime.proto import engine_pb2, resource_pb2
 
 from engine import urn as urns
 from engine import values
-from engine.core.goal import Goal
-from engine.core.registration import Registrar
+from engine.core.registration import Goal, Registrar
 from engine.core.run import Run, explain, with_outputs
 from engine.errors import EngineError
 from engine.providers.command import LocalCommand

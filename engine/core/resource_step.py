@@ -8,8 +8,8 @@ from engine import urn as urns
 from engine import values
 from engine.core import property_paths
 from engine.core.diff import Diff, differences, marked
-from engine.core.goal import Goal
 from engine.core.interrupted import resumed, undo_unless_resumed
+from engine.core.registration import Goal
 from engine.core.run import Run, StateChange, StepError, with_outputs
 from engine.events import Change
 from engine.providers.base import Context, Provider
