@@ -2,7 +2,7 @@
 
 import queue
 
-from engine.core.interrupted import undo
+from engine.core.resource_step import undo
 from engine.core.run import Run, StateChange, StepError
 from engine.core.scope import Included, allowed
 from engine.core.threads import Daemons

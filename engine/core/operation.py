@@ -8,10 +8,10 @@ from pathlib import Path
 from engine import urn as urns
 from engine.core import program
 from engine.core.deletion import delete_all
-from engine.core.interrupted import drop_stale
 from engine.core.monitor import Engine, Monitor
 from engine.core.refresh import refresh_all
 from engine.core.registration import Registrar
+from engine.core.resource_step import drop_stale
 from engine.core.run import Run
 from engine.core.scope import Included, Scope
 from engine.errors import EngineError, Interrupted, NotRunnable
