@@ -3,9 +3,8 @@
 import queue
 
 from engine.core.resource_step import undo
-from engine.core.run import Run, StateChange, StepError
+from engine.core.run import Daemons, Run, StateChange, StepError
 from engine.core.scope import Included, allowed
-from engine.core.threads import Daemons
 from engine.errors import Interrupted
 from engine.providers.base import Context, Foreign, Provider
 from engine.state.resource import Resource

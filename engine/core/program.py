@@ -15,8 +15,7 @@ from pulumi import RunError
 from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 from pulumi.runtime.settings import ROOT
 
-from engine.core.run import Run
-from engine.core.threads import Daemons, resolve
+from engine.core.run import Daemons, Run, resolve
 from engine.errors import EngineError
 from engine.events import ProgramError
 from engine.project import Project

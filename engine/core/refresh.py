@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from engine import values
 from engine.core.diff import differences
-from engine.core.run import Run, explain, with_outputs
+from engine.core.run import Daemons, Run, explain, with_outputs
 from engine.core.scope import Included
-from engine.core.threads import Daemons
 from engine.errors import Interrupted
 from engine.events import StepDone, StepStarted
 from engine.state.resource import Resource, now

@@ -13,8 +13,8 @@ import time
 import pytest
 
 from engine import events
+from engine.core import run
 from engine.core import run as core
-from engine.core import threads
 
 
 def killed_while_creating(bench, name, *nodes):
@@ -225,7 +225,7 @@ def test_a_call_that_nobody_waits_for_any_more_ends_without_a_word(monkeypatch):
         go_on.wait()
 
     loop = asyncio.new_event_loop()
-    waiting = loop.run_in_executor(threads.Daemons(4), work)
+    waiting = loop.run_in_executor(run.Daemons(4), work)
     assert began.wait(60)
     waiting.cancel()
     loop.call_soon(loop.stop)
