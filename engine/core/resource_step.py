@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine import urn as urns
 from engine import values
-from engine.core import property_paths
+from engine.core import diff as property_paths
 from engine.core.diff import Diff, differences, marked
 from engine.core.registration import Goal
 from engine.core.run import Run, StateChange, StepError, explain, with_outputs

@@ -5,7 +5,7 @@ import hashlib
 import json
 import secrets
 
-from engine.core import property_paths
+from engine.core import diff
 from engine.core.diff import differences
 from engine.providers.base import Context
 from engine.values import Props, Value, contains_unknown, secret
@@ -95,9 +95,9 @@ def replacing(ctx: Context, olds: Props, news: Props) -> tuple[str, ...]:
     """The changed properties that replace the object."""
     kind = str(news.get("kind"))
     fields = ("apiVersion.group", "kind", "metadata.name", "metadata.namespace", *_fields(ctx, kind, olds))
-    patterns = [property_paths.parse(field) for field in fields]
+    patterns = [diff.parse(field) for field in fields]
     changed = (change.path for change in differences(olds, news))
-    hit = [path for path in changed if any(property_paths.contains(p, property_paths.parse(path)) for p in patterns)]
+    hit = [path for path in changed if any(diff.contains(p, diff.parse(path)) for p in patterns)]
     moved = _group(olds) != _group(news)
     return (*hit, *(("apiVersion",) if moved else ()))
 
