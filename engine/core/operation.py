@@ -10,7 +10,7 @@ from engine import values
 from engine.core import program
 from engine.core.deletion import delete_all
 from engine.core.diff import differences
-from engine.core.monitor import Engine, Monitor
+from engine.core.program import Engine, Monitor
 from engine.core.registration import Registrar
 from engine.core.resource_step import drop_stale
 from engine.core.run import Daemons, Run, explain, with_outputs
