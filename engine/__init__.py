@@ -10,7 +10,7 @@ from engine import events
 from engine.core.scope import Scope
 from engine.errors import EngineError, NotRunnable, StateDamaged, WrongPassphrase
 from engine.events import ProgramError, Result, UpdateFailed
-from engine.kubernetes import KubernetesTools
+from engine.project import KubernetesTools
 from engine.state.lock import StackLocked
 from engine.workspace import Stack, Workspace
 

@@ -110,3 +110,11 @@ def _open(value: Value, crypter: Crypter) -> tuple[Value, bool]:
         items = [_open(v, crypter) for v in value]
         return [v for v, _ in items], any(hidden for _, hidden in items)
     return value, False
+
+
+@dataclass(frozen=True)
+class KubernetesTools:
+    """The programs that do the work: kubectl 1.25 or newer, Helm 3.14 or newer."""
+
+    kubectl: Path
+    helm: Path

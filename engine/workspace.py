@@ -11,8 +11,7 @@ from engine import urn as urns
 from engine.core.scope import Scope
 from engine.errors import EngineError
 from engine.events import Event, Kind, Result
-from engine.kubernetes import KubernetesTools
-from engine.project import Project
+from engine.project import KubernetesTools, Project
 from engine.state import crypter
 from engine.state.crypter import Passphrase
 from engine.state.state import State

@@ -17,8 +17,7 @@ from engine.core.run import Daemons, Run, explain, with_outputs
 from engine.core.scope import Included, Scope
 from engine.errors import EngineError, Interrupted, NotRunnable
 from engine.events import Event, Finished, Kind, ProgramError, Result, Started, StepDone, StepStarted
-from engine.kubernetes import KubernetesTools
-from engine.project import Project, salt_of
+from engine.project import KubernetesTools, Project, salt_of
 from engine.providers import Foreign, Providers
 from engine.state import checkpoint
 from engine.state.crypter import Passphrase

@@ -17,8 +17,7 @@ from engine import values
 from engine.core.scope import Scope
 from engine.errors import EngineError, Interrupted, NotRunnable
 from engine.events import Change, Event, Kind, Log, Planned, Result, StepDone, StepFailed, StepStarted
-from engine.kubernetes import KubernetesTools
-from engine.project import Project, StackConfig
+from engine.project import KubernetesTools, Project, StackConfig
 from engine.providers import Providers
 from engine.providers.base import Context, Provider, Unfinished
 from engine.state.resource import Resource

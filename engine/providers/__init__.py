@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from engine import urn as urns
-from engine.kubernetes import KubernetesTools
+from engine.project import KubernetesTools
 from engine.providers import process
 from engine.providers.base import Foreign, Previewed, Provider, ProviderResource
 from engine.providers.command import LocalCommand, RemoteCommand, RemoteCopy

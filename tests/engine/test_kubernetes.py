@@ -6,7 +6,7 @@ import pytest
 
 from engine.core.run import with_outputs
 from engine.errors import EngineError
-from engine.kubernetes import KubernetesTools
+from engine.project import KubernetesTools
 from engine.providers import Providers
 from engine.providers.base import Context, Foreign, ProviderResource
 from engine.providers.kubernetes import cluster, helm_options, manifests

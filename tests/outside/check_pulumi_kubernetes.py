@@ -15,7 +15,7 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from engine import wire
 from engine.core.diff import differences
 from engine.core.run import with_outputs
-from engine.kubernetes import KubernetesTools
+from engine.project import KubernetesTools
 from engine.providers.base import Context
 from engine.providers.kubernetes.cluster import Cluster
 from engine.providers.kubernetes.objects import Object

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from engine.errors import EngineError
-from engine.kubernetes import KubernetesTools
 from engine.private import PrivateFolder
+from engine.project import KubernetesTools
 from engine.providers import process
 from engine.providers.base import Context
 from engine.values import Props, contains_unknown

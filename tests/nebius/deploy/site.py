@@ -15,7 +15,7 @@ import yaml
 
 from components.nebius.api import client
 from engine import Workspace, events
-from engine.kubernetes import KubernetesTools
+from engine.project import KubernetesTools
 from engine.state import crypter
 from lab.nebius_api.__main__ import KubernetesApi
 from lab.nebius_api.server import NebiusServer
