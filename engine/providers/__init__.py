@@ -7,10 +7,8 @@ from engine.project import KubernetesTools
 from engine.providers import process
 from engine.providers.base import Foreign, Previewed, Provider, ProviderResource
 from engine.providers.command import LocalCommand, RemoteCommand, RemoteCopy
-from engine.providers.kubernetes.cluster import Cluster
-from engine.providers.kubernetes.manifests import embeds
-from engine.providers.kubernetes.objects import Object
-from engine.providers.kubernetes.release import RELEASE, Release
+from engine.providers.helm import RELEASE, Release
+from engine.providers.kubernetes import Cluster, Object, embeds
 from engine.providers.ssh import Sessions
 from engine.values import Value
 

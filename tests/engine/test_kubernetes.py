@@ -7,11 +7,10 @@ import pytest
 from engine.core.run import with_outputs
 from engine.errors import EngineError
 from engine.project import KubernetesTools
-from engine.providers import Providers
+from engine.providers import Providers, helm, kubernetes
 from engine.providers.base import Context, Foreign, ProviderResource
-from engine.providers.kubernetes import cluster, helm_options, manifests
-from engine.providers.kubernetes.objects import Object
-from engine.providers.kubernetes.release import Release
+from engine.providers.helm import Release
+from engine.providers.kubernetes import Object
 from engine.providers.process import Outcome
 from engine.state.resource import Resource
 from engine.values import UNKNOWN, plain, secret
@@ -62,21 +61,21 @@ class TestReplacing:
         ],
     )
     def test_what_a_server_can_not_change_replaces(self, old, new, replaces):
-        assert list(manifests.replacing(ctx(), old, new)) == replaces
+        assert list(kubernetes.replacing(ctx(), old, new)) == replaces
 
     def test_data_change_in_place_where_the_provider_says_so(self):
         old, new = obj(data={"a": "1"}), obj(data={"a": "2"})
-        assert manifests.replacing(ctx(enableConfigMapMutable="true"), old, new) == ()
-        assert manifests.replacing(ctx(enableConfigMapMutable="true"), {**old, "immutable": True}, new) != ()
-        assert manifests.replacing(ctx(enableSecretMutable="true"), old, new) != ()
+        assert kubernetes.replacing(ctx(enableConfigMapMutable="true"), old, new) == ()
+        assert kubernetes.replacing(ctx(enableConfigMapMutable="true"), {**old, "immutable": True}, new) != ()
+        assert kubernetes.replacing(ctx(enableSecretMutable="true"), old, new) != ()
 
     def test_what_keeps_its_name_is_deleted_first(self, tmp_path):
-        provider = Object(cluster.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
+        provider = Object(kubernetes.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
         old, new = obj(data={"a": "1"}), obj(data={"a": "2"})
         assert provider.diff(ctx(), "n", old, {}, new).delete_first
         assert not provider.diff(ctx(), "n", old, {}, obj(name="m")).delete_first
-        named = manifests.named(ctx(), {}, {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}})
-        again = manifests.named(ctx(), named, {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "2"}})
+        named = kubernetes.named(ctx(), {}, {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}})
+        again = kubernetes.named(ctx(), named, {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "2"}})
         assert again["metadata"] == named["metadata"]
         diff = provider.diff(ctx(), "n", named, {}, again)
         assert diff.replaces
@@ -93,19 +92,19 @@ class TestIdentity:
         ],
     )
     def test_an_object_is_named_by_its_inputs_or_its_type_and_id(self, type_, id_, inputs, found):
-        named = manifests.identity(type_, id_, inputs)
+        named = kubernetes.identity(type_, id_, inputs)
         assert (named["apiVersion"], named["kind"], named["metadata"]) == found
 
     def test_each_resource_has_a_field_manager_of_its_own_and_keeps_the_recorded_one(self):
-        assert manifests.manager(ctx("a"), {}) != manifests.manager(ctx("b"), {})
-        assert manifests.manager(ctx("a"), {}) == manifests.manager(ctx("a"), {})
-        assert manifests.manager(ctx("a"), {"__fieldManager": "of-the-cli"}) == "of-the-cli"
+        assert kubernetes.manager(ctx("a"), {}) != kubernetes.manager(ctx("b"), {})
+        assert kubernetes.manager(ctx("a"), {}) == kubernetes.manager(ctx("a"), {})
+        assert kubernetes.manager(ctx("a"), {"__fieldManager": "of-the-cli"}) == "of-the-cli"
 
 
 def test_what_the_server_added_is_no_difference():
     inputs = {"spec": {"a": 1, "list": [{"x": 1}], "gone": 1}}
     live = {"spec": {"a": 2, "list": [{"x": 1, "default": True}], "more": 1}, "status": {}}
-    assert manifests.as_found(inputs, live) == {"spec": {"a": 2, "list": [{"x": 1}]}}
+    assert kubernetes.as_found(inputs, live) == {"spec": {"a": 2, "list": [{"x": 1}]}}
 
 
 @pytest.mark.parametrize(
@@ -118,12 +117,12 @@ def test_what_the_server_added_is_no_difference():
     ],
 )
 def test_errors_are_the_programs_own_without_noise(stderr, shown):
-    assert cluster.failure(Outcome(1, "", stderr), ctx()) == (shown or "Apply failed with 1 conflict: x")
+    assert kubernetes.failure(Outcome(1, "", stderr), ctx()) == (shown or "Apply failed with 1 conflict: x")
 
 
 def test_a_provider_without_a_kubeconfig_uses_no_cluster_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "users"))
-    provider = Object(cluster.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
+    provider = Object(kubernetes.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
     with pytest.raises(EngineError, match="has no kubeconfig"):
         provider.create(replace(ctx(), type="kubernetes:core/v1:ConfigMap"), obj())
 
@@ -191,7 +190,7 @@ class TestForm:
         (tmp_path / "chart").mkdir()
         (tmp_path / "chart" / "Chart.yaml").write_text("name: c\nversion: 0.1.0\n")
         release, news = providers.of("kubernetes:helm.sh/v3:Release"), {**self.KEPT, "chart": "chart"}
-        state = {**news, "__checksum": helm_options.checksum(news, tmp_path)}
+        state = {**news, "__checksum": helm.checksum(news, tmp_path)}
         assert release.diff(ctx(), "id", news, state, news).changes is None
         (tmp_path / "chart" / "values.yaml").write_text("a: 2\n")
         assert release.diff(ctx(), "id", news, state, news).changes

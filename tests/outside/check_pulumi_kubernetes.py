@@ -17,9 +17,8 @@ from engine.core.diff import differences
 from engine.core.run import with_outputs
 from engine.project import KubernetesTools
 from engine.providers.base import Context
-from engine.providers.kubernetes.cluster import Cluster
-from engine.providers.kubernetes.objects import Object
-from engine.providers.kubernetes.release import RELEASE, Release
+from engine.providers.helm import RELEASE, Release
+from engine.providers.kubernetes import Cluster, Object
 from engine.providers.process import Outcome
 from engine.state.resource import Resource
 from engine.values import Props, plain

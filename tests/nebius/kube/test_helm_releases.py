@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from engine import KubernetesTools
+from engine.providers import helm
 from engine.providers.base import CheckFailed, Context
-from engine.providers.kubernetes import helm_options
-from engine.providers.kubernetes.cluster import Cluster
-from engine.providers.kubernetes.release import Release
+from engine.providers.helm import Release
+from engine.providers.kubernetes import Cluster
 from tests.nebius.kube.project import CHARTS, Project, wait_for
 
 pytestmark = pytest.mark.slow
@@ -184,30 +184,30 @@ class TestOptions:
             "repositoryOpts": {"repo": "https://charts.example", "caFile": "c"},
             "createNamespace": True, "skipCrds": False, "waitForJobs": True, "maxHistory": 3.0,
         }  # fmt: skip
-        assert helm_options.arguments(inputs) == [
+        assert helm.arguments(inputs) == [
             "operator", "--repo=https://charts.example", "--atomic", "--create-namespace", "--history-max=3",
             "--version=4.1.7", "--ca-file=c", "--wait", "--wait-for-jobs",
         ]  # fmt: skip
 
     def test_a_repository_that_the_user_added_is_named_before_the_chart(self):
         inputs = {"chart": "operator", "repositoryOpts": {"repo": "mine"}, "skipAwait": True, "waitForJobs": True}
-        assert helm_options.arguments(inputs) == ["mine/operator"]
+        assert helm.arguments(inputs) == ["mine/operator"]
 
     def test_nulls_are_kept_as_they_remove_what_charts_have(self):
         inputs = {"values": {"a": None, "b": {"c": None, "d": 1}, "e": [None]}}
-        assert json.loads(helm_options.values(inputs)) == inputs["values"]
+        assert json.loads(helm.values(inputs)) == inputs["values"]
 
     @pytest.mark.parametrize(
         "inputs", [{"replace": True}, {"disableCRDHooks": True}, {"repositoryOpts": {"password": "p"}}]
     )
     def test_what_helms_command_can_not_do_is_refused(self, inputs):
         with pytest.raises(CheckFailed, match=next(iter(inputs))):
-            helm_options.checked({"chart": "c", **inputs}, {}, CHARTS)
+            helm.checked({"chart": "c", **inputs}, {}, CHARTS)
 
     def test_no_hooks_is_said_for_installations_and_for_upgrades(self):
         inputs = {"chart": "c", "disableWebhooks": True, "disableCRDHooks": True, "skipAwait": True}
-        assert inputs.items() <= helm_options.checked(inputs, {}, CHARTS).items()
-        assert helm_options.arguments(inputs) == ["c", "--no-hooks"]
+        assert inputs.items() <= helm.checked(inputs, {}, CHARTS).items()
+        assert helm.arguments(inputs) == ["c", "--no-hooks"]
 
     def test_a_release_without_a_name_keeps_the_one_it_got(self, tmp_path):
         cluster = Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path))

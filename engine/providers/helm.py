@@ -1,0 +1,321 @@
+"""Helm releases (kubernetes:helm.sh/v3:Release of pulumi-kubernetes 4.34), by helm."""
+
+import hashlib
+import json
+import secrets
+from pathlib import Path
+
+import yaml
+
+from engine.core.diff import Diff
+from engine.errors import EngineError
+from engine.providers.base import CheckFailed, Context, Provider, Unfinished
+from engine.providers.kubernetes import Cluster, failure, namespace
+from engine.values import UNKNOWN, Props, Value, same, secret
+
+_SWITCHES = {
+    "atomic": "--atomic",
+    "cleanupOnFail": "--cleanup-on-fail",
+    "createNamespace": "--create-namespace",
+    "dependencyUpdate": "--dependency-update",
+    "devel": "--devel",
+    "disableOpenapiValidation": "--disable-openapi-validation",
+    "disableWebhooks": "--no-hooks",
+    "forceUpdate": "--force",
+    "renderSubchartNotes": "--render-subchart-notes",
+    "resetValues": "--reset-values",
+    "reuseValues": "--reuse-values",
+    "skipCrds": "--skip-crds",
+    "takeOwnership": "--take-ownership",
+    "verify": "--verify",
+}
+_OPTIONS = {
+    "description": "--description",
+    "keyring": "--keyring",
+    "maxHistory": "--history-max",
+    "postrender": "--post-renderer",
+    "version": "--version",
+}
+_REPOSITORY = {"caFile": "--ca-file", "certFile": "--cert-file", "keyFile": "--key-file"}
+_UNSUPPORTED = ("lint", "recreatePods", "replace")
+_DEFAULT_SECONDS = 300
+_DEFAULTS: Props = {
+    "allowNullValues": False, "atomic": False, "cleanupOnFail": False, "createNamespace": False,
+    "dependencyUpdate": False, "description": "", "devel": False, "disableCRDHooks": False,
+    "disableOpenapiValidation": False, "disableWebhooks": False, "forceUpdate": False, "keyring": "", "lint": False,
+    "postrender": "", "recreatePods": False, "renderSubchartNotes": False, "replace": False, "resetValues": False,
+    "reuseValues": False, "skipAwait": False, "skipCrds": False, "takeOwnership": False, "timeout": 0, "verify": False,
+    "version": "", "waitForJobs": False,
+}  # fmt: skip
+"""What pulumi-kubernetes writes into the state of every release (provider/pkg/provider/helm_release.go, Release)."""
+_REPOSITORY_DEFAULTS: Props = dict.fromkeys(("caFile", "certFile", "keyFile", "password", "repo", "username"), "")
+_OWN = ("chart", "maxHistory", "name", "namespace", "repositoryOpts", "values")
+"""Inputs without a default there."""
+_DROPPED = ("compat", "manifest", "resourceNames", "valueYamlFiles")
+"""What the SDK sends, and the provider does not keep."""
+
+
+def checked(inputs: Props, olds: Props, root: Path) -> Props:
+    """The inputs in the form in which pulumi-kubernetes keeps them: with all defaults, and the version of the chart.
+
+    A default that the state does not have is left out, and what else it has and the program does not give stays: other
+    versions of the provider know other inputs. Raises CheckFailed for what helm's command can't do.
+    """
+    wrong = [name for name in _UNSUPPORTED if inputs.get(name) is True]
+    # pulumi-kubernetes takes it for the hooks of upgrades, where disableWebhooks is for those of installations.
+    wrong += ["disableCRDHooks"] if inputs.get("disableCRDHooks") is True and not inputs.get("disableWebhooks") else []
+    if wrong:
+        raise CheckFailed("\n".join(f"{name}: the embedded engine does not support it" for name in wrong))
+    repository = inputs.get("repositoryOpts") or {}
+    if repository != UNKNOWN and (repository.get("password") or repository.get("username")):
+        raise CheckFailed(
+            "repositoryOpts: helm takes a password on its command line only, which others can read. Log in with "
+            "`helm registry login`, or give the chart's folder"
+        )
+    given = {key: value for key, value in inputs.items() if key not in _DROPPED}
+    if inputs.get("valueYamlFiles"):
+        given["values"] = _values(inputs)
+    if isinstance(repository, dict) and repository:
+        given["repositoryOpts"] = {**_REPOSITORY_DEFAULTS, **repository}
+    if not inputs.get("skipAwait"):
+        given.setdefault("timeout", _DEFAULT_SECONDS)
+    if (about := _local(inputs, root)) is not None:
+        given["version"] = str(yaml.safe_load((about / "Chart.yaml").read_text(encoding="utf-8"))["version"])
+    elif not given.get("version") and olds.get("version"):
+        given["version"] = olds["version"]
+    defaults = {key: value for key, value in _DEFAULTS.items() if not olds or key in olds}
+    kept = {key: olds[key] for key in olds if key not in (*_DEFAULTS, *_OWN, *_DROPPED, "checksum")}
+    return {**defaults, **kept, **given}
+
+
+def checksum(inputs: Props, root: Path) -> str:
+    """Of a chart that is a folder or file here, so that a changed one is an update; nothing for one that is not."""
+    chart = root / str(inputs.get("chart"))
+    return _checksum(chart) if not inputs.get("repositoryOpts") and chart.exists() else ""
+
+
+def _local(inputs: Props, root: Path) -> Path | None:
+    """The chart's folder, if it is one here."""
+    chart = inputs.get("chart")
+    if not isinstance(chart, str) or chart == UNKNOWN or inputs.get("repositoryOpts"):
+        return None
+    return root / chart if (root / chart / "Chart.yaml").is_file() else None
+
+
+def arguments(inputs: Props) -> list[str]:
+    """The chart and the options of `helm upgrade --install`, without values and place."""
+    repository = inputs.get("repositoryOpts") or {}
+    chart, repo = str(inputs["chart"]), str(repository.get("repo") or "")
+    # A name stands for a repository that the user has added.
+    found = [f"{repo}/{chart}" if repo and "://" not in repo else chart]
+    found += [f"--repo={repo}"] if "://" in repo else []
+    found += [flag for name, flag in _SWITCHES.items() if inputs.get(name) is True]
+    found += [f"{flag}={_plain(inputs[name])}" for name, flag in _OPTIONS.items() if inputs.get(name) not in (None, "")]
+    found += [f"{flag}={repository[name]}" for name, flag in _REPOSITORY.items() if repository.get(name)]
+    if not inputs.get("skipAwait"):
+        found += ["--wait", *(["--wait-for-jobs"] if inputs.get("waitForJobs") else [])]
+    return found
+
+
+def seconds(inputs: Props) -> int:
+    """helm's own limit, for each of its operations."""
+    return int(inputs.get("timeout") or _DEFAULT_SECONDS)
+
+
+def values(inputs: Props) -> str:
+    """All values as JSON. A null removes a chart's default. It is kept whatever `allowNullValues` says, as by
+    pulumi-kubernetes from 4.30 on."""
+    return json.dumps(inputs.get("values") or {})
+
+
+def _values(inputs: Props) -> Value:
+    """The values of files, in order, with `values` over them."""
+    merged: Props = {}
+    for file in inputs["valueYamlFiles"]:
+        merged.update(yaml.safe_load(_text(file)) or {})
+    return _merge(merged, inputs.get("values") or {})
+
+
+def _merge(below: Value, above: Value) -> Value:
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
+    return above
+
+
+def _text(asset: Props) -> str:
+    if "text" in asset:
+        return asset["text"]
+    if asset.get("path"):
+        return Path(asset["path"]).read_text(encoding="utf-8")
+    raise CheckFailed(
+        f"valueYamlFiles: {asset.get('uri')}: the embedded engine fetches nothing; give a file that is here"
+    )
+
+
+def _plain(value: Value) -> str:
+    # Numbers travel as floats.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _checksum(chart: Path) -> str:
+    files = sorted(file for file in chart.rglob("*") if file.is_file()) if chart.is_dir() else [chart]
+    found = hashlib.sha256()
+    for file in files:
+        found.update(f"{file.relative_to(chart)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+_LABEL = "pulumi.com/resource"
+"""Label of a release's records that names its resource, so that what an interrupted creation left is known again."""
+_CHECKSUM = "__checksum"
+"""Output with the checksum of a chart that is here; pulumi-kubernetes has none, and leaves it alone."""
+_HEALTHY = ("deployed", "failed", "superseded")
+"""States of the latest revision that an upgrade starts from."""
+_LOST = ("pending-install", "uninstalling", "uninstalled")
+"""States of a first revision that has nothing to go back to."""
+
+
+class Release(Provider):
+    """One release for each resource: `helm upgrade --install`, waiting until it is ready unless `skipAwait`."""
+
+    readable = True
+
+    def __init__(self, cluster: Cluster, root: Path) -> None:
+        self._cluster, self._root = cluster, root
+
+    def check(self, ctx: Context, olds: Props, news: Props) -> Props:
+        place = news.get("namespace") or namespace(ctx.settings()) or "default"
+        # As pulumi-kubernetes names it: with a suffix, and not anew in each run.
+        name = news.get("name") or olds.get("name") or f"{ctx.name.lower()}-{secrets.token_hex(4)}"
+        return checked({**news, "name": name, "namespace": place}, olds, self._root)
+
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
+        replaces = tuple(key for key in ("name", "namespace") if not same(olds.get(key), news.get(key)))
+        status = (outputs.get("status") or {}).get("status", "deployed")
+        changed = _CHECKSUM in outputs and outputs[_CHECKSUM] != checksum(news, self._root)
+        return Diff(changes=True if status != "deployed" or changed else None, replaces=replaces)
+
+    def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
+        revisions = self._revisions(ctx, news)
+        if revisions and revisions[-1].get(_LABEL) != _label(ctx):
+            raise EngineError(
+                f"the release {_name(news)} already exists and is not this resource's: uninstall it first"
+            )
+        try:
+            return _id(news), self._upgrade(ctx, news, revisions)
+        except EngineError as error:
+            if self._may_be_there(ctx, news):
+                raise Unfinished(str(error)) from None
+            raise
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
+        return self._upgrade(ctx, news, self._revisions(ctx, news))
+
+    def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:  # noqa: ARG002
+        hooks = ["--no-hooks"] if inputs.get("disableWebhooks") else []
+        options = ["--wait", "--ignore-not-found", _limit(ctx, inputs), *hooks]
+        done = self._cluster.helm(ctx, "uninstall", inputs["name"], *_place(inputs), *options)
+        if done.status:
+            raise EngineError(f"helm can't uninstall {_name(inputs)}: {failure(done, ctx)}")
+
+    def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
+        place, _, name = id_.rpartition("/")
+        found = {**inputs, "name": name, "namespace": place or "default"}
+        done = self._cluster.helm(ctx, "get", "metadata", name, *_place(found), "--output=json")
+        if done.status and "not found" in done.stderr:
+            return None
+        if done.status:
+            raise EngineError(f"helm can't read {_name(found)}: {failure(done, ctx)}")
+        return id_, inputs, {**(outputs or found), "status": _status(json.loads(done.stdout))}
+
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+        try:
+            revisions = self._revisions(ctx, inputs)
+            if revisions and _id(inputs) not in held and revisions[-1].get(_LABEL) == _label(ctx):
+                self.delete(ctx, _id(inputs), inputs, {})
+        except EngineError as error:
+            raise Unfinished(str(error)) from None
+
+    def _upgrade(self, ctx: Context, news: Props, revisions: list[Props]) -> Props:
+        self._recover(ctx, news, revisions)
+        options = ["--install", "--values=-", f"--labels={_LABEL}={_label(ctx)}", _limit(ctx, news), *_place(news)]
+        chart, *rest = arguments(news)
+        done = self._cluster.helm(
+            ctx, "upgrade", news["name"], chart, *options, *rest, "--output=json", stdin=values(news)
+        )
+        if done.status:
+            raise EngineError(f"helm can't install {_name(news)}: {failure(done, ctx)}")
+        release = json.loads(done.stdout)
+        chart_of = release["chart"]["metadata"]
+        found = {
+            **{key: release[key] for key in ("name", "namespace")},
+            "chart": chart_of["name"], "version": chart_of["version"], "appVersion": chart_of.get("appVersion", ""),
+            "revision": release["version"], "status": release["info"]["status"],
+        }  # fmt: skip
+        mark = checksum(news, self._root)
+        return {
+            **news, "status": _status(found), "__inputs": secret(news), **({_CHECKSUM: mark} if mark else {})
+        }  # fmt: skip
+
+    def _recover(self, ctx: Context, news: Props, revisions: list[Props]) -> None:
+        """Undo what a killed helm left: it refuses all work on a release that another helm seems to work on."""
+        state = revisions[-1]["status"] if revisions else "deployed"
+        if state in _HEALTHY:
+            return
+        kept = [row for row in revisions if row["status"] in ("deployed", "superseded")]
+        ctx.log("info", f"the release is in state {state}, which an interrupted run left: recovering it")
+        if kept and state not in _LOST:
+            back = ["rollback", news["name"], kept[-1]["version"], "--no-hooks"]
+        else:
+            back = ["uninstall", news["name"], "--wait", "--ignore-not-found"]
+        done = self._cluster.helm(ctx, *back, *_place(news), _limit(ctx, news))
+        if done.status:
+            raise EngineError(f"helm can't recover {_name(news)} from the state {state}: {failure(done, ctx)}")
+
+    def _may_be_there(self, ctx: Context, inputs: Props) -> bool:
+        try:
+            return bool(self._revisions(ctx, inputs))
+        except EngineError:
+            return True
+
+    def _revisions(self, ctx: Context, inputs: Props) -> list[Props]:
+        """The labels of a release's records, oldest first. helm's own commands do not show labels, and `helm history`
+        reads every revision in full."""
+        labels = '{range .items[*]}{.metadata.labels}{"\\n"}{end}'
+        selector = f"--selector=owner=helm,name={inputs['name']}"
+        done = self._cluster.kubectl(
+            ctx, "get", "secrets", *_place(inputs), selector, f"--output=jsonpath={labels}", "--request-timeout=60s"
+        )
+        if done.status:
+            raise EngineError(f"{_name(inputs)}: {failure(done, ctx)}")
+        return sorted(map(json.loads, done.stdout.splitlines()), key=lambda row: int(row["version"]))
+
+
+def _label(ctx: Context) -> str:
+    return hashlib.sha256(ctx.urn.encode()).hexdigest()[:16]
+
+
+def _limit(ctx: Context, inputs: Props) -> str:
+    """helm's own limit: that of the release, or of the resource (customTimeouts) if that is less."""
+    seconds = seconds(inputs)
+    return f"--timeout={min(seconds, int(ctx.timeout or seconds))}s"
+
+
+def _place(inputs: Props) -> list[str]:
+    return [f"--namespace={inputs['namespace']}"]
+
+
+def _id(inputs: Props) -> str:
+    return f"{inputs['namespace']}/{inputs['name']}"
+
+
+def _name(inputs: Props) -> str:
+    return f"{inputs['name']} in {inputs['namespace']}"
+
+
+def _status(found: Props) -> Props:
+    return {
+        key: found.get(key) for key in ("appVersion", "chart", "name", "namespace", "revision", "status", "version")
+    }
