@@ -15,10 +15,9 @@ from threading import Lock, RLock
 
 from engine.errors import EngineError, StateDamaged, StateNotWritten, WrongPassphrase
 from engine.state import checkpoint, journal
-from engine.state.crypter import Crypter, Passphrase
+from engine.state.crypter import Crypter, Passphrase, seal, unseal
 from engine.state.journal import Journal
 from engine.state.resource import Resource, now
-from engine.state.secrets import seal, unseal
 from engine.values import Value
 
 # The CLI whose format this is; it is written to the manifest and decides nothing.

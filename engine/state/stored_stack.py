@@ -9,9 +9,8 @@ from engine import urn as urns
 from engine.errors import EngineError
 from engine.project import Project, salt_of
 from engine.state import checkpoint, journal
-from engine.state.crypter import Passphrase
+from engine.state.crypter import Passphrase, reveal
 from engine.state.lock import Holder, Locks
-from engine.state.secrets import reveal
 from engine.state.state import State
 from engine.values import Value
 
