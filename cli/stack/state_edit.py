@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cli.stack import project, pulumi_install, pulumi_process, state_dir
-from engine.state import edits
+from engine.state import stored_stack
 
 
 def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
 def unprotect(stack: str, urns: Sequence[str] | None, pulumi: str | None = None) -> None:
     """Let resources be destroyed that are protected; None stands for all."""
     if state_dir.on_files(stack):
-        project.require_state(stack).edit(lambda rows: edits.unprotected(rows, urns))
+        project.require_state(stack).edit(lambda rows: stored_stack.unprotected(rows, urns))
     else:
         run_pulumi(stack, "state", "unprotect", "--yes", *(["--all"] if urns is None else urns), pulumi=pulumi)
 
@@ -29,7 +29,9 @@ def unprotect(stack: str, urns: Sequence[str] | None, pulumi: str | None = None)
 def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) -> None:
     """Forget resources, which stay where they are."""
     if state_dir.on_files(stack):
-        project.require_state(stack).edit(lambda rows: edits.without(rows, urns, force=force, dependents=dependents))
+        project.require_state(stack).edit(
+            lambda rows: stored_stack.without(rows, urns, force=force, dependents=dependents)
+        )
         return
     more = [*(["--force"] if force else []), *(["--target-dependents"] if dependents else [])]
     for urn in urns:  # releases before 3.150 take one
@@ -39,7 +41,7 @@ def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) ->
 def rename(stack: str, urn: str, name: str) -> None:
     """Let the state know a resource by another name."""
     if state_dir.on_files(stack):
-        project.require_state(stack).edit(lambda rows: edits.renamed(rows, urn, name))
+        project.require_state(stack).edit(lambda rows: stored_stack.renamed(rows, urn, name))
     else:
         run_pulumi(stack, "state", "rename", "--yes", urn, name)
 

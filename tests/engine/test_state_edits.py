@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from engine.errors import EngineError
-from engine.state import edits
+from engine.state import stored_stack
 
 STACK = "urn:pulumi:dev::bench::pulumi:pulumi:Stack::bench-dev"
 
@@ -31,55 +31,55 @@ def names(rows):
 
 def test_unprotecting_touches_nothing_else():
     before = copy.deepcopy(ROWS)
-    assert not any(row.get("protect") for row in edits.unprotected(ROWS, None))
-    some = edits.unprotected(ROWS, [urn("base")])
+    assert not any(row.get("protect") for row in stored_stack.unprotected(ROWS, None))
+    some = stored_stack.unprotected(ROWS, [urn("base")])
     assert [row["urn"] for row in some if row.get("protect")] == [urn("child")]
     assert [{**row, "protect": 0} for row in some] == [{**row, "protect": 0} for row in ROWS]
     assert before == ROWS
 
 
 def test_what_is_needed_is_not_forgotten_alone():
-    assert names(edits.without(ROWS, [urn("alone")], force=False, dependents=False)) == [
+    assert names(stored_stack.without(ROWS, [urn("alone")], force=False, dependents=False)) == [
         "bench-dev", "p", "base", "needs", "child",
     ]  # fmt: skip
     with pytest.raises(EngineError, match=r"C::needs needs .*C::base, which can't be forgotten alone"):
-        edits.without(ROWS, [urn("base")], force=True, dependents=False)
+        stored_stack.without(ROWS, [urn("base")], force=True, dependents=False)
     with pytest.raises(EngineError, match=r"C::base is protected: unprotect it first"):
-        edits.without(ROWS, [urn("base")], force=False, dependents=True)
+        stored_stack.without(ROWS, [urn("base")], force=False, dependents=True)
     # A provider takes along all that it made.
-    assert names(edits.without(ROWS, [urn("p")], force=True, dependents=True)) == ["bench-dev", "alone"]
+    assert names(stored_stack.without(ROWS, [urn("p")], force=True, dependents=True)) == ["bench-dev", "alone"]
 
 
 def test_a_new_name_holds_wherever_the_old_one_stood():
-    rows = edits.renamed(edits.renamed(ROWS, urn("base"), "ground"), urn("p"), "q")
+    rows = stored_stack.renamed(stored_stack.renamed(ROWS, urn("base"), "ground"), urn("p"), "q")
     assert urn("base") not in str(rows)
     assert urn("p") not in str(rows)
     assert rows[2] == {**ROWS[2], "urn": urn("ground"), "provider": f"{urn('q')}::x"}
     assert rows[3]["propertyDependencies"] == {"k": [urn("ground")], "n": []}
-    back = edits.renamed(edits.renamed(rows, urn("ground"), "base"), urn("q"), "p")
-    assert [edits.needs(row) for row in back] == [edits.needs(row) for row in ROWS]
+    back = stored_stack.renamed(stored_stack.renamed(rows, urn("ground"), "base"), urn("q"), "p")
+    assert [stored_stack.needs(row) for row in back] == [stored_stack.needs(row) for row in ROWS]
     for wrong in ("", "a b", "a::b", "alone"):
         with pytest.raises(EngineError):
-            edits.renamed(ROWS, urn("base"), wrong)
+            stored_stack.renamed(ROWS, urn("base"), wrong)
 
 
 def test_who_is_not_there_is_named():
     for edit in (
-        lambda: edits.unprotected(ROWS, [urn("nobody")]),
-        lambda: edits.without(ROWS, [urn("nobody")], force=True, dependents=True),
-        lambda: edits.renamed(ROWS, urn("nobody"), "x"),
+        lambda: stored_stack.unprotected(ROWS, [urn("nobody")]),
+        lambda: stored_stack.without(ROWS, [urn("nobody")], force=True, dependents=True),
+        lambda: stored_stack.renamed(ROWS, urn("nobody"), "x"),
     ):
         with pytest.raises(EngineError, match=r"there is no resource .*::nobody in this stack"):
             edit()
     with pytest.raises(EngineError, match="the stack itself"):
-        edits.without(ROWS, [STACK], force=True, dependents=True)
+        stored_stack.without(ROWS, [STACK], force=True, dependents=True)
 
 
 def test_on_a_stack_that_is_up(bench):
     bench.up("a")
     stack = bench.stack()
     target = next(row["urn"] for row in stack.export_state()["deployment"]["resources"] if row["urn"].endswith("::a"))
-    stack.edit(lambda rows: edits.renamed(rows, target, "b"))
+    stack.edit(lambda rows: stored_stack.renamed(rows, target, "b"))
     assert bench.up("a").counts["create"] == 1  # the one of that name was given away
-    stack.edit(lambda rows: edits.without(rows, [target], force=False, dependents=True))
+    stack.edit(lambda rows: stored_stack.without(rows, [target], force=False, dependents=True))
     assert target not in str(bench.stack().export_state())
