@@ -25,8 +25,7 @@ from engine.errors import EngineError
 from engine.events import ProgramError
 from engine.project import Project
 from engine.providers.command import LocalCommand
-from engine.values import Props, Value, plain
-from engine.wire import from_struct, to_struct
+from engine.values import Props, Value, from_struct, plain, to_struct
 
 
 class _Inline(ThreadPoolExecutor):

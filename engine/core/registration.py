@@ -18,8 +18,7 @@ from engine.core.scope import Included
 from engine.errors import EngineError, Interrupted, NotRunnable
 from engine.providers.base import Foreign, provider_properties
 from engine.state.resource import Resource, now
-from engine.values import Props, Value
-from engine.wire import from_struct, from_value
+from engine.values import Props, Value, from_struct, from_value
 
 
 @dataclass

@@ -14,8 +14,7 @@ from pulumi.runtime import _serialization, rpc
 from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.providers.base import CheckFailed, Context, Provider
-from engine.values import UNKNOWN, Props, Value, plain
-from engine.wire import from_struct, to_struct
+from engine.values import UNKNOWN, Props, Value, from_struct, plain, to_struct
 
 _KEY = "__provider"
 

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from engine import wire
+from engine import values
 from engine.core.diff import differences
 from engine.core.run import with_outputs
 from engine.project import KubernetesTools
@@ -82,11 +82,11 @@ def _ours(one: Registered) -> tuple[Release | Object, Context]:
 def test_states_go_over_both_ways_without_a_change(plugin: Any, outside: Recorder) -> None:
     for one in _resources():
         provider, ctx = _ours(one)
-        given_: Props = plain(wire.from_struct(one.request.object))
+        given_: Props = plain(values.from_struct(one.request.object))
         checked = plugin.Check(provider_pb2.CheckRequest(urn=one.urn, news=one.request.object))
         for failure in checked.failures:
             outside.differs("pulumi-kubernetes-check", f"{one.name}: {failure.property}: {failure.reason}")
-        theirs = wire.from_struct(checked.inputs)
+        theirs = values.from_struct(checked.inputs)
         for olds, what in (({}, "of a new resource"), (theirs, "after the provider's")):
             for change in differences(theirs, provider.check(ctx, plain(olds), given_)):
                 outside.differs("pulumi-kubernetes-check", f"{one.name}, {what}: {change}")
@@ -95,7 +95,7 @@ def test_states_go_over_both_ways_without_a_change(plugin: Any, outside: Recorde
         kept = with_outputs(Resource(urn=one.urn, type=one.type, custom=True), id_, outputs, inputs)
         diff = plugin.Diff(
             provider_pb2.DiffRequest(
-                id=id_, urn=one.urn, olds=wire.to_struct(kept.outputs), old_inputs=wire.to_struct(inputs),
+                id=id_, urn=one.urn, olds=values.to_struct(kept.outputs), old_inputs=values.to_struct(inputs),
                 news=checked.inputs,
             )
         )  # fmt: skip
