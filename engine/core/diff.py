@@ -1,4 +1,5 @@
-"""What differs between two sets of properties, and whether that asks for a replacement."""
+"""Differences between two sets of properties, whether they ask for a replacement, and the paths that name them: `a.b[0]`,
+`a["b.c"]`, with `*` for any key or index."""
 
 import copy
 import re
@@ -9,81 +10,8 @@ from engine.errors import EngineError
 from engine.events import Change
 from engine.values import SIG, Props, Value, is_secret, plain, same, show
 
-Path = tuple[str | int, ...]
+PropertyPath = tuple[str | int, ...]
 _TOKEN = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\[\*\]|\["((?:[^"\\]|\\.)*)"\]')
-_MISSING = object()
-
-
-def parse(text: str) -> Path:
-    """Raises EngineError for what is no path."""
-    parts: list[str | int] = []
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if not match:
-            message = f'property path {text!r}: can\'t be read from column {position + 1}; write a.b[0] or a["b"]'
-            raise EngineError(message)
-        name, index, quoted = match.groups()
-        parts.append(int(index) if index else "*" if match[0] == "[*]" else name or quoted.replace('\\"', '"'))
-        position = match.end()
-    return tuple(parts)
-
-
-def render(path: Path) -> str:
-    """The opposite of `parse`."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif re.fullmatch(r"[^.\[\]\"]+", part):
-            text += f".{part}" if text else part
-        else:
-            text += f'["{part}"]'
-    return text
-
-
-def contains(pattern: Path, path: Path) -> bool:
-    """Whether the pattern names the path or something above it."""
-    return len(pattern) <= len(path) and all(p in ("*", part) for p, part in zip(pattern, path, strict=False))
-
-
-def keep_old(new: Props, old: Props, patterns: list[str]) -> tuple[Props, list[str]]:
-    """`new` with the old values at the given paths (ignoreChanges), and the paths where that can't be done because
-    an element on the way was added or removed."""
-    result: Value = copy.deepcopy(new)
-    failed = [text for text in patterns if not _reset(result, old, parse(text))]
-    return result, failed
-
-
-def _reset(new: Value, old: Value, path: Path) -> bool:
-    new, old = (v["value"] if is_secret(v) else v for v in (new, old))
-    if type(new) is not type(old) or not isinstance(new, (dict, list)):
-        return bool(new == old)
-    head, rest = path[0], path[1:]
-    if head == "*":
-        keys = range(max(len(new), len(old))) if isinstance(new, list) else {*new, *old}
-        # A list, so that none is left out after one that fails.
-        return False not in [_reset(new, old, (key, *rest)) for key in keys]
-    before, after = _get(old, head), _get(new, head)
-    if (rest or isinstance(new, list)) and (before is _MISSING or after is _MISSING):
-        return before is after
-    if rest:
-        return _reset(after, before, rest)
-    target: Value = new
-    if before is _MISSING:
-        target.pop(head, None)
-    else:
-        target[head] = before
-    return True
-
-
-def _get(value: Value, key: str | int) -> Value:
-    try:
-        return value[key]
-    except (KeyError, IndexError, TypeError):
-        return _MISSING
-
-
 _ABSENT = object()
 
 
@@ -107,7 +35,7 @@ def differences(old: Props, new: Props) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _walk(path: Path, old: Value, new: Value, found: list[Change], *, hidden: bool) -> None:
+def _walk(path: PropertyPath, old: Value, new: Value, found: list[Change], *, hidden: bool) -> None:
     hidden = hidden or is_secret(old) or is_secret(new)
     if old is not _ABSENT and new is not _ABSENT:
         if same(old, new):
@@ -126,15 +54,85 @@ def _walk(path: Path, old: Value, new: Value, found: list[Change], *, hidden: bo
             return
     kind: Literal["add", "delete", "update"] = "add" if old is _ABSENT else "delete" if new is _ABSENT else "update"
     before, after = (None if v is _ABSENT else "[secret]" if hidden else show(v) for v in (old, new))
-    found.append(Change(render(path), kind, before, after))
+    found.append(Change(render_path(path), kind, before, after))
 
 
 def marked(changes: tuple[Change, ...], replaces: tuple[str, ...], patterns: list[str]) -> tuple[Change, ...]:
     """The changes, each with whether it forces a replacement: by the provider's answer or by replaceOnChanges."""
-    wanted = [parse(text) for text in (*replaces, *patterns)]
+    wanted = [parse_path(text) for text in (*replaces, *patterns)]
 
     def forces(change: Change) -> bool:
-        path = parse(change.path)
+        path = parse_path(change.path)
         return any(contains(pattern, path) for pattern in wanted)
 
     return tuple(replace(change, replaces=forces(change)) for change in changes)
+
+
+def parse_path(text: str) -> PropertyPath:
+    """Raises EngineError for what is no path."""
+    parts: list[str | int] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if not match:
+            message = f'property path {text!r}: can\'t be read from column {position + 1}; write a.b[0] or a["b"]'
+            raise EngineError(message)
+        name, index, quoted = match.groups()
+        parts.append(int(index) if index else "*" if match[0] == "[*]" else name or quoted.replace('\\"', '"'))
+        position = match.end()
+    return tuple(parts)
+
+
+def render_path(path: PropertyPath) -> str:
+    """The opposite of `parse_path`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif re.fullmatch(r"[^.\[\]\"]+", part):
+            text += f".{part}" if text else part
+        else:
+            text += f'["{part}"]'
+    return text
+
+
+def contains(pattern: PropertyPath, path: PropertyPath) -> bool:
+    """Whether the pattern names the path or something above it."""
+    return len(pattern) <= len(path) and all(p in ("*", part) for p, part in zip(pattern, path, strict=False))
+
+
+def keep_old(new: Props, old: Props, patterns: list[str]) -> tuple[Props, list[str]]:
+    """`new` with the old values at the given paths (ignoreChanges), and the paths where that can't be done because
+    an element on the way was added or removed."""
+    result: Value = copy.deepcopy(new)
+    failed = [text for text in patterns if not _reset(result, old, parse_path(text))]
+    return result, failed
+
+
+def _reset(new: Value, old: Value, path: PropertyPath) -> bool:
+    new, old = (v["value"] if is_secret(v) else v for v in (new, old))
+    if type(new) is not type(old) or not isinstance(new, (dict, list)):
+        return bool(new == old)
+    head, rest = path[0], path[1:]
+    if head == "*":
+        keys = range(max(len(new), len(old))) if isinstance(new, list) else {*new, *old}
+        # A list, so that none is left out after one that fails.
+        return False not in [_reset(new, old, (key, *rest)) for key in keys]
+    before, after = _get(old, head), _get(new, head)
+    if (rest or isinstance(new, list)) and (before is _ABSENT or after is _ABSENT):
+        return before is after
+    if rest:
+        return _reset(after, before, rest)
+    target: Value = new
+    if before is _ABSENT:
+        target.pop(head, None)
+    else:
+        target[head] = before
+    return True
+
+
+def _get(value: Value, key: str | int) -> Value:
+    try:
+        return value[key]
+    except (KeyError, IndexError, TypeError):
+        return _ABSENT

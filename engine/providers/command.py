@@ -31,43 +31,6 @@ tar -xf - -C "$d" --no-same-owner --no-same-permissions
 """
 
 
-def script_and_data(source: Props, target: str) -> tuple[str, bytes]:
-    """The script and its input for an asset or archive. Raises EngineError if the source can't be read."""
-    quoted = shlex.quote(target)
-    if "text" in source:
-        refuse = 'echo "$d is a folder: a text needs the path of a file" >&2; exit 1'
-        return _FILE.format(target=quoted, if_folder=refuse), source["text"].encode()
-    if "assets" in source:
-        return _FOLDER.format(target=quoted), _tar(source["assets"])
-    path = source.get("path")
-    if not path:
-        raise EngineError(f"{source.get('uri')}: the embedded engine fetches nothing; give a file that is here")
-    file = Path(path)
-    if file.is_dir():
-        inside = "" if str(path).endswith("/") else file.resolve().name + "/"
-        parts = {f"{inside}{p.relative_to(file)}": {"path": str(p)} for p in sorted(file.rglob("*")) if p.is_file()}
-        return _FOLDER.format(target=quoted), _tar(parts)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise EngineError(f"{path}: {error.strerror}") from None
-    return _FILE.format(target=quoted, if_folder=f'd="$d"/{shlex.quote(file.name)}'), data
-
-
-def _tar(parts: dict[str, Props]) -> bytes:
-    import tarfile  # noqa: PLC0415 - slow to import
-
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, part in parts.items():
-            data = part["text"].encode() if "text" in part else Path(part["path"]).read_bytes()
-            info = tarfile.TarInfo(name)
-            # Modes are not carried over, as with the provider's SFTP.
-            info.size, info.mode = len(data), 0o666
-            archive.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
-
-
 class _Command(Provider):
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
         return Diff(replaces=() if same(olds.get("triggers"), news.get("triggers")) else ("triggers",))
@@ -193,3 +156,40 @@ class RemoteCopy(_Remote):
         outcome = self._sessions.run(ctx, props["connection"], script, stdin=data)
         if outcome.status:
             raise EngineError(f"copying to {props['remotePath']}: {outcome.stderr.strip() or outcome.status}")
+
+
+def script_and_data(source: Props, target: str) -> tuple[str, bytes]:
+    """The script and its input for an asset or archive. Raises EngineError if the source can't be read."""
+    quoted = shlex.quote(target)
+    if "text" in source:
+        refuse = 'echo "$d is a folder: a text needs the path of a file" >&2; exit 1'
+        return _FILE.format(target=quoted, if_folder=refuse), source["text"].encode()
+    if "assets" in source:
+        return _FOLDER.format(target=quoted), _tar(source["assets"])
+    path = source.get("path")
+    if not path:
+        raise EngineError(f"{source.get('uri')}: the embedded engine fetches nothing; give a file that is here")
+    file = Path(path)
+    if file.is_dir():
+        inside = "" if str(path).endswith("/") else file.resolve().name + "/"
+        parts = {f"{inside}{p.relative_to(file)}": {"path": str(p)} for p in sorted(file.rglob("*")) if p.is_file()}
+        return _FOLDER.format(target=quoted), _tar(parts)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise EngineError(f"{path}: {error.strerror}") from None
+    return _FILE.format(target=quoted, if_folder=f'd="$d"/{shlex.quote(file.name)}'), data
+
+
+def _tar(parts: dict[str, Props]) -> bytes:
+    import tarfile  # noqa: PLC0415 - slow to import
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, part in parts.items():
+            data = part["text"].encode() if "text" in part else Path(part["path"]).read_bytes()
+            info = tarfile.TarInfo(name)
+            # Modes are not carried over, as with the provider's SFTP.
+            info.size, info.mode = len(data), 0o666
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()

@@ -299,8 +299,8 @@ def _label(ctx: Context) -> str:
 
 def _limit(ctx: Context, inputs: Props) -> str:
     """helm's own limit: that of the release, or of the resource (customTimeouts) if that is less."""
-    seconds = seconds(inputs)
-    return f"--timeout={min(seconds, int(ctx.timeout or seconds))}s"
+    limit = seconds(inputs)
+    return f"--timeout={min(limit, int(ctx.timeout or limit))}s"
 
 
 def _place(inputs: Props) -> list[str]:

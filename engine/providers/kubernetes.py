@@ -10,8 +10,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from engine.core import diff
-from engine.core.diff import Diff, differences
+from engine.core.diff import Diff, contains, differences, parse_path
 from engine.errors import EngineError
 from engine.private import PrivateFolder
 from engine.project import KubernetesTools
@@ -95,7 +94,7 @@ def keeps_name(olds: Props, news: Props) -> bool:
     return not automatic and all(was.get(key) == now.get(key) for key in ("name", "namespace"))
 
 
-def manager(ctx: Context, outputs: Props) -> str:
+def field_manager(ctx: Context, outputs: Props) -> str:
     """The field manager of an object: the recorded one, else one that no other resource has, so that an object that an
     interrupted creation left is known again."""
     return outputs.get("__fieldManager") or f"pulumi-kubernetes-{hashlib.sha256(ctx.urn.encode()).hexdigest()[:8]}"
@@ -105,9 +104,9 @@ def replacing(ctx: Context, olds: Props, news: Props) -> tuple[str, ...]:
     """The changed properties that replace the object."""
     kind = str(news.get("kind"))
     fields = ("apiVersion.group", "kind", "metadata.name", "metadata.namespace", *_fields(ctx, kind, olds))
-    patterns = [diff.parse(field) for field in fields]
+    patterns = [parse_path(field) for field in fields]
     changed = (change.path for change in differences(olds, news))
-    hit = [path for path in changed if any(diff.contains(p, diff.parse(path)) for p in patterns)]
+    hit = [path for path in changed if any(contains(p, parse_path(path)) for p in patterns)]
     moved = _group(olds) != _group(news)
     return (*hit, *(("apiVersion",) if moved else ()))
 
@@ -123,7 +122,7 @@ def _group(inputs: Props) -> str:
     return str(inputs.get("apiVersion", "")).rpartition("/")[0]
 
 
-def text(inputs: Props) -> str:
+def manifest(inputs: Props) -> str:
     """What is applied, as JSON."""
     return json.dumps({key: value for key, value in inputs.items() if key != "status"})
 
@@ -282,7 +281,7 @@ class Object(Provider):
         return Diff(replaces=replaces, delete_first=first)
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
-        manager = manager(ctx, {})
+        manager = field_manager(ctx, {})
         there = self._get(ctx, news)
         adopts = str(ctx.settings().get("upsertExistingObjects")).lower() == "true"
         if there and not adopts and manager not in _managers(there):
@@ -298,7 +297,7 @@ class Object(Provider):
             raise
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
-        return self._apply(ctx, news, manager(ctx, outputs))[1]
+        return self._apply(ctx, news, field_manager(ctx, outputs))[1]
 
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:  # noqa: ARG002
         seconds = ctx.timeout or _seconds(inputs)
@@ -315,14 +314,14 @@ class Object(Provider):
         return (
             id_of(live),
             as_found(inputs, live),
-            outputs_of(inputs, live, manager(ctx, outputs)),
+            outputs_of(inputs, live, field_manager(ctx, outputs)),
         )
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
         try:
             there = self._get(ctx, inputs)
             # Only what this very resource has applied, and what no other resource holds.
-            if there and id_of(there) not in held and manager(ctx, {}) in _managers(there):
+            if there and id_of(there) not in held and field_manager(ctx, {}) in _managers(there):
                 self.delete(ctx, id_of(there), inputs, {})
         except EngineError as error:
             raise Unfinished(str(error)) from None
@@ -366,8 +365,8 @@ class Object(Provider):
 
     def _get(self, ctx: Context, what: Props) -> Props | None:
         options = ["--output=json", "--ignore-not-found", "--show-managed-fields", _REQUEST]
-        identity = identity(ctx.type, "", what)
-        done = self._kubectl(ctx, identity, "get", "--filename=-", *options)
+        named_by = identity(ctx.type, "", what)
+        done = self._kubectl(ctx, named_by, "get", "--filename=-", *options)
         if done.status and not _is_unknown_kind(done):
             raise EngineError(f"{_name(what)}: {failure(done, ctx)}")
         if done.status or not done.stdout.strip():
@@ -379,7 +378,7 @@ class Object(Provider):
     def _kubectl(self, ctx: Context, manifest: Props, *arguments: str, waits: bool = False) -> Outcome:
         place = (manifest.get("metadata") or {}).get("namespace") or namespace(ctx.settings())
         inside = [f"--namespace={place}"] if place else []
-        return self._cluster.kubectl(ctx, *arguments, *inside, stdin=text(manifest), waits=waits)
+        return self._cluster.kubectl(ctx, *arguments, *inside, stdin=manifest(manifest), waits=waits)
 
 
 def _managers(live: Props) -> set[str]:

@@ -96,9 +96,9 @@ class TestIdentity:
         assert (named["apiVersion"], named["kind"], named["metadata"]) == found
 
     def test_each_resource_has_a_field_manager_of_its_own_and_keeps_the_recorded_one(self):
-        assert kubernetes.manager(ctx("a"), {}) != kubernetes.manager(ctx("b"), {})
-        assert kubernetes.manager(ctx("a"), {}) == kubernetes.manager(ctx("a"), {})
-        assert kubernetes.manager(ctx("a"), {"__fieldManager": "of-the-cli"}) == "of-the-cli"
+        assert kubernetes.field_manager(ctx("a"), {}) != kubernetes.field_manager(ctx("b"), {})
+        assert kubernetes.field_manager(ctx("a"), {}) == kubernetes.field_manager(ctx("a"), {})
+        assert kubernetes.field_manager(ctx("a"), {"__fieldManager": "of-the-cli"}) == "of-the-cli"
 
 
 def test_what_the_server_added_is_no_difference():
