@@ -7,8 +7,6 @@ import hashlib
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from google.protobuf.struct_pb2 import Struct
-
 from engine import events
 
 SIG = "4dabf18193072939515e22adb298388d"
@@ -129,6 +127,8 @@ def from_struct(struct: Value) -> Props:
 
 def to_struct(props: Props) -> Value:
     """A dict as a protobuf Struct."""
+    from google.protobuf.struct_pb2 import Struct  # noqa: PLC0415 - who only reads a state does without protobuf
+
     struct = Struct()
     struct.update(props)
     return struct

@@ -1,5 +1,5 @@
-"""Differences between two sets of properties, whether they ask for a replacement, and the paths that name them: `a.b[0]`,
-`a["b.c"]`, with `*` for any key or index."""
+"""Differences between two sets of properties, whether they ask for a replacement, and the paths that name properties:
+`a.b[0]`, `a["b.c"]`, with `*` for any key or index."""
 
 import copy
 import re

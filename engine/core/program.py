@@ -19,7 +19,8 @@ from pulumi.runtime.settings import ROOT
 
 from engine import urn as urns
 from engine import values
-from engine.core.registration import Goal, Registrar
+from engine.core.registration import Registrar
+from engine.core.resource_step import Goal
 from engine.core.run import Daemons, Run, explain, resolve, with_outputs
 from engine.errors import EngineError
 from engine.events import ProgramError

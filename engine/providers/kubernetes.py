@@ -375,10 +375,10 @@ class Object(Provider):
         found = json.loads(done.stdout)
         return found["items"][0] if found["kind"] == "List" else found
 
-    def _kubectl(self, ctx: Context, manifest: Props, *arguments: str, waits: bool = False) -> Outcome:
-        place = (manifest.get("metadata") or {}).get("namespace") or namespace(ctx.settings())
+    def _kubectl(self, ctx: Context, what: Props, *arguments: str, waits: bool = False) -> Outcome:
+        place = (what.get("metadata") or {}).get("namespace") or namespace(ctx.settings())
         inside = [f"--namespace={place}"] if place else []
-        return self._cluster.kubectl(ctx, *arguments, *inside, stdin=manifest(manifest), waits=waits)
+        return self._cluster.kubectl(ctx, *arguments, *inside, stdin=manifest(what), waits=waits)
 
 
 def _managers(live: Props) -> set[str]:

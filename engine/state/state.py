@@ -14,9 +14,9 @@ from pathlib import Path
 from threading import Lock, RLock
 
 from engine.errors import EngineError, StateDamaged, StateNotWritten, WrongPassphrase
-from engine.state import checkpoint, journal
+from engine.state import checkpoint
+from engine.state.checkpoint import Journal
 from engine.state.crypter import Crypter, Passphrase, seal, unseal
-from engine.state.journal import Journal
 from engine.state.resource import Resource, now
 from engine.values import Value
 
@@ -39,9 +39,9 @@ class State:
         self._name = f"organization/{project}/{stack}"
         text, self._row = checkpoint.text_and_deployment(file)
         self._journal = Journal(file)
-        self._folded = journal.entries(file) == []
+        self._folded = checkpoint.entries(file) == []
         # The next write is of it all; and what has happened since the last one, resources by their numbers.
-        self._whole, self._size, self._digest = True, len(text), journal.digest(text)
+        self._whole, self._size, self._digest = True, len(text), checkpoint.digest(text)
         self._ops: list[tuple[Value, ...]] = []
         self._numbers: dict[int, int] = {}
         self._next = self._done = 0
@@ -248,7 +248,7 @@ class State:
         same = all((row.get(k) or None) == (self._row.get(k) or None) for k in keys)
         if not (finished and same and self._folded and not self._journal.begun):
             text = checkpoint.text_of(self._name, row)
-            digest = journal.digest(text)
+            digest = checkpoint.digest(text)
             # Whoever finds the journal beside this text knows that all of it is in there.
             self._journal.append({"folded": digest})
             checkpoint.write_text(self.file, text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine import urn as urns
 from engine.errors import EngineError, UnknownResource
 from engine.project import Project, salt_of
-from engine.state import checkpoint, journal
+from engine.state import checkpoint
 from engine.state.crypter import Passphrase, reveal
 from engine.state.lock import Holder, Locks
 from engine.state.state import State
@@ -28,7 +28,7 @@ class StoredStack:
     @property
     def interrupted(self) -> bool:
         """Whether a dead run left a journal, so that the state file alone is not complete."""
-        return journal.beside(self.file).exists() and not any(one.alive() for one in self._locks().holders())
+        return checkpoint.journal_file(self.file).exists() and not any(one.alive() for one in self._locks().holders())
 
     def prepare_for_cli(self) -> None:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
@@ -101,7 +101,7 @@ class StoredStack:
         with self._locks().hold():
             if self.file.exists() and checkpoint.read(self.file).get("resources"):
                 raise EngineError(f"stack {self.name} still has resources: destroy it first")
-            for file in (self.file, self.file.with_name(self.file.name + ".bak"), journal.beside(self.file)):
+            for file in (self.file, self.file.with_name(self.file.name + ".bak"), checkpoint.journal_file(self.file)):
                 file.unlink(missing_ok=True)
             for kept in ("history", "backups"):
                 shutil.rmtree(self._folder / kept / self._project.name / self.name, ignore_errors=True)

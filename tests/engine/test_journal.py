@@ -9,7 +9,7 @@ import time
 import pytest
 
 from engine import Scope, events
-from engine.state import checkpoint, journal, state
+from engine.state import checkpoint, state
 from tests.engine import test_kill
 
 URN = "urn:pulumi:dev::bench::pulumi-python:dynamic:Resource::"
@@ -32,7 +32,9 @@ def written(monkeypatch):
         real(self)
         with self._lock:
             if self._saved == self._version:
-                moments.append((journal.beside(self.file).read_bytes(), self.file.read_bytes(), self.deployment()))
+                moments.append(
+                    (checkpoint.journal_file(self.file).read_bytes(), self.file.read_bytes(), self.deployment())
+                )
 
     monkeypatch.setattr(state.State, "_add", add)
     return moments
@@ -61,7 +63,7 @@ def test_what_is_read_at_any_moment_is_what_was_written(bench, written, monkeypa
     file = bench.stack().file
     for lines, text, wanted in written:
         file.write_bytes(text)
-        journal.beside(file).write_bytes(lines)
+        checkpoint.journal_file(file).write_bytes(lines)
         assert meant(checkpoint.read(file)) == meant(wanted)
 
 
@@ -71,20 +73,20 @@ def test_a_line_that_was_cut_off_counts_for_nothing(bench, written):
     lines, text, _ = written[-1]
     file = bench.stack().file
     file.write_bytes(text)
-    journal.beside(file).write_bytes(lines)
+    checkpoint.journal_file(file).write_bytes(lines)
     whole = checkpoint.read(file)
-    journal.beside(file).write_bytes(lines + lines.splitlines()[-1][:-7])
+    checkpoint.journal_file(file).write_bytes(lines + lines.splitlines()[-1][:-7])
     assert meant(checkpoint.read(file)) == meant(whole)
     bench.stack().prepare_for_cli()
-    assert not journal.beside(file).exists()
+    assert not checkpoint.journal_file(file).exists()
     assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
 
 
 def test_after_each_run_the_file_alone_is_the_state(bench):
     bench.up(*NODES)
-    assert not journal.beside(bench.stack().file).exists()
+    assert not checkpoint.journal_file(bench.stack().file).exists()
     bench.up(*NODES[:2])
-    assert not journal.beside(bench.stack().file).exists()
+    assert not checkpoint.journal_file(bench.stack().file).exists()
     assert set(bench.resources()) == {"n0", "n1"}
     assert bench.workspace().stacks() == ["dev"]
 
@@ -99,7 +101,7 @@ def killed(bench):
     process.kill()
     process.join()
     bench.flag("hold-c", on=False)
-    assert journal.beside(bench.stack().file).exists()
+    assert checkpoint.journal_file(bench.stack().file).exists()
     return bench.stack().file
 
 
@@ -107,11 +109,11 @@ def test_a_killed_run_is_gone_on_with_and_every_command_reads_what_it_did(bench)
     file = killed(bench)
     assert set(bench.resources()) == {"a", "b"}
     assert bench.preview().counts == {"same": 3, "create": 1}
-    assert journal.beside(file).exists(), "a preview changes nothing"
+    assert checkpoint.journal_file(file).exists(), "a preview changes nothing"
     bench.did()
     assert bench.up().ok
     assert bench.steps() == ["create c.0"]
-    assert not journal.beside(file).exists()
+    assert not checkpoint.journal_file(file).exists()
 
 
 def test_the_pulumi_cli_is_handed_the_whole_state(bench):
@@ -122,7 +124,7 @@ def test_the_pulumi_cli_is_handed_the_whole_state(bench):
     latest = json.loads(file.read_text())["checkpoint"]["latest"]
     assert {r["urn"] for r in latest["resources"]} >= {URN + "a", URN + "b"}
     assert [op["resource"]["urn"] for op in latest["pending_operations"]] == [URN + "c"]
-    assert not journal.beside(file).exists()
+    assert not checkpoint.journal_file(file).exists()
 
 
 def test_where_another_wrote_the_state_meanwhile_what_the_journal_knows_is_taken_over(bench):
@@ -153,7 +155,7 @@ def test_a_kill_while_the_journal_is_folded_loses_nothing(bench, monkeypatch, wh
     monkeypatch.setattr(checkpoint, "write_text", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bench.stack().prepare_for_cli()
-    assert journal.beside(file).exists()
+    assert checkpoint.journal_file(file).exists()
     assert meant(checkpoint.read(file)) == meant(whole)
     monkeypatch.undo()
     monkeypatch.setattr("engine.state.crypter.ROUNDS", 10)
@@ -173,7 +175,7 @@ def test_a_disk_that_is_full_is_told_in_words_and_gone_on_from(bench, monkeypatc
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as broken:
-        broken.setattr(journal.os, "write", full)
+        broken.setattr(checkpoint.os, "write", full)
         broken.setattr(checkpoint, "write_text", full)
         with pytest.raises(state.StateNotWritten, match=r"dev\.json: the state can't be written: No space left"):
             bench.up("a", "b")
