@@ -25,7 +25,7 @@ SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 SLURMDBD_PORT = 6819
 TOKEN_KEY = f"{CONFIG}/jwt.key"
-"""What slurmctld and slurmdbd sign tokens with, and know them by; scripts/node/slurm/slurmrestd.py puts it there."""
+"""What slurmctld and slurmdbd sign tokens with, and know them by; scripts/node/slurm/slurmctld.py puts it there."""
 DATABASE = "slurm_acct_db"
 DATABASE_PORT = 3306
 USER = "slurm"

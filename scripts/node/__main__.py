@@ -39,7 +39,7 @@ from containers import settings as containers
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, ends, environment, lost_jobs, probe, prologs, rxdm, warm_up
-from slurm import config_changes, job_submit, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd, slurmrestd
+from slurm import config_changes, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd
 from system import (
     cluster_state,
     installation,
@@ -104,13 +104,13 @@ def control(payload: dict[str, Any]) -> None:
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
     slurmctld.refuse_other_name(payload["cluster"])
-    if text := files.get(job_submit.NAME):
-        job_submit.check(text)
+    if text := files.get(slurmctld.JOB_SUBMIT):
+        slurmctld.check_job_submit(text)
     drain.drain_removed(
         slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"]
     )
     if payload.get("slurmrestd"):
-        slurmrestd.keep_key()
+        slurmctld.keep_token_key()
     with slurmctld.or_back(files):
         slurmctld.write_files(files)
         slurmctld.accounting_daemon(dbd)
@@ -118,9 +118,9 @@ def control(payload: dict[str, Any]) -> None:
         slurmctld.register_qos(payload["qos"])
         slurmctld.controller_daemon(files)
     if payload.get("slurmrestd"):
-        slurmrestd.start()
+        slurmctld.start_slurmrestd()
     else:
-        slurmrestd.undo()
+        slurmctld.remove_slurmrestd()
     config = {
         name: payload[name]
         for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health")

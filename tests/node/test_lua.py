@@ -4,7 +4,7 @@ import ctypes.util
 from pathlib import Path
 
 import pytest
-from slurm import job_submit
+from slurm import slurmctld
 from system.host import SetupError
 
 GOOD = "function slurm_job_submit(job, parts, uid)\n  return slurm.SUCCESS\nend\n"
@@ -21,17 +21,17 @@ def with_plugin(root: Path, library: str) -> Path:
 
 def test_a_machine_without_the_plugin_says_so(tmp_path: Path):
     with pytest.raises(SetupError, match=r"no job_submit_lua\.so"):
-        job_submit.check(GOOD, tmp_path)
+        slurmctld.check_job_submit(GOOD, tmp_path)
 
 
 def test_where_the_library_is_not_there_slurmctld_is_left_to_tell(tmp_path: Path):
-    job_submit.check("no lua", with_plugin(tmp_path, "liblua0.0.so.0"))
+    slurmctld.check_job_submit("no lua", with_plugin(tmp_path, "liblua0.0.so.0"))
 
 
 @pytest.mark.skipif(not LIBRARIES, reason="this machine has no Lua; the clusters of tests/e2e have")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_grammar_is_told_with_its_line(tmp_path: Path, library: str):
     root = with_plugin(tmp_path, library)
-    job_submit.check(GOOD, root)
+    slurmctld.check_job_submit(GOOD, root)
     with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit.lua:2: "):
-        job_submit.check(GOOD.replace("return slurm", "retur slurm"), root)
+        slurmctld.check_job_submit(GOOD.replace("return slurm", "retur slurm"), root)

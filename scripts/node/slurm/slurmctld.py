@@ -1,10 +1,15 @@
-"""The controller's daemons: slurmdbd, then slurmctld, with the files rendered for them."""
+"""The controller's daemons: slurmdbd, slurmctld with the files rendered for them, and slurmrestd (Slurm's REST API)."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import hashlib
 import json
-from collections.abc import Callable, Generator
+import pwd
+import re
+import socket
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -269,3 +274,131 @@ def disable() -> None:
     """A machine without the controller role runs none of this."""
     for unit in ("slurmctld", "slurmdbd", "mariadb"):
         stop_service(unit)
+
+
+TOKEN_KEY_DELIVERED = Path("/etc/hpc/jwt.key")  # put here by the stack, root only
+TOKEN_KEY = Path("/etc/slurm/jwt.key")  # as rendered (AuthAltParameters)
+SLURMRESTD_UNIT = Path("/etc/systemd/system/slurmrestd.service")  # in the place of the package's own
+SLURMRESTD, SLURMRESTD_PORT, SLURMRESTD_USER = "/usr/sbin/slurmrestd", 6820, "slurmrestd"
+SHELL = "/usr/sbin/nologin"
+LOOPBACK = "127."
+
+
+def keep_token_key() -> None:
+    """Install the key that slurmctld and slurmdbd are about to read, 0600 and slurm's own.
+
+    Raises SetupError, before anything was changed, where this machine can't run slurmrestd, or has no key.
+    """
+    if not Path(SLURMRESTD).exists():
+        raise SetupError("slurm.slurmrestd: there is no slurmrestd on this machine: its image is of an earlier version")
+    if not TOKEN_KEY_DELIVERED.exists():
+        raise SetupError(f"slurm.slurmrestd: no key for tokens was delivered: {TOKEN_KEY_DELIVERED} is missing")
+    key = TOKEN_KEY_DELIVERED.read_bytes()
+    if not TOKEN_KEY.exists() or TOKEN_KEY.read_bytes() != key:
+        # They read it when they start, and are started by who calls this; jobs do not notice. Ended first, lest a kill
+        # comes between.
+        for name in ("slurmctld", "slurmdbd"):
+            if succeeds("systemctl", "is-active", "--quiet", name):
+                run("systemctl", "stop", name)
+    write(TOKEN_KEY, key, mode=0o600, owner="slurm")
+
+
+def start_slurmrestd() -> None:
+    """Have slurmrestd running as a user of its own: it refuses root and slurm. slurmctld must answer."""
+    try:
+        pwd.getpwnam(SLURMRESTD_USER)
+    except KeyError:
+        run(
+            "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", SHELL,
+            SLURMRESTD_USER,
+        )  # fmt: skip
+        log(f"made the user {SLURMRESTD_USER}")
+    address = socket.gethostbyname(socket.gethostname())
+    if address.startswith(LOOPBACK):
+        raise SetupError(f"{socket.gethostname()} is {address} on this machine, where no other reaches slurmrestd")
+    text = slurmrestd_unit(address)
+    if write(SLURMRESTD_UNIT, text):
+        run("systemctl", "daemon-reload")
+    service("slurmrestd", settings=text)
+    wait("slurmrestd", lambda: listens(SLURMRESTD_PORT), seconds=60, unit="slurmrestd")
+
+
+def slurmrestd_unit(address: str) -> str:
+    """The unit: on the cluster's own network alone, and for nobody without a token. A pure function."""
+    return f"""\
+# Written by the cluster's set-up.
+[Unit]
+Description=Slurm REST daemon
+After=network-online.target slurmctld.service
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+User={SLURMRESTD_USER}
+Group={SLURMRESTD_USER}
+# The token comes with each request.
+Environment=SLURM_JWT=daemon
+ExecStart={SLURMRESTD} -a rest_auth/jwt {address}:{SLURMRESTD_PORT}
+Restart=on-failure
+RestartSec=2
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def remove_slurmrestd() -> None:
+    """Take all of it away; slurmctld and slurmdbd must no longer know the key. Also where there is nothing of it."""
+    stop_service("slurmrestd")  # the package's own too, which an image may have left enabled
+    if SLURMRESTD_UNIT.exists():
+        SLURMRESTD_UNIT.unlink()
+        run("systemctl", "daemon-reload")
+        forget("slurmrestd")
+        log("removed slurmrestd's unit")
+    for path in (TOKEN_KEY, TOKEN_KEY_DELIVERED):
+        path.unlink(missing_ok=True)
+    if any(row.pw_name == SLURMRESTD_USER for row in pwd.getpwall()):
+        run("userdel", SLURMRESTD_USER)
+
+
+JOB_SUBMIT = "job_submit.lua"
+# Of Debian's and Ubuntu's packages, and of SchedMD's own.
+LUA_PLUGINS = ("usr/lib/*/slurm-wlm/job_submit_lua.so", "usr/lib/*/slurm/job_submit_lua.so")
+
+
+def check_job_submit(text: str, root: Path = Path("/")) -> None:
+    """Raise SetupError, with the line, where `text` is not Lua; and where this machine's slurmctld can't run any.
+
+    What only shows when it runs, slurmctld tells when it starts.
+    """
+    plugin = next((path for pattern in LUA_PLUGINS for path in root.glob(pattern)), None)
+    if plugin is None:
+        raise SetupError("slurm.job_submit_lua: there is no job_submit_lua.so on this machine")
+    library = _lua_library(name.decode() for name in re.findall(rb"liblua[-.0-9a-z]*", plugin.read_bytes()))
+    # Without one slurmctld tells: it can't load the plugin.
+    if library is not None and (wrong := _lua_error(library, text.encode())):
+        raise SetupError(
+            f"slurm.job_submit_lua: {wrong}\nNothing was changed. Correct it in the stack file, and run `up`"
+        )
+
+
+def _lua_library(names: Iterable[str]) -> ctypes.CDLL | None:
+    for name in names:
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(name)
+    return None
+
+
+def _lua_error(library: ctypes.CDLL, text: bytes) -> str:
+    library.luaL_newstate.restype = ctypes.c_void_p
+    library.lua_tolstring.restype = ctypes.c_char_p
+    state = ctypes.c_void_p(library.luaL_newstate())
+    given = (state, text, ctypes.c_size_t(len(text)), f"={JOB_SUBMIT}".encode())
+    try:
+        # 5.1 has luaL_loadbuffer; since 5.2 that is a macro for this, whose last word is the kind: t, text.
+        later = hasattr(library, "luaL_loadbufferx")
+        failed = library.luaL_loadbufferx(*given, b"t") if later else library.luaL_loadbuffer(*given)
+        return library.lua_tolstring(state, -1, None).decode(errors="replace") if failed else ""
+    finally:
+        library.lua_close(state)

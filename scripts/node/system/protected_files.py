@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accounting import mariadb
-from slurm import slurmctld, slurmrestd
+from slurm import slurmctld
 from system import munge, remote_node
 from system.host import log, own
 
@@ -21,8 +21,8 @@ MODES = {
     munge.KEY.parent: (0o700, "munge"),
     munge.DELIVERED: (0o600, "root"),
     mariadb.PASSWORD: (0o600, "root"),
-    slurmrestd.KEY: (0o600, "slurm"),
-    slurmrestd.DELIVERED: (0o600, "root"),
+    slurmctld.TOKEN_KEY: (0o600, "slurm"),
+    slurmctld.TOKEN_KEY_DELIVERED: (0o600, "root"),
     remote_node.KEY: (0o600, "root"),
     slurmctld.ETC / "slurmdbd.conf": (0o600, "slurm"),
     slurmctld.STATE: (0o700, "slurm"),
