@@ -39,7 +39,7 @@ from containers import settings as containers
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, ends, environment, lost_jobs, probe, prologs, rxdm, warm_up
-from slurm import config_changes, join, pam_slurm_adopt, plugstack, pmix, slurmctld, slurmd
+from slurm import config_changes, join, pam_slurm_adopt, slurmctld, slurmd
 from system import (
     cluster_state,
     installation,
@@ -79,8 +79,8 @@ def configure(payload: dict[str, Any]) -> None:
     admit(users="login" in roles)
     protected_files.restore_modes()
     munge.start()
-    pmix.link_pmix()
-    plugstack.drop_empty_include()
+    slurmd.link_pmix()
+    slurmd.drop_empty_include()
     if controls:
         control(payload)
         measure.keep_measuring(payload.get("measure"))
@@ -95,7 +95,7 @@ def configure(payload: dict[str, Any]) -> None:
             login.configure(payload.get("files", {}))
     if "node" in roles:
         program.keep(config.get("health"))
-        slurmd.start(payload["conf_server"], config["slurmd"], at_boot=True)
+        slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
     cluster_state.report("configured", config["digest"])
 
 
@@ -139,7 +139,7 @@ def boot() -> None:
         if not login.SSHD.exists():
             admit(users=False)
         protected_files.restore_modes()
-        pmix.link_pmix()
+        slurmd.link_pmix()
         config = cluster_state.wait_for_config()
         munge.start(config.get("munge", ""))
         let_in(jobs=config.get("adopt", False))
@@ -148,7 +148,7 @@ def boot() -> None:
         containers.converge(config["users"], data=config.get("containers", ""))
         slurmctld.disable()
         program.keep(config.get("health"))
-        slurmd.start(node["conf_server"], config["slurmd"], at_boot=False)
+        slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
         # Reported in the cluster state if that is reachable; the journal has it in any case.
         if cluster_state.FOLDER.is_dir():

@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "node"))
 
-from slurm import log_files, plugstack, slurmctld, slurmd  # noqa: E402 - the set-up's own folder, as on a node
+from slurm import slurmctld, slurmd  # noqa: E402 - the set-up's own folder, as on a node
 from system import host, munge  # noqa: E402
 
 AROUND = """
@@ -77,15 +77,15 @@ def begin() -> None:
         os.mknod(f"/dev/nvidia{number}", 0o20666, os.makedev(1, minor))
     driver_of_gpus()
     files = {path.name: path.read_text() for path in (HERE / "slurm").iterdir()}
-    plugstack.drop_empty_include()
+    slurmd.drop_empty_include()
     munge.start()
     slurmctld.prepare()
-    log_files.keep()
+    slurmd.keep_logs()
     host.folder(slurmctld.STATE, mode=0o700, owner="slurm")
     slurmctld.write_files(files)
     host.service("slurmctld", settings="")
     slurmctld.answer()
-    slurmd.start("vm-controller:6817", "", at_boot=False)
+    slurmd.start_slurmd("vm-controller:6817", "", at_boot=False)
     host.wait(
         "the node", lambda: host.run("sinfo", "--noheader", "--format=%t").strip() == "idle", seconds=600,
         unit="slurmd",

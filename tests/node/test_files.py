@@ -6,7 +6,7 @@ import pwd
 
 import pytest
 from accounting import mariadb
-from slurm import pmix
+from slurm import slurmd
 from system import host
 from system.login import admit
 from system.mounts import Mount, fstab_lines
@@ -93,8 +93,8 @@ class TestPmix:
         lib = tmp_path / "x86_64-linux-gnu" / "pmix2" / "lib"
         lib.mkdir(parents=True)
         (lib / "libpmix.so.2").write_text("the library")
-        assert pmix.link_pmix(tmp_path)
-        assert not pmix.link_pmix(tmp_path)
+        assert slurmd.link_pmix(tmp_path)
+        assert not slurmd.link_pmix(tmp_path)
         assert (lib / "libpmix.so").read_text() == "the library"
 
 

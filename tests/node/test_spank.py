@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from slurm import plugstack
+from slurm import slurmd
 
 DEBIAN = "include /etc/slurm/plugstack.conf.d/*.conf\n"
 
@@ -10,23 +10,23 @@ DEBIAN = "include /etc/slurm/plugstack.conf.d/*.conf\n"
 def test_a_pattern_of_no_file_is_left_out_once(tmp_path: Path):
     (tmp_path / "plugstack.conf").write_text(DEBIAN)
     (tmp_path / "plugstack.conf.d").mkdir()
-    assert plugstack.drop_empty_include(tmp_path)
-    assert (tmp_path / "plugstack.conf").read_text() == plugstack.EMPTY
-    assert not plugstack.drop_empty_include(tmp_path)
+    assert slurmd.drop_empty_include(tmp_path)
+    assert (tmp_path / "plugstack.conf").read_text() == slurmd.EMPTY
+    assert not slurmd.drop_empty_include(tmp_path)
 
 
 def test_an_operators_plugins_stay(tmp_path: Path):
     (tmp_path / "plugstack.conf.d").mkdir()
     (tmp_path / "plugstack.conf.d" / "site.conf").write_text("required /usr/lib/site.so\n")
     (tmp_path / "plugstack.conf").write_text(DEBIAN)
-    assert not plugstack.drop_empty_include(tmp_path)
+    assert not slurmd.drop_empty_include(tmp_path)
     assert (tmp_path / "plugstack.conf").read_text() == DEBIAN
 
 
 def test_what_else_it_says_stays(tmp_path: Path):
     text = f"required /usr/local/lib/slurm/spank_pyxis.so\n{DEBIAN}"
     (tmp_path / "plugstack.conf").write_text(text)
-    assert not plugstack.drop_empty_include(tmp_path)
+    assert not slurmd.drop_empty_include(tmp_path)
     assert (tmp_path / "plugstack.conf").read_text() == text
     (tmp_path / "plugstack.conf").unlink()
-    assert not plugstack.drop_empty_include(tmp_path)
+    assert not slurmd.drop_empty_include(tmp_path)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from accounting import mariadb
 from jobs import lost_jobs
-from slurm import config_changes, log_files, slurm_conf
+from slurm import config_changes, slurm_conf, slurmd
 from system import phase_state
 from system.host import (
     SetupError,
@@ -87,7 +87,7 @@ def prepare() -> None:
     written.append(write(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE))
     if any(written):
         run("systemctl", "daemon-reload")
-    log_files.keep()
+    slurmd.keep_logs()
     write(MAIL, Path(__file__).with_name("mail.sh").read_text(), mode=0o755)
     write(ETC / COMPLETIONS.name, COMPLETIONS.read_text())
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here

@@ -1,9 +1,45 @@
-"""A compute node: slurmd, configless. It asks the controller for slurm.conf, so no file of Slurm's lives here."""
+"""Slurm on every machine: logs and their rotation, MPI's library, plugstack.conf; and slurmd on compute nodes."""
 
 from __future__ import annotations
 
-from slurm import log_files
-from system.host import folder, run, service, write
+from pathlib import Path
+
+from system.host import folder, link, log, run, service, write
+
+DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
+LOGROTATE = """\
+# Written by the cluster's set-up. The daemons reopen their logs on SIGUSR2.
+/var/log/slurm/*.log {
+    weekly
+    rotate 12
+    compress
+    delaycompress
+    missingok
+    notifempty
+    sharedscripts
+    postrotate
+        for unit in slurmctld slurmdbd slurmd; do
+            systemctl kill --signal=SIGUSR2 --kill-whom=main "$unit" 2>/dev/null || true
+        done
+    endscript
+}
+"""
+
+
+def keep_logs() -> None:
+    """Have the folders for them, and have logs rotated."""
+    # /run is empty after every boot: tmpfiles.d makes the folder again, before the daemons start.
+    if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
+        run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
+    folder("/var/log/slurm", owner="slurm")
+    write("/etc/logrotate.d/hpc-slurm", LOGROTATE)
+    # Debian's packages bring a file each, by size and with a reload. logrotate refuses a log that two files name.
+    for unit in DAEMONS:
+        theirs = Path("/etc/logrotate.d") / unit
+        if theirs.exists():
+            theirs.unlink()
+            log(f"removed {theirs}")
+
 
 DROP_IN = """\
 # Written by the cluster's set-up.
@@ -17,14 +53,14 @@ RestartSec=1
 """
 
 
-def start(controller: str, epoch: str, *, at_boot: bool) -> None:
+def start_slurmd(controller: str, epoch: str, *, at_boot: bool) -> None:
     """Have slurmd run. `controller` is where it asks for its files, as host:port, on the controller itself too.
 
     `epoch` stands for the settings that slurmd reads only when it starts; another one restarts it, and jobs go on.
     `at_boot`: systemd starts it at every boot. A machine that joins by itself does so when it has its file systems,
     users and key: it must not take jobs before.
     """
-    log_files.keep()
+    keep_logs()
     folder("/var/spool/slurmd")
     options = f"--conf-server {controller}"
     write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
@@ -32,3 +68,32 @@ def start(controller: str, epoch: str, *, at_boot: bool) -> None:
         run("systemctl", "daemon-reload")
     # Only asked for: slurmd tries again until the controller answers, and the machine need not wait for that.
     service("slurmd", settings=f"{options}\n{epoch}\n{DROP_IN}", block=False, enabled=at_boot)
+
+
+def link_pmix(root: Path = Path("/usr/lib")) -> bool:
+    """Give every installed libpmix.so.2 its plain name beside it; True when a link was made.
+
+    Slurm's plugin opens pmix2/lib/libpmix.so, which Debian and Ubuntu ship with the headers only, so that
+    `srun --mpi=pmix`, the default, would fail on every machine without a compiler.
+    """
+    made = [link(path.with_name("libpmix.so"), path.name) for path in sorted(root.glob("*/pmix2/lib/libpmix.so.2"))]
+    return any(made)
+
+
+ETC = Path("/etc/slurm")
+EMPTY = "# Written by the cluster's set-up: there is no SPANK plugin.\n"
+
+
+def drop_empty_include(etc: Path = ETC) -> bool:
+    """Leave out the pattern that Debian 13's plugstack.conf includes while no file is of it; True when that was done.
+
+    slurmctld can't send patterns to machines that fetch their files from it: each of its starts, and each of their
+    requests, would be an error in its log (src/common/parse_config.c, from 23.11 on).
+    """
+    file = etc / "plugstack.conf"
+    if not file.is_file() or any((etc / "plugstack.conf.d").glob("*.conf")):
+        return False
+    said = [line.split() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    if said != [["include", f"{ETC}/plugstack.conf.d/*.conf"]]:
+        return False
+    return write(file, EMPTY)
