@@ -39,7 +39,7 @@ from containers import settings as containers
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, ends, environment, lost_jobs, probe, prologs, rxdm, warm_up
-from slurm import config_changes, join, pam_slurm_adopt, slurmctld, slurmd
+from slurm import join, pam_slurm_adopt, slurm_conf, slurmctld, slurmd
 from system import (
     cluster_state,
     installation,
@@ -127,7 +127,7 @@ def control(payload: dict[str, Any]) -> None:
         if name in payload
     }
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
-    cluster_state.publish({**config, "slurmd": config_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
+    cluster_state.publish({**config, "slurmd": slurm_conf.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
 
 def boot() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from accounting import mariadb
 from jobs import lost_jobs
-from slurm import config_changes, slurm_conf, slurmd
+from slurm import slurm_conf, slurmd
 from system import phase_state
 from system.host import (
     SetupError,
@@ -164,13 +164,13 @@ def controller_daemon(files: dict[str, str]) -> None:
     """
     folder(STATE, mode=0o700, owner="slurm")
     old = applied()
-    need = config_changes.need(old, files)
+    need = slurm_conf.need(old, files)
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
-    if need is config_changes.Need.RESTART:
+    if need is slurm_conf.Need.RESTART:
         forget("slurmctld")
     _begin()
     answer()
-    if running and need is not config_changes.Need.NOTHING:
+    if running and need is not slurm_conf.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only when told to.
         run("scontrol", "reconfigure")
         log("slurmctld: reconfigured")
@@ -228,7 +228,7 @@ def or_back(files: dict[str, str]) -> Generator[None]:
         yield
     except SetupError as error:
         now = (ETC / "slurmdbd.conf").read_text() if dbd else ""
-        if not dbd or (config_changes.need(old, files) is config_changes.Need.NOTHING and dbd == now):
+        if not dbd or (slurm_conf.need(old, files) is slurm_conf.Need.NOTHING and dbd == now):
             raise
         try:
             _back(old, dbd, gone=set(files) - set(old))
