@@ -9,7 +9,7 @@ from cluster.config.validators.settings import minutes
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
-from scripts.node.slurm.scontrol import rows
+from scripts.node.slurm.output import rows
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 _GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")

@@ -14,7 +14,7 @@ from cluster.config.metadata import slurm_fields
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm import JOB_SUBMIT
 from cluster.slurm.hostlist import expand
-from scripts.node.accounting.limits import same, span
+from scripts.node.slurm.output import same_limit, seconds_of
 
 Mends = Literal["mend", "up", "hand"]
 NOTHING = "(nothing)"
@@ -299,8 +299,8 @@ def alike(said: str, shown: str) -> bool:
     ours, theirs = _plain(said), _plain(shown)
     if ours == theirs:
         return True
-    if None not in (span(ours), span(theirs)):
-        return span(ours) == span(theirs)
+    if None not in (seconds_of(ours), seconds_of(theirs)):
+        return seconds_of(ours) == seconds_of(theirs)
     if "[" in ours + theirs:
         try:
             return sorted(expand(ours)) == sorted(expand(theirs))
@@ -492,7 +492,7 @@ def _qos(where: str, row: Row, found: Row | None) -> Iterator[Difference]:
         return
     for key in QOS_LIMITS:
         said, there = row.get(key, ""), found.get(key, "")
-        if not same(key, said, there):
+        if not same_limit(key, said, there):
             yield _in_accounting(where, f"QOS {name}: {key}", said or "no limit", there or "no limit")
 
 

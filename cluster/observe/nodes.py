@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from cluster.printable import one_line
 from cluster.slurm.hostlist import expand
 from cluster.slurm.node_states import InStates, parse
-from scripts.node.slurm.scontrol import rows, signed
+from scripts.node.slurm.output import rows, signed
 
 NODES = "scontrol --oneliner --all show node"
 _FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")

@@ -11,7 +11,7 @@ import pytest
 from accounting import mariadb, sacctmgr
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm import scheduler, scontrol, slurmctld, squeue
+from slurm import output, scheduler, slurmctld
 from system import cluster_state, disk_usage, units
 from system.host import SetupError
 
@@ -114,7 +114,7 @@ def test_rows_of_scontrol_keep_what_a_person_typed():
         "NodeName=a OS=Linux 6.1 #1 SMP State=IDLE+DRAIN Partitions=cpu  "
         "Reason=disk = bad, see x=1 [root@2026-11-21T06:00:00]\n"
     )
-    (row,) = scontrol.rows(text)
+    (row,) = output.rows(text)
     assert row["OS"] == "Linux 6.1 #1 SMP"
     assert row["State"] == "IDLE+DRAIN"
     assert row["Reason"] == "disk = bad, see x=1 [root@2026-11-21T06:00:00]"
@@ -124,7 +124,7 @@ def test_rows_of_scontrol_keep_what_a_person_typed():
     ("number", "count"), [("7", 1), ("7_2", 1), ("7_[3-20]", 18), ("7_[1-5,9%2]", 6), ("7_[0-10:5]", 3), ("7+1", 1)]
 )
 def test_tasks_of_an_array_are_counted(number: str, count: int):
-    assert squeue.tasks(number) == count
+    assert output.tasks(number) == count
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_tasks_of_an_array_are_counted(number: str, count: int):
     ],
 )
 def test_jobs_that_only_an_operator_lets_start_are_held(state: str, reason: str, held: bool):
-    assert squeue.held({"state": state, "reason": reason}) is held
+    assert output.is_held({"state": state, "reason": reason}) is held
 
 
 def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
@@ -237,6 +237,6 @@ def put(path: Path, text: str) -> bool:
 def test_a_jobs_name_is_a_name_whatever_it_holds(names: list[str]):
     mark = "0f1e2d3c4b5a6978"
     rows = [("7", "7", "alice", "RUNNING", "1:02", "1:00", "n-0", "1", "cpu", "None", name) for name in names]
-    found = squeue.table("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
+    found = output.table("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
     assert [row["name"] for row in found] == names
     assert {row["id"] for row in found} <= {"7"}

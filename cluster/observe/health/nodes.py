@@ -11,7 +11,7 @@ from cluster.observe.health.machines import failure, joining
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm.hostlist import expand
-from scripts.node.accounting.limits import span
+from scripts.node.slurm.output import seconds_of
 
 LOGS = "/var/log/slurm"
 STARTED_SECONDS = 60
@@ -162,7 +162,7 @@ def missing(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         if job["state"] == "RUNNING"
         and job.get("number")  # a controller of an earlier version sends none
         and "+" not in job["id"]
-        and (span(job["seconds"]) or 0) > STARTED_SECONDS
+        and (seconds_of(job["seconds"]) or 0) > STARTED_SECONDS
         and all(known.get(node) is not None and job["number"] not in known[node] for node in expand(job["nodes"]))
     ]
     if found:

@@ -8,8 +8,7 @@ from typing import Any
 
 from cluster.platforms.nebius.kubectl import last_lines
 from cluster.platforms.nebius.names import AVAILABLE
-from scripts.node.slurm.scontrol import nodes, partitions
-from scripts.node.slurm.squeue import columns, summary, table
+from scripts.node.slurm.output import columns, node_rows, partition_rows, summary, table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,9 +311,9 @@ def _slurm_part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any J
     if name == "ping":
         return {"up": " is UP" in body, "said": " ".join(body.split())}
     if name == "nodes":
-        return nodes(body)
+        return node_rows(body)
     if name == "partitions":
-        return partitions(body)
+        return partition_rows(body)
     if name == "jobs":
         return summary(table(body, mark))
     return [line.split("|") for line in body.splitlines() if line]

@@ -12,7 +12,7 @@ from components.nebius.drain import resume
 from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
 from components.nebius.kubernetes.pods import LOGIN, pod_of
 from components.nebius.waits.poll import Look, wait_for
-from scripts.node.slurm.scontrol import rows
+from scripts.node.slurm.output import rows
 
 _SHOWN = 8
 _PARALLEL = 16

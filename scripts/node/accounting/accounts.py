@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accounting import limits, sacctmgr
-from slurm import join
+from accounting import sacctmgr
+from slurm import join, output
 from system.host import SetupError, log, read_json, run, write
 
 # On the state disk where there is one: it belongs to the database.
@@ -135,9 +135,9 @@ def _qos(desired: list[Row], before: dict[str, Row], found: dict[str, Row], *, m
             continue
         ours = sacctmgr.LIMITS if mend else {**row, **before.get(name, {})}
         settings = [
-            f"{key}={limits.value(key, said, there)}"
+            f"{key}={output.limit_value(key, said, there)}"
             for key in sacctmgr.LIMITS
-            if key in ours and not limits.same(key, said := row.get(key, ""), there := found[name].get(key, ""))
+            if key in ours and not output.same_limit(key, said := row.get(key, ""), there := found[name].get(key, ""))
         ]
         if settings:
             yield ["modify", "qos", "where", f"name={name}", "set", *settings]
@@ -206,7 +206,8 @@ def _rights(row: Row, before: Row | None, place: Row, *, mend: bool) -> Iterator
 def _unlimited(place: Row) -> list[str]:
     """What takes away the limits of an association: a stack sets none there, it limits by QOS."""
     none = {
-        key: limits.value("GrpTRES" if "TRES" in key else key, "", place.get(key, "")) for key in sacctmgr.ON_PEOPLE
+        key: output.limit_value("GrpTRES" if "TRES" in key else key, "", place.get(key, ""))
+        for key in sacctmgr.ON_PEOPLE
     }
     return [f"{key}={value}" for key, value in none.items() if place.get(key)]
 

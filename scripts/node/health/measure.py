@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from health import gpu, outcome, program
 from health.kinds import reason
-from slurm.scontrol import rows
+from slurm.output import rows
 from system import cluster_state
 from system.host import SetupError, folder, log, printable, read_json, run, stop_service, succeeds, write
 

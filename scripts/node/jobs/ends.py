@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from slurm import scontrol
+from slurm import output
 from system.host import log, run
 
 PREFIX = "hpc-end-"
@@ -34,7 +34,7 @@ def converge(payload: dict[str, Any]) -> None:
 
 def _there() -> dict[str, str]:
     """Start of each of these reservations, as Slurm prints it: in the machine's own time."""
-    rows = scontrol.rows(run("scontrol", "--oneliner", "show", "reservation"))
+    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
     named = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
     return {name: start for name, start in named.items() if name.startswith(PREFIX)}
 

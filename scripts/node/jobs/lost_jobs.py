@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm import scontrol
+from slurm import output
 from system import remote_node
 from system.host import SetupError, log, run, succeeds, wait
 
@@ -56,7 +56,7 @@ def end_missing_jobs() -> None:
     """
     wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=600, interval=1, unit="slurmctld")
     before = set(_running())
-    config = scontrol.parameters(run("scontrol", "show", "config"))
+    config = output.parameters(run("scontrol", "show", "config"))
     time.sleep(sum(int(config[name].split()[0]) for name in ("BatchStartTimeout", "MessageTimeout")))
     first = _missing_now(before)
     if first:
@@ -121,7 +121,7 @@ def _asked(jobs: list[Job]) -> dict[str, set[str]]:
     here = socket.gethostname()
     addresses = {
         row["NodeName"]: row.get("NodeAddr", "")
-        for row in scontrol.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
+        for row in output.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
         if "NodeName" in row
     }
 
@@ -153,7 +153,7 @@ def _running() -> list[Job]:
 
 def _boots() -> dict[str, str]:
     boots: dict[str, str] = {}
-    for words in scontrol.rows(run("scontrol", "--oneliner", "--all", "show", "node")):
+    for words in output.rows(run("scontrol", "--oneliner", "--all", "show", "node")):
         # A node that has not registered since slurmctld's start has no boot time: `None`.
         if words.get("BootTime", "None") != "None":
             boots[words["NodeName"]] = words["BootTime"]

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from slurm import slurm_conf
-from slurm.squeue import WAITING
+from slurm.output import WAITING
 from system.host import SetupError, run
 
 ENDED = {

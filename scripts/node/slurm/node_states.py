@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from slurm.scontrol import rows, signed
+from slurm.output import rows, signed
 from system.host import SetupError, log, run
 
 # States in which a node takes or runs jobs, and those in which it does not; cluster/slurm/node_states.py has them all.

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from slurm import scontrol, slurmctld
-from slurm.squeue import columns, summary, table
+from slurm import output, slurmctld
+from slurm.output import columns, summary, table
 from system.host import SetupError, listens, run
 
 SECONDS = 3
@@ -17,12 +17,12 @@ SECONDS = 3
 
 def nodes() -> dict[str, dict[str, str]]:
     """Every node, by name, with the fields of KEPT that `scontrol show node` has."""
-    return scontrol.nodes(_ask("scontrol", "-o", "show", "node"))
+    return output.node_rows(_ask("scontrol", "-o", "show", "node"))
 
 
 def partitions() -> dict[str, dict[str, str]]:
     """Every partition, by name, with the fields of PARTITION."""
-    return scontrol.partitions(_ask("scontrol", "-o", "--all", "show", "partition"))
+    return output.partition_rows(_ask("scontrol", "-o", "--all", "show", "partition"))
 
 
 def jobs() -> dict[str, Any]:
@@ -39,7 +39,7 @@ def jobs() -> dict[str, Any]:
 
 def config() -> dict[str, str]:
     """The values that slurmctld runs with, by parameter, as `scontrol show config` prints them."""
-    return scontrol.parameters(_ask("scontrol", "show", "config"))
+    return output.parameters(_ask("scontrol", "show", "config"))
 
 
 def ping() -> dict[str, Any]:
