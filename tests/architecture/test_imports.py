@@ -126,10 +126,7 @@ def test_of_the_scripts_only_types_and_pure_functions_are_imported() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scripts")
     }
-    assert modules <= {
-        "scripts.node.interface", "scripts.node.slurm.output", "scripts.node.slurm.output",
-        "scripts.node.health.kinds", "scripts.node.slurm.output",
-    }  # fmt: skip
+    assert modules <= {"scripts.node.interface", "scripts.node.slurm.output", "scripts.node.health.kinds"}
     for module in modules:
         assert list(outside(ROOT / f"{module.replace('.', '/')}.py")) == []
 
