@@ -10,7 +10,7 @@ from cli.errors import CliError
 from cluster.slurm.hostlist import compress
 
 _OURS = "hpc: "
-"""How reasons begin that this program drains nodes with (scripts/node/slurm/node_states.py)."""
+"""How reasons begin that this program drains nodes with (scripts/node/slurm/scheduler.py)."""
 
 
 def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:

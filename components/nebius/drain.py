@@ -18,7 +18,7 @@ from components.nebius.kubernetes.pods import LOGIN
 from components.nebius.waits.poll import Poll
 
 LEAVES, REMADE = "hpc: leaves the cluster", "hpc: its machine is made anew"
-"""Reasons of drained nodes, as on machines (scripts/node/slurm/node_states.py)."""
+"""Reasons of drained nodes, as on machines (scripts/node/slurm/scheduler.py)."""
 OURS = (LEAVES, REMADE)
 _SHOWN = 5
 

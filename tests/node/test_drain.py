@@ -1,8 +1,8 @@
 """What leaves is emptied first: which nodes that is, which jobs are waited for, and what is said at the end."""
 
 import pytest
-from jobs import drain, queue
-from slurm import join, node_states, slurm_conf
+from jobs import drain
+from slurm import join, scheduler, slurm_conf
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -47,14 +47,14 @@ class TestLeaving:
 
     def test_those_that_are_gone(self):
         after = CONF.replace("dev-cpu-[0-2]", "dev-cpu-0")
-        assert drain.leaving(CONF, after) == {"dev-cpu-1": node_states.LEAVES, "dev-cpu-2": node_states.LEAVES}
+        assert drain.leaving(CONF, after) == {"dev-cpu-1": scheduler.LEAVES, "dev-cpu-2": scheduler.LEAVES}
 
     @pytest.mark.parametrize(
         ("old", "new"),
         [("Gres=gpu:standin:2", "Gres=gpu:standin:1"), ("CPUs=2 Sockets=1 Gres", "CPUs=4 Sockets=2 Gres")],
     )
     def test_those_whose_jobs_are_tied_to_what_changes(self, old, new):
-        assert drain.leaving(CONF, CONF.replace(old, new)) == {"dev-gpu-0": node_states.RESHAPED}
+        assert drain.leaving(CONF, CONF.replace(old, new)) == {"dev-gpu-0": scheduler.RESHAPED}
 
     def test_nobody_of_a_first_start(self):
         assert drain.leaving("", CONF) == {}
@@ -62,29 +62,29 @@ class TestLeaving:
 
 class TestJobs:
     def test_that_hold_a_node_or_are_in_a_partition_are_waited_for(self):
-        found = queue.parse(SQUEUE)
-        assert [job.number for job in queue.left(found, {"dev-cpu-2"}, set())] == ["17"]
-        assert [job.number for job in queue.left(found, {"dev-gpu-0"}, set())] == ["20"]
-        assert [job.number for job in queue.left(found, set(), {"gpu"})] == ["18", "20"]
+        found = scheduler.parse(SQUEUE)
+        assert [job.number for job in scheduler.jobs_left(found, {"dev-cpu-2"}, set())] == ["17"]
+        assert [job.number for job in scheduler.jobs_left(found, {"dev-gpu-0"}, set())] == ["20"]
+        assert [job.number for job in scheduler.jobs_left(found, set(), {"gpu"})] == ["18", "20"]
 
     def test_that_are_to_run_again_hold_nothing_of_what_squeue_still_names(self):
         """They could never start: the node is drained, and it would be waited for until somebody cancels them."""
-        found = queue.parse(SQUEUE)
-        assert queue.left(found, {"dev-cpu-0"}, set()) == []
-        assert [job.number for job in queue.left(found, set(), {"cpu"})] == ["17", "18", "21", "22"]
+        found = scheduler.parse(SQUEUE)
+        assert scheduler.jobs_left(found, {"dev-cpu-0"}, set()) == []
+        assert [job.number for job in scheduler.jobs_left(found, set(), {"cpu"})] == ["17", "18", "21", "22"]
         assert str(found[4]) == "job 21 of carol waiting"
 
     @pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "NEW_IN_27_05"])
     def test_in_any_other_state_hold_their_nodes(self, state):
-        assert queue.left(queue.parse(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n"), {"dev-gpu-0"}, set())
+        assert scheduler.jobs_left(scheduler.parse(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n"), {"dev-gpu-0"}, set())
 
     def test_are_named_with_user_place_and_time(self):
-        running, waiting, *_ = queue.parse(SQUEUE)
+        running, waiting, *_ = scheduler.parse(SQUEUE)
         assert str(running) == "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00"
         assert str(waiting) == "job 18 of bob waiting"
 
     def test_that_stay_too_long_end_the_wait_with_every_way_on(self):
-        found = queue.left(queue.parse(SQUEUE), {"dev-cpu-2"}, {"gpu"})
+        found = scheduler.jobs_left(scheduler.parse(SQUEUE), {"dev-cpu-2"}, {"gpu"})
         text = drain.timeout_error(found, {"dev-cpu-2"}, {"gpu"}, 60)
         assert "after 60 s (slurm.drain_seconds)" in text
         assert "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00" in text
@@ -101,10 +101,10 @@ class TestComingBack:
     REPORT = {"state": "configured", "digest": "new", "message": "", "boot": "b"}  # noqa: RUF012
 
     def why(self, state, reason):
-        found = node_states.parse(f"NodeName=n State={state} Reason={reason} [root@2026]")
+        found = scheduler.parse_nodes(f"NodeName=n State={state} Reason={reason} [root@2026]")
         return join.missing(["n"], found, {"n": self.REPORT}, "new").get("n", "")
 
-    @pytest.mark.parametrize("reason", node_states.OURS)
+    @pytest.mark.parametrize("reason", scheduler.OURS)
     def test_it_is_resumed_when_it_answers(self, reason):
         assert self.why("IDLE+DRAIN", reason) == f"down: {reason}"
         assert self.why("DOWN+DRAIN", reason) == f"down: {reason}"
@@ -125,7 +125,7 @@ class TestUsersWhoLeave:
     @pytest.fixture(autouse=True)
     def _slurmctld(self, monkeypatch):
         monkeypatch.setattr(drain, "succeeds", lambda *_: True)
-        monkeypatch.setattr(drain, "everywhere", lambda: queue.parse(SQUEUE))
+        monkeypatch.setattr(drain, "everywhere", lambda: scheduler.parse(SQUEUE))
 
     def test_are_refused_while_they_have_jobs(self):
         with pytest.raises(drain.SetupError, match=r"(?s)alice leaves.*job 17 of alice on .*scancel --user=alice"):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from slurm import join, node_states
+from slurm import join, scheduler
 from system import cluster_state, remote_node
 
 CONFIGURED = {"state": "configured", "digest": "new", "message": "", "boot": "b"}
@@ -16,7 +16,7 @@ SCONTROL = (
 
 class TestParse:
     def test_reads_states_and_reason(self):
-        assert node_states.parse(SCONTROL) == {
+        assert scheduler.parse_nodes(SCONTROL) == {
             "dev-cpu-0": {"states": {"IDLE"}, "reason": ""},
             "dev-cpu-1": {"states": {"DOWN", "NOT_RESPONDING", "DRAIN"}, "reason": "Not responding = dead"},
         }
@@ -27,7 +27,7 @@ class TestMissing:
         "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN", "ALLOCATED+DRAIN", "ALLOCATED+COMPLETING"]
     )
     def test_a_working_or_deliberately_drained_node_is_there(self, state):
-        found = node_states.parse(f"NodeName=n State={state}")
+        found = scheduler.parse_nodes(f"NodeName=n State={state}")
         assert join.missing(["n"], found, {"n": CONFIGURED}, "new") == {}
 
     @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ class TestMissing:
         ],
     )
     def test_any_other_is_not_and_it_says_why(self, state, report, why):
-        found = node_states.parse(f"NodeName=n State={state}")
+        found = scheduler.parse_nodes(f"NodeName=n State={state}")
         assert join.missing(["n"], found, {"n": report} if report else {}, "new") == {"n": why}
 
     def test_one_with_another_munge_key_is_waited_for(self):
-        found = node_states.parse("NodeName=n State=IDLE")
+        found = scheduler.parse_nodes("NodeName=n State=IDLE")
         why = join.missing(["n"], found, {"n": {**CONFIGURED, "munge": "old"}}, "new", key="now")
         assert why == {"n": "it runs with another MUNGE key than the controller, and changes to it when it gets it"}
         for report in ({**CONFIGURED, "munge": "now"}, CONFIGURED):

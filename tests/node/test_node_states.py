@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 
 import pytest
-from slurm import node_states
+from slurm import scheduler
 from system.host import SetupError
 
 from cluster.slurm.node_states import NODE_STATES, Means, parse
@@ -14,18 +14,18 @@ def having(*meanings: Means) -> set[str]:
 
 
 def test_states_in_which_a_node_takes_or_runs_jobs():
-    assert having(Means.UP, Means.BUSY) == node_states.WORKING
+    assert having(Means.UP, Means.BUSY) == scheduler.WORKING
 
 
 def test_states_in_which_it_does_not():
     # A node that is off, or boots, is not broken to who asks for its state, but takes no job yet.
-    assert having(Means.DOWN, Means.HELD) | {"POWERED_DOWN", "REBOOT_ISSUED"} == node_states.BROKEN
+    assert having(Means.DOWN, Means.HELD) | {"POWERED_DOWN", "REBOOT_ISSUED"} == scheduler.BROKEN
     assert having(Means.ASLEEP) > {"POWERED_DOWN", "REBOOT_ISSUED"}
 
 
 @pytest.mark.parametrize("text", ["IDLE", "IDLE*", "DOWN*+DRAIN", "MIXED+REBOOT_REQUESTED", "IDLE+CLOUD+POWERED_DOWN"])
 def test_scontrol_is_read_alike(text: str):
-    assert node_states.parse(f"NodeName=n State={text}")["n"]["states"] == parse(text)
+    assert scheduler.parse_nodes(f"NodeName=n State={text}")["n"]["states"] == parse(text)
 
 
 @pytest.mark.parametrize(("now", "raises"), [("IDLE", False), ("DOWN", True), ("IDLE+DRAIN", True)])
@@ -35,6 +35,6 @@ def test_a_node_that_came_back_by_itself_is_not_resumed(monkeypatch: pytest.Monk
             raise SetupError("slurm_update error: Invalid node state specified")
         return f"NodeName=n State={now}\n"
 
-    monkeypatch.setattr(node_states, "run", scontrol)
+    monkeypatch.setattr(scheduler, "run", scontrol)
     with pytest.raises(SetupError) if raises else nullcontext():
-        node_states.resume(["n"])
+        scheduler.resume_nodes(["n"])

@@ -1,7 +1,7 @@
 """The queue is read while slurmctld restarts, as it does when another part of an `up` changes slurm.conf."""
 
 import pytest
-from jobs import queue
+from slurm import scheduler
 from system.host import SetupError
 
 ROW = "7|alice|0:04|UNLIMITED|RUNNING|gpu|dev-gpu-0\n"
@@ -16,9 +16,9 @@ def test_a_slurmctld_that_restarts_is_asked_again(monkeypatch: pytest.MonkeyPatc
             raise answer
         return answer
 
-    monkeypatch.setattr(queue, "run", squeue)
-    monkeypatch.setattr(queue.time, "sleep", lambda _: None)
-    assert [job.number for job in queue.everywhere()] == ["7"]
+    monkeypatch.setattr(scheduler, "run", squeue)
+    monkeypatch.setattr(scheduler.time, "sleep", lambda _: None)
+    assert [job.number for job in scheduler.everywhere()] == ["7"]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_one_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch
     def squeue(*command: str) -> str:
         raise SetupError(text)
 
-    monkeypatch.setattr(queue, "run", squeue)
-    monkeypatch.setattr(queue, "RESTART_SECONDS", seconds)
+    monkeypatch.setattr(scheduler, "run", squeue)
+    monkeypatch.setattr(scheduler, "RESTART_SECONDS", seconds)
     with pytest.raises(SetupError, match=text):
-        queue.everywhere()
+        scheduler.everywhere()

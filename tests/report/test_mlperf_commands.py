@@ -124,7 +124,7 @@ class TestPrepare:
         assert capsys.readouterr().err.endswith(f"Next: ./hpc mlperf run nebius gpt3 {options}\n")
 
     def test_jobs_that_are_in_the_queue_are_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.queue = (
+        slurm.scheduler = (
             "mlperf-sd-dataset|77|/mlperf-sd|Priority\nother|78|(null)|None\nmlperf-sd-image|79|/another|None\n"
             "mlperf-sd-checkpoint|80|/mlperf-sd|DependencyNeverSatisfied\n"
         )

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from health import checks, outcome
 from health.kinds import RESUMES, key, kinds, parts, reason, resumes
 from health.outcome import RUN
-from slurm import node_states
+from slurm import scheduler
 from system.host import SetupError, log, printable, read_json, run, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
@@ -181,9 +181,9 @@ def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int,
     return NO_ACTION
 
 
-def node_seen(name: str) -> node_states.State:
+def node_seen(name: str) -> scheduler.State:
     """The node's state. Raises SetupError: slurmctld does not answer, or has no such node."""
-    found = node_states.parse(run("scontrol", "--oneliner", "show", "node", name, timeout=SCONTROL_SECONDS))
+    found = scheduler.parse_nodes(run("scontrol", "--oneliner", "show", "node", name, timeout=SCONTROL_SECONDS))
     if name not in found:
         raise SetupError(f"slurmctld does not know {name}")
     return found[name]

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jobs.queue import ENDED, Job, everywhere, left
-from slurm import node_states, slurm_conf
+from slurm import scheduler, slurm_conf
+from slurm.scheduler import ENDED, Job, everywhere, jobs_left
 from system.host import SetupError, log, read_json, run, succeeds, wait, write
 
 PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
@@ -37,10 +37,10 @@ def drain_removed(old: str, new: str, *, seconds: float) -> None:
     if not (why or parts):
         # Where slurmctld does not answer, the new files may be what it needs.
         if old and succeeds("scontrol", "ping"):
-            resume_if(set(slurm_conf.nodes(new)), had, (node_states.LEAVES,))
+            resume_if(set(slurm_conf.nodes(new)), had, (scheduler.LEAVES,))
         return
     _answer()
-    resume_if(set(slurm_conf.nodes(new)) - set(why), had & has, (node_states.LEAVES,))
+    resume_if(set(slurm_conf.nodes(new)) - set(why), had & has, (scheduler.LEAVES,))
     _close(parts)
     for reason in sorted(set(why.values())):
         _drain([name for name in why if why[name] == reason], reason)
@@ -53,12 +53,12 @@ def leave(name: str) -> None:
     A node that slurm.conf does not have any more was emptied before. Raises SetupError at the stack's limit.
     """
     _answer()
-    if name not in node_states.states():
+    if name not in scheduler.states():
         return
-    _drain([name], node_states.REMADE)
+    _drain([name], scheduler.REMADE)
     _wait({name}, set(), float(PATIENCE.read_text()) if PATIENCE.exists() else DEFAULT_SECONDS)
-    if node_states.states().get(name, {}).get("reason") in node_states.OURS:
-        run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={node_states.REMADE}")
+    if scheduler.states().get(name, {}).get("reason") in scheduler.OURS:
+        run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
 
 def refuse_busy(users: set[str]) -> None:
@@ -86,14 +86,14 @@ def refuse_busy(users: set[str]) -> None:
 
 def resume_drained(conf: str) -> None:
     """After an `up` that brought everything in order: resume whatever an earlier, unfinished one had drained."""
-    resume_if(set(slurm_conf.nodes(conf)), slurm_conf.partitions(conf), node_states.OURS)
+    resume_if(set(slurm_conf.nodes(conf)), slurm_conf.partitions(conf), scheduler.OURS)
 
 
 def leaving(old: str, new: str) -> dict[str, str]:
     """The nodes to be emptied before `new` takes the place of `old`, each with the reason. A pure function."""
     was, now = slurm_conf.nodes(old), slurm_conf.nodes(new)
     return {
-        name: node_states.LEAVES if name not in now else node_states.RESHAPED
+        name: scheduler.LEAVES if name not in now else scheduler.RESHAPED
         for name, shape in was.items()
         if now.get(name) != shape
     }
@@ -101,8 +101,10 @@ def leaving(old: str, new: str) -> dict[str, str]:
 
 def resume_if(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
     """Resume those of the nodes that were drained here for one of the reasons, and open partitions closed here."""
-    found = node_states.states()
-    node_states.resume(sorted(n for n in nodes if n in found and found[n]["reason"] in reasons and _drained(found[n])))
+    found = scheduler.states()
+    scheduler.resume_nodes(
+        sorted(n for n in nodes if n in found and found[n]["reason"] in reasons and _drained(found[n]))
+    )
     closed = _closed()
     for name in sorted(closed & partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=UP")
@@ -117,7 +119,7 @@ def _closed() -> set[str]:
     return set(read_json(PARTITIONS, []))
 
 
-def _drained(state: node_states.State) -> bool:
+def _drained(state: scheduler.State) -> bool:
     return bool(state["states"] & {"DRAIN", "DOWN"})
 
 
@@ -133,7 +135,7 @@ def _answer() -> None:
 
 def _drain(names: list[str], reason: str) -> None:
     """Let nothing new start on nodes; one that somebody has drained already keeps their reason."""
-    found = node_states.states()
+    found = scheduler.states()
     for name in names:
         if name in found and "DRAIN" not in found[name]["states"]:
             run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
@@ -155,7 +157,7 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
     told: set[str] = set()
     listened = _listener()
     while True:
-        jobs = left(everywhere(), nodes, partitions)
+        jobs = jobs_left(everywhere(), nodes, partitions)
         if not jobs:
             _refuse_resumed(nodes)
             return
@@ -173,7 +175,7 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
 
 def _refuse_resumed(nodes: set[str]) -> None:
     """Jobs may have begun on a node that somebody resumed meanwhile."""
-    found = node_states.states()
+    found = scheduler.states()
     resumed = sorted(name for name in nodes if name in found and "DRAIN" not in found[name]["states"])
     if resumed:
         raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from interface import Node
 from jobs import lost_jobs
-from slurm.node_states import BROKEN, OURS, WORKING, State, resume, states
+from slurm.scheduler import BROKEN, OURS, WORKING, State, resume_nodes, states
 from system import cluster_state, remote_node
 from system.host import SetupError, log, succeeds, wait
 
@@ -29,7 +29,7 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
     told = -1
     while pending:
         why = missing(list(pending), states(), cluster_state.reports(), config["digest"], key=config.get("munge", ""))
-        resume([name for name in pending if name in why and why[name].startswith("down: ")])
+        resume_nodes([name for name in pending if name in why and why[name].startswith("down: ")])
         pending = {name: node for name, node in pending.items() if name in why}
         if pending and time.monotonic() > end:
             raise SetupError(timeout_error(pending, why, seconds))

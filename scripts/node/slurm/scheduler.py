@@ -1,4 +1,4 @@
-"""Slurm's own view of the cluster, as the controller's commands print it."""
+"""Nodes, partitions and jobs as slurmctld has them, by the controller's commands; and nodes that this set-up has drained."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
-from slurm import output, slurmctld
-from slurm.output import columns, summary, table
-from system.host import SetupError, listens, run
+from slurm import output, slurm_conf, slurmctld
+from slurm.output import WAITING, columns, rows, signed, summary, table
+from system.host import SetupError, listens, log, run
 
-SECONDS = 3
+ASK_SECONDS = 3
 
 
 def nodes() -> dict[str, dict[str, str]]:
@@ -25,7 +26,7 @@ def partitions() -> dict[str, dict[str, str]]:
     return output.partition_rows(_ask("scontrol", "-o", "--all", "show", "partition"))
 
 
-def jobs() -> dict[str, Any]:
+def job_summary() -> dict[str, Any]:
     """How many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority.
 
     Those that Slurm, or an operator, holds stand once more under `held`, JOBS at most: they come last in the queue.
@@ -63,7 +64,7 @@ def database() -> dict[str, Any]:
     if not listens(slurmctld.SLURMDBD_PORT):
         return {"up": False, "said": f"nothing listens on port {slurmctld.SLURMDBD_PORT}"}
     try:
-        run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster", timeout=SECONDS)
+        run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster", timeout=ASK_SECONDS)
     except SetupError as error:
         return {"up": False, "said": str(error)}
     return {"up": True, "said": ""}
@@ -73,15 +74,127 @@ def _ask(*command: str) -> str:
     # A command whose daemon is gone tries for many seconds before it says so.
     if not listens(slurmctld.SLURMCTLD_PORT):
         raise SetupError(f"nothing listens on slurmctld's port {slurmctld.SLURMCTLD_PORT}")
-    return run(*command, timeout=SECONDS)
+    return run(*command, timeout=ASK_SECONDS)
 
 
 PARTS: dict[str, Callable[[], Any]] = {
     "nodes": nodes,
     "partitions": partitions,
-    "jobs": jobs,
+    "jobs": job_summary,
     "config": config,
     "ping": ping,
     "statistics": statistics,
     "database": database,
 }
+
+
+# States in which a node takes or runs jobs, and those in which it does not; cluster/slurm/node_states.py has them all.
+WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
+BROKEN = {
+    "DOWN", "DRAIN", "ERROR", "FAIL", "FUTURE", "INVALID_REG", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN",
+    "REBOOT_ISSUED", "UNKNOWN",
+}  # fmt: skip
+# Why a node was drained here (drain.py), and that it may be resumed as soon as it is there. Known by these texts, also
+# to other versions.
+LEAVES = "hpc: leaves the cluster"
+RESHAPED = "hpc: gets other sockets, cores or GPUs"
+REMADE = "hpc: its machine is made anew"
+OURS = (LEAVES, RESHAPED, REMADE)
+
+
+class State(TypedDict):
+    """What slurmctld says of a node."""
+
+    states: set[str]
+    reason: str
+
+
+def states() -> dict[str, State]:
+    """Every node's states and reason."""
+    return parse_nodes(run("scontrol", "--oneliner", "--all", "show", "node"))
+
+
+def parse_nodes(text: str) -> dict[str, State]:
+    """The output of `scontrol --oneliner show node`. The star of `IDLE*+DRAIN` marks a node that does not answer."""
+    return {
+        row["NodeName"]: State(
+            states=set(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+")),
+            reason=signed(row.get("Reason", ""))[0],
+        )
+        for row in rows(text)
+        if "NodeName" in row
+    }
+
+
+def resume_nodes(names: list[str]) -> None:
+    """Resume nodes that slurmctld holds although they answer."""
+    for name in names:
+        try:
+            run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        except SetupError:
+            # slurmctld refuses it for a node that has just registered, and so is in service by itself.
+            if states().get(name, State(states={"DOWN"}, reason=""))["states"] & {"DOWN", "DRAIN"}:
+                raise
+            continue
+        log(f"resumed {name}")
+
+
+ENDED = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT",
+}  # fmt: skip
+RESTART_SECONDS = 30
+CUT_OFF = ("Connection reset by peer", "Zero Bytes were transmitted or received")
+"""What squeue prints when slurmctld ends while it answers."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as squeue shows it: times in Slurm's own notation."""
+
+    number: str
+    user: str
+    elapsed: str
+    limit: str
+    state: str
+    partitions: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The nodes that it holds now."""
+        return () if self.state in ENDED | WAITING else self.nodes
+
+    def __str__(self) -> str:
+        where = f"on {','.join(self.held)}, {self.elapsed} of {self.limit}" if self.held else "waiting"
+        return f"job {self.number} of {self.user} {where}"
+
+
+def everywhere() -> list[Job]:
+    """Every job that slurmctld knows, ended ones too. One that is restarting meanwhile is asked again."""
+    end = time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            return parse(
+                run("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N")
+            )
+        except SetupError as error:
+            if not any(text in str(error) for text in CUT_OFF) or time.monotonic() > end:
+                raise
+        time.sleep(0.5)
+
+
+def jobs_left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
+    """Those that hold one of the nodes, or run or wait in one of the partitions. A pure function."""
+    return [
+        job for job in jobs if job.state not in ENDED and (set(job.held) & nodes or set(job.partitions) & partitions)
+    ]
+
+
+def parse(text: str) -> list[Job]:
+    """squeue's lines, as asked for above. A pure function."""
+    rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
+    return [
+        Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(slurm_conf.expand(hosts)))
+        for number, user, elapsed, limit, state, parts, hosts in rows
+    ]
