@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from jobs import os_check
-from jobs.os_check import DEBIAN, OK, PATCH, PATCHED, UNKNOWN, classify, patch, proven, unpatch
+from jobs import rxdm
+from jobs.rxdm import DEBIAN, OK, PATCH, PATCHED, UNKNOWN, check_failure, classify, patch_check, unpatch_check
 
 from tests.cluster.stacks import ROOT
 
@@ -78,33 +78,33 @@ class TestJudging:
 
 class TestPatching:
     def test_the_check_then_holds_on_both_systems_and_no_other(self):
-        assert proven(script(PATCHED)) == ""
-        assert proven(script(UPSTREAM)) == ""
-        assert proven(script(DEBIAN)) == "its check is false on Ubuntu 22.04"
-        assert proven(script(GUIDES)) == "its check is false on Debian 12"
-        assert proven(script('grep -q "ID" /etc/os-release')) == "its check is true on Rocky Linux 8.10"
-        assert proven("#!/bin/sh\n") == "it has 0 checks"
+        assert check_failure(script(PATCHED)) == ""
+        assert check_failure(script(UPSTREAM)) == ""
+        assert check_failure(script(DEBIAN)) == "its check is false on Ubuntu 22.04"
+        assert check_failure(script(GUIDES)) == "its check is false on Debian 12"
+        assert check_failure(script('grep -q "ID" /etc/os-release')) == "its check is true on Rocky Linux 8.10"
+        assert check_failure("#!/bin/sh\n") == "it has 0 checks"
 
     def test_only_that_line_changes(self):
         changed = [
             (old, new)
-            for old, new in zip(STAND_IN.splitlines(), patch(STAND_IN).splitlines(), strict=True)
+            for old, new in zip(STAND_IN.splitlines(), patch_check(STAND_IN).splitlines(), strict=True)
             if old != new
         ]
         assert [new.strip() for _, new in changed] == [f"if {PATCHED}; then"]
 
     def test_the_stand_in_is_like_the_versions_for_debian_only(self):
         assert classify(STAND_IN)[0] == PATCH
-        assert proven(patch(STAND_IN)) == ""
+        assert check_failure(patch_check(STAND_IN)) == ""
 
     @given(before=LINES, after=LINES, indent=INDENTS)
     def test_anything_around_it_stays_and_comes_back(self, before, after, indent):
         text = script(DEBIAN, before, after, indent)
-        patched = patch(text)
-        assert unpatch(patched) == text
+        patched = patch_check(text)
+        assert unpatch_check(patched) == text
         assert patched.replace(PATCHED, DEBIAN) == text
         assert classify(text)[0] == PATCH
-        assert unpatch(text) == text
+        assert unpatch_check(text) == text
 
     @given(before=LINES, after=LINES, check=st.sampled_from([UPSTREAM, PATCHED, GUIDES]))
     def test_what_is_right_is_right_in_any_surroundings(self, before, after, check):
@@ -124,7 +124,7 @@ def test_systems_are_what_these_systems_say():
     """Against the catalog's own fields of Ubuntu, which machines of a rehearsal present."""
     from cluster.catalog import SYSTEMS  # noqa: PLC0415 - scripts/node itself must not know of it
 
-    release, text = os_check.SYSTEMS["Ubuntu 22.04"]
+    release, text = rxdm.SYSTEMS["Ubuntu 22.04"]
     ubuntu = SYSTEMS["ubuntu-2204"]
     assert release == ubuntu["VERSION_ID"]
     assert all(line.partition("=")[2].strip('"') == ubuntu[line.partition("=")[0]] for line in text.splitlines())

@@ -4,8 +4,8 @@ import json
 import os
 
 import pytest
-from jobs import prologs, rxdm, rxdm_trial
-from jobs.os_check import DEBIAN
+from jobs import prologs, rxdm
+from jobs.rxdm import DEBIAN
 from jobs.script_sources import digest
 from system import mounts, root_only
 from system.host import SetupError
@@ -19,7 +19,7 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(root_only, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     monkeypatch.setattr(mounts, "mount_all", lambda _: False)
-    monkeypatch.setattr(rxdm_trial, "wrong", lambda _: "")
+    monkeypatch.setattr(rxdm, "wrong", lambda _: "")
     return tmp_path / "adm" / "slurm"
 
 

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from jobs import rxdm_trial
-from jobs.os_check import DEBIAN, PATCHED, classify, patch
+from jobs import rxdm
+from jobs.rxdm import DEBIAN, PATCHED, classify, patch_check
 
 from tests.cluster.stacks import ROOT
 
@@ -39,13 +39,13 @@ def prolog(check: str = PATCHED, body: str = BODY) -> str:
 
 
 def test_one_that_does_its_work_is_right():
-    assert rxdm_trial.wrong(prolog()) == ""
+    assert rxdm.trial_failure(prolog()) == ""
 
 
 def test_the_stand_in_of_rehearsals_is_right_once_it_is_patched():
     text = (ROOT / "lab/slurm/rxdm.sh").read_text()
-    assert "without NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY" in rxdm_trial.wrong(text)
-    assert rxdm_trial.wrong(patch(text)) == ""
+    assert "without NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY" in rxdm.trial_failure(text)
+    assert rxdm.trial_failure(patch_check(text)) == ""
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_stand_in_of_rehearsals_is_right_once_it_is_patched():
     ],
 )
 def test_what_it_does_counts_and_not_what_its_text_looks_like(text, why):
-    assert why in rxdm_trial.wrong(text)
+    assert why in rxdm.trial_failure(text)
 
 
 def test_checks_that_look_right_are_not_enough():
@@ -87,7 +87,7 @@ def test_this_machine_is_out_of_its_reach(tmp_path):
     mark = tmp_path / "mark"
     tool = Path("/usr/bin/env").resolve()
     text = prolog(body=f"{BODY}; touch {mark} /usr/bin/hpc-mark; rm -f {tool}; kill -9 -1; exit 0")
-    rxdm_trial.wrong(text)
+    rxdm.trial_failure(text)
     assert not mark.exists()
     assert not Path("/usr/bin/hpc-mark").exists()
     assert tool.exists()
@@ -98,9 +98,9 @@ def test_nothing_is_left_of_a_run(monkeypatch):
         mounted = Path("/proc/self/mounts").read_text()
         return ("hpc-trial" in mounted and mounted) or "", [*Path("/tmp").glob("hpc-trial-*")]  # noqa: S108
 
-    assert rxdm_trial.wrong(prolog()) == ""
-    monkeypatch.setattr(rxdm_trial, "SECONDS", 1)
-    assert "did not end within 1 s" in rxdm_trial.wrong(prolog(body="exec sleep 4343"))
+    assert rxdm.trial_failure(prolog()) == ""
+    monkeypatch.setattr(rxdm, "SECONDS", 1)
+    assert "did not end within 1 s" in rxdm.trial_failure(prolog(body="exec sleep 4343"))
     assert left() == ("", [])
     ps = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, env={**os.environ})
     assert "sleep 4343" not in ps.stdout

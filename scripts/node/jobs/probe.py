@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from interface import Probe
-from jobs.rxdm_trial import DEVICES, PROFILE
+from jobs.rxdm import DEVICES, PROFILE
 from system.host import SetupError, log, run
 
 PATIENCE = 120  # seconds for one job that has an idle node to run on, beside its prolog

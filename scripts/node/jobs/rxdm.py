@@ -8,15 +8,190 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from jobs import prologs, rxdm_trial
-from jobs.os_check import OK, PATCH, classify, patch, proven, unpatch
+from jobs import prologs
 from jobs.script_sources import digest, file_digest
 from system.host import SetupError, log, write
+
+OK, PATCH, UNKNOWN = "ok", "patch", "unknown"
+
+DEBIAN = '(grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12")'
+UBUNTU = '(grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04")'
+PATCHED = f"( {DEBIAN} || {UBUNTU} )"
+
+# No $, ` or \ within quotes: what is tried can run nothing but these programs. Nothing can be read in two ways, so that
+# a line which is none of this is given up at once.
+_WORD = r'(?:\(|\)|&&|\|\||\|(?!\|)|!|grep -q[xEFw]* "[-\w.=^ ]*"(?: /etc/os-release)?|lsb_release -rs)'
+_CHECK = re.compile(rf"^[ \t]*if[ \t]+(?P<check>{_WORD}(?:[ \t]*{_WORD})*)[ \t]*;[ \t]*then[ \t]*$", re.MULTILINE)
+_ASKS = re.compile(r"os-release|lsb_release")
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+
+SYSTEMS = {
+    "Ubuntu 22.04": ("22.04", 'NAME="Ubuntu"\nVERSION_ID="22.04"\nVERSION_CODENAME=jammy\nID=ubuntu\nID_LIKE=debian\n'),
+    "Debian 12": ("12", 'NAME="Debian GNU/Linux"\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nID=debian\n'),
+    "Rocky Linux 8.10": ("8.10", 'NAME="Rocky Linux"\nVERSION_ID="8.10"\nID="rocky"\nID_LIKE="rhel centos fedora"\n'),
+}
+"""Systems to try a check on: what `lsb_release -rs` prints there, and os-release."""
+
+
+def classify(text: str) -> tuple[str, str]:
+    """Whether a prolog is right for Ubuntu 22.04 as it is, can be patched, or is not understood; and why."""
+    checks = _os_checks(text)
+    if _asks_elsewhere(text, checks):
+        return UNKNOWN, "it asks for its operating system in a way that is not understood"
+    if not checks:
+        return UNKNOWN, "it asks for no operating system"
+    if len(checks) > 1:
+        return UNKNOWN, f"it asks for its operating system {len(checks)} times"
+    check = checks[0]["check"]
+    if _same(check, DEBIAN):
+        return PATCH, "it checks for Debian 12 only"
+    if holds(check, "Ubuntu 22.04"):
+        return OK, "its check holds on Ubuntu 22.04"
+    return UNKNOWN, f"its check does not hold on Ubuntu 22.04, and is not the one for Debian 12: {check}"
+
+
+def patch_check(text: str) -> str:
+    """The text with its one check for Debian 12 made one for Debian 12 or Ubuntu 22.04."""
+    (found,) = _os_checks(text)
+    return text[: found.start("check")] + PATCHED + text[found.end("check") :]
+
+
+def unpatch_check(text: str) -> str:
+    """The text before `patch`, where the check was written as upstream does; other texts as they are."""
+    for found in _os_checks(text):
+        if found["check"] == PATCHED:
+            return text[: found.start("check")] + DEBIAN + text[found.end("check") :]
+    return text
+
+
+def check_failure(text: str) -> str:
+    """What is wrong with a patched text; nothing if its check holds where it should, and nowhere else."""
+    checks = _os_checks(text)
+    if len(checks) != 1:
+        return f"it has {len(checks)} checks"
+    for system, wanted in (("Ubuntu 22.04", True), ("Debian 12", True), ("Rocky Linux 8.10", False)):
+        if holds(checks[0]["check"], system) != wanted:
+            return f"its check is {'false' if wanted else 'true'} on {system}"
+    return ""
+
+
+def holds(check: str, system: str) -> bool:
+    """Try a check with bash as if on one of SYSTEMS."""
+    release, text = SYSTEMS[system]
+    with tempfile.TemporaryDirectory(prefix="hpc-check-") as folder:
+        fixture = Path(folder) / "os-release"
+        fixture.write_text(text)
+        script = (
+            'lsb_release() { echo "$RELEASE"; }\n'
+            f"if {check.replace('/etc/os-release', chr(34) + '$FIXTURE' + chr(34))}; then exit 0; fi; exit 1\n"
+        )
+        env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "FIXTURE": str(fixture), "RELEASE": release}
+        done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, timeout=30, check=False,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+    return done.returncode == 0
+
+
+def _os_checks(text: str) -> list[re.Match[str]]:
+    return [found for found in _CHECK.finditer(text) if _ASKS.search(found["check"])]
+
+
+def _asks_elsewhere(text: str, checks: list[re.Match[str]]) -> bool:
+    rest = text
+    for found in reversed(checks):
+        rest = rest[: found.start()] + rest[found.end() :]
+    return bool(_ASKS.search(_COMMENT.sub("", rest)))
+
+
+def _same(check: str, other: str) -> bool:
+    """Whether two checks differ in nothing but blanks between words."""
+    return re.findall(_WORD, check) == re.findall(_WORD, other)
+
+
+STAND_INS = Path(__file__).parents[1] / "stand_ins.sh"
+TRIAL_SECONDS = 60
+"""Enough for a prolog that waits for nothing; one polls every 2 s for a manager, which answers at once here."""
+PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
+"""NCCL's profile on a node: jobs read it, the plugin's installer writes it, the prolog adds to it."""
+DEVICES = "/dev/aperture_devices"
+"""What the profile must name as NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY, without which jobs fall back to plain TCP."""
+
+# $1 is an empty folder, $2 holds `prolog`, `os-release` and `stand-ins`; $3 is DEVICES, $4 PROFILE. What is mounted
+# ends with the mount namespace, and what was started with the process namespace.
+_TRIAL = r"""
+set -eu
+root=$1
+mount -t tmpfs -o size=32m,mode=755 tmpfs "$root"
+cd "$root"
+mkdir -p dev etc host proc root run tmp trial usr/bin usr/local/sbin usr/sbin var/lib var/log var/tmp
+mount --bind /usr host && mount -o remount,bind,ro host
+for path in /usr/*; do
+    name=${path##*/}
+    [ -e "usr/$name" ] || ln -s "/host/$name" "usr/$name"
+done
+for name in bin sbin; do
+    (cd "host/$name" && printf "/host/$name/%s\\0" *) | xargs -0 ln -s -t "usr/$name"
+done
+for name in bin sbin lib lib32 lib64 libx32; do
+    if [ -L "/$name" ]; then ln -s "usr/$name" "$name"; fi
+done
+mkdir etc/alternatives && mount --bind /etc/alternatives etc/alternatives
+mount -o remount,bind,ro etc/alternatives
+cp /etc/passwd /etc/group etc/
+cp "$2/os-release" etc/os-release
+cp "$2/prolog" trial/prolog
+for name in curl docker gcloud lsb_release modprobe nvidia-smi; do
+    rm -f "usr/bin/$name" "usr/sbin/$name"
+    install -m 0755 "$2/stand-ins" "usr/bin/$name"
+done
+for name in null zero urandom; do : >"dev/$name"; mount --bind "/dev/$name" "dev/$name"; done
+mount -t proc proc proc
+ln -s /proc/self/fd dev/fd
+code=0
+env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C \
+    SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=2 SLURM_JOB_PARTITION=trial SLURM_JOB_USER=root SLURM_JOB_UID=0 \
+    SLURM_SCRIPT_CONTEXT=prolog_slurmd SLURMD_NODENAME=trial-0 \
+    chroot . /bin/bash /trial/prolog </dev/null >said 2>&1 || code=$?
+if [ "$code" != 0 ]; then
+    echo "it ends with exit code $code"
+    tail -n 5 said
+elif ! chroot . /bin/bash -c '. "$1" &&
+        [ "${NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY-}" = "$2" ]' trial "$4" "$3" 2>/dev/null; then
+    echo "it leaves NCCL's profile without NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=$3"
+elif [ -z "$(ls run/hpc-stand-ins 2>/dev/null)" ] && ! ls run/hpc-rxdm-*.pid >/dev/null 2>&1; then
+    echo "it starts no receive data path manager"
+fi
+"""
+
+
+def trial_failure(text: str) -> str:
+    """What is wrong with a prolog, as a run of it for a job on two nodes shows; nothing if it does its work."""
+    with tempfile.TemporaryDirectory(prefix="hpc-trial-") as folder:
+        given, root = Path(folder) / "given", Path(folder) / "root"
+        for made in (given, root):
+            made.mkdir()
+        (given / "prolog").write_bytes(text.encode(errors="surrogateescape"))
+        (given / "os-release").write_text(SYSTEMS["Ubuntu 22.04"][1])
+        (given / "stand-ins").write_bytes(STAND_INS.read_bytes())
+        command = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--net",
+                   "--ipc", "--uts", "sh", "-c", _TRIAL, "trial", str(root), str(given), DEVICES, PROFILE]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=TRIAL_SECONDS, check=False,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"a run of it as if on Ubuntu 22.04 did not end within {TRIAL_SECONDS} s"
+    said = "\n  ".join((done.stdout if done.returncode == 0 else done.stdout + done.stderr).strip().splitlines()[-6:])
+    if done.returncode:
+        return f"it could not be tried (exit code {done.returncode}):\n  {said}\n"
+    return f"run as if on Ubuntu 22.04, {said}" if said else ""
+
 
 REFUSE = "refuse"
 
@@ -42,8 +217,10 @@ def converge(payload: dict[str, Any]) -> None:
             "docs/guides/prologs.md lists all"
         )
     if verdict == PATCH:
-        text = patch(text)
-    wrong = (proven(text) if verdict == PATCH else "") or _unreadable(text) or ("" if known else rxdm_trial.wrong(text))
+        text = patch_check(text)
+    wrong = (
+        (check_failure(text) if verdict == PATCH else "") or _unreadable(text) or ("" if known else trial_failure(text))
+    )
     if wrong:
         raise SetupError(f"the rxdm prolog (sha256 {before}) can't be used: {wrong}; it was left as it is")
     if verdict == PATCH:
@@ -81,7 +258,7 @@ def _original(sha256: str) -> bytes:
         if file_digest(path) == sha256:
             return path.read_bytes()
     if live.is_file():
-        data = unpatch(live.read_bytes().decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        data = unpatch_check(live.read_bytes().decode(errors="surrogateescape")).encode(errors="surrogateescape")
         if digest(data) == sha256:
             return data
     raise SetupError(
