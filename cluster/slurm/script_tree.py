@@ -26,7 +26,7 @@ _HEALTH = f"""\
 exec {paths.HEALTH} "${{SLURM_SCRIPT_CONTEXT%%_*}}"
 """
 Source = Mapping[str, Any]
-"""Where a script comes from, as scripts/node/jobs/script_sources.py takes it: lines, or url and sha256."""
+"""Where a script comes from, as scripts/node/jobs/prologs.py takes it: lines, or url and sha256."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).pare
 from accounting import accounts
 from containers import settings
 from interface import User
-from jobs import drain, environment
+from jobs import drain, prologs
 from system import homes, users
 from system.host import SetupError, describe_os_error, log, read_json, write
 
@@ -61,7 +61,7 @@ def converge(payload: dict[str, Any]) -> None:
         make_key_pairs(user for user in wanted if user["name"] in new)
         KEY_PAIRS.unlink()
     settings.install_nvcrlogin()
-    environment.keep(payload.get("environment", []))
+    prologs.keep_environment(payload.get("environment", []))
     make_user_of_checks(payload.get("checks_user", ""))
     accounts.converge(payload["accounting"])
 

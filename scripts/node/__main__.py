@@ -38,7 +38,7 @@ from accounting import accounts, backup, mariadb, rebuild, restore
 from containers import settings as containers
 from health import measure, program
 from health import outcome as health_record
-from jobs import drain, ends, environment, lost_jobs, probe, prologs, rxdm, warm_up
+from jobs import drain, ends, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import join, pam_slurm_adopt, slurm_conf, slurmctld, slurmd
 from system import (
     cluster_state,
@@ -84,7 +84,7 @@ def configure(payload: dict[str, Any]) -> None:
     if controls:
         control(payload)
         measure.keep_measuring(payload.get("measure"))
-        environment.keep(payload.get("environment", []))
+        prologs.keep_environment(payload.get("environment", []))
     else:
         slurmctld.disable()
     config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])

@@ -6,15 +6,15 @@ import socket
 import threading
 
 import pytest
-from jobs import script_sources
-from jobs.script_sources import digest, obtain
+from jobs import prologs
+from jobs.prologs import digest, obtain
 from system.host import SetupError
 
 SCRIPT = b"#!/bin/sh\necho pinned\n"
 PAGE = b"\n<!DOCTYPE html>\n<html><title>Not found</title></html>\n"
 
 
-PAGES = {"/script": SCRIPT, "/page": PAGE, "/large": b"#!/bin/sh\n" + b"#" * script_sources.LARGEST, "/empty": b""}
+PAGES = {"/script": SCRIPT, "/page": PAGE, "/large": b"#!/bin/sh\n" + b"#" * prologs.LARGEST, "/empty": b""}
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
@@ -39,7 +39,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(script_sources, "PAUSE", 0)
+    monkeypatch.setattr(prologs, "PAUSE", 0)
     _Server.asked = []
     serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=serving.serve_forever, args=[0.02], daemon=True).start()
@@ -94,7 +94,7 @@ def test_an_address_that_leads_nowhere_is_asked_once(server, tmp_path):
 def test_a_server_that_is_busy_is_asked_again(server, tmp_path):
     with pytest.raises(SetupError, match="the server answered 503"):
         obtain("a", source(f"{server}/busy"), tmp_path / "script")
-    assert len(_Server.asked) == script_sources.TRIES
+    assert len(_Server.asked) == prologs.TRIES
 
 
 def test_a_page_without_end_is_not_kept(server, tmp_path):

@@ -5,8 +5,8 @@ import os
 
 import pytest
 from jobs import prologs, rxdm
+from jobs.prologs import digest
 from jobs.rxdm import DEBIAN
-from jobs.script_sources import digest
 from system import mounts, root_only
 from system.host import SetupError
 

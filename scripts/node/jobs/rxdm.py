@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import prologs
-from jobs.script_sources import digest, file_digest
+from jobs.prologs import digest, file_digest
 from system.host import SetupError, log, write
 
 OK, PATCH, UNKNOWN = "ok", "patch", "unknown"
