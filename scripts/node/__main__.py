@@ -38,7 +38,7 @@ from accounting import accounts, backup, mariadb, rebuild, restore
 from containers import settings as containers
 from health import measure, program
 from health import outcome as health_record
-from jobs import drain, ends, lost_jobs, probe, prologs, rxdm, warm_up
+from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import join, pam_slurm_adopt, slurm_conf, slurmctld, slurmd
 from system import (
     cluster_state,
@@ -214,7 +214,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "accounting": accounts.converge,
     "nodes": lambda payload: join.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: probe.prove(payload["probes"]),
-    "ends": ends.converge,
+    "ends": drain.reserve_ends,
     "warm-up": warm_up.converge,
     "leave": lambda payload: drain.leave(payload["node"]),
     "settle": restore_last_success,  # known by this name to every version
@@ -226,7 +226,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     # What undoes these needs no word from the stack: it knows what was made.
     "no-prologs": lambda _: prologs.remove(),
     "no-rxdm": lambda _: rxdm.undo(),
-    "no-ends": lambda _: ends.converge({"ends": {}}),
+    "no-ends": lambda _: drain.reserve_ends({"ends": {}}),
 }
 # They print, change nothing and take no lock.
 READS: dict[str, Callable[[], None]] = {

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from jobs import ends
+from jobs import drain
 
 NOW = time.time()
 END = int(NOW) + 7200
@@ -27,8 +27,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float], str], l
             sent.append(" ".join(command))
             return ""
 
-        monkeypatch.setattr(ends, "run", run)
-        ends.converge({"ends": wanted})
+        monkeypatch.setattr(drain, "run", run)
+        drain.reserve_ends({"ends": wanted})
         return sent
 
     return ask

@@ -13,8 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from slurm import scheduler, slurm_conf
+from slurm import output, scheduler, slurm_conf
 from slurm.scheduler import ENDED, Job, everywhere, jobs_left
 from system.host import SetupError, log, read_json, run, succeeds, wait, write
 
@@ -217,3 +218,40 @@ def _listener() -> Callable[[], bool]:
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return lambda: not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+RESERVATION_PREFIX = "hpc-end-"
+RESERVATION_MINUTES = 60  # of the reservation: the machine is gone by then, and the reservation ends by itself
+
+
+def reserve_ends(payload: dict[str, Any]) -> None:
+    """A reservation of each node from its end on, and of no other; an end that is not known (0) or over has none."""
+    now = time.time()
+    wanted = {
+        f"{RESERVATION_PREFIX}{node}": (node, _local_time(end)) for node, end in payload["ends"].items() if end > now
+    }
+    there = _reservations()
+    for name in sorted(there):
+        if name not in wanted or there[name] != wanted[name][1]:
+            run("scontrol", "delete", f"ReservationName={name}")
+            log(f"deleted the reservation {name}")
+    for name, (node, start) in sorted(wanted.items()):
+        if there.get(name) != start:
+            # As slurm-gcp's dws-eol: jobs that run go on until the machine is deleted.
+            options = ("Users=root", f"Nodes={node}", "Flags=MAINT,IGNORE_JOBS")
+            run(
+                "scontrol", "create", "reservation", f"ReservationName={name}", f"StartTime={start}",
+                f"Duration={RESERVATION_MINUTES}", *options,
+            )  # fmt: skip
+            log(f"{node} ends at {start}: jobs that would run longer do not start there")
+
+
+def _reservations() -> dict[str, str]:
+    """Start of each of these reservations, as Slurm prints it: in the machine's own time."""
+    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
+    named = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
+    return {name: start for name, start in named.items() if name.startswith(RESERVATION_PREFIX)}
+
+
+def _local_time(end: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(end))
