@@ -21,7 +21,7 @@ from accounting import mariadb, records, sacctmgr
 from jobs import lost_jobs, prologs
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
-from system import cluster_state, disk_usage, installation, munge, protected_files, units, user_facts
+from system import cluster_state, installation, mounts, munge, protected_files, units, user_facts
 from system.host import SetupError, read_json, run, timeout_factor
 
 SECONDS = 4.0  # for all parts together: they are read side by side
@@ -67,8 +67,8 @@ def parts(mine: list[str]) -> dict[str, Part]:
         "unix": user_facts.observe,
         "keys": user_facts.keys,
         "guarded": protected_files.observe,
-        **{f"disks {path}": (lambda path=path: disk_usage.usage(path)) for path in disk_usage.local(mine)},
-        **{f"disks {path}": (lambda path=path: disk_usage.shared(path)) for path in disk_usage.mounts()},
+        **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(mine)},
+        **{f"disks {path}": (lambda path=path: mounts.shared_usage(path)) for path in mounts.shared_targets()},
     }
     if "node" in mine:
         found["jobs"] = lambda: sorted(lost_jobs.alive())

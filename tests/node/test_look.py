@@ -12,7 +12,7 @@ from accounting import mariadb, sacctmgr
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm import output, scheduler, slurmctld
-from system import cluster_state, disk_usage, units
+from system import cluster_state, mounts, units
 from system.host import SetupError
 
 
@@ -149,8 +149,8 @@ def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
     fstab.write_text(
         "/dev/vda / ext4 x 0 0\n# hpc: begin\na@tcp:/h /home lustre d 0 0\nb /my\\040data nfs d 0 0\n# hpc: end\n"
     )
-    assert disk_usage.mounts(fstab) == ["/home", "/my data"]
-    assert disk_usage.shared("/my data") == {"mounted": False, "shared": True}
+    assert mounts.shared_targets(fstab) == ["/home", "/my data"]
+    assert mounts.shared_usage("/my data") == {"mounted": False, "shared": True}
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_a_file_system_refuses_writes_unless_it_is_meant_to(
 ):
     fstab = tmp_path / "fstab"
     fstab.write_text(f"# hpc: begin\nbucket / gcsfuse {options} 0 0\n# hpc: end\n")
-    monkeypatch.setattr(disk_usage, "usage", lambda _path: {"read_only": True})
-    assert disk_usage.shared("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
+    monkeypatch.setattr(mounts, "usage", lambda _path: {"read_only": True})
+    assert mounts.shared_usage("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
 
 
 def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

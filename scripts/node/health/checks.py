@@ -19,7 +19,7 @@ from health import gpu
 from health import outcome as record
 from health.outcome import BUSY, Outcome, ask, failed, in_container, ok, once, skipped, unsure
 from side_by_side import side_by_side
-from system import disk_usage
+from system import mounts as disk_usage
 from system.host import SetupError
 from system.mounts import mounted
 
@@ -53,7 +53,7 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
     if "mount" not in settings["skip"]:
         parts |= {
             f"mount {path}": (lambda path=path: file_system_answers(path))
-            for path in disk_usage.mounts()
+            for path in disk_usage.shared_targets()
             if mounted(path)
         }
     if "clock" not in settings["skip"]:
@@ -236,7 +236,7 @@ LOCAL = ("/", "/var", "/var/log", "/var/spool/slurmd", "/tmp", str(LOCAL_SSDS)) 
 
 def shared_mounts() -> Outcome:
     """Whether everything is mounted that fstab has in our block, by the kernel's table: no server is asked."""
-    wanted = disk_usage.mounts()
+    wanted = disk_usage.shared_targets()
     missing = [path for path in wanted if not mounted(path)]
     if missing:
         return failed(", ".join(f"{path} is not mounted" for path in missing))
@@ -245,7 +245,7 @@ def shared_mounts() -> Outcome:
 
 def file_system_answers(path: str) -> Outcome:
     """Whether a file system answers, and accepts writes if it should; hangs where its server is gone."""
-    found = disk_usage.shared(path)
+    found = disk_usage.shared_usage(path)
     if not found["mounted"]:
         return failed(f"{path} is not mounted")
     return failed(f"{path} is read only") if found["read_only"] else ok()
@@ -259,7 +259,7 @@ def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
     for path in paths:
         if not os.path.isdir(path):  # noqa: PTH112 - beside statvfs
             continue
-        found = disk_usage.usage(path)
+        found = disk_usage.disk_usage(path)
         if found["device"] in seen or not found["size"]:
             continue
         seen.add(found["device"])
