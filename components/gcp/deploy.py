@@ -143,7 +143,7 @@ def state(config: ClusterConfig) -> Mapping[str, Any]:
 
 
 def exported(config: ClusterConfig) -> Mapping[str, Any]:
-    """What the controller shares by NFS, as scripts/node/system/nfs_exports.py takes it."""
+    """What the controller shares by NFS, as scripts/node/system/state_disk.py takes it."""
     return {"paths": list(exports(config)), "network": config.network.cidr}
 
 

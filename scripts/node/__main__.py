@@ -40,18 +40,7 @@ from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import join, pam_slurm_adopt, slurm_conf, slurmctld, slurmd
-from system import (
-    cluster_state,
-    installation,
-    login,
-    mounts,
-    munge,
-    nfs_exports,
-    phase_state,
-    protected_files,
-    state_disk,
-    users,
-)
+from system import cluster_state, installation, login, mounts, munge, phase_state, protected_files, state_disk, users
 from system.host import SetupError, describe_os_error, log, printable, run, service, write
 
 NODE = Path("/etc/hpc/node.json")
@@ -71,7 +60,7 @@ def configure(payload: dict[str, Any]) -> None:
         mariadb.configure()  # only asked for: it comes up while the rest is done
     mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
     if controls:
-        nfs_exports.share(payload.get("exports"))
+        state_disk.share_folders(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
     containers.converge(
         payload["users"], data=payload.get("containers", ""), login="login" in roles, node="node" in roles

@@ -11,8 +11,8 @@ import os
 import shutil
 from pathlib import Path
 
-from interface import StateDisk
-from system.host import SetupError, folder, log, run, succeeds, wait, write
+from interface import Exports, StateDisk
+from system.host import SetupError, folder, log, run, service, succeeds, wait, write
 from system.mounts import mount_one, mounted
 from system.text_block import with_block
 
@@ -42,7 +42,7 @@ def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
     disk = state["fs_type"] == "ext4"
     if disk:
         prepare(state["source"])
-    written = [write(fstab, with_block(fstab.read_text() if fstab.exists() else "", lines(state), mark=MARK))]
+    written = [write(fstab, with_block(fstab.read_text() if fstab.exists() else "", state_lines(state), mark=MARK))]
     for path in folders(state):
         for unit in NEEDED_BY.get(path, ()):
             drop_in = f"/etc/systemd/system/{unit}.service.d/hpc-state.conf"
@@ -94,7 +94,7 @@ def grow(device: str) -> None:
         log(f"{device}: the file system has grown to the disk's size")
 
 
-def lines(state: StateDisk) -> list[str]:
+def state_lines(state: StateDisk) -> list[str]:
     """The lines of fstab. The machine boots without the disk, so that one can log in and mend it; daemons do not."""
     remote = ",_netdev" if "_netdev" in state["options"].split(",") else ""
     checked = 2 if state["fs_type"] == "ext4" else 0
@@ -144,3 +144,40 @@ def take_over(path: Path, there: Path, *, owner: str, mode: int) -> None:
     else:
         folder(half, mode=mode, owner=owner)
     half.replace(there)
+
+
+EXPORTS = Path("/etc/exports.d/hpc.exports")
+EXPORTS_APPLIED = Path("/etc/hpc/exports")  # what the kernel's server was told last
+NFS_CONF = Path("/etc/nfs.conf.d/hpc.conf")
+# A thread for each request that is under way; the default, 8, is used up by the nodes' first minute.
+NFS_SETTINGS = "# Written by the cluster's set-up.\n[nfsd]\nthreads=64\n"
+NFS_NEEDS = Path("/etc/systemd/system/nfs-server.service.d/hpc.conf")
+
+
+def share_folders(exports: Exports | None) -> None:
+    """Have the folders exported, and no others of ours; nothing where this machine exports none.
+
+    Raises SetupError where the machine has no NFS server.
+    """
+    text = "".join(map(export_line, exports["paths"], [exports["network"]] * len(exports["paths"]))) if exports else ""
+    if not text and not EXPORTS.exists():
+        return
+    if not shutil.which("exportfs", path="/usr/sbin:/sbin:/usr/bin:/bin"):
+        raise SetupError("this machine can't share folders by NFS: install the package nfs-kernel-server")
+    write(NFS_CONF, NFS_SETTINGS)
+    paths = " ".join(exports["paths"]) if exports else ""
+    # Without the state disk the folders would be the machine's own, and empty.
+    if write(NFS_NEEDS, f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={paths}\n"):
+        run("systemctl", "daemon-reload")
+    write(EXPORTS, text)
+    service("nfs-server", settings=NFS_SETTINGS)
+    # Remembered after it took them, so that a set-up that was killed in between is made good by the next.
+    if not EXPORTS_APPLIED.exists() or EXPORTS_APPLIED.read_text() != text:
+        run("exportfs", "-r", "-a")
+        write(EXPORTS_APPLIED, text, quiet=True)
+        log(f"exported {paths or 'nothing'}")
+
+
+def export_line(path: str, network: str) -> str:
+    """A line of exports(5); `mountpoint`: not while nothing is mounted there."""
+    return f"{path} {network}(rw,sync,no_subtree_check,root_squash,mountpoint)\n"
