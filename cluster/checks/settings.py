@@ -166,8 +166,8 @@ def _rest(config: ClusterConfig) -> Iterator[Finding]:
                 id="slurmrestd-parameter",
                 at=("slurm", "extra", name),
                 given=name,
-                allowed="other parameters, where slurm.slurmctld is true: it sets this one",
-                todo="remove it, or slurm.slurmctld",
+                allowed="other parameters, where slurm.slurmrestd is true: it sets this one",
+                todo="remove it, or slurm.slurmrestd",
             )
 
 

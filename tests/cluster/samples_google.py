@@ -66,7 +66,7 @@ SAMPLES: list[Sample] = [
      _REFUSED),
     ("image.base", lambda c: [at(image={"base": "ubuntu-2404"})(c), gone("storage", "lustre")(c)], _REFUSED),
     ("slurm.version", at("slurm", version="24.11"), _REFUSED),
-    ("slurm.slurmctld", at("slurm", slurmrestd=True), Effect.RESTART),
+    ("slurm.slurmrestd", at("slurm", slurmrestd=True), Effect.RESTART),
     ("slurm.pam_slurm_adopt", at("slurm", pam_slurm_adopt=True), _NOTHING),
     ("gcp.project", at("gcp", project="other-project"), _REFUSED),
     ("gcp.zone", at("gcp", zone="us-central1-b"), _REFUSED),

@@ -62,29 +62,30 @@ class TestLeaving:
 
 class TestJobs:
     def test_that_hold_a_node_or_are_in_a_partition_are_waited_for(self):
-        found = scheduler.parse(SQUEUE)
+        found = scheduler.parse_jobs(SQUEUE)
         assert [job.number for job in scheduler.jobs_left(found, {"dev-cpu-2"}, set())] == ["17"]
         assert [job.number for job in scheduler.jobs_left(found, {"dev-gpu-0"}, set())] == ["20"]
         assert [job.number for job in scheduler.jobs_left(found, set(), {"gpu"})] == ["18", "20"]
 
     def test_that_are_to_run_again_hold_nothing_of_what_squeue_still_names(self):
         """They could never start: the node is drained, and it would be waited for until somebody cancels them."""
-        found = scheduler.parse(SQUEUE)
+        found = scheduler.parse_jobs(SQUEUE)
         assert scheduler.jobs_left(found, {"dev-cpu-0"}, set()) == []
         assert [job.number for job in scheduler.jobs_left(found, set(), {"cpu"})] == ["17", "18", "21", "22"]
         assert str(found[4]) == "job 21 of carol waiting"
 
     @pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "NEW_IN_27_05"])
     def test_in_any_other_state_hold_their_nodes(self, state):
-        assert scheduler.jobs_left(scheduler.parse(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n"), {"dev-gpu-0"}, set())
+        jobs = scheduler.parse_jobs(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n")
+        assert scheduler.jobs_left(jobs, {"dev-gpu-0"}, set())
 
     def test_are_named_with_user_place_and_time(self):
-        running, waiting, *_ = scheduler.parse(SQUEUE)
+        running, waiting, *_ = scheduler.parse_jobs(SQUEUE)
         assert str(running) == "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00"
         assert str(waiting) == "job 18 of bob waiting"
 
     def test_that_stay_too_long_end_the_wait_with_every_way_on(self):
-        found = scheduler.jobs_left(scheduler.parse(SQUEUE), {"dev-cpu-2"}, {"gpu"})
+        found = scheduler.jobs_left(scheduler.parse_jobs(SQUEUE), {"dev-cpu-2"}, {"gpu"})
         text = drain.timeout_error(found, {"dev-cpu-2"}, {"gpu"}, 60)
         assert "after 60 s (slurm.drain_seconds)" in text
         assert "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00" in text
@@ -125,7 +126,7 @@ class TestUsersWhoLeave:
     @pytest.fixture(autouse=True)
     def _slurmctld(self, monkeypatch):
         monkeypatch.setattr(drain, "succeeds", lambda *_: True)
-        monkeypatch.setattr(drain, "everywhere", lambda: scheduler.parse(SQUEUE))
+        monkeypatch.setattr(drain, "everywhere", lambda: scheduler.parse_jobs(SQUEUE))
 
     def test_are_refused_while_they_have_jobs(self):
         with pytest.raises(drain.SetupError, match=r"(?s)alice leaves.*job 17 of alice on .*scancel --user=alice"):

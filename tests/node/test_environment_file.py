@@ -10,7 +10,7 @@ from system.host import SetupError
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(prologs, "FILE", tmp_path / "apps/hpc/env.sh")
+    monkeypatch.setattr(prologs, "ENVIRONMENT", tmp_path / "apps/hpc/env.sh")
     monkeypatch.setattr(root_only, "SHARED", tmp_path / "apps")
     return prologs.ENVIRONMENT
 

@@ -11,7 +11,7 @@ SHARED: state_disk.Exports = {"paths": ["/home", "/opt/apps"], "network": "10.0.
 def machine(tmp_path, monkeypatch):
     """A machine of which systemd and the NFS server are left out; what was asked of them."""
     asked: list[str] = []
-    for name in ("EXPORTS", "APPLIED", "SERVER", "NEEDS"):
+    for name in ("EXPORTS", "EXPORTS_APPLIED", "NFS_CONF", "NFS_NEEDS"):
         monkeypatch.setattr(state_disk, name, tmp_path / name.lower())
 
     def write(path, text, **_):

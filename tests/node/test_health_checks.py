@@ -71,7 +71,7 @@ class TestTime:
         esac"""
         (tmp_path / "document").write_text(document())
         with_program(tmp_path, monkeypatch, smi)
-        monkeypatch.setattr(mounts, "mounts", list)
+        monkeypatch.setattr(mounts, "shared_targets", list)
         wanted = {**WANTED, "seconds": 20}
         occasions = {"first": lambda: checks.after_job(wanted, "7"), "second": lambda: checks.after_job(wanted, "8"),
                      "periodic": lambda: checks.all_checks(wanted)}  # fmt: skip
@@ -81,14 +81,14 @@ class TestTime:
         assert [failed(one) for one in found.values()] == [{}, {}, {}]
 
     def test_a_file_server_that_is_late_once_is_not_sure(self, monkeypatch):
-        monkeypatch.setattr(mounts, "mounts", lambda: ["/"])
+        monkeypatch.setattr(mounts, "shared_targets", lambda: ["/"])
         monkeypatch.setattr(checks, "file_system_answers", lambda _: time.sleep(30))
         found = checks.all_checks(
             {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
         )["mount"]
         assert (found["text"], found.get("unsure")) == ("/: no answer within 1 s", True)
         # Another one: of the first, the program that was ended may still be on its way out, and is not started twice.
-        monkeypatch.setattr(mounts, "mounts", lambda: ["/proc"])
+        monkeypatch.setattr(mounts, "shared_targets", lambda: ["/proc"])
         monkeypatch.setattr(checks, "file_system_answers", lambda _: outcome.failed("/proc is read only"))
         found = checks.all_checks(
             {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
@@ -149,12 +149,12 @@ class TestFiles:
 
     def test_full_disks_and_lost_mounts(self, tmp_path, monkeypatch):
         usage = {"device": 1, "size": 100, "used": 97, "free": 3, "inodes": 0, "inodes_free": 0, "read_only": False}
-        monkeypatch.setattr(mounts, "usage", lambda _: usage)
+        monkeypatch.setattr(mounts, "disk_usage", lambda _: usage)
         assert checks.disk(5, (str(tmp_path),))["text"] == f"{tmp_path} has 3.0 % free, least 5 %"
         assert checks.disk(3, (str(tmp_path),))["state"] == "ok"
         usage["read_only"] = True
         assert "read only" in checks.disk(0, (str(tmp_path),))["text"]
-        monkeypatch.setattr(mounts, "mounts", lambda: ["/", str(tmp_path)])
+        monkeypatch.setattr(mounts, "shared_targets", lambda: ["/", str(tmp_path)])
         assert checks.shared_mounts() == outcome.failed(f"{tmp_path} is not mounted")
 
     @pytest.mark.parametrize(

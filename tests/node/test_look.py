@@ -161,7 +161,7 @@ def test_a_file_system_refuses_writes_unless_it_is_meant_to(
 ):
     fstab = tmp_path / "fstab"
     fstab.write_text(f"# hpc: begin\nbucket / gcsfuse {options} 0 0\n# hpc: end\n")
-    monkeypatch.setattr(mounts, "usage", lambda _path: {"read_only": True})
+    monkeypatch.setattr(mounts, "disk_usage", lambda _path: {"read_only": True})
     assert mounts.shared_usage("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
 
 

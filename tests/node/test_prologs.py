@@ -19,7 +19,7 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(root_only, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     monkeypatch.setattr(mounts, "mount_all", lambda _: False)
-    monkeypatch.setattr(rxdm, "wrong", lambda _: "")
+    monkeypatch.setattr(rxdm, "trial_failure", lambda _: "")
     return tmp_path / "adm" / "slurm"
 
 

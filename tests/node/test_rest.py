@@ -13,9 +13,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A machine with slurmrestd, a delivered key and running daemons; what systemd was told, in order."""
     (tmp_path / "slurmrestd").touch()
     (tmp_path / "delivered").write_text("key\n")
-    monkeypatch.setattr(slurmctld, "PROGRAM", str(tmp_path / "slurmrestd"))
-    for name in ("DELIVERED", "KEY", "UNIT"):
-        monkeypatch.setattr(slurmctld, name, tmp_path / name.lower())
+    monkeypatch.setattr(slurmctld, "SLURMRESTD", str(tmp_path / "slurmrestd"))
+    for name, file in (("TOKEN_KEY_DELIVERED", "delivered"), ("TOKEN_KEY", "key"), ("SLURMRESTD_UNIT", "unit")):
+        monkeypatch.setattr(slurmctld, name, tmp_path / file)
     monkeypatch.setattr(host, "STARTED", tmp_path / "started")
     monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_bytes(text))
     monkeypatch.setattr(slurmctld, "succeeds", lambda *_: True)

@@ -30,7 +30,7 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path)
     monkeypatch.setattr(root_only, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
-    monkeypatch.setattr(rxdm, "wrong", lambda _: "")  # tried in test_trial.py, which needs root
+    monkeypatch.setattr(rxdm, "trial_failure", lambda _: "")  # tried in test_trial.py, which needs root
     (tmp_path / "scripts").mkdir()
     return tmp_path
 
@@ -116,7 +116,7 @@ class TestVerdicts:
         assert not (tree / "scripts/rxdm").exists()
 
     def test_one_that_does_not_do_its_work_when_tried_is_refused(self, tree, monkeypatch):
-        monkeypatch.setattr(rxdm, "wrong", lambda text: "it writes no profile" if text == GOOD else "")
+        monkeypatch.setattr(rxdm, "trial_failure", lambda text: "it writes no profile" if text == GOOD else "")
         stage(tree, ORIGINAL)
         with pytest.raises(SetupError, match="it writes no profile"):
             converge()

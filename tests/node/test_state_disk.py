@@ -67,7 +67,7 @@ def test_it_grows_with_its_disk(monkeypatch, capsys, blocks, told):
 
 
 def test_the_machine_boots_without_it_and_its_folders_wait_for_it():
-    told = state_disk.lines(
+    told = state_disk.state_lines(
         {"source": "/dev/x", "fs_type": "ext4", "options": "defaults", "folders": ["/var/lib/mysql"]}
     )
     assert told == [
@@ -78,7 +78,7 @@ def test_the_machine_boots_without_it_and_its_folders_wait_for_it():
 
 
 def test_folders_of_a_file_system_in_the_network_come_with_it():
-    told = state_disk.lines(
+    told = state_disk.state_lines(
         {"source": "1.2.3.4@tcp:/s", "fs_type": "lustre", "options": "_netdev", "folders": ["/home"]}
     )
     assert told[1] == "/srv/state/home /home none bind,nofail,_netdev 0 0"

@@ -99,7 +99,7 @@ def test_nothing_is_left_of_a_run(monkeypatch):
         return ("hpc-trial" in mounted and mounted) or "", [*Path("/tmp").glob("hpc-trial-*")]  # noqa: S108
 
     assert rxdm.trial_failure(prolog()) == ""
-    monkeypatch.setattr(rxdm, "SECONDS", 1)
+    monkeypatch.setattr(rxdm, "TRIAL_SECONDS", 1)
     assert "did not end within 1 s" in rxdm.trial_failure(prolog(body="exec sleep 4343"))
     assert left() == ("", [])
     ps = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, env={**os.environ})

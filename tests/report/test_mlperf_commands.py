@@ -124,7 +124,7 @@ class TestPrepare:
         assert capsys.readouterr().err.endswith(f"Next: ./hpc mlperf run nebius gpt3 {options}\n")
 
     def test_jobs_that_are_in_the_queue_are_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        slurm.scheduler = (
+        jobs.queue = (
             "mlperf-sd-dataset|77|/mlperf-sd|Priority\nother|78|(null)|None\nmlperf-sd-image|79|/another|None\n"
             "mlperf-sd-checkpoint|80|/mlperf-sd|DependencyNeverSatisfied\n"
         )
@@ -135,7 +135,7 @@ class TestPrepare:
         assert "mlperf-sd-dataset: job 77 is in the queue already" in capsys.readouterr().err
 
     def test_a_failed_job_is_shown_with_the_end_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.drain = {"mlperf-sd-dataset": "FAILED"}
+        jobs.ends = {"mlperf-sd-dataset": "FAILED"}
         with pytest.raises(CliError, match=r"^mlperf-sd-dataset failed\. Run the command again"):
             prepare("nebius", SD)
         assert "mlperf-sd-dataset, job 102, failed. The end of its log:\nTransferred" in capsys.readouterr().err
@@ -205,13 +205,13 @@ class TestRun:
 
     @pytest.mark.parametrize(("state", "code"), [("TIMEOUT", 0), ("FAILED", 1), ("NODE_FAIL", 1)])
     def test_a_job_that_failed_fails_whatever_its_times(self, jobs: StandIn, state: str, code: int):
-        jobs.log, jobs.drain = lambda _look: reference(), {"mlperf-train_02x08x08": state}
+        jobs.log, jobs.ends = lambda _look: reference(), {"mlperf-train_02x08x08": state}
         with pytest.raises(Exit) if code else nullcontext() as raised:
             run("nebius", SD, nodes=2)
         assert (raised.value.exit_code if raised else 0) == code
 
     def test_a_job_without_a_log_is_an_error_with_its_end(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.drain = {"mlperf-train_02x08x08": "FAILED"}
+        jobs.ends = {"mlperf-train_02x08x08": "FAILED"}
         with pytest.raises(CliError, match=r"/mlperf-sd/logs/101_train_02x08x08\.out is empty"):
             run("nebius", SD, nodes=2)
         jobs.log, jobs.looks = lambda _look: ["srun: error: no container"], 0

@@ -19,9 +19,8 @@ from health import gpu
 from health import outcome as record
 from health.outcome import BUSY, Outcome, ask, failed, in_container, ok, once, skipped, unsure
 from side_by_side import side_by_side
-from system import mounts as disk_usage
+from system import mounts
 from system.host import SetupError
-from system.mounts import mounted
 
 Outcomes = dict[str, Outcome]
 DIAG_SECONDS = 3600
@@ -53,8 +52,8 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
     if "mount" not in settings["skip"]:
         parts |= {
             f"mount {path}": (lambda path=path: file_system_answers(path))
-            for path in disk_usage.shared_targets()
-            if mounted(path)
+            for path in mounts.shared_targets()
+            if mounts.mounted(path)
         }
     if "clock" not in settings["skip"]:
         parts["clock"] = lambda: clock(limits["clock_seconds"])
@@ -62,8 +61,8 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         parts["gpus"] = lambda: _gpus(settings)
         parts["dcgm"] = _diag
     answers = side_by_side({name: once(name, check, seconds=seconds) for name, check in parts.items()}, seconds=seconds)
-    mounts = answers.get("mount", {})
-    wrong = {path: a for path, a in mounts.items() if a.get("state") != "ok" and a.get("error") != BUSY}
+    mounted = answers.get("mount", {})
+    wrong = {path: a for path, a in mounted.items() if a.get("state") != "ok" and a.get("error") != BUSY}
     if wrong and found["mount"]["state"] != "failed":
         text = ", ".join(answer.get("text") or f"{path}: {answer['error']}" for path, answer in wrong.items())
         found["mount"] = unsure(text) if all(map(_is_late, wrong.values())) else failed(text)
@@ -236,8 +235,8 @@ LOCAL = ("/", "/var", "/var/log", "/var/spool/slurmd", "/tmp", str(LOCAL_SSDS)) 
 
 def shared_mounts() -> Outcome:
     """Whether everything is mounted that fstab has in our block, by the kernel's table: no server is asked."""
-    wanted = disk_usage.shared_targets()
-    missing = [path for path in wanted if not mounted(path)]
+    wanted = mounts.shared_targets()
+    missing = [path for path in wanted if not mounts.mounted(path)]
     if missing:
         return failed(", ".join(f"{path} is not mounted" for path in missing))
     return ok(f"{len(wanted)} file systems mounted") if wanted else skipped("no shared file systems")
@@ -245,7 +244,7 @@ def shared_mounts() -> Outcome:
 
 def file_system_answers(path: str) -> Outcome:
     """Whether a file system answers, and accepts writes if it should; hangs where its server is gone."""
-    found = disk_usage.shared_usage(path)
+    found = mounts.shared_usage(path)
     if not found["mounted"]:
         return failed(f"{path} is not mounted")
     return failed(f"{path} is read only") if found["read_only"] else ok()
@@ -259,7 +258,7 @@ def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
     for path in paths:
         if not os.path.isdir(path):  # noqa: PTH112 - beside statvfs
             continue
-        found = disk_usage.disk_usage(path)
+        found = mounts.disk_usage(path)
         if found["device"] in seen or not found["size"]:
             continue
         seen.add(found["device"])
@@ -282,7 +281,7 @@ def local_ssd(wanted: int, path: Path = LOCAL_SSDS) -> Outcome:
         return skipped("no local SSDs on this machine type")
     if in_container():
         return skipped("a container has no local SSDs")
-    if not mounted(str(path)):
+    if not mounts.mounted(str(path)):
         return failed(f"{path} is not mounted: {wanted} local SSDs")
     mode = stat.S_IMODE(path.stat().st_mode)
     return ok(f"{wanted} local SSDs") if mode == 0o1777 else failed(f"{path} has mode {mode:04o}, not 1777")

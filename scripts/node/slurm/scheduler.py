@@ -1,4 +1,4 @@
-"""Nodes, partitions and jobs as slurmctld has them, by the controller's commands; and nodes that this set-up has drained."""
+"""Slurm as the controller's commands print it: nodes, partitions and jobs; and nodes that this set-up has drained."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def everywhere() -> list[Job]:
     end = time.monotonic() + RESTART_SECONDS
     while True:
         try:
-            return parse(
+            return parse_jobs(
                 run("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N")
             )
         except SetupError as error:
@@ -191,7 +191,7 @@ def jobs_left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Jo
     ]
 
 
-def parse(text: str) -> list[Job]:
+def parse_jobs(text: str) -> list[Job]:
     """squeue's lines, as asked for above. A pure function."""
     rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
     return [

@@ -171,7 +171,7 @@ CASES = {
     ),
     "REST by an image that has no such daemon": (
         {"slurm": {"slurmrestd": True}},
-        "slurm.slurmctld",
+        "slurm.slurmrestd",
         "true",
         "false on debian-12",
         "debian-13",
@@ -180,7 +180,7 @@ CASES = {
         {"slurm": {"slurmrestd": True, "extra": {"authalttypes": "auth/jwt"}}, "image": {"base": "debian-13"}},
         "slurm.extra.authalttypes",
         "authalttypes",
-        "where slurm.slurmctld is true",
+        "where slurm.slurmrestd is true",
         "remove it",
     ),
     "timers that fight": (
