@@ -9,8 +9,7 @@ from typing import Any
 import pulumi
 
 from cluster.platforms.nebius.node_groups import JAIL
-from cluster.platforms.nebius.releases import Facts, Release, releases
-from cluster.platforms.nebius.releases.backups import SECRET
+from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
 from cluster.roster import MachineSpec, machines
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubernetes.charts import Charts, ChartsArgs, in_order
@@ -153,7 +152,7 @@ class Slurm(pulumi.ComponentResource):
             "aws-access-secret-key": backups.secret,
             "backup-password": backups.password,
         }
-        return {(self._infrastructure.cloud.config.name, SECRET): texts}
+        return {(self._infrastructure.cloud.config.name, BACKUP_SECRET): texts}
 
 
 def facts(infrastructure: Infrastructure) -> Facts:

@@ -32,7 +32,7 @@ def write(folder: Path, version: str) -> None:
         for name in map("ballast{}".format, range(_DEFINITIONS)):
             file = new / "helm-soperator" / "crds" / f"{name}.yaml"
             file.write_text(definition(name, padding=DEFINITIONS_BYTES // _DEFINITIONS), encoding="utf-8")
-        if only := versions.cluster_name(version):
+        if only := versions.series(version).cluster_name:
             elsewhere = new / "helm-soperator-activechecks" / "templates" / "elsewhere.yaml"
             elsewhere.write_text(_ELSEWHERE % only, encoding="utf-8")
         if folder.exists():

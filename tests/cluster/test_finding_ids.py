@@ -27,7 +27,7 @@ nebius-placement nebius-placement-policy nebius-preset-small nebius-region nebiu
 nebius-service-type nebius-slurm-release nebius-soperator-faults
 nebius-soperator-old nebius-soperator-unknown nebius-submount-hides nebius-submount-home
 nebius-submount-overlap nebius-unused nebius-user-name nebius-user-uid nebius-value-nodeset nebius-value-owned
-nebius-value-unknown nebius-workers-unknown network-nat network-overlap network-size node-cpus node-reserved-memory
+nebius-value-refused nebius-workers-unknown network-nat network-overlap network-size node-cpus node-reserved-memory
 nodeset-name-taken nodeset-on-controller pam-slurm-adopt-contain parameter-number parameter-owned parameter-release
 parameter-twice parameter-unknown partition-default-missing partition-default-time partition-default-twice
 partition-memory-default partition-memory-limit partition-min-nodes partition-name-case partition-node-limit

@@ -16,9 +16,8 @@ import yaml
 
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
-from cluster.platforms.nebius import versions as soperator
-from cluster.platforms.nebius.releases import Facts, Release, releases
-from cluster.platforms.nebius.releases.backups import SECRET
+from cluster.platforms.nebius import versions
+from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
 from components.nebius.kubernetes.chart_lookup import definitions
 from components.nebius.kubernetes.charts import in_order
 from lab.kubernetes import binaries
@@ -161,7 +160,7 @@ def test_a_cluster_may_be_called_as_it_is_accepted(
     done = subprocess.run([binaries.ensure().helm, *command], capture_output=True, text=True, check=True)
     documents = (one for one in yaml.load_all(done.stdout, Loader=_Loader) if one)
     named = {one["metadata"].get("namespace", "other") for one in documents} - {"other"}
-    only = soperator.cluster_name(version)
+    only = versions.series(version).cluster_name
     outside.did(f"{version}: active checks of a cluster `other` are in {sorted(named) or ['other']} too")
     if named != ({only} if only else set()):
         outside.differs(
@@ -259,4 +258,4 @@ def _made_later(found: dict[tuple[str, str, str], dict[str, Any]], cluster: str)
     (internal/naming), and this program's Secret of backups."""
     certificates = {("Secret", at[1], one["spec"]["secretName"]) for at, one in found.items() if at[0] == "Certificate"}
     own = {("Secret", cluster, f"{cluster}-munge"), ("ConfigMap", cluster, f"{cluster}-slurm-configs")}
-    return {*certificates, *own, ("Secret", cluster, SECRET)}
+    return {*certificates, *own, ("Secret", cluster, BACKUP_SECRET)}

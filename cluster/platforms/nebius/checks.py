@@ -11,21 +11,17 @@ from cluster.config.validators.places import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
-from cluster.platforms.nebius.releases.configured import configured_releases
-from cluster.platforms.nebius.releases.inputs import Inputs
-from cluster.platforms.nebius.releases.keys import CHARTS, unknown
-from cluster.platforms.nebius.releases.overrides import OWNED
-from cluster.platforms.nebius.releases.release import Facts, Release
+from cluster.platforms.nebius.releases import FIXED, Facts, configured
 from cluster.platforms.nebius.section import CIDR, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Filesystem, Nebius
+from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER
+from cluster.platforms.nebius.values import NODESETS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
 from cluster.roster import nodeset_type
 
 _AT: Location = ("nebius", "soperator", "version")
 _TAKEN_NODESETS = ("accounting", "system")
 """Names of other node groups, besides those that no cluster's nodesets have (controller, login)."""
-CHECKS_PARTITION = "hidden"
-"""The partition that Soperator's active checks run in."""
-CHECKS_USERS = ("nebius", "soperatorchecks")
+CHECKS_USERS = ("nebius", CHECKS_USER)
 """Users that Soperator creates for its checks."""
 
 
@@ -69,7 +65,7 @@ def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Findi
             allowed=f"{settings.slurm_release}, the release of Soperator {version}",
             todo="remove it, or write another nebius.soperator.version",
         )
-    if (only := versions.cluster_name(version)) and config.name != only:
+    if (only := versions.series(version).cluster_name) and config.name != only:
         yield Finding(
             id="nebius-cluster-name",
             at=("name",),
@@ -589,78 +585,56 @@ def _unused(at: Location, given: str, why: str) -> Finding:
     )
 
 
-_NODESETS_RELEASE = "nodesets"
-
-
 def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    """Values of no release, of no key of its chart, or that a field sets."""
+    """Values of no release, that a field sets, or that destroy a cluster."""
     if not settings.values or versions.parse(settings.soperator.version) < versions.FIRST:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:
-        every = {one.name: one for one in configured_releases(Inputs(config=config, settings=settings, facts=facts))}
+        every = [one.name for one in configured(config, settings, facts)]
     except (KeyError, StopIteration):
         return  # for a machine type that there is not, which has a finding of its own
-    for name, values in settings.values.items():
-        if name in every:
-            yield from _value_errors_of(every[name], values, config)
-        else:
+    at = ("nebius", "values")
+    for name in settings.values:
+        if name not in every:
             yield Finding(
                 id="nebius-release-unknown",
-                at=("nebius", "values", name),
+                at=(*at, name),
                 given=name,
                 allowed=f"a release of this cluster: {listing(every)}",
                 todo=suggest(name, every, "remove it"),
                 missing=name,
             )
-
-
-def _value_errors_of(release: Release, values: Mapping[str, Any], config: ClusterConfig) -> Iterator[Finding]:
-    at = ("nebius", "values", release.name)
-    for one in unknown(release.chart, values):
-        known = [*_keys(release, one.path[:-1])]
-        yield Finding(
-            id="nebius-value-unknown",
-            at=(*at, *one.path),
-            given=str(one.path[-1]),
-            allowed=f"a key of {release.chart} {release.version}: {listing(known)}" if known else one.why,
-            todo=f"write {one.nearest} if that was meant, else remove it: {one.why}"
-            if one.nearest
-            else f"remove it: {one.why}",
-        )
-    for path, field in OWNED.items():
-        for given in _at(values, path[1:]) if path[0] == release.name else ():
-            yield Finding(
-                id="nebius-value-owned",
-                at=(*at, *path[1:]),
-                given=show(given),
-                allowed=f"nothing: {field} decides this one",
-                todo=f"remove it, and write {field}",
+    for path, (field, why) in FIXED.items():
+        for given in _at(settings.values, path):
+            yield (
+                Finding(
+                    id="nebius-value-owned",
+                    at=(*at, *path),
+                    given=show(given),
+                    allowed=f"nothing: {field} decides this one",
+                    todo=f"remove it, and write {field}",
+                )
+                if field
+                else Finding(
+                    id="nebius-value-refused",
+                    at=(*at, *path),
+                    given=show(given),
+                    allowed=f"nothing: {why}",
+                    todo="remove it",
+                )
             )
-    if release.name == _NODESETS_RELEASE:
-        yield from _value_nodesets(values, config)
-
-
-def _value_nodesets(values: Mapping[str, Any], config: ClusterConfig) -> Iterator[Finding]:
-    given = values.get(_NODESETS_RELEASE)
-    for position, one in enumerate(given if isinstance(given, list) else ()):
-        name = one.get("name") if isinstance(one, Mapping) else None
+    nodesets = settings.values.get(NODESETS, {}).get(NODESETS)
+    for position, member in enumerate(nodesets if isinstance(nodesets, list) else ()):
+        name = member.get("name") if isinstance(member, Mapping) else None
         if name not in config.nodesets:
             yield Finding(
                 id="nebius-value-nodeset",
-                at=("nebius", "values", _NODESETS_RELEASE, _NODESETS_RELEASE, position),
+                at=(*at, NODESETS, NODESETS, position),
                 given=str(name) if name else "no name",
                 allowed=f"the name of a nodeset: {listing(config.nodesets)}",
                 todo=f"write name: {nearest(str(name), config.nodesets) or next(iter(config.nodesets))}",
             )
-
-
-def _keys(release: Release, path: tuple[str | int, ...]) -> Iterator[str]:
-    key = CHARTS[release.chart]
-    for step in path:
-        if isinstance(step, str):
-            key = key.below[step]
-    yield from key.below
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:  # noqa: ANN401 - values are of any type

@@ -348,8 +348,8 @@ class Nebius(Section):
         default_factory=dict, max_length=20, examples=[{"slurm-cluster": {"slurmConfig": {"completeWait": 10}}}]
     )
     """Values of Helm charts to change or add, by the name of the release: a mapping is merged into what is there, as is
-    a list of members with a `name`; other lists and single values replace it. Keys that the chart does not have are
-    refused."""
+    a list of members with a `name`; other lists and single values replace it. Helm ignores a key that the
+    chart does not have: compare with the chart's own values.yaml."""
     endpoint: str = Field(default="", max_length=200)
     """Address of the API in place of Nebius's own, as [TOKEN@]HOST:PORT without encryption. For rehearsals."""
     token_command: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = Field(

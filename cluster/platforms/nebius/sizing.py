@@ -1,10 +1,12 @@
-"""What the containers of Slurm's pods have of their nodes: one pod fills a node."""
+"""What containers of pods have: Slurm's of their nodes, which one pod fills, and those that serve the whole cluster.
+
+Source of the tiers: nebius-solutions-library, soperator/modules/sizing_tier/main.tf of 2026 (component_presets).
+"""
 
 from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Disk, Nodeset
-from cluster.platforms.nebius import section as defaults
 from cluster.platforms.nebius.machine_types import (
     DAEMON_CPU,
     DAEMON_MEMORY,
@@ -15,7 +17,7 @@ from cluster.platforms.nebius.machine_types import (
     preset_of,
     slurmd_resources,
 )
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import CONTROLLER_DISK_GIB, CPU_DISK_GIB, GPU_DISK_GIB, LOGIN_DISK_GIB, Nebius
 from cluster.roster import nodeset_gpu
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
@@ -61,18 +63,18 @@ def slurmdbd(settings: Nebius) -> Resources:
 
 def node_disk(config: ClusterConfig, section: Nodeset) -> int:
     """GiB of the boot disk of a nodeset's nodes."""
-    usual = defaults.GPU_DISK_GIB if nodeset_gpu(config, section) else defaults.CPU_DISK_GIB
+    usual = GPU_DISK_GIB if nodeset_gpu(config, section) else CPU_DISK_GIB
     return _disk(section.disk, usual)
 
 
 def controller_disk(config: ClusterConfig) -> int:
     """GiB of the boot disk of the controller's node."""
-    return _disk(config.controller.disk, defaults.CONTROLLER_DISK_GIB)
+    return _disk(config.controller.disk, CONTROLLER_DISK_GIB)
 
 
 def login_disk(config: ClusterConfig) -> int:
     """GiB of the boot disk of each login node."""
-    return _disk(config.login.disk, defaults.LOGIN_DISK_GIB)
+    return _disk(config.login.disk, LOGIN_DISK_GIB)
 
 
 def _disk(section: Disk, usual: int) -> int:
@@ -94,3 +96,47 @@ def _beside(node: Resources, *others: Resources) -> Resources:
     memory = node.memory - DAEMON_MEMORY - sum(one.memory for one in others)
     disk = node.disk - sum(one.disk for one in others)
     return Resources(cpu=max(0, cpu), memory=max(0, memory) // GIB * GIB, disk=max(0, disk) // GIB * GIB)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """Sizes of what serves the whole cluster: fixed limits end in OOM on large clusters."""
+
+    below: int
+    """Workers that a cluster of the tier has less than."""
+    rest: Resources
+    """Each of the two slurmrestd."""
+    operator: Resources
+    """Soperator itself."""
+    checks: Resources
+    """soperatorchecks."""
+    kruise: Resources
+    """OpenKruise's manager."""
+
+
+def _of(cpu: int, memory_gib: int, disk_mib: int = 0) -> Resources:
+    return Resources(cpu=cpu * 1000, memory=memory_gib * GIB, disk=disk_mib)
+
+
+_HALF = GIB // 2
+TIERS = (
+    Tier(below=10, rest=_of(2, 8, _HALF), operator=_of(1, 1), checks=_of(1, 1), kruise=_of(1, 2)),
+    Tier(below=100, rest=_of(3, 12, _HALF), operator=_of(1, 1), checks=_of(1, 1), kruise=_of(1, 2)),
+    Tier(below=500, rest=_of(6, 24, 2 * GIB), operator=_of(1, 2), checks=_of(1, 2), kruise=_of(2, 4)),
+    Tier(below=2000, rest=_of(12, 64, 5 * GIB), operator=_of(1, 3), checks=_of(1, 4), kruise=_of(3, 8)),
+)
+"""Smallest clusters first. More workers than the last has no cluster of Soperator (MaxNodeCount)."""
+
+
+def tier(config: ClusterConfig) -> Tier:
+    """The sizes for a cluster, by its number of workers."""
+    workers = sum(section.count for section in config.nodesets.values())
+    return next(one for one in TIERS if workers < one.below)
+
+
+def on_system(settings: Nebius, wanted: Resources) -> Resources:
+    """What a pod of a system node gets: what it should have, and no more than such a node has for one pod."""
+    node = _node(settings.system.machine_type, settings.system.disk_gib)
+    return Resources(
+        cpu=min(wanted.cpu, node.cpu), memory=min(wanted.memory, node.memory), disk=min(wanted.disk, node.disk)
+    )

@@ -92,20 +92,30 @@ FIRST = (4, 1, 4)
 """The oldest version that is offered: the first of its series whose workers do not spoil GPU libraries in the jail when
 they start together (nebius/soperator, pull request 2703). This program follows the newest series and the next."""
 
-NAMESPACE = "soperator"
-"""The namespace, which is the cluster's name, that a template of helm-soperator-activechecks has in place of the
-cluster's own: run-extensive-check-on-reservations.yaml. Without this namespace the chart can't be installed."""
-FREE_NAME = (5, 0, 0)
-"""The first version without that template (commit 3f384ffd, in no release branch of 4.1)."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Versions of Soperator from one on, up to the next series."""
+    """Versions of Soperator from one on, up to the next series: all in which they differ for this program."""
 
     first: Number
     slurm: str
     """Version of Slurm in its images."""
+    cert_manager: str
+    """Version of cert-manager that its makers install with it (helm/soperator-fluxcd/values.yaml): the newest patch."""
+    cluster_name: str = ""
+    """The only name that a cluster can have; empty where it can have any."""
+    scripts: str = "${cluster}-slurm-scripts"
+    """ConfigMap of helm-slurm-cluster with Slurm's prolog and epilog."""
+    gpu_checks: tuple[str, ...]
+    """Active checks of minutes, which every worker with GPUs runs alone. Without GPUs they would fail."""
+    long_checks: tuple[str, ...]
+    """Those of half an hour and more."""
+    long_checks_enabled: bool = True
+    """Whether the chart's own values have them enabled."""
+    prepull: str = ""
+    """The check that pulls the image of others, where there is one."""
+    counts_logins: str = ""
+    """The check that is given the number of login nodes, where there is one."""
 
     @property
     def release(self) -> str:
@@ -114,10 +124,37 @@ class Series:
 
 
 SERIES = (
-    Series(first=FIRST, slurm="25.11.3"),
-    Series(first=(5, 0, 0), slurm="26.05.3-nebius-2"),
+    Series(
+        first=FIRST,
+        slurm="25.11.3",
+        cert_manager="v1.19.6",
+        # A template of helm-soperator-activechecks has this namespace in place of the cluster's own, and can't be
+        # installed without it: run-extensive-check-on-reservations.yaml, gone with commit 3f384ffd.
+        cluster_name="soperator",
+        scripts="slurm-scripts",
+        gpu_checks=(
+            "all-reduce-perf-nccl-in-docker",
+            "all-reduce-perf-nccl-with-ib",
+            "all-reduce-perf-nccl-without-ib",
+            "cuda-samples",
+            "gpu-fryer",
+            "ib-gpu-perf",
+            "mem-perf",
+        ),
+        long_checks=("dcgmi-diag-r2", "dcgmi-diag-r3"),
+        prepull="prepull-container-image",
+        counts_logins="ssh-check",
+    ),
+    Series(
+        first=(5, 0, 0),
+        slurm="26.05.3-nebius-2",
+        cert_manager="v1.20.3",
+        gpu_checks=("gpu-checks",),
+        long_checks=("dcgmi-diag-r3",),
+        long_checks_enabled=False,
+    ),
 )
-"""Oldest first."""
+"""Oldest first. 5.0 is as of commit c238d993: it has no tag yet."""
 
 KNOWN = ((4, 1),)
 """Major and minor numbers of the releases whose charts were read at their tags. Later patches have the same keys;
@@ -162,11 +199,6 @@ def series(version: str) -> Series:
 def image_tag(version: str) -> str:
     """Tag of a version's images."""
     return f"{version}-slurm{series(version).slurm}"
-
-
-def cluster_name(version: str) -> str:
-    """The only name that a cluster of this version can have; nothing if it can have any."""
-    return NAMESPACE if parse(version) < FREE_NAME else ""
 
 
 def is_known(version: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
-from cluster.platforms.nebius.releases.release import Release
+from cluster.platforms.nebius.releases import Release
 from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.kubernetes.chart_lookup import MissingChartError, check_exists
 

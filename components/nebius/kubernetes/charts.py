@@ -10,7 +10,7 @@ from pulumi_kubernetes.helm.v3 import Release as HelmRelease
 from pulumi_kubernetes.helm.v3 import RepositoryOptsArgs
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
 
-from cluster.platforms.nebius.releases.release import Release
+from cluster.platforms.nebius.releases import Release
 
 DELETE_TIMEOUT = "20m"
 """For the removal of a chart's objects: Teardown has ended what could hold them up."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.jobs.environment import environment
-from cluster.platforms.nebius.accounts import desired_here
-from cluster.platforms.nebius.releases.checks import CHECKS_USER
+from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
 from components.slurm import payload, setup
 
 _FOLDER = Path(__file__).parents[3] / "scripts" / "jail"
@@ -47,6 +46,6 @@ def people(config: ClusterConfig) -> dict[str, Any]:
         "users": payload.users(config),
         "groups": payload.groups(config),
         "environment": environment(config).splitlines(),
-        "accounting": json.loads(json.dumps(wanted := desired_here(config))),
+        "accounting": json.loads(json.dumps(wanted := accounts(config))),
         "checks_user": CHECKS_USER if any(one["name"] == CHECKS_USER for one in wanted["users"]) else "",
     }

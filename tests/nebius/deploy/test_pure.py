@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from cluster.observe.nodes import parse_nodes
-from cluster.platforms.nebius.releases.release import Release
+from cluster.platforms.nebius.releases import Release
 from components.nebius.drain import LEAVES, REMADE, leaving
 from components.nebius.kubernetes import chart_lookup
 from components.nebius.kubernetes.charts import in_order

@@ -1,0 +1,153 @@
+"""What a stack file says of Slurm, as Soperator takes it: parameters, partitions, node lines, accounts.
+
+Soperator generates slurm.conf and includes what is added here. A parameter that Soperator generates too has the value
+that is added: slurmctld and slurmd use the last one, and log that there are two. What has a key in the chart's
+`slurmConfig` is written there instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from cluster.catalog.parameters import CONF, NODE
+from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import conf_fields
+from cluster.config.metadata import Value
+from cluster.people import preempts
+from cluster.platforms.nebius import sizing
+from cluster.platforms.nebius.section import Nebius
+from cluster.roster import nodeset_gpu, sizes
+from cluster.slurm.accounting import desired
+from cluster.slurm.nodes import partition_settings
+from cluster.slurm.text import assignments, overridden
+
+IN_CHART = (
+    "defMemPerNode",
+    "defCpuPerGPU",
+    "completeWait",
+    "epilog",
+    "prolog",
+    "taskPluginParam",
+    "maxJobCount",
+    "minJobAge",
+    "messageTimeout",
+    "topologyPlugin",
+    "topologyParam",
+    "suspendTime",
+)
+"""Keys of `slurmConfig` of helm-slurm-cluster (api/v1/slurmcluster_types.go, SlurmConfig)."""
+_ELSEWHERE = {"ClusterName", "AccountingStorageEnforce", "JobAcctGatherType"}
+"""Set by the name of the SlurmCluster, and by the accounting's own values."""
+_SAME: Mapping[str, Value] = {
+    "MpiDefault": "pmix",
+    "ReturnToService": 2,
+    "ScronParameters": "enable",
+    "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
+}
+"""What Soperator generates with the same meaning, so that nothing is added (internal/render/common/configmap.go)."""
+CHECKS_PARTITION = "hidden"
+"""The partition that Soperator's active checks run in: without it none of them does."""
+CHECKS_USER = "soperatorchecks"
+"""The user whose jobs checks are. AccountingStorageEnforce accepts them only where it has an account."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conf:
+    """Parameters of slurm.conf besides partitions and nodes."""
+
+    in_chart: Mapping[str, Any]
+    """Value `slurmConfig`."""
+    text: str
+    """Value `customSlurmConfig`."""
+
+
+def conf(config: ClusterConfig) -> Conf:
+    """The parameters that the stack file sets, and those without which jobs would be scheduled otherwise."""
+    keys = {name.lower(): name for name in IN_CHART}
+    given = {**_written(config), **config.slurm.extra}
+    in_chart = {keys[name.lower()]: value for name, value in given.items() if name.lower() in keys}
+    added = {CONF.canonical(name) or name: value for name, value in given.items() if name.lower() not in keys}
+    enforced = {"AccountingStorageEnforce": ",".join(config.accounting.enforce) or None}
+    lines = assignments({**enforced, **_preemption(config), **added})
+    # A job that asks for no memory gets a whole node's in partitions without a default of their own, such as the one of
+    # checks.
+    memory = min(sizing.worker(config, name).memory_mib for name in config.nodesets)
+    return Conf(in_chart={"defMemPerNode": memory, **in_chart}, text="".join(f"{line}\n" for line in lines))
+
+
+def _written(config: ClusterConfig) -> dict[str, Value]:
+    """What fields of the stack file set, where it has them: Soperator's own values are its defaults."""
+    found: dict[str, Value] = {}
+    for path, slurm in conf_fields(type(config)):
+        *above, key = path.split(".")
+        section = reduce(getattr, above, config)
+        value = slurm.value(getattr(section, key))
+        written = key in section.model_fields_set and value is not None and _SAME.get(slurm.parameter) != value
+        if written and slurm.parameter not in _ELSEWHERE:
+            found[slurm.parameter] = value
+    return found
+
+
+def _preemption(config: ClusterConfig) -> dict[str, Value]:
+    """Soperator preempts by priority tier, and requeues. Here a tier decides which job is considered first, and only a
+    QOS that says so preempts, as on the other platforms."""
+    if preempts(config):
+        return {"PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"}
+    return {"PreemptType": "preempt/none", "PreemptMode": "OFF"} if len(_priority_tiers(config)) > 1 else {}
+
+
+def _priority_tiers(config: ClusterConfig) -> set[int]:
+    """Of all partitions; 1 is Slurm's default."""
+    return {int(partition_settings(config, name).get("PriorityTier") or 1) for name in config.partitions}
+
+
+def topology_plugin(settings: Nebius) -> str:
+    """Slurm's topology plugin. Until 5.0, slurmctld ends where names of InfiniBand switches end in more than 18 digits
+    (nebius/soperator pull request 2623): `nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin:
+    topology/default}}}` runs the cluster without a topology then."""
+    given = settings.values.get("slurm-cluster", {}).get("slurmConfig")
+    return str((given.get("topologyPlugin") if isinstance(given, Mapping) else None) or "topology/tree")
+
+
+def partitions(config: ClusterConfig) -> list[dict[str, Any]]:
+    """Partitions by the names of their NodeSets, which Soperator resolves, and the one of checks."""
+    found: list[dict[str, Any]] = []
+    for name, partition in config.partitions.items():
+        settings = partition_settings(config, name)
+        line = assignments({key: settings[key] for key in settings if key not in {"PartitionName", "Nodes"}})
+        found.append({"name": name, "nodeSetRefs": list(partition.nodesets), "config": " ".join(line)})
+    if CHECKS_PARTITION not in {name.lower() for name in config.partitions}:
+        # As Soperator's own, but in the lowest tier: in a higher one, checks would requeue users' jobs.
+        tier = min(_priority_tiers(config))
+        line = f"Default=NO PriorityTier={tier} PreemptMode=OFF Hidden=YES MaxTime=INFINITE State=UP OverSubscribe=YES"
+        found.append({"name": CHECKS_PARTITION, "isAll": True, "config": line})
+    return found
+
+
+def node_line(config: ClusterConfig, nodeset: str) -> str:
+    """What NodeName lines have besides the name, the address and RealMemory, which Soperator writes."""
+    section = config.nodesets[nodeset]
+    size, gpu = sizes(config, section), nodeset_gpu(config, section)
+    settings = {
+        "CPUs": size.cpus,
+        "Boards": 1,
+        "SocketsPerBoard": size.sockets,
+        "CoresPerSocket": size.cores,
+        "ThreadsPerCore": size.threads,
+        "Gres": f"gpu:{gpu.type}:{gpu.count}" if gpu else None,
+    }
+    return " ".join(assignments(overridden(settings, section.node_conf, NODE)))
+
+
+def accounts(config: ClusterConfig) -> dict[str, Any]:
+    """What Slurm's database holds: the stack file's accounts and users, and an account for Soperator's checks.
+
+    Soperator itself enforces no associations. With `accounting.enforce`, jobs of its checks would be refused.
+    """
+    wanted: dict[str, Any] = dict(desired(config))
+    if not config.accounting.enforce:
+        return wanted
+    account = {"name": CHECKS_USER, "parent": "root", "description": "active checks", "organization": "soperator"}
+    user = {"name": CHECKS_USER, "default_account": CHECKS_USER, "accounts": [CHECKS_USER], "qos": []}
+    return {**wanted, "accounts": [*wanted["accounts"], account], "users": [*wanted["users"], user]}
