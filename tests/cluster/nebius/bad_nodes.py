@@ -146,12 +146,12 @@ CASES: dict[str, Case] = {
         "a release of this cluster",
         "write slurm-cluster",
     ),
-    "a value that the chart does not have": (
-        {"nebius": {"values": {"slurm-cluster": {"slurmConfig": {"completeWaits": 10}}}}},
-        "nebius.values.slurm-cluster.slurmConfig.completeWaits",
-        "completeWaits",
-        "a key of helm-slurm-cluster",
-        "write completeWait",
+    "a value that deletes the jail": (
+        {"nebius": {"values": {"slurm-cluster": {"populateJail": {"overwrite": True}}}}},
+        "nebius.values.slurm-cluster.populateJail.overwrite",
+        "true",
+        "deletes everything in the jail",
+        "remove it",
     ),
     "a value that the stack file decides": (
         {"nebius": {"values": {"slurm-cluster": {"clusterName": "other"}}}},
