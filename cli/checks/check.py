@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli import console
-from cli.display.summary import seconds
+from cli.display.changes import seconds
 
 _CHUNK = 65536
 _GRACE = 120.0

@@ -2,10 +2,11 @@
 
 from dataclasses import replace as changed
 
-from cli import console, display, error_handler
+from cli import console, error_handler
 from cli.access import machine_console
 from cli.cluster import user_config
-from cli.display.summary import interrupted
+from cli.display import views
+from cli.display.changes import interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
 from cli.stack import (
@@ -110,7 +111,7 @@ def _embedded(kind: Kind, file: stackfile.StackFile, chosen: RunOptions, told: i
     space = project.workspace(file.stack, as_new=kind == "preview" and chosen.engine is None)
     stack = space.stack(file.stack, file.path, message=chosen.message)
     more = {} if kind == "refresh" else {"refresh": chosen.refresh}
-    with display.choose(json=chosen.json) as view:
+    with views.choose(json=chosen.json) as view:
         view.effects, view.more, view.diff = told, chosen.more, chosen.diff
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=chosen.parallel, scope=chosen.scope, **more)
@@ -157,6 +158,6 @@ def nothing(kind: Kind, stack: str, *, json: bool) -> None:
     if not json:
         console.note(f"Nothing to do: stack {stack} has not been brought up.")
         return
-    view = display.choose(json=True)
+    view = views.choose(json=True)
     view.on_event(Started(kind, stack, project.name()))
     view.close(Result(kind, ok=True))

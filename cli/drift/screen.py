@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cli import console
-from cli.status import words
+from cli.display import status_screen
 from cluster.observe.drift import Difference
 from cluster.slurm.hostlist import compress
 
@@ -18,7 +18,7 @@ def show(
     if not found:
         console.line(f"{stack}: nothing differs from the stack.", style="bold green" if not unseen else "bold")
     else:
-        console.line(f"{stack}: {words.counted(len(found), 'thing')} not as the stack says.", style="bold red")
+        console.line(f"{stack}: {status_screen.counted(len(found), 'thing')} not as the stack says.", style="bold red")
     for one in found:
         console.line()
         console.line(f"{compress(one.where)}: {one.what}", style="bold")

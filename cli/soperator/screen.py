@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from cli import console
+from cli.display import status_screen
+from cli.display.status_screen import Table
 from cli.soperator.ask import Seen
-from cli.status import screen, tables, words
-from cli.status.tables import Table
 from cluster.observe.health.finding import ClusterFinding
 from cluster.platforms.nebius.health import acting
 from cluster.platforms.nebius.observation import View
@@ -17,11 +17,17 @@ from cluster.platforms.nebius.observation import View
 def show(seen: Seen, found: list[ClusterFinding]) -> None:
     """Print the status on standard output."""
     now = time.time()
-    screen.show_findings(seen.cluster, found, now)
+    status_screen.show_findings(seen.cluster, found, now)
     every = [
-        cluster(seen.view, now), nodesets(seen.view), tables.nodes(seen.cluster), drained(seen, now),
-        tables.partitions(seen.cluster), tables.queue(seen.cluster), checks(seen.view, now), pods(seen.view, now),
-    ]  # fmt: skip
+        cluster(seen.view, now),
+        nodesets(seen.view),
+        status_screen.nodes(seen.cluster),
+        drained(seen, now),
+        status_screen.partitions(seen.cluster),
+        status_screen.queue(seen.cluster),
+        checks(seen.view, now),
+        pods(seen.view, now),
+    ]
     for table in filter(None, every):
         console.line()
         console.table(table)
@@ -30,8 +36,8 @@ def show(seen: Seen, found: list[ClusterFinding]) -> None:
 def show_health(seen: Seen, found: list[ClusterFinding]) -> None:
     """Print drained nodes, and the last results of checks."""
     now = time.time()
-    screen.show_findings(seen.cluster, found, now)
-    for table in filter(None, (tables.nodes(seen.cluster), drained(seen, now), checks(seen.view, now))):
+    status_screen.show_findings(seen.cluster, found, now)
+    for table in filter(None, (status_screen.nodes(seen.cluster), drained(seen, now), checks(seen.view, now))):
         console.line()
         console.table(table)
 
@@ -76,7 +82,12 @@ def cluster(view: View, now: float) -> Table:
     """The SlurmCluster: its phase, and its conditions."""
     rows = [("SlurmCluster", view.phase or "not there", "-", "")]
     rows += [
-        (one.type, one.status, _ago(one.since, now), words.cut(": ".join(filter(None, (one.reason, one.message)))))
+        (
+            one.type,
+            one.status,
+            _ago(one.since, now),
+            status_screen.cut(": ".join(filter(None, (one.reason, one.message)))),
+        )
         for one in view.conditions
     ]
     return [("CLUSTER", "STATE", "FOR", "WHY"), *rows]
@@ -91,7 +102,7 @@ def nodesets(view: View) -> Table:
 def drained(seen: Seen, now: float) -> Table:
     """Drained nodes with who must act."""
     rows = [
-        (node.name, _ago(node.since_utc, now), actor, words.cut(node.reason or "-", 60))
+        (node.name, _ago(node.since_utc, now), actor, status_screen.cut(node.reason or "-", 60))
         for node, actor, _ in acting(seen.cluster, seen.view, now=now)
     ]
     return _headed(("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows)
@@ -109,7 +120,13 @@ def checks(view: View, now: float) -> Table:
 def pods(view: View, now: float) -> Table:
     """Pods that are not ready."""
     rows = [
-        (f"{pod.namespace}/{pod.name}", pod.phase, str(pod.restarts), _ago(pod.since, now), words.cut(pod.why or "-"))
+        (
+            f"{pod.namespace}/{pod.name}",
+            pod.phase,
+            str(pod.restarts),
+            _ago(pod.since, now),
+            status_screen.cut(pod.why or "-"),
+        )
         for pod in view.pods
         if not pod.ready
     ]
@@ -117,7 +134,7 @@ def pods(view: View, now: float) -> Table:
 
 
 def _ago(since: float | None, now: float) -> str:
-    return words.ago(now - since) if since else "-"
+    return status_screen.ago(now - since) if since else "-"
 
 
 def _headed(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:

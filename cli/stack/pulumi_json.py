@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cli import console
-from cli.display.document import DocumentView
+from cli.display.views import DocumentView
 from cli.interrupts import INTERRUPTED, left_to_child
 from cli.stack import outputs, project, state_dir
 from cli.stack.impact import Effects

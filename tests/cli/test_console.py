@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli import console
-from cli.display.live import LiveView
+from cli.display.views import LiveView
 from engine.events import Log
 
 ROOT = Path(__file__).parents[2]

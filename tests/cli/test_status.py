@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from cli.cluster.observation import timeout
+from cli.display import status_screen
 from cli.stack import outputs, project
-from cli.status import screen, tables, words
-from cli.status.ask import timeout
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from components.slurm import setup
@@ -170,7 +170,7 @@ class TestScreen:
         for n in range(64):
             rows[f"hc-cpu-{n}"].update(State="IDLE", CPUAlloc="0")
         rows["hc-cpu-7"].update(State="MIXED", CPUAlloc="1")
-        screen.show(seen, findings(seen))
+        status_screen.show(seen, findings(seen))
         printed = capsys.readouterr().out
         assert "hc-cpu-[0-6,8-63]  63     idle   0/126" in printed
         assert max(map(len, printed.splitlines())) <= 100
@@ -183,23 +183,29 @@ class TestScreen:
             "nodes": "", "reason": "Priority", "name": "wrap",
         }  # fmt: skip
         facts(seen, "controller")["slurm"]["jobs"] = {"states": {"PENDING": 400, "RUNNING": 3}, "first": [job] * 50}
-        table = tables.queue(seen)
+        table = status_screen.queue(seen)
         assert table[-1][:2] == ("...", "and 391 more")
         assert "(Priority)" in table[1]
-        assert tables.jobs(seen) == "3 jobs running, 400 pending"
+        assert status_screen.jobs(seen) == "3 jobs running, 400 pending"
 
     def test_what_is_not_known_is_said(self) -> None:
         seen = ClusterObservation(
             stack="dev", machines=(MachineObservation(name="c", roles=("controller",), reached=False),)
         )
-        assert screen.sentence(seen, findings(seen)) == (
+        assert status_screen.sentence(seen, findings(seen)) == (
             "dev: 1 thing to look at: the nodes' states are not known, the queue is not known."
         )
 
     def test_spans_and_sizes(self) -> None:
-        assert [words.ago(n) for n in (-3, 59, 60, 3700, 90000)] == ["0 s", "59 s", "1 min", "1 h 1 min", "1 d 1 h"]
-        assert (words.cut("a" * 48), words.cut("b " * 40)) == ("a" * 48, "b " * 22 + "b...")
-        assert [words.size(n) for n in (0, 999, 5 << 20, 3 << 40)] == ["0 B", "999 B", "5.0 MiB", "3.0 TiB"]
+        assert [status_screen.ago(n) for n in (-3, 59, 60, 3700, 90000)] == [
+            "0 s",
+            "59 s",
+            "1 min",
+            "1 h 1 min",
+            "1 d 1 h",
+        ]
+        assert (status_screen.cut("a" * 48), status_screen.cut("b " * 40)) == ("a" * 48, "b " * 22 + "b...")
+        assert [status_screen.size(n) for n in (0, 999, 5 << 20, 3 << 40)] == ["0 B", "999 B", "5.0 MiB", "3.0 TiB"]
 
 
 class TestDrift:

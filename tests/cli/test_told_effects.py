@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli import console
-from cli.display.document import DocumentView
-from cli.display.plain import PlainView
+from cli.display.views import DocumentView, PlainView
 from cli.stack import impact
 from cluster.load.parse import parse
 from tests.cli import events

@@ -9,12 +9,11 @@ import time
 import pytest
 from rich.console import Console
 
-from cli import console, display
-from cli.display.document import DocumentView
-from cli.display.live import LiveView
-from cli.display.plain import PlainView
-from cli.display.summary import interrupted, summary
+from cli import console
+from cli.display import views
+from cli.display.changes import interrupted, summary
 from cli.display.view import View
+from cli.display.views import DocumentView, LiveView, PlainView
 from engine.events import Event, Log, Result, StepDone, StepStarted
 from tests.cli import events
 
@@ -103,7 +102,7 @@ class TestPipe:
         for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
             monkeypatch.delenv(name, raising=False)
         console.stdout.cache_clear()
-        view = display.choose(json=False)
+        view = views.choose(json=False)
         assert isinstance(view, PlainView)
         long = events.planned("x" * 300, "create")
         show(view, [*events.up()[:-1], long, StepDone(long.urn, "create", 0), events.up()[-1]])
@@ -140,7 +139,7 @@ class TestTerminal:
         return screen
 
     def test_keeps_what_ended_and_drops_what_steps_say(self, terminal: io.StringIO) -> None:
-        view = display.choose(json=False)
+        view = views.choose(json=False)
         assert isinstance(view, LiveView)
         show(view, events.up())
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
@@ -179,7 +178,7 @@ class TestTerminal:
 
 class TestDocument:
     def test_a_preview_lists_exactly_the_edit(self, capsys: pytest.CaptureFixture[str]) -> None:
-        show(display.choose(json=True), events.preview())
+        show(views.choose(json=True), events.preview())
         document = json.loads(capsys.readouterr().out)
         assert (document["stack"], document["kind"], document["ok"]) == ("dev", "preview", True)
         assert [(step["name"], step["op"]) for step in document["steps"]] == [

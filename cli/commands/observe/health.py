@@ -11,13 +11,13 @@ from typer import Argument, Exit, Option
 from cli import completion, console, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
+from cli.cluster.observation import EACH
 from cli.cluster.scheduler import Scheduler
+from cli.display import status_screen
+from cli.display.status_screen import show_finding
 from cli.errors import CliError
 from cli.observers import observer_of
 from cli.stack import outputs
-from cli.status import words
-from cli.status.ask import EACH
-from cli.status.screen import show_finding
 from cluster.config.health import HealthChecks
 from cluster.load.parse import parse_output
 from cluster.observe.health.finding import ClusterFinding
@@ -109,7 +109,7 @@ def _read(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list[NodeHe
 def _run(cluster: Cluster, nodes: Sequence[Node]) -> None:
     """Run all checks of these nodes; those that can't be reached are named, and shown with their last result."""
     targets = [cluster.targets[node.name] for node in nodes if node.name in cluster.targets]
-    console.note(f"running the checks of {words.counted(len(targets), 'node')} ...")
+    console.note(f"running the checks of {status_screen.counted(len(targets), 'node')} ...")
     answers = remote.gather(targets, cluster.admin_key, NOW, seconds=max(_SECONDS, EACH * len(targets)))
     if silent := {name: done for name, done in answers.items() if done.code}:
         why = (next(iter(silent.values())).err.strip().splitlines() or ["no answer"])[-1]
@@ -138,12 +138,18 @@ def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFindin
     table = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
     for one in found:
         failing = "; ".join(f"{kind}: {text}" for kind, text in one.failing.items())
-        checked = f"{words.ago(one.age)} ago" if one.age is not None else "-"
+        checked = f"{status_screen.ago(one.age)} ago" if one.age is not None else "-"
         table.append(
-            (one.name, one.node.word if one.node else "-", one.word, checked, words.cut(failing or _summary(one), 100))
+            (
+                one.name,
+                one.node.word if one.node else "-",
+                one.word,
+                checked,
+                status_screen.cut(failing or _summary(one), 100),
+            )
         )
     bad = sum(1 for one in found if one.word not in ("ok", "warning") or one.reason)
-    sentence = f"{stack}: {words.counted(len(found), 'node')}, " + (
+    sentence = f"{stack}: {status_screen.counted(len(found), 'node')}, " + (
         "all is well." if not wrong else f"{bad} to look at."
     )
     console.line(sentence, style="bold red" if wrong else "bold green")

@@ -9,14 +9,14 @@ from typer import Exit, Option
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs, require_capabilities
+from cli.cluster.drift import mend as mend_differences
+from cli.cluster.drift import stack as described
+from cli.cluster.drift import wanted
+from cli.cluster.observation import ask
+from cli.display import status_screen
 from cli.drift import screen as drift_screen
-from cli.drift.mend import mend as mend_differences
-from cli.drift.wanted import stack as described
-from cli.drift.wanted import wanted
 from cli.observers import observer_of
 from cli.stack import outputs, project
-from cli.status import screen
-from cli.status.ask import ask
 from cluster.observe.drift import Difference, differences, unseen
 from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.findings import findings
@@ -53,7 +53,7 @@ def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json 
     if json:
         console.json(_document(seen, found))
     else:
-        screen.show(seen, found)
+        status_screen.show(seen, found)
     raise Exit(1 if found else 0)
 
 

@@ -1,14 +1,53 @@
-"""The tables of a status: what is, line by line, with like machines in one line. Rows begin with a heading."""
+"""The status of a cluster as people read it: one sentence, what is wrong, then tables."""
 
+import shutil
+import sys
+import textwrap
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cli.status import words
+from cli import console
+from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.machines import bytes_used, inodes_used
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm.hostlist import compress
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def ago(seconds: float) -> str:
+    """A span of time, with one or two units: `40 s`, `12 min`, `3 h 5 min`, `2 d 4 h`."""
+    whole = max(int(seconds), 0)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits: `612 MiB`, `7.5 GiB`, `1.2 TiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def cut(text: str, longest: int = 48) -> str:
+    """The text, or its beginning where it is longer than a table's last column should be."""
+    return text if len(text) <= longest else text[: longest - 3].rstrip() + "..."
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
 
 Table = list[tuple[str, ...]]
 JOBS = 12
@@ -26,7 +65,7 @@ def nodes(seen: ClusterObservation) -> Table:
         used[key][0] += int(row.get("CPUAlloc", 0))
         used[key][1] += int(row.get("CPUTot", 0))
     rows = [
-        (compress(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], words.cut(key[2]))
+        (compress(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], cut(key[2]))
         for key, names in groups.items()
     ]
     return _headed(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
@@ -50,7 +89,7 @@ def queue(seen: ClusterObservation) -> Table:
     rows = [
         (
             job["id"], job["user"], job["partition"], job["state"].lower(), job["seconds"], job["count"],
-            job["nodes"] or f"({job['reason']})", words.cut(job["name"]),
+            job["nodes"] or f"({job['reason']})", cut(job["name"]),
         )
         for job in first[:JOBS]
     ]  # fmt: skip
@@ -71,7 +110,7 @@ def daemons(seen: ClusterObservation, now: float) -> Table:
         (
             name,
             state,
-            words.ago(now - max(s for _, s in there)) if any(s for _, s in there) else "-",
+            ago(now - max(s for _, s in there)) if any(s for _, s in there) else "-",
             _all(seen, [name for name, _ in there]),
         )
         for (name, state), there in groups.items()
@@ -112,7 +151,7 @@ def _filled(
     _, disk = max(there, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
     room = disk["used"] + disk["free"]
     return (
-        path, f"{bytes_used(disk):.0%}", words.size(disk["free"]), words.size(room), f"{inodes_used(disk):.0%}",
+        path, f"{bytes_used(disk):.0%}", size(disk["free"]), size(room), f"{inodes_used(disk):.0%}",
         _all(seen, [one.name for one, _ in there]) + ("" if len(there) == 1 or _shared(there) else ", fullest shown"),
     )  # fmt: skip
 
@@ -141,9 +180,7 @@ def states(seen: ClusterObservation) -> str:
         return "the nodes' states are not known" if every is None else "no nodes"
     counts = Counter(Node.of(name, row).word for name, row in every.items())
     first, *rest = counts.most_common()
-    return ", ".join(
-        [f"{words.counted(first[1], 'node')} {first[0]}", *(f"{number} {state}" for state, number in rest)]
-    )
+    return ", ".join([f"{counted(first[1], 'node')} {first[0]}", *(f"{number} {state}" for state, number in rest)])
 
 
 def jobs(seen: ClusterObservation) -> str:
@@ -155,6 +192,57 @@ def jobs(seen: ClusterObservation) -> str:
     if not counts:
         return "0 jobs"
     first, *rest = counts
-    return ", ".join(
-        [f"{words.counted(first[1], 'job')} {first[0].lower()}", *(f"{n} {state.lower()}" for state, n in rest)]
+    return ", ".join([f"{counted(first[1], 'job')} {first[0].lower()}", *(f"{n} {state.lower()}" for state, n in rest)])
+
+
+WIDTH = 100
+"""Of paragraphs, at most; tables are as wide as they are."""
+
+
+def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
+    """Print the status on standard output."""
+    now = time.time()
+    show_findings(seen, found, now)
+    every = [
+        nodes(seen), partitions(seen), queue(seen), daemons(seen, now),
+        storage(seen), versions(seen),
+    ]  # fmt: skip
+    for table in filter(None, every):
+        console.line()
+        console.table(table)
+
+
+def show_findings(seen: ClusterObservation, found: list[ClusterFinding], now: float) -> None:
+    """Print the first line, and what is wrong."""
+    console.line(sentence(seen, found), style="bold red" if found else "bold green")
+    for one in found:
+        console.line()
+        show_finding(one, now)
+
+
+def sentence(seen: ClusterObservation, found: list[ClusterFinding]) -> str:
+    """The first line."""
+    verdict = "all is well" if not found else f"{counted(len(found), 'thing')} to look at"
+    return f"{seen.stack}: {verdict}: {states(seen)}, {jobs(seen)}."
+
+
+def show_finding(one: ClusterFinding, now: float) -> None:
+    """Print one finding, with its command."""
+    since = f", for {ago(now - one.since)}" if one.since else ""
+    console.line(f"{compress(one.where)}: {one.id}{since}", style="bold")
+    for text in paragraph(f"{one.what}."):
+        console.line(text)
+    # A command is typed as it stands: it is never broken.
+    console.line(f"    > {one.todo}", style="cyan")
+    for text in paragraph(one.note) if one.note else ():
+        console.line(text)
+
+
+def paragraph(text: str) -> list[str]:
+    """Indented lines; on a terminal none is wider than it."""
+    if not sys.stdout.isatty():
+        return [f"    {text}"]
+    width = min(WIDTH, shutil.get_terminal_size().columns)
+    return textwrap.wrap(
+        text, width, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )

@@ -1,1 +1,0 @@
-"""How a cluster is, on one screen."""
