@@ -7,7 +7,7 @@ from bench.cluster import sized
 from bench.environment import Environment
 from bench.result import Claim, Series
 from cluster.load.parse import parse
-from cluster.slurm import render
+from cluster.slurm.files import render
 
 NODES = 10_000
 

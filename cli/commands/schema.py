@@ -8,8 +8,7 @@ from typer import Option
 from cli import console
 from cli.errors import CliError
 from cli.stack import project
-from cluster.reference.page import reference
-from cluster.reference.schema import json_schema
+from cluster.reference import json_schema, reference
 
 PATH = "docs/schema/cluster.schema.json"
 PAGE = "docs/reference/stack-file.md"

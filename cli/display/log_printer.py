@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from cli import console
-from cluster.observe.log_lines import Clock
+from cluster.observe.logs import Clock
 
 
 class Printer:

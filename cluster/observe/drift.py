@@ -12,7 +12,7 @@ from typing import Any, Literal
 from cluster.config.accounting import Qos
 from cluster.config.metadata import slurm_fields
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.slurm import JOB_SUBMIT
+from cluster.slurm.files import JOB_SUBMIT
 from cluster.slurm.hostlist import expand
 from scripts.node.slurm.output import same_limit, seconds_of
 

@@ -10,8 +10,8 @@ from pulumi_command import remote
 from cluster.config import ClusterConfig
 from cluster.config.slurm import WarmUp
 from cluster.jobs.warm_up import warm_up
-from cluster.slurm import digest
 from cluster.slurm.accounting import desired
+from cluster.slurm.files import digest
 from cluster.slurm.script_tree import Tree, has_scripts
 from components.deploy import config_text
 from components.machine import Machine, Machines

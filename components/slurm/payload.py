@@ -14,7 +14,8 @@ from cluster.jobs.environment import environment
 from cluster.jobs.measurements import measurements
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec
-from cluster.slurm import paths, render, render_slurmdbd
+from cluster.slurm import paths
+from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.health import health
 from cluster.slurm.script_tree import has_scripts
 from components.slurm import setup

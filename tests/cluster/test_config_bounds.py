@@ -16,7 +16,7 @@ from cluster.catalog.programs import missing_interpreter
 from cluster.config.validators.settings import NODE_SIZES
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
-from cluster.reference.schema import json_schema
+from cluster.reference import json_schema
 from tests.cluster.bad.change import ALICE, KEY
 from tests.cluster.bad.change import PARTITION as QUEUE
 from tests.cluster.stacks import findings, local

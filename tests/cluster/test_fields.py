@@ -19,10 +19,9 @@ from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.types import Flag, Positive, Seconds
 from cluster.impact.table import effects
 from cluster.load.model import with_defaults
-from cluster.reference.page import reference
-from cluster.reference.schema import json_schema
-from cluster.slurm import render
+from cluster.reference import json_schema, reference
 from cluster.slurm.accounting import desired
+from cluster.slurm.files import render
 
 
 class MoreTimers(Timers):

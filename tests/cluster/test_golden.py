@@ -7,8 +7,8 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
-from cluster.slurm import render, render_slurmdbd
 from cluster.slurm.accounting import desired
+from cluster.slurm.files import render, render_slurmdbd
 from tests.cluster.stacks import ROOT, STACKS, config
 
 GOLDEN = ROOT / "tests" / "golden"

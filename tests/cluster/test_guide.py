@@ -6,7 +6,7 @@ replaced by something better that is named here.
 
 import pytest
 
-from cluster.slurm import render, render_slurmdbd
+from cluster.slurm.files import render, render_slurmdbd
 from tests.cluster.stacks import cluster
 from tests.cluster.test_slurm_versions import lines
 

@@ -19,7 +19,7 @@ from cluster.load.model import cluster_model
 from cluster.load.parse import parse
 from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
-from cluster.slurm import render
+from cluster.slurm.files import render
 from tests.cluster import samples_google as google
 from tests.cluster import samples_health as health
 from tests.cluster import samples_warm_up as warm_up

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.log_lines import merged, stamp
-from cluster.observe.logs import LOG, Log, script
+from cluster.observe.logs import LOG, Log, merged, script, stamp
 
 MACHINE = st.lists(
     st.one_of(st.integers(0, 99).map(lambda s: f"[2026-11-21T05:00:{s % 60:02d}.000] x"), st.just("  at y"))

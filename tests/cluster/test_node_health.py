@@ -9,7 +9,7 @@ from cluster.load.parse import parse
 from cluster.observe.health.finding import Actor
 from cluster.observe.health.node_health import ADVICE, advice, drained, findings, results
 from cluster.observe.nodes import Node
-from cluster.slurm import render
+from cluster.slurm.files import render
 from cluster.slurm.health import health
 from cluster.slurm.script_tree import expected, has_scripts, links
 from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds, parts, reason, resumes

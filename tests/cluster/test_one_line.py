@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
-from cluster.slurm import render, render_slurmdbd
+from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.text import document, word
 
 ANY = st.text(st.characters(categories=None), min_size=1)

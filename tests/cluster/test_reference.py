@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from cluster.reference.page import reference
-from cluster.reference.schema import json_schema
+from cluster.reference import json_schema, reference
 
 PAGE = Path(__file__).parents[2] / "docs/reference/stack-file.md"
 

@@ -28,8 +28,8 @@ from cluster.platforms.local.rehearsal import (
 )
 from cluster.platforms.local.rehearsal.differences import lines
 from cluster.roster import machines
-from cluster.slurm import render
 from cluster.slurm.accounting import desired
+from cluster.slurm.files import render
 from components.local.deploy import mounts
 from components.slurm import payload
 from tests.cluster import stacks

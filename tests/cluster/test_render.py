@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cluster.load.model import validate
 from cluster.load.parse import parse
 from cluster.platforms.local.address_plan import plan
-from cluster.slurm import digest, hostlist, render, render_slurmdbd
+from cluster.slurm import hostlist
+from cluster.slurm.files import digest, render, render_slurmdbd
 from tests.cluster.stacks import cluster, config, local
 from tests.cluster.test_slurm_versions import lines
 

@@ -1,7 +1,7 @@
 """The roster says which machines exist: each once, with its roles, and counts change at the tail."""
 
 from cluster.roster import machines
-from cluster.slurm import render
+from cluster.slurm.files import render
 from tests.cluster.stacks import cluster
 
 

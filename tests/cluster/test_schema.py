@@ -6,7 +6,7 @@ import pytest
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.section import Section
-from cluster.reference.schema import json_schema, schema_text
+from cluster.reference import json_schema, schema_text
 from tests.cluster.stacks import ROOT
 
 PATH = ROOT / "docs" / "schema" / "cluster.schema.json"

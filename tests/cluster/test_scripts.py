@@ -11,7 +11,7 @@ from cluster.catalog.prologs import ACTIONS, NEWEST, RXDM_VERSIONS
 from cluster.config import ClusterConfig
 from cluster.config.validators.scripts import sha256
 from cluster.findings import ConfigError
-from cluster.slurm import render
+from cluster.slurm.files import render
 from cluster.slurm.script_tree import Tree, has_scripts, tree
 from tests.cluster.stacks import ROOT, cluster
 

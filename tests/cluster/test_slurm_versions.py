@@ -7,8 +7,8 @@ import pytest
 from cluster.catalog.parameters import CONF, NODE, PARTITION, VERSIONS
 from cluster.checks.settings import owned_conf, owned_node, owned_partition
 from cluster.config import ClusterConfig
-from cluster.slurm import render, render_slurmdbd
-from cluster.slurm.conf import settings
+from cluster.slurm.files import render, render_slurmdbd
+from cluster.slurm.slurm_conf import settings
 from tests.cluster.stacks import STACKS, config
 
 # Of files whose few parameters need no table of their own: src/interfaces/cgroup.c and src/slurmdbd/read_config.c at

@@ -3,7 +3,7 @@
 from cluster.config import ClusterConfig
 from cluster.platforms.local.rehearsal import differences
 from cluster.platforms.local.rehearsal.differences import lines
-from cluster.slurm import render
+from cluster.slurm.files import render
 
 Files = dict[str, dict[str, dict[str, str]]]
 """Settings by file and line, as `lines` reads them."""

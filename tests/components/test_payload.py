@@ -11,7 +11,7 @@ from slurm import slurmctld
 from cluster.config import ClusterConfig
 from cluster.load.parse import parse
 from cluster.roster import machines
-from cluster.slurm import render
+from cluster.slurm.files import render
 from components.slurm import payload, setup
 
 

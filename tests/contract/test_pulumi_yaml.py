@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from cluster.load.parse import parse
-from cluster.reference.schema import schema_text
+from cluster.reference import schema_text
 from tests.harness import ROOT, deploy, stack_config, stacks
 
 PROJECT = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())

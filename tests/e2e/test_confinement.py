@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.slurm import render
+from cluster.slurm.files import render
 from tests.clouds import google
 from tests.e2e import vm
 

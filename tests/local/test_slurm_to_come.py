@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.catalog.parameters import VERSIONS
-from cluster.slurm import render
+from cluster.slurm.files import render
 from components.local.host.images.sources import host_sources
 from tests.cluster.stacks import STACKS, config
 

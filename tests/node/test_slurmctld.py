@@ -8,7 +8,7 @@ from slurm import slurmctld
 from system.host import SetupError
 
 from cluster.checks.settings import NOT_EXECUTED
-from cluster.slurm import digest
+from cluster.slurm.files import digest
 from components.slurm.payload import PASSWORD_MARK, slurm_files
 from tests.cluster.stacks import cluster
 

@@ -12,8 +12,7 @@ from cluster.findings import ConfigError
 from cluster.impact.table import effects
 from cluster.load.parse import parse, parse_output
 from cluster.platforms import registry
-from cluster.reference.page import reference
-from cluster.reference.schema import json_schema
+from cluster.reference import json_schema, reference
 from tests.cluster.stacks import cloud_findings, local, told
 from tests.platforms import toy
 

@@ -19,7 +19,7 @@ from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import nodeset_gpu, sizes
 from cluster.slurm.accounting import desired
-from cluster.slurm.nodes import partition_settings
+from cluster.slurm.slurm_conf import partition_settings
 from cluster.slurm.text import assignments, overridden
 
 IN_CHART = (

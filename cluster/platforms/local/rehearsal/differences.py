@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cluster.catalog.parameters import CONF, NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.local.address_plan import plan
-from cluster.slurm import render
+from cluster.slurm.files import render
 
 _ADDRESSES = "local machines have fixed addresses"
 WHY: Mapping[str, str] = {

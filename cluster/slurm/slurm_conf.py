@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
-from cluster.catalog.parameters import CONF
+from cluster.catalog.parameters import CONF, NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
+from cluster.config.metadata import Value, slurm_settings
+from cluster.config.partitions import Partition
 from cluster.people import preempts
 from cluster.platforms import registry
-from cluster.roster import controller_name, has_gpus, nodeset_gpu
-from cluster.slurm import paths
-from cluster.slurm.daemons import health, identity, logs, places, scripts, timers
-from cluster.slurm.nodes import node_lines, partition_lines
-from cluster.slurm.text import FIELD, Group, document, groups, header, overridden, section
+from cluster.roster import controller_name, has_gpus, node_names, nodeset_gpu, sizes
+from cluster.slurm import hostlist, paths
+from cluster.slurm.script_tree import has_scripts
+from cluster.slurm.text import FIELD, Group, assignments, document, groups, header, overridden, section
 
 NODES = (
     "Sizes are the catalog's: what a machine of the type surely reports, since a node with less than this is drained. "
@@ -25,6 +26,25 @@ UNBOUND = (
 )
 PARTITIONS = "DefMemPerCPU: a job that asks for no memory gets a node's memory by its share of the CPUs, not all of it."
 GPUS = " DefCPUPerGPU: one that asks for GPUs and not for CPUs gets a node's CPUs by its share of the GPUs."
+TOKEN_SECONDS = 30 * 86400
+BOOT_SECONDS = 900
+"""ResumeTimeout: from `scontrol reboot` until the node has registered. Slurm's default, 60 s, is less than a virtual
+machine with eight GPUs takes. Source: cluster-toolkit, examples/machine-learning/a3-megagpu-8g, partition_conf."""
+_FIRST = (
+    "PartitionName",
+    "Nodes",
+    "Default",
+    "State",
+    "MaxTime",
+    "DefaultTime",
+    "DefMemPerCPU",
+    "MaxMemPerCPU",
+    "DefCPUPerGPU",
+    "MinNodes",
+    "MaxNodes",
+    "OverSubscribe",
+)
+"""Order of a PartitionName line's parameters, as on clusters that are up; others follow in the order of the fields."""
 
 
 def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> str:
@@ -46,18 +66,18 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
     `slurm.extra` names stands in its own group at the end and nowhere else.
     """
     ours = [
-        identity(config, addresses),
-        places(),
-        logs(),
+        _identity(config, addresses),
+        _places(),
+        _logs(),
         _confinement(config),
         _scheduling(config),
         _priority(),
         _preemption(config),
         _submission(config),
         _launching(),
-        scripts(config),
-        health(config),
-        timers(config),
+        _scripts(config),
+        _health(config),
+        _timers(config),
         _accounting(config),
     ]
     given = {
@@ -75,6 +95,70 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         for group in ours
     ]
     return [*kept, Group(title="From slurm.extra of the stack's configuration", settings=extra)]
+
+
+def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
+    """Names, ports, and how daemons authenticate each other."""
+    controller = controller_name(config)
+    overrides = registry.get(config.platform).slurm.config_overrides
+    return Group(
+        title="Who and where",
+        why="enable_configless: nodes and login machines fetch their files from slurmctld, so a change is one file and "
+        "one `scontrol reconfigure`."
+        + (" config_overrides: a machine of a rehearsal stands for a larger one." if overrides else ""),
+        settings={
+            "ClusterName": FIELD,
+            "SlurmctldHost": f"{controller}({addresses[controller]})" if addresses else controller,
+            "SlurmctldPort": paths.SLURMCTLD_PORT,
+            "SlurmdPort": paths.SLURMD_PORT,
+            "SlurmUser": paths.USER,
+            "AuthType": "auth/munge",
+            "CredType": "cred/munge",
+            **_limited_tokens(tokens(config)),
+            "SlurmctldParameters": "enable_configless",
+            "SlurmdParameters": "config_overrides" if overrides else None,
+        },
+    )
+
+
+def tokens(config: ClusterConfig) -> dict[str, str]:
+    """How slurmctld and slurmdbd authenticate tokens, for slurmrestd; empty without it."""
+    if not config.slurm.slurmrestd:
+        return {}
+    return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={paths.TOKEN_KEY}"}
+
+
+def _limited_tokens(tokens: dict[str, str]) -> dict[str, str]:
+    """With the longest life of a token that slurmctld makes: a single one can't be revoked. slurmdbd makes none."""
+    key = "AuthAltParameters"
+    return {**tokens, key: f"{tokens[key]},max_token_lifespan={TOKEN_SECONDS}"} if key in tokens else tokens
+
+
+def _places() -> Group:
+    return Group(
+        title="Places",
+        why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
+        "what --mail-type asks for, through the controller's own mail system; it takes addresses alone.",
+        settings={
+            "StateSaveLocation": paths.STATE,
+            "SlurmdSpoolDir": paths.SPOOL,
+            "SlurmctldPidFile": f"{paths.RUN}/slurmctld.pid",
+            "SlurmdPidFile": f"{paths.RUN}/slurmd.pid",
+            "MailProg": paths.MAIL,
+        },
+    )
+
+
+def _logs() -> Group:
+    return Group(
+        title="Logs",
+        settings={
+            "SlurmctldDebug": "info",
+            "SlurmctldLogFile": f"{paths.LOGS}/slurmctld.log",
+            "SlurmdDebug": "info",
+            "SlurmdLogFile": f"{paths.LOGS}/slurmd.log",
+        },
+    )
 
 
 def _confinement(config: ClusterConfig) -> Group:
@@ -175,6 +259,54 @@ def _launching() -> Group:
     )
 
 
+def _scripts(config: ClusterConfig) -> Group:
+    """What slurmd runs before and after each job; nothing in a cluster without scripts, which then pays nothing."""
+    some = has_scripts(config)
+    return Group(
+        title="Prolog and epilog",
+        why="One program for each runs the stack's scripts in order: those for all nodes, for the partition, for the "
+        f"nodeset. A node whose prolog or epilog fails is drained; prolog.log or epilog.log in {paths.LOGS} says why.",
+        settings={"Prolog": paths.PROLOG if some else None, "Epilog": paths.EPILOG if some else None},
+    )
+
+
+def _health(config: ClusterConfig) -> Group:
+    """What slurmd runs on each node every now and then; nothing in a cluster without health checks."""
+    wanted = config.slurm.health
+    return Group(
+        title="Health checks",
+        why="The program drains a node that fails a check, and always ends with exit code 0: a slurmd that starts "
+        "waits for that. ANY: nodes with jobs too. CYCLE: not on all nodes at the same moment.",
+        settings={
+            "HealthCheckProgram": paths.HEALTH if wanted else None,
+            "HealthCheckInterval": wanted.interval_seconds if wanted else None,
+            "HealthCheckNodeState": "ANY,CYCLE" if wanted else None,
+        },
+    )
+
+
+def _timers(config: ClusterConfig) -> Group:
+    """How long daemons wait, and what brings a node back."""
+    back = {
+        0: "a node that was down stays down until somebody resumes it.",
+        1: "a node that stopped answering comes back by itself, one that rebooted on its own does not.",
+        2: "a node that was cut off, killed or rebooted comes back as soon as it registers; a drained one stays so.",
+    }
+    return Group(
+        title="Timers (seconds) and nodes that come back",
+        why="UnkillableStepTimeout: a process with much memory takes long to die, and its node is drained if it takes "
+        f"longer than this. ReturnToService={config.slurm.return_to_service}: {back[config.slurm.return_to_service]} "
+        "`scontrol reboot` has slurmd run RebootProgram once the node is idle, and slurmctld wait for it for "
+        "ResumeTimeout.",
+        settings={
+            **slurm_settings(config.slurm.timers),
+            "ReturnToService": FIELD,
+            "RebootProgram": paths.REBOOT,
+            "ResumeTimeout": BOOT_SECONDS,
+        },
+    )
+
+
 def _accounting(config: ClusterConfig) -> Group:
     gather = config.slurm.job_account_gather or registry.get(config.platform).slurm.account_gather
     kinds = {gpu.type for one in config.nodesets.values() if (gpu := nodeset_gpu(config, one))}
@@ -202,3 +334,69 @@ def _accounting(config: ClusterConfig) -> Group:
             "JobCompType": "jobcomp/lua",
         },
     )
+
+
+def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
+    """One NodeName line and one NodeSet line for each nodeset: its nodes are alike."""
+    lines: list[str] = []
+    for name, section in config.nodesets.items():
+        size, gpu = sizes(config, section), nodeset_gpu(config, section)
+        names = node_names(config, name)
+        nodes = hostlist.compress(names)
+        settings: dict[str, Value] = {
+            "NodeName": nodes,
+            "NodeAddr": hostlist.compress(addresses[one] for one in names) if addresses else None,
+            "CPUs": size.cpus,
+            "Sockets": size.sockets,
+            "CoresPerSocket": size.cores,
+            "ThreadsPerCore": size.threads,
+            "RealMemory": size.memory,
+            "Gres": f"gpu:{gpu.type}:{gpu.count}" if gpu else None,
+            **slurm_settings(section),
+            "State": "UNKNOWN",
+        }
+        lines.append(" ".join(assignments(overridden(settings, section.node_conf, NODE))))
+        lines.append(f"NodeSet={name} Nodes={nodes}")
+    return lines
+
+
+def memory_per_cpu(config: ClusterConfig, partition: Partition) -> int:
+    """MiB for each CPU, so that a job on all CPUs of a node gets all it can have: the smallest over the nodesets.
+
+    Without it, a job that asks for no memory would get all of a node's, and be alone there.
+    """
+    every = [sizes(config, config.nodesets[name]) for name in partition.nodesets]
+    return max(1, min((size.memory - size.reserved) // size.cpus for size in every))
+
+
+def cpus_per_gpu(config: ClusterConfig, partition: Partition) -> int | None:
+    """CPUs for each GPU of a job that asks for none: a node's by its share, the smallest over the nodesets with GPUs.
+
+    None where no node has GPUs, or more GPUs than CPUs, or the whole cluster has a value of the user's own.
+    """
+    if "defcpupergpu" in {name.lower() for name in config.slurm.extra}:
+        return None
+    every = [
+        sizes(config, section).cpus // gpu.count
+        for section in (config.nodesets[name] for name in partition.nodesets)
+        if (gpu := nodeset_gpu(config, section))
+    ]
+    return min(every, default=0) or None
+
+
+def partition_lines(config: ClusterConfig) -> list[str]:
+    return [" ".join(assignments(partition_settings(config, name))) for name in config.partitions]
+
+
+def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
+    """Parameter and value of one partition's line, in order."""
+    part = config.partitions[name]
+    settings: dict[str, Value] = {
+        **dict.fromkeys(_FIRST),
+        **slurm_settings(part),
+        "PartitionName": name,
+        "State": "UP",
+        "DefMemPerCPU": part.def_mem_per_cpu or memory_per_cpu(config, part),
+        "DefCPUPerGPU": cpus_per_gpu(config, part),
+    }
+    return overridden(settings, part.conf, PARTITION)

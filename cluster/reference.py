@@ -1,0 +1,247 @@
+"""The JSON Schema of a whole stack file, from which editors complete and check, and the reference page of its keys.
+
+Both are made from the models, so they can't drift from them; `docs/schema/cluster.schema.json` is the copy that
+editors read."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import texts
+from cluster.config.section import Section
+from cluster.findings import ROOT
+from cluster.impact.table import possible
+from cluster.load.model import cluster_model
+from cluster.platforms import registry
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_PULUMI_KEYS: dict[str, Any] = {
+    "encryptionsalt": {"type": "string", "description": "Pulumi's own: salt of the stack's passphrase."},
+    "encryptedkey": {"type": "string", "description": "Pulumi's own: data key, encrypted by the secrets provider."},
+    "secretsprovider": {"type": "string", "description": "Pulumi's own: where the stack's secrets key is kept."},
+    "environment": {
+        "type": ["array", "object"],
+        "description": "Pulumi ESC environments whose configuration this stack takes in.",
+    },
+}
+
+# Required once read, but filled in from the platform where a file says nothing.
+_FILLED = {
+    "ClusterConfig": {"network", "storage", "image", "controller", "deletion_protection"},
+    "Network": {"cidr"},
+    "Image": {"base"},
+    "Controller": {"machine_type"},
+}
+
+
+class _Schema(GenerateJsonSchema):
+    """Without the title that pydantic makes of each key: editors would show it in place of the description."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002 - pydantic's signature
+        return False
+
+
+def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
+    """Schema of Pulumi.<stack>.yaml."""
+    model = given or cluster_model()
+    _describe(model)
+    cluster = model.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
+    definitions: dict[str, Any] = cluster.pop("$defs")
+    definitions["ClusterConfig"] = cluster
+    provider = _provider_settings(cluster["properties"], definitions)
+    for definition in definitions.values():
+        for key in definition["properties"].values():
+            _tidy(key)
+    for name, filled in _FILLED.items():
+        required = [key for key in definitions[name].get("required", []) if key not in filled]
+        definitions[name].pop("required", None)
+        if required:
+            definitions[name]["required"] = required
+    return {
+        "$schema": DIALECT,
+        "title": "Stack configuration of a Slurm cluster",
+        "type": "object",
+        "properties": {
+            "config": {
+                "type": "object",
+                "description": "Configuration of the stack.",
+                "properties": {ROOT: {"$ref": "#/$defs/ClusterConfig"}, **provider},
+                "required": [ROOT],
+                # Providers read keys of their own namespaces; in ours there is only one.
+                "patternProperties": {"^hpc:(?!cluster$)": False},
+            },
+            **_PULUMI_KEYS,
+        },
+        "required": ["config"],
+        "additionalProperties": False,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _provider_settings(sections: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Take the sections that providers read as well out of the cluster's: their keys stand beside `hpc:cluster`."""
+    found: dict[str, Any] = {}
+    for platform in registry.all_platforms():
+        if provider := platform.provider:
+            del sections[provider.namespace]
+            keys = definitions.pop(platform.sections[provider.namespace].__name__)["properties"]
+            keys |= {key: {"type": "string", "description": text} for key, text in provider.more.items()}
+            found |= {f"{provider.namespace}:{key}": one for key, one in keys.items()}
+    return found
+
+
+@cache
+def _describe(section: type[Section]) -> None:
+    """Give the fields of a section, and of all sections below it, the texts that stand under them."""
+    for name, field in section.model_fields.items():
+        for below in _sections_in(field.annotation):
+            _describe(below)
+        field.description = field.description or texts(section).get(name)
+    section.model_rebuild(force=True)
+
+
+def _sections_in(annotation: Any) -> Iterator[type[Section]]:  # noqa: ANN401 - annotations are of any type
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections_in(part)
+
+
+def _tidy(key: dict[str, Any]) -> None:
+    """Put the description on one line, and say nothing of null: a key is left out rather than written as nothing."""
+    if "description" in key:
+        key["description"] = " ".join(key["description"].split())
+    choices = [one for one in key.get("anyOf", []) if one != {"type": "null"}]
+    if len(choices) == 1 and len(key["anyOf"]) == 2:
+        del key["anyOf"]
+        key.update(choices[0])
+    if key.get("default", ...) is None or isinstance(key.get("default"), dict):
+        del key["default"]  # of sections: their own keys have the defaults
+
+
+def schema_text() -> str:
+    """The schema as the file holds it."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+MOST_CHOICES = 8  # choices shown; the schema has all
+
+HEAD = """\
+# A stack file
+
+<!-- Written by `./hpc schema --write` from cluster/config: change the models, not this page. -->
+
+`Pulumi.<stack>.yaml` describes one cluster under `hpc:cluster`. Its first line names the schema, so that editors
+complete and check it. What is not said has a default; what is misspelt is refused, with the nearest name, and every
+error of a file is told at once. A key that is given twice is an error too, and so are tags of YAML such as `!!float`
+that do not fit, more than 50 levels, and more than 100,000 values with aliases counted. `Pulumi.dev.yaml` is a complete
+example, `tests/cluster/examples/smallest.yaml` the smallest one.
+
+On Google Cloud, `gcp:project` and `gcp:zone` stand beside `hpc:cluster`, where the provider reads them too.
+`Pulumi.a3mega.yaml` is an example.
+
+Times such as `"24:00:00"` must be quoted: YAML would read a number.
+
+The last column says what changing a key does to running jobs; [changes.md](changes.md) explains the words.
+"""
+
+
+def reference(given: type[ClusterConfig] | None = None) -> str:
+    """The page, as Markdown: a table for each section, in the order in which a file names them."""
+    model = given or cluster_model()
+    definitions = json_schema(model)["$defs"]
+    parts = [HEAD]
+    waiting = [("hpc:cluster", "ClusterConfig")]
+    told: set[str] = set()
+    while waiting:
+        path, name = waiting.pop(0)
+        if name in told:
+            continue
+        told.add(name)
+        section = definitions[name]
+        required = set(section.get("required", []))
+        rows = [
+            _row(key, {**_definition(definitions, field), **field}, _effect(model, path, key), required=key in required)
+            for key, field in section["properties"].items()
+        ]
+        table = "\n".join(["| key | what it is | default | allowed | changing it |", "|---|---|---|---|---|", *rows])
+        parts.append(f"## `{path}`\n\n{section['description']}\n\n{table}\n")
+        waiting += [
+            (f"{path}.{key}{step}", inner)
+            for key, field in section["properties"].items()
+            for step, inner in [_inner(field)]
+            if inner
+        ]
+    return "\n".join(parts)
+
+
+def _row(key: str, field: dict[str, Any], effect: str, *, required: bool) -> str:
+    default = "required" if required else _default(field)
+    text = f"| `{key}` | {_cell(field.get('description', ''))} | {default} | {_cell(_allowed(field))} |"
+    return f"{text} {effect} |"
+
+
+def _effect(model: type[ClusterConfig], path: str, key: str) -> str:
+    """What a change does to running jobs; nothing for what has keys of its own."""
+    place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
+    found = {effect for below in ("", ".*") for effect in possible(place + below, model)}
+    return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
+
+
+def _definition(definitions: dict[str, Any], field: dict[str, Any]) -> dict[str, Any]:
+    """What the section is that a key leads to, and whether a text may stand for it."""
+    section = definitions[field["$ref"].rpartition("/")[2]] if "$ref" in field else {"description": ""}
+    return {key: section[key] for key in ("description", "type", "examples") if key in section}
+
+
+def _default(field: dict[str, Any]) -> str:
+    value = field.get("default")
+    if value in (None, "", [], {}) or isinstance(value, dict):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{', '.join(map(str, value)) if isinstance(value, list) else value}`"
+
+
+def _allowed(field: dict[str, Any]) -> str:
+    """What a value may be, in as few words as will do."""
+    if "enum" in field:
+        shown = ", ".join(f"`{value}`" for value in field["enum"][:MOST_CHOICES])
+        return shown + (f" and {len(field['enum']) - MOST_CHOICES} more" if len(field["enum"]) > MOST_CHOICES else "")
+    if "const" in field:
+        return f"`{field['const']}`"
+    kind = field.get("type")
+    choices = [{**field, "type": one} for one in kind] if isinstance(kind, list) else field.get("anyOf")
+    if choices:
+        return " or ".join(dict.fromkeys(filter(None, map(_allowed, choices))))
+    if kind == "array":
+        inner = _allowed(field.get("items", {}))
+        return f"a list of {inner.replace('a mapping', 'mappings')}" if inner else "a list"
+    if kind == "object" or ("$ref" in field and kind is None):
+        return "a mapping"
+    bounds = " ".join(
+        f"{sign} {field[word]}" for sign, word in (("≥", "minimum"), ("≤", "maximum")) if field.get(word) is not None
+    )
+    words = {"integer": "a whole number", "string": "text", "boolean": "`true` or `false`"}.get(str(kind), "")
+    example = f", e.g. `{field['examples'][0]}`" if field.get("examples") else ""
+    return f"{words} {bounds}".strip() + example
+
+
+def _inner(field: dict[str, Any]) -> tuple[str, str]:
+    """Where another section's keys stand below this key, and the section's name; two empty texts if there is none."""
+    if "$ref" in field:
+        return "", field["$ref"].rpartition("/")[2]
+    named = next(iter(field.get("patternProperties", {}).values()), field.get("additionalProperties"))
+    for step, below in (("[]", field.get("items")), (".<name>", named)):
+        if isinstance(below, dict) and "$ref" in below:
+            return step, below["$ref"].rpartition("/")[2]
+    return "", ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,1 +1,0 @@
-"""The JSON Schema of a stack file, and the reference page of its keys."""

@@ -1,0 +1,137 @@
+"""Slurm's files, from configuration to text: all that the controller serves, and slurmdbd.conf."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms import registry
+from cluster.roster import controller_name, node_names, nodeset_gpu
+from cluster.slurm import hostlist, paths
+from cluster.slurm.slurm_conf import render_conf, tokens
+from cluster.slurm.text import Group, document, groups, header, section
+
+JOB_SUBMIT = "job_submit.lua"
+"""Where slurmctld looks for it: beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua)."""
+_PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
+
+
+def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Text of each file that the controller serves, by file name.
+
+    `addresses` (machine name to address) are written into slurm.conf; without them, names must resolve.
+    """
+    lua = config.slurm.job_submit_lua
+    return {
+        **({} if lua is None else {JOB_SUBMIT: lua.rstrip("\n") + "\n"}),
+        "slurm.conf": render_conf(config, addresses),
+        "gres.conf": render_gres(config),
+        "cgroup.conf": render_cgroup(config),
+        **({"topology.conf": render_topology(config)} if len(config.nodesets) > 1 else {}),
+    }
+
+
+def digest(files: Mapping[str, str]) -> str:
+    """SHA-256 (hex) over names and contents; changes if and only if a file does."""
+    total = hashlib.sha256()
+    for name in sorted(files):
+        for part in (name, files[name]):
+            content = part.encode()
+            total.update(len(content).to_bytes(8, "big") + content)
+    return total.hexdigest()
+
+
+def render_gres(config: ClusterConfig) -> str:
+    """Text of gres.conf: which device files are which GPUs."""
+    lines: list[str] = []
+    # Slurm's own plugin, which needs no library. Where tasks are not bound, cores of GPUs mean nothing, and a host's
+    # own GPUs are none of a rehearsal's.
+    detected = registry.get(config.platform).slurm.bind_tasks and config.slurm_version >= "24.11"
+    for name, one in config.nodesets.items():
+        gpu = nodeset_gpu(config, one)
+        if gpu is None:
+            continue
+        if detected and not lines:
+            lines.append("AutoDetect=nvidia")
+        devices = f"/dev/nvidia[0-{gpu.count - 1}]" if gpu.count > 1 else "/dev/nvidia0"
+        nodes = hostlist.compress(node_names(config, name))
+        lines.append(f"NodeName={nodes} Name=gpu Type={gpu.type} File={devices}")
+    why = "Devices are named, so a node that lacks one is found out."
+    if detected:
+        why += (
+            " AutoDetect adds which cores are near each GPU, as the driver says it: a job gets those. It finds neither "
+            "MIG nor NVLinks."
+        )
+    return document(header(config), [section("GPUs", why, lines)])
+
+
+def render_cgroup(config: ClusterConfig) -> str:
+    """Text of cgroup.conf: what a job is kept within."""
+    confined = registry.get(config.platform).slurm.confine_cores
+    cores = Group(
+        title="Confinement",
+        why="A job can't use cores, memory or GPUs that it was not given. Swap is left alone: on cgroup v1 it takes a "
+        "kernel booted with swapaccount=1."
+        + (
+            ""
+            if confined
+            else " Cores are not confined: machines of a rehearsal share the host's, and may claim more than it has."
+        ),
+        settings={
+            "CgroupPlugin": "autodetect",
+            "ConstrainCores": confined,
+            "ConstrainRAMSpace": True,
+            "ConstrainSwapSpace": False,
+            "ConstrainDevices": True,
+        },
+    )
+    return document(header(config), groups([cores]))
+
+
+def render_topology(config: ClusterConfig) -> str:
+    """Text of topology.conf: a switch for each nodeset below one root, so that jobs keep to one kind of node."""
+    leaves = [f"SwitchName=ns-{name} Nodes={hostlist.compress(node_names(config, name))}" for name in config.nodesets]
+    root = f"SwitchName=root Switches={','.join(f'ns-{name}' for name in config.nodesets)}"
+    why = "One switch for each nodeset: a job is placed within one nodeset if it fits."
+    return document(header(config), [section("Switches", why, [*leaves, root])])
+
+
+def render_slurmdbd(config: ClusterConfig, password: str) -> str:
+    """Text of slurmdbd.conf.
+
+    Raises ValueError for a password with characters that Slurm's parser would read as its own (spaces, quotes, #, =).
+    """
+    if not _PLAIN.match(password):
+        raise ValueError("database password: letters, digits and _.!%*+,:;<>?@^~- only; generate it without others")
+    keep = f"{config.accounting.purge_after_months}months"
+    daemon = {
+        "AuthType": "auth/munge",
+        **tokens(config),
+        "DbdHost": controller_name(config),
+        "DbdPort": paths.SLURMDBD_PORT,
+        "SlurmUser": paths.USER,
+        "DebugLevel": "info",
+        "LogFile": f"{paths.LOGS}/slurmdbd.log",
+        "PidFile": f"{paths.RUN}/slurmdbd.pid",
+    }
+    database = {
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "localhost",
+        "StoragePort": paths.DATABASE_PORT,
+        "StorageLoc": paths.DATABASE,
+        "StorageUser": paths.USER,
+        "StoragePass": password,
+    }
+    purge = {
+        "ArchiveDir": paths.ARCHIVE,
+        **dict.fromkeys(("ArchiveEvents", "ArchiveJobs", "ArchiveSteps"), True),
+        **{f"Purge{records}After": keep for records in ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage")},
+    }
+    same_machine = "On the same machine: the password never crosses a network."
+    archived = "Unpurged tables make every query slower for ever. What is purged is archived first."
+    parts = [
+        Group(title="Daemon", settings=daemon),
+        Group(title="Database", why=same_machine, settings=database),
+        Group(title="Purge", why=archived, settings=purge),
+    ]
+    return document(header(config), groups(parts))
