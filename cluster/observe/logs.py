@@ -1,4 +1,4 @@
-"""Logs of a cluster: where they are, the shell script that reads one on its machine, and the lines of several in order."""
+"""Logs of a cluster: where they are, the script that reads one on its machine, and the lines of several in order."""
 
 import re
 import shlex

@@ -339,23 +339,23 @@ def _accounting(config: ClusterConfig) -> Group:
 def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
     """One NodeName line and one NodeSet line for each nodeset: its nodes are alike."""
     lines: list[str] = []
-    for name, section in config.nodesets.items():
-        size, gpu = sizes(config, section), nodeset_gpu(config, section)
+    for name, nodeset in config.nodesets.items():
+        size, gpu = sizes(config, nodeset), nodeset_gpu(config, nodeset)
         names = node_names(config, name)
         nodes = hostlist.compress(names)
         settings: dict[str, Value] = {
             "NodeName": nodes,
-            "NodeAddr": hostlist.compress(addresses[one] for one in names) if addresses else None,
+            "NodeAddr": hostlist.compress(addresses[node] for node in names) if addresses else None,
             "CPUs": size.cpus,
             "Sockets": size.sockets,
             "CoresPerSocket": size.cores,
             "ThreadsPerCore": size.threads,
             "RealMemory": size.memory,
             "Gres": f"gpu:{gpu.type}:{gpu.count}" if gpu else None,
-            **slurm_settings(section),
+            **slurm_settings(nodeset),
             "State": "UNKNOWN",
         }
-        lines.append(" ".join(assignments(overridden(settings, section.node_conf, NODE))))
+        lines.append(" ".join(assignments(overridden(settings, nodeset.node_conf, NODE))))
         lines.append(f"NodeSet={name} Nodes={nodes}")
     return lines
 
