@@ -254,6 +254,11 @@ class Pairs:
         sound = set(self.sound)
         return [one for one in self.measured if self.is_slow(one) and sound.issuperset(one.nodes)]
 
+    @property
+    def passed(self) -> bool:
+        """Whether every node is sound, and every pair was fast."""
+        return not (self.slow or self.open or self.odd)
+
     def of(self, node: str) -> list[Measured]:
         """What was measured with a node."""
         return [one for one in self.measured if node in one.nodes]

@@ -9,7 +9,7 @@ from cli.cluster import quickcheck
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.check_nccl import NcclCheck
+from cli.commands.jobs.check import NcclCheck
 from cli.errors import CliError
 from cluster.jobs.partition_facts import partition_facts
 from cluster.jobs.quickcheck_plan import Options, Plan, parse_rooms, plan

@@ -86,7 +86,7 @@ def site(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """The stack a3mega is up."""
     stand_for_state(monkeypatch, outputs(config("a3mega")))
     monkeypatch.setattr(module, "FOLDER", str(tmp_path / "apps"))
-    monkeypatch.setattr("cli.commands.jobs.nccl_options.ENV", str(tmp_path / "apps/env.sh"))
+    monkeypatch.setattr("cli.commands.jobs.nccl_build.ENV", str(tmp_path / "apps/env.sh"))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

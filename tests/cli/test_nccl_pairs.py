@@ -63,7 +63,7 @@ def site(root: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     stand_for_state(monkeypatch, outputs(parse_stack(settings)))
     found = Site()
     monkeypatch.setattr("cli.commands.jobs.nccl_run.is_built", lambda _: True)
-    monkeypatch.setattr("cli.commands.jobs.nccl_options.Chosen.prepare", lambda _: None)
+    monkeypatch.setattr("cli.commands.jobs.nccl_build.GpuCluster.prepare", lambda _: None)
     monkeypatch.setattr(
         Scheduler,
         "nodes",
@@ -116,6 +116,7 @@ def test_nodes_out_of_service_are_left_out(hpc: Hpc, site: Site):
     ended = hpc("nccl", "run", "a3mega", "--pairs", "--nodelist", "a3mega-[0-2]")
     assert ended.code == 0
     assert "a3mega-a3mega-0 is left out: drained.\n" in ended.err
+    assert "round 1: all_gather on 1 pair of 2 nodes, jobs 31 of " in ended.err
     assert site.submitted == [NODES[1:3]]
     ended = hpc("nccl", "run", "a3mega", "--pairs", "--nodelist", "a3mega-[0-1]")
     assert (ended.code, ended.err.splitlines()[-2:]) == (

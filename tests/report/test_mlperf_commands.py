@@ -12,9 +12,8 @@ from typer import Exit
 
 from cli.cluster import job_progress
 from cli.cluster.jobs import JobState
-from cli.commands.jobs import mlperf_options
-from cli.commands.jobs.mlperf_options import Benchmark, Place
-from cli.commands.jobs.mlperf_prepare import prepare
+from cli.commands.jobs import mlperf_prepare
+from cli.commands.jobs.mlperf_prepare import Benchmark, JobCluster, prepare
 from cli.commands.jobs.mlperf_report import report
 from cli.commands.jobs.mlperf_run import run
 from cli.errors import CliError
@@ -102,8 +101,8 @@ class StandIn:
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     made = StandIn(tmp_path)
-    place = Place(jobs=made, config=config("nebius"))  # type: ignore[arg-type]
-    monkeypatch.setattr(mlperf_options, "connected", lambda _stack, _user: place)
+    place = JobCluster(jobs=made, config=config("nebius"))  # type: ignore[arg-type]
+    monkeypatch.setattr(mlperf_prepare, "connected", lambda _stack, _user: place)
     return made
 
 

@@ -1,7 +1,8 @@
-"""check jobs."""
+"""check jobs: small jobs on each node, then over all nodes, then the NCCL test."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
@@ -10,23 +11,25 @@ from typer import Exit, Option
 from cli import completion, console, options
 from cli.cluster import quickcheck
 from cli.cluster.cluster import from_outputs
-from cli.cluster.jobs import Jobs
+from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.check_nccl import NcclCheck
-from cli.commands.jobs.nccl_options import Chosen
+from cli.commands.jobs.nccl_build import GpuCluster, is_built, read_log
 from cli.display.check_report import print_report, report_document
 from cli.display.progress import Progress
 from cli.errors import CliError
 from cli.stack import outputs, rehearsals
 from cluster.config.cluster import ClusterConfig
+from cluster.jobs.nccl import RUN_MINUTES, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.quickcheck_plan import NODE, Options, Plan, parse_rooms, plan
-from cluster.jobs.quickcheck_results import SKIP, CheckResult, Event, results
+from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult, Event, results
 from cluster.load.parse import parse_output
 from cluster.observe.nodes import NODES
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability
-from cluster.slurm.hostlist import expand
+from cluster.report.nccl.log import NotALogError, read_text
+from cluster.report.nccl.result import Word, check
+from cluster.slurm.hostlist import compress, expand
 
 IMAGE = "redhat/ubi9-minimal"
 """What pyxis and enroot start unless told otherwise: the small image of Soperator's own quickcheck
@@ -46,13 +49,19 @@ def jobs(
     stack: options.Stack,
     *,
     suite: Annotated[
-        Suite, Option(help="hello: nodes, GPUs, home, accounting, mail. container: also containers. nccl: also "
-                      "the NCCL test, on whole nodes. all: all of it, the NCCL test only with --exclusive.")
+        Suite,
+        Option(
+            help="hello: nodes, GPUs, home, accounting, mail. container: also containers. nccl: also "
+            "the NCCL test, on whole nodes. all: all of it, the NCCL test only with --exclusive."
+        ),
     ] = Suite.ALL,
     partition: Annotated[
         list[str] | None,
         Option(
-            "--partition", "-p", metavar="PARTITION", help="Only its nodes; may be given again.",
+            "--partition",
+            "-p",
+            metavar="PARTITION",
+            help="Only its nodes; may be given again.",
             autocompletion=completion.partitions,
         ),
     ] = None,
@@ -66,16 +75,18 @@ def jobs(
     wait: Annotated[bool, Option("--wait", help="Wait for busy nodes, --seconds at most, too.")] = False,
     exclusive: Annotated[bool, Option("--exclusive", help="Each job has its node to itself.")] = False,
     image: Annotated[
-        str, Option(metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster.",
-                    show_default=False)
+        str,
+        Option(
+            metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster.", show_default=False
+        ),
     ] = "",
     binaries: Annotated[
-        str, Option(metavar="FOLDER", help="For the NCCL test: programs of nccl-tests on the cluster.",
-                    show_default=False)
+        str,
+        Option(metavar="FOLDER", help="For the NCCL test: programs of nccl-tests on the cluster.", show_default=False),
     ] = "",
     seconds: Annotated[int, Option(min=10, max=3600, metavar="N", help="For one job to start and end.")] = 60,
     json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Check with small jobs that every node works as users need it.
 
     On each node: it answers with its name; all promised GPUs are there, and a job opens its own only; memory is
@@ -99,11 +110,22 @@ def jobs(
         suites = frozenset({"hello", "container"} if suite in (Suite.CONTAINER, Suite.ALL) else {"hello"})
         pyxis = "container" in suites and "--container-image" in on.run("srun --help 2>&1 || true")
         chosen = Options(
-            run=secrets.token_hex(4), suites=suites, wait=wait, exclusive=exclusive, seconds=seconds, pyxis=pyxis,
-            image=_image(image) or (IMAGE if pyxis else ""), mail=who != "root", shared_home=who != "root",
+            run=secrets.token_hex(4),
+            suites=suites,
+            wait=wait,
+            exclusive=exclusive,
+            seconds=seconds,
+            pyxis=pyxis,
+            image=_image(image) or (IMAGE if pyxis else ""),
+            mail=who != "root",
+            shared_home=who != "root",
             most_nodes={name: one.max_nodes for name, one in config.partitions.items() if one.max_nodes},
-            prolog_seconds=_prolog_seconds(config), rehearsed=rehearsed,
-        )  # fmt: skip
+            # The prolog of A3 Mega nodes pulls containers for the first job on several nodes.
+            prolog_seconds=dict.fromkeys(
+                config.slurm.rxdm.partitions if config.slurm.rxdm else (), config.slurm.timers.prolog_epilog
+            ),
+            rehearsed=rehearsed,
+        )
         planned = plan(facts, scheduler.nodes(), rooms, chosen, only=only)
         events: list[Event] = []
         mail = None
@@ -144,25 +166,6 @@ def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionF
     return tuple(row for row in partition_facts(config) if not partitions or row.name in partitions)
 
 
-def _measured(test: NcclCheck, suite: Suite, progress: Progress) -> list[CheckResult]:
-    """Results of the NCCL test, which needs whole nodes."""
-    having = [row for row in test.facts if row.gpu]
-    if suite not in (Suite.NCCL, Suite.ALL) or not having or not test.planned.expected:
-        return []
-    if suite is Suite.ALL and not test.planned.options.exclusive and not test.rehearsed:
-        why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
-        return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
-    if not test.rehearsed or test.binaries:
-        Chosen(test.jobs, test.config, having[0]).prepare()
-    return test.results(progress.show)
-
-
-def _prolog_seconds(config: ClusterConfig) -> Mapping[str, int]:
-    """The prolog of A3 Mega nodes pulls containers for the first job on several nodes."""
-    rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
-    return dict.fromkeys(rxdm, config.slurm.timers.prolog_epilog)
-
-
 def _answered(events: Sequence[Event], node: str) -> bool:
     return any(
         event["event"] == "end" and event["key"] == NODE and event["nodes"] == [node] and event["code"] == 0
@@ -188,3 +191,130 @@ class _Watch:
             missing = f", waiting for {', '.join(self._pending[:4])}" if self._pending else ", all nodes together"
             more = " ..." if len(self._pending) > 4 else ""
             self._progress.show(f"{done} of {self._count} nodes answered{missing}{more}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclCheck:
+    """What to run the test with."""
+
+    jobs: Jobs
+    config: ClusterConfig
+    facts: tuple[PartitionFacts, ...]
+    planned: Plan
+    rehearsed: bool
+    """GPUs are device files."""
+    binaries: str = ""
+    """Folder with programs of nccl-tests on the cluster, as for `nccl run`."""
+
+    def results(self, show: Callable[[str], None]) -> list[CheckResult]:
+        """Run the tests, and compare each with its reference. Ctrl-C cancels them; `show` gets what is waited for.
+
+        Raises:
+            CliError: sbatch refused a job, or the login machine does not answer.
+        """
+        found: list[CheckResult] = []
+        submitted: dict[str, tuple[PartitionFacts, tuple[str, ...]]] = {}
+        try:
+            for row in self.facts:
+                if row.gpu:
+                    skipped, wanted = self._wanted(row)
+                    found += skipped
+                    before: list[str] = []
+                    for nodes in wanted:
+                        before.append(self._submit(row, nodes, before))
+                        submitted[before[-1]] = (row, nodes)
+            states = self._wait(submitted, show) if submitted else {}
+        except BaseException:
+            self.jobs.cancel(submitted)
+            raise
+        return [*found, *(self._result(*submitted[one], one, states.get(one)) for one in submitted)]
+
+    def _wanted(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
+        """What is skipped of a partition, and the nodes of each job: each node alone, then all of them."""
+
+        def skip(text: str, node: str = "") -> CheckResult:
+            return CheckResult(check="nccl", status=SKIP, node=node, partition=row.name, text=text)
+
+        mine = [one for one in self.planned.expected.values() if one.partition == row.name and one.node in row.nodes]
+        if not mine:
+            return [], []
+        if self.rehearsed and not self.binaries:
+            return [skip("GPUs of a rehearsal are device files, which compute nothing")], []
+        if way(self.config, self.binaries) != "installed" and not is_built(GpuCluster(self.jobs, self.config, row)):
+            user, stack = self.jobs.user, self.jobs.stack
+            return [skip(f"{user} has no NCCL test yet: ./hpc nccl build {stack} --as {user}")], []
+        busy = [skip(one.all_gpus or one.shared, one.node) for one in mine if one.all_gpus or one.shared]
+        free = [one.node for one in mine if not (one.all_gpus or one.shared)]
+        wanted: list[tuple[str, ...]] = [(node,) for node in free]
+        most = self.planned.options.most_nodes.get(row.name, len(free))
+        if len(free[:most]) > 1:
+            wanted.append(tuple(free[:most]))
+        return busy, wanted
+
+    def _submit(self, row: PartitionFacts, nodes: tuple[str, ...], before: list[str]) -> str:
+        run = NcclRun(
+            partition=row,
+            nodes=len(nodes),
+            nodelist=compress(nodes),
+            collective=row.fabric.collective,
+            binaries=self.binaries,
+        )
+        options = {"job-name": f"hpc-check-{self.planned.options.run}"}
+        if len(nodes) > 1 and before:
+            # They would wait for these nodes anyway, and hold others back meanwhile.
+            options["dependency"] = f"afterany:{':'.join(before)}"
+        return self.jobs.submit(run_script(self.config, run).text(), options=options)
+
+    def _wait(
+        self, submitted: Mapping[str, tuple[PartitionFacts, tuple[str, ...]]], show: Callable[[str], None]
+    ) -> Mapping[str, JobState]:
+        def changed(states: Mapping[str, JobState]) -> None:
+            done = sum(state.ended for state in states.values())
+            show(f"NCCL test: {done} of {len(submitted)} runs ended")
+
+        rounds = 2 if any(len(nodes) > 1 for _, nodes in submitted.values()) else 1
+        states = self.jobs.wait(submitted, changed, seconds=rounds * RUN_MINUTES * 60)
+        self.jobs.cancel(one for one, state in states.items() if not state.ended)
+        return states
+
+    def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> CheckResult:
+        text = read_log(self.jobs, job)
+        node, name = (nodes[0], "nccl") if len(nodes) == 1 else ("", f"nccl over {len(nodes)} nodes")
+        status, found = _compared(text, job, state)
+        todo = f"./hpc nccl report {job} --stack {self.jobs.stack}" if status == FAIL else ""
+        output = "\n".join(text.splitlines()[-40:]) if status == FAIL else ""
+        return CheckResult(
+            check=name, status=status, node=node, partition=row.name, text=found, output=output, todo=todo
+        )
+
+
+def _measured(test: NcclCheck, suite: Suite, progress: Progress) -> list[CheckResult]:
+    """Results of the NCCL test, which needs whole nodes."""
+    having = [row for row in test.facts if row.gpu]
+    if suite not in (Suite.NCCL, Suite.ALL) or not having or not test.planned.expected:
+        return []
+    if suite is Suite.ALL and not test.planned.options.exclusive and not test.rehearsed:
+        why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
+        return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
+    if not test.rehearsed or test.binaries:
+        GpuCluster(test.jobs, test.config, having[0]).prepare()
+    return test.results(progress.show)
+
+
+def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
+    """Status and finding of one run."""
+    if state is None or not state.ended:
+        return FAIL, f"job {job} did not end in time"
+    if not state.completed:
+        return FAIL, f"job {job} ended as {state.state}, exit code {state.exit_code}"
+    try:
+        result = check(read_text(text, f"job {job}"))
+    except NotALogError as error:
+        return FAIL, str(error.finding)
+    average = f"average {result.run.average:g} GB/s" if result.run.average is not None else "no average"
+    if result.word is Word.FAIL:
+        failed = [reason.text for reason in result.reasons if reason.met is False]
+        return FAIL, "; ".join([average, *failed, *map(str, result.findings)][:4])
+    if result.word is Word.NONE:
+        return SKIP, f"{average}, and no reference to compare with"
+    return PASS, average

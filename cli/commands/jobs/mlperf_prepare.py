@@ -1,21 +1,130 @@
-"""mlperf prepare."""
+"""mlperf prepare, and what the commands on MLPerf share."""
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Annotated
 
-from typer import Exit, Option
+from typer import Argument, Exit, Option
 
 from cli import console, options
+from cli.cluster.cluster import from_outputs
 from cli.cluster.job_progress import patiently
 from cli.cluster.jobs import Jobs, JobState
-from cli.commands.jobs import mlperf_options as shared
-from cli.commands.jobs.mlperf_news import News
 from cli.errors import CliError
-from cluster.catalog.mlperf import IMAGE, STABLE_DIFFUSION
+from cli.stack import outputs, project, stack_config, stackfile
+from cluster.catalog.mlperf import GPT3, IMAGE, STABLE_DIFFUSION
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import Finding, Level
 from cluster.jobs import mlperf
 from cluster.jobs.mlperf import NEEDED_FILES, Preparation, RequestError, image_file, prepare_scripts
 from cluster.jobs.script import JobScript
+from cluster.load.parse import parse_output
+from cluster.platforms.capability import Capability
+
+
+class Benchmark(str, Enum):
+    """A benchmark, as commands have it."""
+
+    STABLE_DIFFUSION = "stable-diffusion"
+    GPT3 = "gpt3"
+
+    @property
+    def key(self) -> str:
+        """As logs have it."""
+        return GPT3 if self is Benchmark.GPT3 else STABLE_DIFFUSION
+
+
+Which = Annotated[Benchmark, Argument(metavar="BENCHMARK", help="stable-diffusion or gpt3.", show_default=False)]
+Data = Annotated[
+    str,
+    Option(
+        metavar="FOLDER",
+        help="Folder on shared storage. Default: /mlperf-sd, or /gpt3, as in the guide.",
+        show_default=False,
+    ),
+]
+As = Annotated[
+    str | None, Option("--as", metavar="USER", help="Whose jobs they are. Default: the first user.", show_default=False)
+]
+Partition = Annotated[str, Option(metavar="NAME", help="Where they run. Default: one that fits.", show_default=False)]
+DryRun = Annotated[bool, Option("--dry-run", help="Print the job scripts, and submit nothing.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCluster:
+    """A cluster that is up, for jobs of one user."""
+
+    jobs: Jobs
+    config: ClusterConfig
+
+
+def described(stack: str) -> ClusterConfig:
+    """The cluster that a stack's file describes, for a dry run. Raises CliError."""
+    return stack_config.parse(stackfile.read(project.ROOT, stack))
+
+
+def connected(stack: str, user: str | None) -> JobCluster:
+    """The cluster of a stack. Raises CliError: it is not up."""
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.RUN)
+    if not values.get("config"):
+        raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
+    return JobCluster(jobs=Jobs(cluster, stack, cluster.user(user)), config=parse_output(values["config"]))
+
+
+def check_data_folder(place: JobCluster, benchmark: Benchmark, data: str, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Look at the data folder; those of `files` that are not there. Prints warnings. Raises CliError: every error."""
+    jobs = place.jobs
+    seen = mlperf.parse_data_folder(jobs.run(mlperf.inspect_command(data, files)))
+    found = list(mlperf.data_findings(benchmark.key, jobs.stack, jobs.user, data, seen))
+    for one in found:
+        if one.level is Level.WARNING:
+            console.note(f"warning: {one}")
+    refuse([one for one in found if one.level is Level.ERROR])
+    return seen.missing
+
+
+def refuse(found: list[Finding]) -> None:
+    """Raise CliError with all of these findings; nothing if there are none."""
+    if found:
+        raise CliError("\n\n".join(map(str, found)))
+
+
+def print_scripts(scripts: tuple[JobScript, ...]) -> None:
+    """Print job scripts, each with its name where there are several."""
+    for number, one in enumerate(scripts):
+        if len(scripts) > 1:
+            console.line(f"{'' if number == 0 else chr(10)}===== {one.name}")
+        console.lines(one.text().splitlines())
+
+
+@dataclass
+class News:
+    """Prints the state of jobs, and lines on what they do, each once."""
+
+    names: Mapping[str, str]
+    """Of the jobs, by their ids."""
+    _shown: dict[str, str] = field(default_factory=dict)
+
+    def states(self, states: Mapping[str, JobState]) -> None:
+        """Print states that changed."""
+        for number, one in states.items():
+            why = f" ({one.reason})" if one.state == "PENDING" and one.reason not in ("", "None") else ""
+            where = f" on {one.nodes}" if one.state == "RUNNING" and one.nodes else ""
+            self._print(f"{number} state", number, f"{one.state.lower()}{why}{where}")
+
+    def line(self, number: str, text: str) -> None:
+        """Print a line on a job, unless it is the same as the one before."""
+        if text:
+            self._print(f"{number} line", number, text)
+
+    def _print(self, key: str, number: str, text: str) -> None:
+        if self._shown.get(key) != text:
+            self._shown[key] = text
+            console.note(f"{self.names[number]}: {text}")
+
 
 _LOOK_SECONDS = 10.0
 _NEVER = "DependencyNeverSatisfied"
@@ -23,9 +132,9 @@ _NEVER = "DependencyNeverSatisfied"
 
 def prepare(
     stack: options.Stack,
-    benchmark: shared.Which,
+    benchmark: Which,
     *,
-    data: shared.Data = "",
+    data: Data = "",
     source: Annotated[
         str,
         Option(
@@ -44,17 +153,17 @@ def prepare(
         str,
         Option(metavar="IMAGE", help="Container image, REGISTRY#NAME:TAG. GPT-3 has no default.", show_default=False),
     ] = "",
-    partition: shared.Partition = "",
-    user: shared.As = None,
-    dry_run: shared.DryRun = False,
+    partition: Partition = "",
+    user: As = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Prepare code, data and container image of an MLPerf benchmark, by jobs on the cluster.
 
     A job that was interrupted goes on where it was: run the command again. What is there already is left as it is. Keys
     for private data come from the user's own configuration on the cluster, of rclone or of the AWS CLI.
     """
-    place = None if dry_run else shared.connected(stack, user)
-    config = place.config if place else shared.described(stack)
+    place = None if dry_run else connected(stack, user)
+    config = place.config if place else described(stack)
     try:
         wish = Preparation(
             benchmark=benchmark.key,
@@ -69,9 +178,9 @@ def prepare(
     except RequestError as error:
         raise CliError(str(error)) from None
     if place is None:
-        shared.dry_run(jobs)
+        print_scripts(jobs)
         return
-    if shared.check(place, benchmark, wish.data, _files(wish)):
+    if check_data_folder(place, benchmark, wish.data, _files(wish)):
         # Somebody removed them, or a source did not have them: look again. What is there is not copied again.
         place.jobs.run(
             f"cd {shlex.quote(wish.data)} && rm -f .hpc/code .hpc/vocabulary .hpc/{{copy,image,published}}-*"

@@ -1,5 +1,7 @@
 """mlperf report."""
 
+import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -11,10 +13,72 @@ from typing import Annotated, BinaryIO
 from typer import Argument, Exit, Option
 
 from cli import console, options
+from cli.cluster.jobs import Jobs
 from cli.errors import CliError
+from cluster.catalog.mlperf import STORAGE
 from cluster.regular_file import refuse_special
-from cluster.report.mlperf_log import NotAnMlperfLogError
+from cluster.report.mlperf_log import PATTERNS, NotAnMlperfLogError
 from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, report_of
+
+_MOST = 200_000_000
+"""Bytes of lines that are brought here: those of 400,000 intervals."""
+_BEGINNING = 300
+"""Bytes of the first line that are brought here: they show what a file is that is no log."""
+_NUMBERED = re.compile(rb"([0-9]{1,12}):(.*)", re.DOTALL)
+
+
+def find_log(jobs: Jobs, number: str, data: str) -> str:
+    """The log of a job, or the path itself of one that is there.
+
+    Raises CliError: there is none; slurmctld does not have the job any more, and it is in none of the data folders.
+    """
+    path = number if number.startswith("/") else _of_job(jobs, number, data)
+    file = shlex.quote(path)
+    if not jobs.run(f"if [ -f {file} ] && [ -r {file} ]; then echo there; fi").strip():
+        raise CliError(f"{path} is no file on the cluster that {jobs.user} can read.")
+    return path
+
+
+def _of_job(jobs: Jobs, number: str, data: str) -> str:
+    if not number.isascii() or not number.isdigit():
+        raise CliError(f"{number!r} is no job: with --stack, name the number of one, or the path of a log there.")
+    folders = [data] if data else [one.path for one in STORAGE.values()]
+    places = " ".join(f"{shlex.quote(one)}/logs/{number}_*.out" for one in folders)
+    line = (
+        f"scontrol --oneliner show job {number} 2>/dev/null | sed -n 's/.* StdOut=\\([^ ]*\\).*/\\1/p'; "
+        f"ls -1 -- {places} 2>/dev/null || true"
+    )
+    found = [one for one in jobs.run(line).splitlines() if one.startswith("/")]
+    if not found:
+        raise CliError(
+            f"no log of job {number} is in {' or '.join(f'{one}/logs' for one in folders)}, and slurmctld does not "
+            "know it any more. Name its data folder with --data, or the log's path instead of the job."
+        )
+    return found[0]
+
+
+@contextmanager
+def fetched_log(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
+    """A copy of a log: its beginning, the lines that a report needs at their own places, and empty lines for others. It
+    is empty if the log is not there yet."""
+    pattern = "|".join(re.escape(one.decode()).replace(r"\ ", " ") for one in PATTERNS)
+    file = shlex.quote(path)
+    first = f"head -c {_BEGINNING} {file} | head -n 1 | awk '{{ print \"1:\" $0 }}'"
+    wanted = f"grep -anE -- {shlex.quote(pattern)} {file}"
+    text = jobs.run(f"{{ {first} ; {wanted} ; }} 2>/dev/null | head -c {_MOST} || true", 600)
+    rows = text.encode("utf-8", "replace").split(b"\n")
+    if rows[1:] and rows[1].startswith(b"1:"):
+        del rows[0]  # the first line is one that a report needs
+    with tempfile.TemporaryFile() as copy:
+        last = 0
+        for row in rows:
+            if found := _NUMBERED.fullmatch(row):
+                number = int(found[1])
+                copy.write(b"\n" * max(0, number - last - 1) + found[2] + b"\n")
+                last = number
+        copy.seek(0)
+        yield copy
+
 
 Setup = Annotated[
     str,
@@ -111,12 +175,11 @@ def _plot(found: MlperfReport, name: str, png: Path | None, *, printed: bool) ->
 
 @contextmanager
 def _on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[tuple[str, BinaryIO]]:
-    from cli.commands.jobs import mlperf_log
-    from cli.commands.jobs.mlperf_options import connected
+    from cli.commands.jobs.mlperf_prepare import connected
 
     jobs = connected(stack, user).jobs
-    path = mlperf_log.find(jobs, log, data)
-    with mlperf_log.fetched(jobs, path) as file:
+    path = find_log(jobs, log, data)
+    with fetched_log(jobs, path) as file:
         yield path, file
 
 

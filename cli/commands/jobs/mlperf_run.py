@@ -8,9 +8,9 @@ from typer import Exit, Option
 from cli import console, options
 from cli.cluster.job_progress import patiently
 from cli.cluster.jobs import Jobs, JobState
-from cli.commands.jobs import mlperf_log
-from cli.commands.jobs import mlperf_options as shared
-from cli.commands.jobs.mlperf_news import News
+from cli.commands.jobs import mlperf_prepare as shared
+from cli.commands.jobs import mlperf_report
+from cli.commands.jobs.mlperf_prepare import News
 from cli.commands.jobs.mlperf_report import show
 from cli.errors import CliError
 from cluster.catalog.mlperf import IMAGE
@@ -96,10 +96,10 @@ def run(
     except RequestError as error:
         raise CliError(str(error)) from None
     if place is None:
-        shared.dry_run((script,))
+        shared.print_scripts((script,))
         return
     files = NEEDED_FILES[benchmark.key] + ((folder,) if benchmark is shared.Benchmark.GPT3 else ())
-    missing = shared.check(place, benchmark, where, (*files, *([at] if at.startswith("/") else [])))
+    missing = shared.check_data_folder(place, benchmark, where, (*files, *([at] if at.startswith("/") else [])))
     shared.refuse([not_prepared(stack, benchmark.value, where, missing)] if missing else [])
     if row.gpu and "h100" not in row.gpu.type.lower():
         console.note(f"note: published times are of H100, and these GPUs are {row.gpu.type}.")
@@ -118,7 +118,7 @@ def _image(benchmark: shared.Benchmark, data: str, given: str) -> str:
     return f"{data}/images/{name}" if name else image
 
 
-def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
+def _train(place: shared.JobCluster, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
     jobs = place.jobs
     jobs.put({ENV: environment(place.config)})
     jobs.run(f"mkdir -p {data}/logs {data}/results")
@@ -143,7 +143,7 @@ def _train(place: shared.Place, script: JobScript, data: str, png: Path | None, 
         console.note(f"Job {number} ended as {state.state}. The end of its log:")
         console.note(jobs.run(f"tail -n 15 -- {log} 2>/dev/null || true").rstrip())
     try:
-        with mlperf_log.fetched(jobs, log) as file:
+        with mlperf_report.fetched_log(jobs, log) as file:
             found = report_of(file)
     except NotAnMlperfLogError as error:
         raise CliError(f"{log} {error}.") from None
@@ -168,7 +168,7 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
 def _intervals(jobs: Jobs, log: str) -> tuple[Interval, ...]:
     """Those that a log has so far."""
     try:
-        with mlperf_log.fetched(jobs, log) as file:
+        with mlperf_report.fetched_log(jobs, log) as file:
             return report_of(file).log.runs[-1].intervals
     except NotAnMlperfLogError:
         return ()

@@ -1,54 +1,79 @@
-"""nccl build."""
+"""nccl build, and what the commands on NCCL share."""
 
+import difflib
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from cli import console, options
+from typer import Option
+
+from cli import completion, console, options
+from cli.cluster.cluster import from_outputs
 from cli.cluster.job_progress import Progress
-from cli.commands.jobs import nccl_options as common
+from cli.cluster.jobs import Jobs
 from cli.errors import CliError
+from cli.stack import outputs, project, rehearsals, stack_config, stackfile
 from cluster.catalog.nccl_tests import IMAGE, NCCL_TESTS
+from cluster.config.cluster import ClusterConfig
+from cluster.jobs.environment import environment
 from cluster.jobs.nccl import BUILD_NAME, LOGS, build_script, image_file, tests_folder, way
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
+from cluster.jobs.script import ENV
+from cluster.load.parse import parse_output
+from cluster.platforms import registry
+from cluster.platforms.capability import Capability
 
+PartitionName = Annotated[
+    str | None,
+    Option(
+        "--partition",
+        metavar="NAME",
+        help="Default: the first one with GPUs.",
+        show_default=False,
+        autocompletion=completion.partitions,
+    ),
+]
+As = Annotated[
+    str | None,
+    Option("--as", metavar="USER", help="Whose job it is. Default: the first user.", show_default=False),
+]
+DryRun = Annotated[bool, Option("--dry-run", help="Print the job script, and submit nothing.")]
 _SHOWN = "^==> "
 _TAIL = 40
 """Lines of the log of a failed build that are printed."""
 
 
-def build(
-    stack: options.Stack,
-    *,
-    partition: common.PartitionName = None,
-    user: common.As = None,
-    dry_run: common.DryRun = False,
-) -> None:
+def build(stack: options.Stack, *, partition: PartitionName = None, user: As = None, dry_run: DryRun = False) -> None:
     """Build the NCCL test: import a container image and compile nccl-tests in it, as a job.
 
     The image (NVIDIA's PyTorch, 18 GB) and the programs go to ~/nccl of the user, on the shared file system. It takes
     about 15 minutes on one node. A second run finds what is there; a run beside another one waits for the same job.
     Ctrl-C cancels the job. Where the nodes have nccl-tests already, there is nothing to build.
     """
+    installed = f"The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run {stack}"
     if dry_run:
-        config, found = common.planned(stack, partition)
+        config, found = described_partition(stack, partition)
         if way(config) == "installed":
-            console.note(_installed(stack))
+            console.note(installed)
             return
         console.lines(build_script(config, found).text().splitlines())
         return
-    chosen = common.chosen(stack, partition, user)
-    if way(chosen.config) == "installed":
-        console.line(_installed(stack))
+    cluster = gpu_cluster(stack, partition, user)
+    if way(cluster.config) == "installed":
+        console.line(installed)
         return
-    jobs, kind = chosen.jobs, way(chosen.config)
-    folder, image = tests_folder(), image_file(kind)
-    if is_built(chosen):
-        console.line(f"{image} and {folder} are there: {_title()}.")
+    jobs, folder, image = cluster.jobs, tests_folder(), image_file(way(cluster.config))
+    title = f"nccl-tests {NCCL_TESTS.version} in {IMAGE.name}:{IMAGE.tag}"
+    if is_built(cluster):
+        console.line(f"{image} and {folder} are there: {title}.")
         console.line(f"Next: ./hpc nccl run {stack}")
         return
-    chosen.prepare()
+    cluster.prepare()
     job = jobs.run(f'squeue --noheader --user="$(id -un)" --name={BUILD_NAME} --format=%A').split()
     if job:
         console.note(f"Job {job[0]} of an earlier command is building; waiting for it.")
-    number = job[0] if job else jobs.submit(build_script(chosen.config, chosen.partition).text())
+    number = job[0] if job else jobs.submit(build_script(cluster.config, cluster.partition).text())
     log = f"{LOGS}/{number}-build.log"
     again = f"./hpc nccl build {stack} --as {jobs.user}"
     state = Progress(jobs, number, log, _SHOWN, again, lambda line: line.removeprefix("==> ")).wait()
@@ -59,20 +84,92 @@ def build(
             f"The end of {log}, in the home of {jobs.user}:\n{end or '(empty)'}\n"
             f"What was imported stays. To go on: {again}"
         )
-    console.line(f"Built {_title()}, in {folder} of {jobs.user}.")
+    console.line(f"Built {title}, in {folder} of {jobs.user}.")
     console.line(f"Next: ./hpc nccl run {stack}")
 
 
-def is_built(chosen: common.Chosen) -> bool:
+@dataclass(frozen=True)
+class GpuCluster:
+    """A cluster that is up, and the nodes for the test."""
+
+    jobs: Jobs
+    config: ClusterConfig
+    partition: PartitionFacts
+
+    def prepare(self) -> None:
+        """Write the environment of jobs, and the folder for their logs."""
+        self.jobs.put({ENV: environment(self.config)})
+        self.jobs.run(f"mkdir -p {LOGS}")
+
+
+def read_log(jobs: Jobs, job: str, most: int = 5_000_000) -> str:
+    """The beginning of the log of a run; empty where there is none."""
+    return jobs.run(f"head -c {most} {LOGS}/{job}.log 2>/dev/null || true", seconds=300)
+
+
+def described_partition(stack: str, partition: str | None) -> tuple[ClusterConfig, PartitionFacts]:
+    """A stack's cluster, by its file, or by its outputs where it has no file here.
+
+    Raises:
+        CliError: there is no such stack, or no partition with GPUs.
+    """
+    file = stackfile.read(project.ROOT, stack)
+    if file.settings is not None:
+        config = stack_config.parse(file)
+    else:
+        config = parse_output(outputs.read(stack, show_secrets=True)["config"])
+    return config, gpu_partition(stack, config, partition)
+
+
+def gpu_cluster(stack: str, partition: str | None, user: str | None, *, stand_ins: bool = False) -> GpuCluster:
+    """A cluster that is up. `stand_ins`: whether a rehearsal will do.
+
+    Raises:
+        CliError: it is not up, has no GPUs, or only stand-ins for them.
+    """
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.RUN)
+    config = parse_output(values["config"])
+    found = gpu_partition(stack, config, partition)
+    rehearsed = registry.get(config.platform).on_this_host or rehearsals.of(rehearsals.file(stack))
+    if rehearsed and not stand_ins:
+        raise CliError(
+            f"stack {stack} is a rehearsal: its GPUs are device files, which compute nothing, so there is nothing to "
+            f"measure. To see the job: --dry-run. To have its slurmctld check it: "
+            f"./hpc nccl run {stack} --dry-run | ./hpc run {stack} -- sbatch --test-only"
+        )
+    return GpuCluster(Jobs(cluster, stack, cluster.user(user)), config, found)
+
+
+def gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> PartitionFacts:
+    """The nodes with GPUs of a partition: of the one named, else of the first that has some.
+
+    Raises:
+        CliError: there is no partition of the name, or it has no GPUs.
+    """
+    rows = partition_facts(config)
+    if name is not None and name not in config.partitions:
+        raise CliError(
+            f"stack {stack} has no partition {name!r}.{hint(name, tuple(config.partitions))} "
+            f"There are: {', '.join(config.partitions)}."
+        )
+    having = [row for row in rows if row.gpu and name in (None, row.name)]
+    if having:
+        return having[0]
+    others = list(dict.fromkeys(row.name for row in rows if row.gpu))
+    where = f"partition {name} of stack {stack}" if name else f"stack {stack}"
+    there = f" These have some: {', '.join(others)}." if others else ""
+    raise CliError(f"{where} has no GPUs, and NCCL moves data between GPUs.{there}")
+
+
+def hint(given: str, known: Sequence[str]) -> str:
+    """`Did you mean ...?`, with a blank before it, where a known name is near."""
+    near = difflib.get_close_matches(given, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def is_built(cluster: GpuCluster) -> bool:
     """Whether the user has image and programs."""
-    paths = [image_file(way(chosen.config)), f"{tests_folder()}/build/all_reduce_perf"]
+    paths = [image_file(way(cluster.config)), f"{tests_folder()}/build/all_reduce_perf"]
     test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)
-    return chosen.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"
-
-
-def _title() -> str:
-    return f"nccl-tests {NCCL_TESTS.version} in {IMAGE.name}:{IMAGE.tag}"
-
-
-def _installed(stack: str) -> str:
-    return f"The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run {stack}"
+    return cluster.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"
