@@ -407,7 +407,7 @@ def _keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
 
 
 def keys_digest(lines: list[str]) -> str:
-    """The hash that scripts/node/system/user_facts.py reports."""
+    """The hash that scripts/node/collect.py reports."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -6,10 +6,12 @@ of its own with a deadline: a hung file system or a daemon that does not answer 
 
 from __future__ import annotations
 
+import grp
 import hashlib
 import json
 import os
 import platform
+import pwd
 import shutil
 import socket
 import sys
@@ -19,10 +21,134 @@ from typing import Any
 
 from accounting import mariadb, records, sacctmgr
 from jobs import lost_jobs, prologs
+from rights import subordinate_ids, sudoers
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
-from system import cluster_state, installation, mounts, munge, protected_files, units, user_facts
+from system import (
+    authorized_keys,
+    cluster_state,
+    homes,
+    installation,
+    mounts,
+    munge,
+    phase_state,
+    protected_files,
+    text_block,
+    users,
+)
 from system.host import SetupError, read_json, run, timeout_factor
+
+UNITS = {
+    "controller": ("munge", "mariadb", "slurmdbd", "slurmctld", "ssh"),
+    "login": ("munge", "ssh"),
+    "node": ("munge", "slurmd", "ssh"),
+}
+JOINING = ("hpc-node", "hpc-watch")  # on machines that set themselves up
+JOURNAL_LINES = 12
+PROPERTIES = (
+    "Id", "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "StateChangeTimestampMonotonic",
+    "ActiveEnterTimestampMonotonic",
+)  # fmt: skip
+
+
+def units_of(roles: list[str]) -> list[str]:
+    """The units that a machine of these roles runs."""
+    # A machine whose set-up has not ended is nothing yet.
+    found = dict.fromkeys([*(unit for role in roles for unit in UNITS[role]), "munge", "ssh"])
+    told = phase_state.last("configure") if "controller" in roles else None
+    if (told or {}).get("slurmrestd"):
+        found["slurmrestd"] = None
+    return [*found, *(JOINING if roles == ["node"] else ())]
+
+
+def unit_states(units: list[str]) -> dict[str, dict[str, Any]]:
+    """Each unit's state, since when (seconds since the epoch, 0: never) and restarts; last messages of a bad one."""
+    text = run("systemctl", "show", f"--property={','.join(PROPERTIES)}", *units, timeout=3)
+    found = parse_units(text, now=time.time(), monotonic=time.monotonic())
+    for unit, row in found.items():
+        if row["state"] != "active" or row["restarts"]:
+            row["journal"] = _last_messages(unit)
+    return found
+
+
+def parse_units(text: str, *, now: float, monotonic: float) -> dict[str, dict[str, Any]]:
+    """The output of `systemctl show`, one block a unit. A pure function.
+
+    Its times are microseconds of the monotonic clock, which no time zone and no set clock changes.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for block in text.strip().split("\n\n"):
+        row = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        found[row["Id"].partition(".service")[0]] = {
+            "state": row["ActiveState"] if row["LoadState"] == "loaded" else row["LoadState"],
+            "sub": row["SubState"],
+            "result": row.get("Result", ""),
+            "restarts": int(row.get("NRestarts") or 0),
+            "since": _when(row.get("StateChangeTimestampMonotonic", ""), now, monotonic),
+            "started": _when(row.get("ActiveEnterTimestampMonotonic", ""), now, monotonic),
+        }
+    return found
+
+
+def _when(microseconds: str, now: float, monotonic: float) -> float:
+    return round(now - monotonic + int(microseconds) / 1e6, 1) if microseconds.strip("0") else 0.0
+
+
+def _last_messages(unit: str) -> list[str]:
+    command = ["journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={JOURNAL_LINES}", f"--unit={unit}"]
+    try:
+        return run(*command, timeout=2).strip().splitlines()
+    except SetupError as error:
+        return [str(error)]
+
+
+def unix_accounts() -> dict[str, Any]:
+    """Every ordinary user and group here, and which of them the set-up made: users {uid, gid, groups, shell, home,
+    sudo, containers}. `sudo` is left out on a machine that does not have it."""
+    groups = grp.getgrall()
+    roots, ranges = sudoers.named(), subordinate_ids.names()
+    managed = read_json(users.MANAGED, {})
+    return {
+        "managed": managed,
+        "users": {
+            one.pw_name: {
+                "uid": one.pw_uid,
+                "gid": one.pw_gid,
+                "groups": sorted(g.gr_name for g in groups if one.pw_name in g.gr_mem),
+                "shell": one.pw_shell,
+                "home": one.pw_dir,
+                **({} if roots is None else {"sudo": one.pw_name in roots}),
+                "containers": bool(ranges & {one.pw_name, str(one.pw_uid)}),
+            }
+            for one in pwd.getpwall()
+            if one.pw_name in managed.get("users", ()) or 1000 <= one.pw_uid < 60000
+        },
+        "groups": {
+            g.gr_name: g.gr_gid for g in groups if g.gr_name in managed.get("groups", ()) or 1000 <= g.gr_gid < 60000
+        },
+    }
+
+
+def user_keys() -> dict[str, str]:
+    """For each user of ours a hash of the SSH keys that we gave; those they added themselves are theirs.
+
+    Where they can't be read, what is in the way.
+    """
+    managed = read_json(users.MANAGED, {})
+    return {name: _user_keys(str(homes.HOMES / name)) for name in managed.get("users", ())}
+
+
+def _user_keys(home: str) -> str:
+    try:
+        return keys_digest(text_block.block(authorized_keys.text(home)))
+    except (authorized_keys.StrangeError, OSError) as error:
+        return str(error)
+
+
+def keys_digest(lines: list[str]) -> str:
+    """A hash of keys, in their order."""
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
+
 
 SECONDS = 4.0  # for all parts together: they are read side by side
 CONNECT_SECONDS = 2
@@ -62,10 +188,10 @@ def parts(mine: list[str]) -> dict[str, Part]:
         "versions": _versions,
         "image": installation.image,
         "munge": munge.check,
-        "daemons": lambda: units.states(units.of(mine)),
+        "daemons": lambda: unit_states(units_of(mine)),
         "files": lambda: _files(controls=controls),
-        "unix": user_facts.observe,
-        "keys": user_facts.keys,
+        "unix": unix_accounts,
+        "keys": user_keys,
         "guarded": protected_files.observe,
         **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(mine)},
         **{f"disks {path}": (lambda path=path: mounts.shared_usage(path)) for path in mounts.shared_targets()},

@@ -12,7 +12,7 @@ from accounting import mariadb, sacctmgr
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm import output, scheduler, slurmctld
-from system import cluster_state, mounts, units
+from system import cluster_state, mounts
 from system.host import SetupError
 
 
@@ -95,7 +95,7 @@ def test_units_as_systemd_shows_them():
         "Result=success\nNRestarts=0\nId=mariadb.service\nLoadState=not-found\nActiveState=inactive\nSubState=dead\n"
         "StateChangeTimestampMonotonic=0\nActiveEnterTimestampMonotonic=0\n"
     )
-    found = units.parse(text, now=1000.0, monotonic=100.0)
+    found = collect.parse_units(text, now=1000.0, monotonic=100.0)
     assert found["munge"] == {
         "state": "active", "sub": "running", "result": "success", "restarts": 0, "since": 990.0, "started": 990.0
     }  # fmt: skip
@@ -104,9 +104,9 @@ def test_units_as_systemd_shows_them():
 
 
 def test_a_machine_with_two_roles_has_the_daemons_of_both():
-    assert units.of(["controller", "node"]) == ["munge", "mariadb", "slurmdbd", "slurmctld", "ssh", "slurmd"]
-    assert units.of([]) == ["munge", "ssh"], "one whose set-up has not ended"
-    assert units.of(["node"]) == ["munge", "slurmd", "ssh", "hpc-node", "hpc-watch"]
+    assert collect.units_of(["controller", "node"]) == ["munge", "mariadb", "slurmdbd", "slurmctld", "ssh", "slurmd"]
+    assert collect.units_of([]) == ["munge", "ssh"], "one whose set-up has not ended"
+    assert collect.units_of(["node"]) == ["munge", "slurmd", "ssh", "hpc-node", "hpc-watch"]
 
 
 def test_rows_of_scontrol_keep_what_a_person_typed():

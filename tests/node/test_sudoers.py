@@ -4,9 +4,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import collect
 import pytest
 from rights import subordinate_ids, sudoers
-from system import user_facts
 from system.host import SetupError
 
 
@@ -59,7 +59,7 @@ class TestSudo:
         assert not sudoers.converge([user("alice", sudo=True)])
         assert "sudo is not installed on this machine: alice" in capsys.readouterr().out
         assert sudoers.named() is None
-        assert all("sudo" not in one for one in user_facts.observe()["users"].values())
+        assert all("sudo" not in one for one in collect.unix_accounts()["users"].values())
 
 
 class TestSubordinateIds:
