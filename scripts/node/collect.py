@@ -21,7 +21,6 @@ from typing import Any
 
 from accounting import mariadb, records, sacctmgr
 from jobs import lost_jobs, prologs
-from rights import subordinate_ids, sudoers
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
 from system import (
@@ -106,7 +105,7 @@ def unix_accounts() -> dict[str, Any]:
     """Every ordinary user and group here, and which of them the set-up made: users {uid, gid, groups, shell, home,
     sudo, containers}. `sudo` is left out on a machine that does not have it."""
     groups = grp.getgrall()
-    roots, ranges = sudoers.named(), subordinate_ids.names()
+    roots, ranges = users.sudo_users(), users.subordinate_id_owners()
     managed = read_json(users.MANAGED, {})
     return {
         "managed": managed,

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from system import sessions
+from system import users
 
 UID, OTHER = 52_003, 52_004
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes of o
 @pytest.fixture
 def calls(monkeypatch):
     found = []
-    monkeypatch.setattr(sessions, "run", lambda *words: found.append(words))
+    monkeypatch.setattr(users, "run", lambda *words: found.append(words))
     return found
 
 
@@ -28,11 +28,11 @@ def start(uid: int, code: str) -> subprocess.Popen:
 
 
 def test_all_of_the_users_processes_end_and_nobody_elses(calls, monkeypatch):
-    monkeypatch.setitem(sessions.SECONDS, sessions.signal.SIGTERM, 0.3)
+    monkeypatch.setitem(users.SIGNAL_SECONDS, users.signal.SIGTERM, 0.3)
     code = "import time; print(flush=True); time.sleep(600)"
     mine, stubborn, other = start(UID, code), start(UID, STUBBORN), start(OTHER, code)
     try:
-        sessions.end("carol", UID)
+        users.end_processes("carol", UID)
         assert [one.wait(60) for one in (mine, stubborn)] == [-15, -9]
         assert other.poll() is None
         assert calls == [("usermod", "--expiredate", "1", "carol")]
@@ -43,7 +43,7 @@ def test_all_of_the_users_processes_end_and_nobody_elses(calls, monkeypatch):
 
 
 def test_without_processes_nothing_is_done(calls):
-    sessions.end("carol", UID)
+    users.end_processes("carol", UID)
     assert calls == []
 
 
@@ -53,5 +53,5 @@ def test_a_process_that_nobody_waited_for_is_none(calls):
     while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         assert time.monotonic() < end
         time.sleep(0.01)
-    assert list(sessions.processes(UID)) == []
+    assert list(users.processes(UID)) == []
     process.wait()
