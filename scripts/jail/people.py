@@ -26,10 +26,9 @@ from typing import Any
 sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parents[1] / "node"))
 
 from accounting import accounts
-from containers import settings
 from interface import User
 from jobs import drain, prologs
-from system import homes, users
+from system import containers, homes, users
 from system.host import SetupError, describe_os_error, log, read_json, write
 
 MANAGED = Path("/etc/hpc/jail")
@@ -60,7 +59,7 @@ def converge(payload: dict[str, Any]) -> None:
     if new:
         make_key_pairs(user for user in wanted if user["name"] in new)
         KEY_PAIRS.unlink()
-    settings.install_nvcrlogin()
+    containers.install_nvcrlogin()
     prologs.keep_environment(payload.get("environment", []))
     make_user_of_checks(payload.get("checks_user", ""))
     accounts.converge(payload["accounting"])

@@ -35,12 +35,12 @@ from typing import IO, Any
 
 import collect
 from accounting import accounts, backup, mariadb, rebuild, restore
-from containers import settings as containers
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import join, pam_slurm_adopt, slurm_conf, slurmctld, slurmd
 from system import cluster_state, installation, login, mounts, munge, phase_state, protected_files, state_disk, users
+from system import containers as containers
 from system.host import SetupError, describe_os_error, log, printable, run, service, write
 
 NODE = Path("/etc/hpc/node.json")

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from containers import settings as containers
 from interface import User
+from system import containers as containers
 from system import mounts
 
 ROOT = Path(__file__).parents[2]
