@@ -38,7 +38,7 @@ from accounting import accounts, backup, mariadb, rebuild, restore
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
-from slurm import join, pam_slurm_adopt, slurm_conf, slurmctld, slurmd
+from slurm import join, slurm_conf, slurmctld, slurmd
 from system import cluster_state, installation, login, mounts, munge, phase_state, protected_files, state_disk, users
 from system import containers as containers
 from system.host import SetupError, describe_os_error, log, printable, run, service, write
@@ -79,7 +79,7 @@ def configure(payload: dict[str, Any]) -> None:
     config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])
     if "login" in roles:
         login.welcome()
-        login.bound()
+        login.bound_users()
         if not controls:
             login.configure(payload.get("files", {}))
     if "node" in roles:
@@ -183,7 +183,7 @@ def perform(phase: str, payload: dict[str, Any]) -> None:
 
 def admit(*, users: bool) -> None:
     """Who may log in by SSH; sshd reads it again without a connection being lost."""
-    if write(login.SSHD, login.admit(users=users)):
+    if write(login.SSHD, login.sshd_settings(users=users)):
         # Where a socket starts sshd it may not run yet, and reads them when it does.
         run("systemctl", "try-reload-or-restart", "ssh")
 
@@ -191,11 +191,11 @@ def admit(*, users: bool) -> None:
 def let_in(*, jobs: bool) -> None:
     """Users on a node: where the stack says so, those who have a job there. At no time without the module's word."""
     if jobs:
-        pam_slurm_adopt.keep(wanted=True)
+        login.keep_pam_slurm_adopt(wanted=True)
         admit(users=True)
     else:
         admit(users=False)
-        pam_slurm_adopt.keep(wanted=False)
+        login.keep_pam_slurm_adopt(wanted=False)
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], None]] = {

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from slurm import pam_slurm_adopt
 from system import login
 from system.host import SetupError
 
@@ -34,21 +33,21 @@ def module(root: Path) -> None:
 
 def test_it_comes_once_and_goes_without_a_trace(root: Path):
     module(root)
-    assert pam_slurm_adopt.keep(wanted=True, root=root)
+    assert login.keep_pam_slurm_adopt(wanted=True, root=root)
     lines = (root / "etc/pam.d/sshd").read_text().splitlines()
     assert [line.split()[-1] for line in lines if line.split()[0] == "account"] == [
         "pam_nologin.so", "pam_slurm_adopt.so",
     ]  # fmt: skip
     assert "@include common-session" not in lines
-    assert not pam_slurm_adopt.keep(wanted=True, root=root)
-    assert pam_slurm_adopt.keep(wanted=False, root=root)
+    assert not login.keep_pam_slurm_adopt(wanted=True, root=root)
+    assert login.keep_pam_slurm_adopt(wanted=False, root=root)
     assert (root / "etc/pam.d/sshd").read_text() == STACK
-    assert not pam_slurm_adopt.keep(wanted=False, root=root)
+    assert not login.keep_pam_slurm_adopt(wanted=False, root=root)
 
 
 def test_nothing_changes_where_there_is_no_module(root: Path):
     with pytest.raises(SetupError, match="there is no pam_slurm_adopt"):
-        pam_slurm_adopt.keep(wanted=True, root=root)
+        login.keep_pam_slurm_adopt(wanted=True, root=root)
     assert (root / "etc/pam.d/sshd").read_text() == STACK
 
 
@@ -56,10 +55,10 @@ def test_a_stack_that_is_not_understood_is_left_alone(root: Path):
     module(root)
     (root / "etc/pam.d/sshd").write_text("account required pam_permit.so\n")
     with pytest.raises(SetupError, match="does not include common-account"):
-        pam_slurm_adopt.keep(wanted=True, root=root)
+        login.keep_pam_slurm_adopt(wanted=True, root=root)
     assert (root / "etc/pam.d/sshd").read_text() == "account required pam_permit.so\n"
 
 
 def test_users_are_kept_out_by_sshd_unless_the_module_decides():
-    assert "AllowUsers root\n" in login.admit(users=False)
-    assert "AllowUsers" not in login.admit(users=True)
+    assert "AllowUsers root\n" in login.sshd_settings(users=False)
+    assert "AllowUsers" not in login.sshd_settings(users=True)

@@ -1,10 +1,13 @@
-"""A login machine: Slurm's client tools and users; no daemon of Slurm's."""
+"""Who may log in to a machine, and what users find on a login machine, which has client tools and no daemon of Slurm's.
+
+SSH to the nodes of one's jobs: pam_slurm_adopt lets a user in while a job of theirs runs there, and puts what they start
+into that job, within its cores, memory and GPUs, and ends it with the job."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from system.host import run, stop_service, write
+from system.host import SetupError, run, stop_service, write
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
@@ -31,7 +34,7 @@ MemoryMax=50%
 """
 
 
-def bound() -> None:
+def bound_users() -> None:
     """Have one user not take the whole machine, by intent or by a loop in a script."""
     if write("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE):
         # For those who are logged in already as well.
@@ -54,8 +57,49 @@ def welcome() -> None:
     write("/etc/profile.d/hpc.sh", PROFILE)
 
 
-def admit(*, users: bool) -> str:
+def sshd_settings(*, users: bool) -> str:
     """The sshd settings of a machine: users come in on login machines only, root by key everywhere."""
     lines = ["# Written by the cluster's set-up.", "PasswordAuthentication no", "PermitRootLogin prohibit-password"]
     # The scheduler hands out the other machines; a shell beside it would use what somebody else was given.
     return "\n".join([*lines, *([] if users else ["AllowUsers root"])]) + "\n"
+
+
+PAM = Path("/etc/pam.d/sshd")
+PAM_KEPT = Path("/etc/hpc/pam-sshd")  # the distribution's, to be put back
+PAM_MODULES = ("usr/lib/*/security/pam_slurm_adopt.so", "usr/lib/security/pam_slurm_adopt.so")
+
+
+def keep_pam_slurm_adopt(*, wanted: bool, root: Path = Path("/")) -> bool:
+    """Have sshd ask the module, or no longer; True when that changed. Raises SetupError where there is no module."""
+    pam, kept = root / PAM.relative_to("/"), root / PAM_KEPT.relative_to("/")
+    if not wanted:
+        if not kept.exists():
+            return False
+        write(pam, kept.read_text())
+        kept.unlink()
+        return True
+    if not any(path for pattern in PAM_MODULES for path in root.glob(pattern)):
+        raise SetupError("slurm.pam_slurm_adopt: there is no pam_slurm_adopt.so on this machine")
+    if not kept.exists():
+        write(kept, pam.read_text(), quiet=True)
+    return write(pam, adopting(kept.read_text()))
+
+
+def adopting(text: str) -> str:
+    """sshd's PAM stack with the module last of its account part (root passes it), and without common-session.
+
+    That has pam_systemd, which would take the processes out of the job again (SchedMD's page on pam_slurm_adopt).
+    Raises SetupError for a stack that has no common-account. A pure function.
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        words = line.split()
+        if words == ["@include", "common-account"]:
+            lines += [line, "account required pam_slurm_adopt.so"]
+        elif words == ["@include", "common-session"]:
+            lines += ["session required pam_unix.so", "session optional pam_umask.so"]
+        else:
+            lines.append(line)
+    if "account required pam_slurm_adopt.so" not in lines:
+        raise SetupError(f"{PAM} does not include common-account: slurm.pam_slurm_adopt does not know where to stand")
+    return "\n".join(["# Changed by the cluster's set-up (pam_slurm_adopt).", *lines]) + "\n"
