@@ -107,7 +107,7 @@ def ssh_config(
     """Write an ssh_config, so that ssh, scp, rsync and editors reach the cluster as STACK or by a machine's name.
 
     A user logs in with their own key (`users: keys:` in the stack file) to login machines, and to the nodes of their
-    jobs if system.login is set. Host keys are pinned. Run it again after machines were added or recreated;
+    jobs if slurm.pam_slurm_adopt is set. Host keys are pinned. Run it again after machines were added or recreated;
     `destroy` removes what it wrote.
     """
     values = outputs.read(stack, show_secrets=True)

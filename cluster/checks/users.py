@@ -66,7 +66,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 level=Level.WARNING,
                 at=at,
                 what=f"{user.name} becomes root on nodes, and root is not held to the limits of its jobs, which "
-                "system.login is for",
+                "slurm.pam_slurm_adopt is for",
                 todo="remove `sudo` unless the user administers the cluster",
             )
 

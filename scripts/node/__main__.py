@@ -39,8 +39,18 @@ from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
 from slurm import join, slurm_conf, slurmctld, slurmd
-from system import cluster_state, installation, login, mounts, munge, phase_state, protected_files, state_disk, users
-from system import containers as containers
+from system import (
+    cluster_state,
+    containers,
+    installation,
+    login,
+    mounts,
+    munge,
+    phase_state,
+    protected_files,
+    state_disk,
+    users,
+)
 from system.host import SetupError, describe_os_error, log, printable, run, service, write
 
 NODE = Path("/etc/hpc/node.json")
@@ -65,7 +75,7 @@ def configure(payload: dict[str, Any]) -> None:
     containers.converge(
         payload["users"], data=payload.get("containers", ""), login="login" in roles, node="node" in roles
     )
-    admit(users="login" in roles)
+    login.admit(users="login" in roles)
     protected_files.restore_modes()
     munge.start()
     slurmd.link_pmix()
@@ -126,12 +136,12 @@ def boot() -> None:
         run("systemctl", "daemon-reload")  # as for `configure`
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
         if not login.SSHD.exists():
-            admit(users=False)
+            login.admit(users=False)
         protected_files.restore_modes()
         slurmd.link_pmix()
         config = cluster_state.wait_for_config()
         munge.start(config.get("munge", ""))
-        let_in(jobs=config.get("adopt", False))
+        login.let_in(jobs=config.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
         containers.converge(config["users"], data=config.get("containers", ""))
@@ -179,23 +189,6 @@ def perform(phase: str, payload: dict[str, Any]) -> None:
         raise
     if phase in UNDOES:
         phase_state.forget(UNDOES[phase])
-
-
-def admit(*, users: bool) -> None:
-    """Who may log in by SSH; sshd reads it again without a connection being lost."""
-    if write(login.SSHD, login.sshd_settings(users=users)):
-        # Where a socket starts sshd it may not run yet, and reads them when it does.
-        run("systemctl", "try-reload-or-restart", "ssh")
-
-
-def let_in(*, jobs: bool) -> None:
-    """Users on a node: where the stack says so, those who have a job there. At no time without the module's word."""
-    if jobs:
-        login.keep_pam_slurm_adopt(wanted=True)
-        admit(users=True)
-    else:
-        admit(users=False)
-        login.keep_pam_slurm_adopt(wanted=False)
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], None]] = {

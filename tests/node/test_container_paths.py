@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from interface import User
-from system import containers as containers
+from system import containers
 from system import mounts
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import pytest
 from accounting import mariadb
 from slurm import slurmd
 from system import host
-from system.login import admit
+from system.login import sshd_settings
 from system.mounts import Mount, fstab_lines
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -84,8 +84,8 @@ class TestText:
         assert fstab_lines([mount]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults,nosuid,nodev 0 0"]
 
     def test_users_come_in_on_login_machines_only(self):
-        assert "AllowUsers root" in admit(users=False)
-        assert "AllowUsers" not in admit(users=True)
+        assert "AllowUsers root" in sshd_settings(users=False)
+        assert "AllowUsers" not in sshd_settings(users=True)
 
 
 class TestPmix:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-PROGRAM = Path(__file__).parents[2] / "scripts" / "node" / "containers" / "nvcrlogin.py"
+PROGRAM = Path(__file__).parents[2] / "scripts" / "node" / "system" / "nvcrlogin.py"
 KEY = "nvapi-" + "a1_-" * 16
 OTHER_KEY = base64.b64encode(b"k" * 62).decode()  # as keys of the older kind look
 HUB = "machine registry-1.docker.io login me password secret\n"

@@ -19,8 +19,8 @@ class TestSudo:
     def calls(self, tmp_path, monkeypatch):
         """A folder for the file, and what visudo was given."""
         given = []
-        monkeypatch.setattr(users, "FILE", tmp_path / "hpc-users")
-        monkeypatch.setattr(users, "installed", lambda: True)
+        monkeypatch.setattr(users, "SUDOERS", tmp_path / "hpc-users")
+        monkeypatch.setattr(users, "has_sudo", lambda: True)
 
         def run(*command):
             given.append(Path(command[-1].partition("=")[2]).read_text())
@@ -55,7 +55,7 @@ class TestSudo:
         assert users.SUDOERS.read_text() == before
 
     def test_a_machine_without_sudo_says_so_and_is_not_a_difference(self, calls, monkeypatch, capsys):
-        monkeypatch.setattr(users, "installed", lambda: False)
+        monkeypatch.setattr(users, "has_sudo", lambda: False)
         assert not users.converge_sudoers([user("alice", sudo=True)])
         assert "sudo is not installed on this machine: alice" in capsys.readouterr().out
         assert users.sudo_users() is None
@@ -66,7 +66,7 @@ class TestSubordinateIds:
     @pytest.fixture
     def calls(self, tmp_path, monkeypatch):
         found = []
-        monkeypatch.setattr(users, "FILES", {"u": tmp_path / "subuid", "g": tmp_path / "subgid"})
+        monkeypatch.setattr(users, "SUBORDINATE_IDS", {"u": tmp_path / "subuid", "g": tmp_path / "subgid"})
         monkeypatch.setattr(users, "run", lambda *command: found.append(command[1:]))
         return found
 

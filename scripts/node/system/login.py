@@ -1,7 +1,8 @@
 """Who may log in to a machine, and what users find on a login machine, which has client tools and no daemon of Slurm's.
 
-SSH to the nodes of one's jobs: pam_slurm_adopt lets a user in while a job of theirs runs there, and puts what they start
-into that job, within its cores, memory and GPUs, and ends it with the job."""
+pam_slurm_adopt lets users log in by SSH to the nodes of their jobs. It puts what they start there into the job, within
+its cores, memory and GPUs, and ends it with the job.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +56,23 @@ def configure(files: dict[str, list[str]]) -> None:
 def welcome() -> None:
     """What a user's shell starts with on a machine where users log in."""
     write("/etc/profile.d/hpc.sh", PROFILE)
+
+
+def admit(*, users: bool) -> None:
+    """Users may log in on login machines only, root by key everywhere. sshd reads it without losing a connection."""
+    if write(SSHD, sshd_settings(users=users)):
+        # Where a socket starts sshd it may not run yet, and reads them when it does.
+        run("systemctl", "try-reload-or-restart", "ssh")
+
+
+def let_in(*, jobs: bool) -> None:
+    """Where the stack says so, users with a job on this node may log in; at no time without the module's check."""
+    if jobs:
+        keep_pam_slurm_adopt(wanted=True)
+        admit(users=True)
+    else:
+        admit(users=False)
+        keep_pam_slurm_adopt(wanted=False)
 
 
 def sshd_settings(*, users: bool) -> str:

@@ -1,3 +1,4 @@
+#!/usr/bin/python3 -I
 """Stores your API key of NVIDIA NGC, so that enroot and apptainer can pull images from nvcr.io, in jobs as well.
 
     nvcrlogin              ask for the key, without showing it, and store it
@@ -27,9 +28,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
-
-#!/usr/bin/python3 -I
-
 
 # https://github.com/NVIDIA/enroot/blob/v3.5.0/doc/cmd/import.md: NGC needs both, with this login, each on one line.
 MACHINES = ("nvcr.io", "authn.nvidia.com")

@@ -157,14 +157,14 @@ CASES = {
     ),
     "adoption by an image that has no such module": (
         {"slurm": {"pam_slurm_adopt": True}},
-        "system.login",
+        "slurm.pam_slurm_adopt",
         "true",
         "false on debian-12",
         "debian-13",
     ),
     "adoption into jobs without a container": (
         {"slurm": {"pam_slurm_adopt": True, "prolog_flags": ["Alloc"]}, "image": {"base": "debian-13"}},
-        "system.login",
+        "slurm.pam_slurm_adopt",
         "true",
         "with Contain",
         "add Contain",

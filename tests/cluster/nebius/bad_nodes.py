@@ -102,7 +102,7 @@ CASES: dict[str, Case] = {
         "slurm.warm_up", "alpine:3.20", "nothing on nebius", "./hpc warm-up STACK --image IMAGE after `up`"),
     "pam_slurm_adopt": (
         {"slurm": {"pam_slurm_adopt": True}},
-        "system.login", "true", "false on soperator", "leave it out"),
+        "slurm.pam_slurm_adopt", "true", "false on soperator", "leave it out"),
     "memory of a node": (
         nodeset(node_conf={"RealMemory": 1000}),
         "nodesets.worker.node_conf.RealMemory", "1000", "follows from the machine type", "remove it"),

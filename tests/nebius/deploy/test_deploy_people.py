@@ -31,7 +31,7 @@ def converge(desired):
 """
 MODULES = {
     "accounting/accounts.py": ACCOUNTS,
-    "jobs/environment.py": "from note import note\ndef keep(lines):\n    note('environment', lines)\n",
+    "jobs/prologs.py": "from note import note\ndef keep_environment(lines):\n    note('environment', lines)\n",
     "jobs/drain.py": """
 from note import note
 from system.host import SetupError
@@ -50,7 +50,7 @@ def converge(users, groups, with_homes):
     return True
 """,
     "system/homes.py": "",
-    "containers/settings.py": "from note import note\ndef install_nvcrlogin():\n    note('nvcrlogin')\n",
+    "system/containers.py": "from note import note\ndef install_nvcrlogin():\n    note('nvcrlogin')\n",
     "interface.py": "User = dict\n",
     "system/host.py": (ROOT / "scripts/node/system/host.py").read_text(),
 }
@@ -154,7 +154,7 @@ class TestForReal:
         _lay_out(folder)
         (folder / "accounting" / "accounts.py").write_text(ACCOUNTS)
         (folder / "note.py").write_text(RECORD.format(path=str(tmp_path / "record")))
-        settings = folder / "containers" / "settings.py"
+        settings = folder / "system" / "containers.py"
         settings.write_text(settings.read_text().replace("/usr/local/bin/nvcrlogin", str(tmp_path / "nvcrlogin")))
         etc.mkdir()
         for name in ("passwd", "shadow", "group", "gshadow", "login.defs", "nsswitch.conf", "subuid", "subgid"):
