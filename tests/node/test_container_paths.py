@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from interface import User
-from system import containers
-from system import mounts
+from system import containers, mounts
 
 ROOT = Path(__file__).parents[2]
 ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
