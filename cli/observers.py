@@ -70,7 +70,7 @@ class Observer(Protocol):
         ...
 
     def recover(self, stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:
-        """Undo what an `up` that failed left behind, as cli.stack.drain_recovery says; whether that is complete."""
+        """Undo what an `up` that failed left behind, as cli.operation.drain_recovery says; whether that is complete."""
         ...
 
 

@@ -9,7 +9,7 @@ from cli.backends import records, registry
 from cli.backends.base import Backend
 from cli.backends.s3_url import parse_version
 from cli.errors import CliError
-from cli.stack import pulumi_install, stack_config, state_dir
+from cli.stack import pulumi_program, stack_config, state_dir
 from cli.stack.stackfile import StackFile
 from components.environment import Environment
 
@@ -34,7 +34,7 @@ def of_stack(file: StackFile, bucket: str | None) -> Environment:
 
 def of_bucket(backend: Backend) -> Environment:
     """The variables of a bucket alone."""
-    return backend.environment(parse_version(pulumi_install.running_version()))
+    return backend.environment(parse_version(pulumi_program.running_version()))
 
 
 def names(file: StackFile, bucket: str | None) -> Sequence[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cli import console
 from cli.errors import CliError
-from cli.stack import localhost
+from cli.operation import localhost
 from lab.kubernetes import binaries
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])

@@ -1,4 +1,4 @@
-"""backend init nebius, backend init gcs, backend list."""
+"""backend init nebius, backend init gcs, backend list, env."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -12,8 +12,8 @@ from cli.backends import environments, records, registry
 from cli.backends.base import Backend
 from cli.backends.exports import exports
 from cli.errors import CliError
+from cli.stack import project, stack_config, state_dir
 from cli.stack import project as hpc_project
-from cli.stack import stack_config, state_dir
 
 _Stack = Annotated[
     str | None, Option("--stack", metavar="STACK", help="Take what is not given from this stack's file.")
@@ -170,3 +170,40 @@ def _time(text: str) -> timedelta:
         if timedelta(hours=1) <= time <= timedelta(days=365):
             return time
     raise CliError(f"--expires\n  given: {text!r}\n  allowed: 1h to 365d, in hours or days")
+
+
+def env(
+    stack: options.Stack,
+    *,
+    backend: Annotated[
+        str | None,
+        Option(
+            "--backend",
+            metavar="BUCKET",
+            help="Bucket of `./hpc backend list` that holds the stack's state. Default: that of the stack's project.",
+            show_default=False,
+        ),
+    ] = None,
+    unset: Annotated[bool, Option("--unset", help="Print the lines that unset these variables.")] = False,
+    json: options.Json = False,
+    show_secrets: Annotated[
+        bool, Option("--show-secrets", help="Print secrets also on a terminal and with --json.")
+    ] = False,
+) -> None:
+    """Print the environment variables of a stack's cloud and state, for `eval "$(./hpc env STACK)"`.
+
+    Standard output has `export` lines only, notes are on standard error. An access key of the state bucket that has
+    expired is renewed; otherwise nothing changes.
+    """
+    file = project.require_file(stack)
+    if unset:
+        console.lines(f"unset {name}" for name in environments.names(file, backend))
+        return
+    found = environments.of_stack(file, backend)
+    for note in found.notes:
+        console.note(note)
+    hidden = frozenset() if show_secrets or not (json or console.stdout().is_terminal) else found.secret
+    if json:
+        console.json({name: "[secret]" if name in hidden else value for name, value in found.variables.items()})
+        return
+    console.lines(exports(found.variables, hidden))

@@ -11,7 +11,8 @@ from bench.result import Report
 from cli import console, options
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cli.stack import localhost, project
+from cli.operation import localhost
+from cli.stack import project
 
 _PAGE, _DATA, _PLOT = "benchmarks.md", "benchmarks.json", "benchmarks.svg"
 

@@ -10,7 +10,7 @@ from typer import Argument
 
 from cli import console
 from cli.options import COMPLETE
-from cli.stack import project, pulumi_install, state_dir
+from cli.stack import project, pulumi_program, state_dir
 
 
 def install_pulumi() -> None:
@@ -18,7 +18,7 @@ def install_pulumi() -> None:
 
     Uses the SDK's own installer; the version is the one of the SDK in requirements.txt.
     """
-    pulumi_install.install_pulumi()
+    pulumi_program.install_pulumi()
 
 
 class Shell(str, Enum):
@@ -45,8 +45,8 @@ def completion(shell: Annotated[Shell, Argument(help="Your shell.", show_default
 def version() -> None:
     """Say which version this is, and of what it is made."""
     found = re.search(r'^version = "(.+)"', (project.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    pulumi = pulumi_install.installed_pulumi()
+    pulumi = pulumi_program.installed_pulumi()
     console.line(f"hpc {found[1] if found else 'unknown'}")
-    console.line(f"Python {platform.python_version()}, Pulumi SDK {pulumi_install.pulumi_version()}")
+    console.line(f"Python {platform.python_version()}, Pulumi SDK {pulumi_program.pulumi_version()}")
     console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")
     console.line("state: {} ({})".format(*state_dir.located()))

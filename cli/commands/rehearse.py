@@ -13,10 +13,10 @@ from typer import Exit, Option
 
 from cli import console, options
 from cli.cluster import user_config
-from cli.commands import operation
 from cli.errors import CliError
-from cli.stack import drain_recovery, project, rehearsals, stack_config, stackfile, state_dir
-from cli.stack.run_options import RunOptions
+from cli.operation import drain_recovery, operation
+from cli.operation.run_options import RunOptions
+from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
 from components.local.host.errors import HostError

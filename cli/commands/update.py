@@ -1,12 +1,12 @@
-"""preview, up, destroy, refresh."""
+"""preview, up, destroy, refresh, import."""
 
 from typing import Annotated
 
-from typer import Exit, Option
+from typer import Argument, Exit, Option
 
 from cli import console, options
-from cli.stack import project, rehearsals, stackfile
-from cli.stack.run_options import Kind, RunOptions, run_options
+from cli.operation.run_options import Kind, RunOptions, run_options
+from cli.stack import project, pulumi_program, rehearsals, stackfile
 
 
 @run_options("yes", "unprotect", "confirm", "message")
@@ -43,9 +43,9 @@ def destroy(
     with --unprotect only, which tells what will be lost and has the cluster's name typed.
     """
     if leftovers:
-        from cli.stack import leftovers as left  # it imports the models
+        from cli.operation import localhost as left  # it imports the models
 
-        left.remove(stackfile.read(project.ROOT, stack, chosen.config_file), yes=chosen.yes, json=chosen.json)
+        left.remove_leftovers(stackfile.read(project.ROOT, stack, chosen.config_file), yes=chosen.yes, json=chosen.json)
         return
     try:
         _run("destroy", stack, chosen)
@@ -66,6 +66,25 @@ def refresh(stack: options.Stack, *, chosen: RunOptions) -> None:
 
 def _run(kind: Kind, stack: str, chosen: RunOptions) -> None:
     # The models and the display take half a second to import, which --help does not wait for.
-    from cli.commands.operation import run
+    from cli.operation.operation import run
 
     raise Exit(run(kind, stack, chosen))
+
+
+def import_(
+    stack: options.Stack,
+    arguments: Annotated[
+        list[str],
+        Argument(metavar="-- TYPE NAME ID [OPTION]...", help="What `pulumi import` takes.", show_default=False),
+    ],
+) -> None:
+    """Take something into the stack that exists already, with the Pulumi CLI's `import`.
+
+    The program declares what a stack has, so NAME and --parent are those of a resource that it declares: a preview
+    shows them as to be created. The engine built in makes what is on this machine only, of which `up` takes over by
+    itself what is there.
+    """
+    project.require_file(stack)
+    pulumi = pulumi_program.require_pulumi("import is the Pulumi CLI's")
+    command = [pulumi, "import", "--stack", stack, "--generate-code=false", "--protect=false", *arguments]
+    raise Exit(pulumi_program.run_on_terminal(command, stack))

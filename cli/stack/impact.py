@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.errors import CliError
-from cli.stack import project, pulumi_process, state_dir
+from cli.stack import project, pulumi_program, state_dir
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import WAY_OUT, FieldChange, effects, made_with, refusal, todo, worst
@@ -91,7 +91,7 @@ def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an outpu
     if pulumi is None:
         return None
     try:
-        told = pulumi_process.run_captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
+        told = pulumi_program.run_captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
         return jsonlib.loads(told).get("config")
     except CliError:
         return None  # a new stack, or a backend that does not answer: the run itself will say so

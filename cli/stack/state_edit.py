@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from cli.stack import project, pulumi_install, pulumi_process, state_dir
+from cli.stack import project, pulumi_program, state_dir
 from engine.state import stored_stack
 
 
@@ -48,5 +48,5 @@ def rename(stack: str, urn: str, name: str) -> None:
 
 def run_pulumi(stack: str, *arguments: str, pulumi: str | None = None, given: str = "") -> str:
     """The output of a command of the Pulumi CLI for a stack whose state is not in files."""
-    pulumi = pulumi or pulumi_install.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
-    return pulumi_process.run_captured([pulumi, *arguments, "--stack", stack], stack, given)
+    pulumi = pulumi or pulumi_program.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
+    return pulumi_program.run_captured([pulumi, *arguments, "--stack", stack], stack, given)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from cli import console
-from cli.commands import operation
 from cli.errors import CliError
+from cli.operation import operation
+from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stack_config, state_dir
-from cli.stack.run_options import RunOptions
 from cli.users.in_effect import Seen, look
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError

@@ -93,7 +93,7 @@ class TestElsewhere:
         assert f"PULUMI_BACKEND_URL=file://{newcomer}/.hpc" in ended.err
 
     def test_the_cli_is_sent_there(self, hpc: Hpc, tool: Tool, newcomer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+        monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
         tool("pulumi", f"""echo "$PULUMI_BACKEND_URL" >>{newcomer}/told; [ "$1 $2" != 'stack ls' ] || echo '[]'""")
         hpc("preview", "dev")
         assert set((newcomer / "told").read_text().split()) == {"https://api.pulumi.com"}

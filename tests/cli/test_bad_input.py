@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.access import machine_console
+from cli.operation import localhost
 from components.local.host.paths import MachinePaths
 from engine.state import crypter
 from tests.cli.conftest import Hpc
@@ -19,7 +19,7 @@ PROGRAM = "import pulumi\npulumi.export('word', pulumi.Output.secret('hush'))\np
 def state(root: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The state file of `dev`, which has been up twice and holds a secret; no machine is involved."""
     monkeypatch.setattr(crypter, "ROUNDS", 10)
-    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     for shown in ("one", "two"):
         (root / "__main__.py").write_text(PROGRAM.format(shown=shown))
         assert hpc("up", "dev").code == 0
@@ -91,7 +91,7 @@ class TestConsoles:
 
     def test_of_one_that_is_dead(self, tmp_path: Path) -> None:
         (tmp_path / "console.log").write_text("Kernel panic\n\x1b[31mred\x1b[0m\n")
-        assert machine_console.describe(MachinePaths(tmp_path), "dev") == [
+        assert localhost.describe_machine(MachinePaths(tmp_path), "dev") == [
             f"Machine {tmp_path.name} does not run; the last lines of its console:",
             "  Kernel panic",
             "  red",
@@ -103,9 +103,9 @@ class TestConsoles:
             def children(self) -> list[int]:
                 return [os.getpid()]
 
-        monkeypatch.setattr("cli.access.machine_console.running", lambda _paths: Process())
+        monkeypatch.setattr("cli.operation.localhost.running", lambda _paths: Process())
         paths = MachinePaths(tmp_path)
-        assert machine_console.describe(paths, "dev") == [
+        assert localhost.describe_machine(paths, "dev") == [
             f"Machine {tmp_path.name} runs, but does not answer SSH; its console is empty ({paths.console})",
             f"End it and restart it, with its disk as it is: kill -KILL {os.getpid()}; ./hpc up dev",
         ]

@@ -187,7 +187,7 @@ class TestDestroy:
         assert ended.err.startswith("error: stack dev has lost its file Pulumi.dev.yaml")
 
     def test_of_what_never_was_is_nothing(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+        monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
         ended = hpc("destroy", "dev")
         assert ended.code == 0
         assert ended.err == "Nothing to do: stack dev has not been brought up.\n"

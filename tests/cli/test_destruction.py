@@ -20,7 +20,7 @@ DATA = f"{PREFIX}{PET}::home"
 @pytest.fixture
 def made(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stack dev holds data that is protected, and something that is not; the state's file."""
-    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
     (root / "Pulumi.dev.yaml").write_text(f"{STACK}    deletion_protection: true\n")
     root_urn = f"{PREFIX}pulumi:pulumi:Stack::hpc-dev"

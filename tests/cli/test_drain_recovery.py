@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.stack import drain_recovery
+from cli.operation import drain_recovery
 from tests.cli.test_day_two import OUTPUTS
 
 

@@ -10,8 +10,9 @@ import pulumi.automation
 import pytest
 
 from cli.errors import CliError
+from cli.operation import operation
 from cli.options import EngineName
-from cli.stack import engines, project, pulumi_install, stackfile
+from cli.stack import project, pulumi_program, stackfile
 from engine.state.crypter import Crypter
 from tests.cli.conftest import CLOUD, Hpc
 
@@ -43,20 +44,20 @@ def state(root: Path, type_: str, name: str = "x") -> Path:
 class TestChoice:
     def test_the_cli_on_path_unless_told_otherwise(self, root: Path, tool: Tool) -> None:
         pulumi = str(tool("pulumi", "exit 0"))
-        assert engines.choose(None, stack(root, "local"), "up") == pulumi
-        assert engines.choose(EngineName.PULUMI, stack(root, "local"), "up") == pulumi
-        assert engines.choose(EngineName.EMBEDDED, stack(root, "gcp"), "up") is None
+        assert operation.choose(None, stack(root, "local"), "up") == pulumi
+        assert operation.choose(EngineName.PULUMI, stack(root, "local"), "up") == pulumi
+        assert operation.choose(EngineName.EMBEDDED, stack(root, "gcp"), "up") is None
 
     @pytest.mark.parametrize(("platform", "kind"), [("local", "up"), ("local", "destroy"), ("gcp", "preview")])
     def test_without_the_cli_the_embedded_engine_as_far_as_it_goes(self, root: Path, platform: str, kind: str) -> None:
-        assert engines.choose(None, stack(root, platform), kind) is None
+        assert operation.choose(None, stack(root, platform), kind) is None
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
     def test_where_the_cli_is_needed_and_missing_it_says_how_to_get_it(self, root: Path, kind: str) -> None:
         state(root, "gcp:compute/network:Network")
-        version = pulumi_install.pulumi_version()
+        version = pulumi_program.pulumi_version()
         with pytest.raises(CliError) as error:
-            engines.choose(None, stack(root, "gcp"), kind)
+            operation.choose(None, stack(root, "gcp"), kind)
         assert str(error.value) == (
             f"{kind} of a stack on gcp is for `pulumi {kind} --stack x`, since the embedded engine creates machines on "
             "this host only. That needs the Pulumi CLI, which is not installed. "
@@ -65,7 +66,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("kind", ["destroy", "refresh"])
     def test_where_nothing_was_made_no_cli_is_needed(self, root: Path, hpc: Hpc, kind: str) -> None:
-        assert engines.choose(None, stack(root, "gcp"), kind) is None
+        assert operation.choose(None, stack(root, "gcp"), kind) is None
         ended = hpc(kind, "x")
         assert (ended.code, ended.err) == (0, "Nothing to do: stack x has not been brought up.\n")
 
@@ -88,23 +89,23 @@ class TestChoice:
     def test_state_elsewhere_needs_the_cli(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
         with pytest.raises(CliError, match=r"^state at gs://bucket \(PULUMI_BACKEND_URL; .*\) needs the Pulumi CLI"):
-            engines.choose(None, stack(root, "local"), "preview")
+            operation.choose(None, stack(root, "local"), "preview")
 
     def test_one_that_the_sdk_installed_is_found(self, root: Path, tmp_path: Path) -> None:
-        pulumi = tmp_path / ".pulumi/versions" / pulumi_install.pulumi_version() / "bin/pulumi"
+        pulumi = tmp_path / ".pulumi/versions" / pulumi_program.pulumi_version() / "bin/pulumi"
         pulumi.parent.mkdir(parents=True)
         pulumi.write_text("#!/bin/sh\n")
         pulumi.chmod(0o755)
-        assert engines.choose(None, stack(root, "gcp"), "up") == str(pulumi)
+        assert operation.choose(None, stack(root, "gcp"), "up") == str(pulumi)
         # A rehearsal does not change engines because the CLI was installed for something else.
-        assert engines.choose(None, stack(root, "local"), "up") is None
+        assert operation.choose(None, stack(root, "local"), "up") is None
 
 
 class TestCli:
     @pytest.fixture
     def log(self, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tool("pulumi", PULUMI)
-        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+        monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
         path = tmp_path / "pulumi.log"
         monkeypatch.setenv("PULUMI_LOG", str(path))
         return path

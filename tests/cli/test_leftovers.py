@@ -17,7 +17,7 @@ def here(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "Pulumi.yaml").write_text("name: hpc\nruntime: python\n")
     place = tmp_path / "stacks-root"
     monkeypatch.setenv("HPC_LOCAL_ROOT", str(place))
-    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     monkeypatch.setattr(stacks.bridge, "remove", lambda *_: None)
     for name, record in (("dev", RECORD), ("mine", {**RECORD, "owner": "hpc/mine"})):
         (place / "stacks" / name).mkdir(parents=True)
@@ -49,7 +49,7 @@ class TestWithoutItsState:
 
 
 def test_a_state_that_is_here_knows_better(hpc: Hpc, here: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cli.stack.leftovers._has_state", lambda _: True)
+    monkeypatch.setattr("cli.operation.localhost._has_state", lambda _: True)
     ended = hpc("destroy", "dev", "--leftovers", "--yes")
     assert (ended.code, (here / "dev").exists()) == (1, True)
     assert "--leftovers is for a state that is lost" in ended.err

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cli.operation.pulumi_cli import RunEvents
 from cli.stack import encryption_keys, project
-from cli.stack.pulumi_json import RunEvents
 from engine.state.crypter import Crypter
 from tests.cli.conftest import STACK, Hpc
 
@@ -28,7 +28,7 @@ esac
 @pytest.fixture
 def log(tool: Tool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tool("pulumi", PULUMI)
-    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
     path = tmp_path / "pulumi.log"
     monkeypatch.setenv("PULUMI_LOG", str(path))

@@ -38,7 +38,7 @@ PROGRAM = "import pulumi\npulumi.export('cluster', pulumi.Config('hpc').get_obje
 def mega(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stack on Google Cloud in the project, whose program makes nothing but says what it was given."""
     monkeypatch.setattr(crypter, "ROUNDS", 10)
-    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     monkeypatch.setattr("components.local.rehearsal.taken_by", lambda *_: None)
     monkeypatch.setenv("HPC_LOCAL_ROOT", str(root.parent / "machines"))
     (root / "__main__.py").write_text(PROGRAM)

@@ -20,7 +20,7 @@ URN = "urn:pulumi:dev::hpc::random:index/randomPet:RandomPet::"
 
 @pytest.fixture(autouse=True)
 def program(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("cli.stack.localhost.prepare", lambda: None)
+    monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     monkeypatch.setenv("HPC_ENGINE", "embedded")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
     file = root / "__main__.py"

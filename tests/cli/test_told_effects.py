@@ -116,7 +116,7 @@ class TestRefused:
     def test_up_stops_before_the_first_step_and_names_the_way_out(
         self, hpc: Hpc, root: Path, made: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cli.stack.localhost.prepare", lambda: pytest.fail("a step was begun"))
+        monkeypatch.setattr("cli.operation.localhost.prepare", lambda: pytest.fail("a step was begun"))
         made(config=MADE_WITH)
         (root / "Pulumi.dev.yaml").write_text(REFUSED)
         ended = hpc("up", "dev")

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from cli.access import remote
-from cli.commands import operation
-from cli.stack.run_options import RunOptions
+from cli.operation import operation
+from cli.operation.run_options import RunOptions
 from cli.users.in_effect import Seen
 from tests.cli.conftest import STACK
 
@@ -60,7 +60,7 @@ def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr("cli.stack.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
         found = Seen(**{"homes": HOMES, **seen})
         monkeypatch.setattr("cli.users.running.look", lambda *_: found)
-        monkeypatch.setattr("cli.commands.user.list.look", lambda *_: found)
+        monkeypatch.setattr("cli.commands.user.look", lambda *_: found)
         done = remote.Done(code=0, out=jobs, err="")
         monkeypatch.setattr(remote, "capture", lambda *_, **__: done)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli.commands import operation
 from cli.errors import CliError
-from cli.stack.run_options import RunOptions
+from cli.operation import operation
+from cli.operation.run_options import RunOptions
 from cli.users.in_effect import Seen
 from tests.cli.conftest import Hpc
 from tests.cli.users.conftest import FILE, LINE, item

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from cli.errors import CliError
-from cli.stack.run_options import RunOptions
+from cli.operation.run_options import RunOptions
 from cli.stack.text import file as text_file
 from cli.users import in_effect
 from tests.cli.conftest import STACK, Hpc

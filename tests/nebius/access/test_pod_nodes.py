@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.stack import drain_recovery
+from cli.operation import drain_recovery
 from tests.nebius.access.cluster_objects import IDLE, World
 from tests.nebius.access.conftest import OUTPUTS, Hpc, calls
 

@@ -5,17 +5,22 @@ that is asked to by a variable; on its own it would print a document of yet anot
 """
 
 import json as jsonlib
+import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cli import console
 from cli.display.views import DocumentView
 from cli.interrupts import INTERRUPTED, left_to_child
-from cli.stack import outputs, project, state_dir
+from cli.operation.run_options import RunOptions
+from cli.stack import encryption_keys, outputs, project, state_dir
 from cli.stack.impact import Effects
-from cli.stack.run_options import RunOptions
+from cli.stack.pulumi_program import run_captured, run_on_terminal
+from cli.stack.stackfile import StackFile
 from engine.core.diff import differences, marked
 from engine.events import Change, Log, Planned, Result, Started, StepFailed
 from engine.values import SECRET, UNKNOWN
@@ -32,7 +37,7 @@ _OPS = {
 _SILENT = {"discard-replaced", "read-discarded", "remove-pending-replace"}
 
 
-def update(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, impact: Effects | None) -> int:
+def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, impact: Effects | None) -> int:
     """Run `pulumi KIND --json`, and print one document; the exit code."""
     env = {**state_dir.environment(stack), _STREAMED: "true"}
     with (
@@ -142,3 +147,57 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - a property's value
     if isinstance(value, list):
         return [_shown(one) for one in value]
     return "[unknown]" if value == UNKNOWN else value
+
+
+def update(
+    pulumi: str, kind: str, file: StackFile, chosen: RunOptions, *, yes: bool, impact: Effects | None = None
+) -> int:
+    """Run `pulumi KIND` for a stack, which is created first if it is new. Returns the exit code. A preview ends with
+    the impact of the edit on running jobs, if that is known. With `yes` the CLI neither asks nor previews."""
+    if state_dir.on_files(file.stack):
+        stack = project.workspace(file.stack).stack(file.stack, file.path)
+        if kind != "preview" or stack.interrupted:
+            stack.prepare_for_cli()
+    ensure_stack(pulumi, kind, file)
+    config = ["--config-file", str(chosen.config_file.absolute())] if chosen.config_file else []
+    command = [pulumi, kind, "--stack", file.stack, *config, *chosen.flags()]
+    if yes and kind != "preview":
+        command += ["--yes", "--skip-preview", *(["--suppress-outputs"] if kind == "up" else [])]
+    if chosen.json:
+        return _update_json(command, kind, file.stack, chosen, impact)
+    code = run_on_terminal(command, file.stack)
+    if impact and impact.changes and kind == "preview" and code == 0:
+        for text, style in impact.lines(steps=True):
+            console.line(text, style=style)
+    return code
+
+
+def has(pulumi: str, stack: str) -> bool:
+    """Whether the backend has a stack."""
+    if state_dir.on_files(stack):
+        return stack in project.workspace(stack).stacks()
+    rows = jsonlib.loads(run_captured([pulumi, "stack", "ls", "--json"], stack))
+    return stack in (str(row["name"]).rpartition("/")[2] for row in rows)
+
+
+def ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
+    """Create the stack if the backend does not have it, with our passphrase. Then add the encryption keys to its file,
+    before the CLI does, which would rewrite the whole file."""
+    if kind in ("preview", "up") and not has(pulumi, file.stack):
+        encryption_keys.append(file.path, _create_stack(pulumi, file))
+    elif state_dir.on_files(file.stack) and file.settings is not None and not encryption_keys.read(file.path):
+        salt = project.state_salt(file.stack)
+        encryption_keys.append(file.path, {encryption_keys.KEYS[0]: salt} if salt else {})
+
+
+def _create_stack(pulumi: str, file: StackFile) -> dict[str, str]:
+    """Make the stack, from a folder of its own: `stack init` knows no --config-file, and writes to the stack file. What
+    the stack file has to have then."""
+    with tempfile.TemporaryDirectory(prefix="hpc-stack-") as folder:
+        shutil.copyfile(project.ROOT / "Pulumi.yaml", Path(folder) / "Pulumi.yaml")
+        copy = Path(folder) / f"Pulumi.{file.stack}.yaml"
+        copy.write_text(jsonlib.dumps(encryption_keys.read(file.path)), encoding="utf-8")
+        provider = encryption_keys.read(file.path).get("secretsprovider", "passphrase")
+        init = ["stack", "init", file.stack, "--no-select", "--secrets-provider", provider]
+        run_captured([pulumi, *init, "--cwd", folder], file.stack)
+        return encryption_keys.read(copy)

@@ -1,12 +1,15 @@
-"""The Pulumi CLI on this machine: found, or installed by the SDK's own installer."""
+"""The program `pulumi`: found, installed by the SDK's own installer, run with the embedded engine's state."""
 
 import importlib.metadata
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from cli import console
 from cli.errors import CliError
+from cli.interrupts import INTERRUPTED, left_to_child
+from cli.stack import project, state_dir
 
 
 def pulumi_version() -> str:
@@ -73,3 +76,26 @@ def install_pulumi() -> str:
         raise CliError(f"the Pulumi CLI could not be downloaded: {error}. Check this machine's way out.") from None
     console.note(f"Installed {command.command}")
     return command.command
+
+
+def run_on_terminal(command: Sequence[str], stack: str) -> int:
+    """Run a command of the CLI on this process's own streams. Returns its exit code, or that of an interrupt."""
+    env = state_dir.environment(stack)
+    with left_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=env) as process:
+        code = process.wait()
+    return INTERRUPTED if code and interrupts else code
+
+
+def run_captured(command: Sequence[str], stack: str, given: str = "") -> str:
+    """Run a command of the CLI for a stack with `given` on its standard input. Returns its output. Raises CliError: it
+    failed; the text is the CLI's own."""
+    done = subprocess.run(
+        [*command, "--non-interactive"], cwd=project.ROOT, env=state_dir.environment(stack), input=given,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        printed = done.stderr.strip() or done.stdout.strip()
+        subcommand = [word for word in command[1:] if not word.startswith("-")]
+        source = f"\nThe passphrase was taken from {state_dir.passphrase_source()}." if "passphrase" in printed else ""
+        raise CliError(f"{' '.join(subcommand[:2])} failed: {printed.removeprefix('error: ')}{source}")
+    return done.stdout

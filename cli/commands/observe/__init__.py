@@ -1,1 +1,0 @@
-"""Commands that show how a cluster is."""

@@ -1,0 +1,294 @@
+"""user add, remove and list."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from cli import console, options
+from cli.access import remote
+from cli.cluster.cluster import from_outputs
+from cli.errors import CliError
+from cli.operation.run_options import RunOptions
+from cli.stack import outputs, project, stack_config
+from cli.stack.stackfile import StackFile
+from cli.stack.text.items import with_item, without_item
+from cli.users import edit, keys
+from cli.users.edit import AddRequest
+from cli.users.in_effect import InEffect, Seen, fingerprint, look
+from cli.users.running import Running
+from cluster import people
+from cluster.config import ClusterConfig
+from cluster.config.users import User
+from cluster.findings import Finding, listing, nearest
+from cluster.platforms.capability import Capability
+
+
+def list_(stack: options.Stack, *, json: options.Json = False, config_file: options.ConfigFile = None) -> None:
+    """List the users of a stack file, and what is in effect of them on the cluster.
+
+    A cluster that is up is asked for uid, account, QOS, keys and sudo; a value that differs from the file's follows it
+    in brackets. Keys that users added themselves count there.
+
+    JSON: {stack, asked, users [{name, uid, account, accounts, qos, groups, shell, sudo, containers, keys [fingerprint],
+    in_effect}], former_users [{name, uid}]}; in_effect is null of a user whom the cluster does not have, and of all if
+    `asked` is false.
+    """
+    config = stack_config.parse(project.require_file(stack, config_file))
+    seen, why = _seen(stack, [user.name for user in config.users])
+    if json:
+        console.json(_document(stack, config, seen))
+        return
+    if config.users:
+        console.table([_HEAD, *(_row(config, user, seen) for user in config.users)], right={1})
+    else:
+        console.note("The stack file has no users.")
+    if config.former_users:
+        console.line(f"Former: {', '.join(f'{one.name} ({one.uid})' for one in config.former_users)}", style="dim")
+    if why:
+        console.note(why)
+
+
+_HEAD = ("NAME", "UID", "ACCOUNT", "QOS", "GROUPS", "KEYS", "SUDO", "CLUSTER")
+
+
+def _seen(stack: str, names: Sequence[str]) -> tuple[Seen | None, str]:
+    """What the cluster has; None and the reason if it can't be asked."""
+    try:
+        return look(stack, outputs.read(stack, show_secrets=True), names), ""
+    except CliError as error:
+        return None, f"Shown is the stack file alone: {error}"
+
+
+def _row(config: ClusterConfig, user: User, seen: Seen | None) -> list[str]:
+    found = seen.users.get(user.name) if seen else None
+    account, qos = people.default_account(config, user), list(user.qos) or [people.NORMAL]
+    return [
+        user.name,
+        _both(str(user.uid), str(found.uid) if found else ""),
+        _both(account, found.account if found else ""),
+        _both(",".join(qos), ",".join(found.qos) if found else ""),
+        ",".join(user.groups) or "-",
+        _both(str(len(user.keys)), str(len(found.keys)) if found else ""),
+        _both(_SUDO[user.sudo], _SUDO[found.sudo] if found else "", same=user.sudo is None),
+        "-" if seen is None else "there" if found else "missing",
+    ]
+
+
+_SUDO = {True: "yes", False: "no", None: "-"}
+
+
+def _both(file: str, there: str, *, same: bool = False) -> str:
+    """What the file says, and what is there if that differs; only this, if the file says nothing."""
+    if not there or there == file:
+        return file
+    return there if same else f"{file} ({there})"
+
+
+def _document(stack: str, config: ClusterConfig, seen: Seen | None) -> dict[str, Any]:
+    return {
+        "stack": stack,
+        "asked": seen is not None,
+        "users": [_document_row(config, user, seen.users.get(user.name) if seen else None) for user in config.users],
+        "former_users": [{"name": one.name, "uid": one.uid} for one in config.former_users],
+    }
+
+
+def _document_row(config: ClusterConfig, user: User, found: InEffect | None) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "uid": user.uid,
+        "account": people.default_account(config, user),
+        "accounts": list(user.accounts),
+        "qos": list(user.qos) or [people.NORMAL],
+        "groups": list(user.groups),
+        "shell": user.shell,
+        "sudo": user.sudo,
+        "containers": user.containers,
+        "keys": [fingerprint(key) for key in user.keys],
+        "in_effect": None
+        if found is None
+        else {
+            "uid": found.uid,
+            "shell": found.shell,
+            "account": found.account,
+            "accounts": list(found.accounts),
+            "qos": list(found.qos),
+            "sudo": found.sudo,
+            "keys": list(found.keys),
+        },
+    }
+
+
+Name = Annotated[str, Argument(metavar="NAME", help="The user's login name.", show_default=False)]
+Apply = Annotated[bool, Option("--apply/--no-apply", help="Whether `up` is run after the edit.", show_default=False)]
+
+
+_Key = Annotated[
+    list[str] | None,
+    Option(
+        metavar="FILE|-", show_default=False,
+        help="SSH public keys: a .pub file, - for standard input, or the key itself; may be given again.",
+    ),
+]  # fmt: skip
+_Uid = Annotated[
+    int | None,
+    Option(metavar="N", help="User number. Default: the lowest from 2001 on that nobody had.", show_default=False),
+]
+_Account = Annotated[
+    str | None,
+    Option(metavar="A", help="Account that jobs are charged to. Default: the only one there is.", show_default=False),
+]
+_Accounts = Annotated[
+    list[str] | None,
+    Option("--accounts", metavar="A", help="Further account to charge; may be given again.", show_default=False),
+]
+_CreateAccount = Annotated[bool, Option("--create-account", help="Declare accounts that the file does not have.")]
+_Qos = Annotated[
+    list[str] | None,
+    Option(metavar="Q", help="QOS that jobs may have, the default one first; may be given again.", show_default=False),
+]
+_Group = Annotated[
+    list[str] | None,
+    Option("--group", metavar="G", help="Further Unix group, of `groups`; may be given again.", show_default=False),
+]
+_Shell = Annotated[str | None, Option(metavar="PATH", help="Login shell. Default: /bin/bash.", show_default=False)]
+_Sudo = Annotated[
+    bool | None,
+    Option(
+        "--sudo/--no-sudo", help="Whether the user becomes root by sudo. Default: as the platform has it.",
+        show_default=False,
+    ),
+]  # fmt: skip
+_Containers = Annotated[
+    bool | None,
+    Option(
+        "--containers/--no-containers", show_default=False,
+        help="Whether the user may run containers that need a right. Default: as the platform has it.",
+    ),
+]  # fmt: skip
+
+
+def add(
+    stack: options.Stack, name: Name, *, key: _Key = None, uid: _Uid = None, account: _Account = None,
+    accounts: _Accounts = None, create_account: _CreateAccount = False, qos: _Qos = None, group: _Group = None,
+    shell: _Shell = None, sudo: _Sudo = None, containers: _Containers = None, apply: Apply = True,
+    engine: options.Engine = None, config_file: options.ConfigFile = None, yes: options.Yes = False,
+) -> None:  # fmt: skip
+    """Add a user to the stack file, and apply it with `up`.
+
+    The file keeps its comments, order and style; the difference is shown. Everything is checked before it is written:
+    keys, names, numbers, and that account, QOS and groups are there. The uid is nobody's: not in the file, not of a
+    former user, not the owner of a directory in the cluster's /home.
+
+    Jobs are not affected. Run again with the same values, it has nothing to do, or applies what was not applied. A
+    cluster that is not up stays so.
+    """
+    found, wrong = keys.read(key or ())
+    given = {
+        "uid": uid, "account": account, "accounts": accounts, "qos": qos, "groups": group, "shell": shell,
+        "sudo": sudo, "containers": containers, "keys": [one.line for one in found],
+    }  # fmt: skip
+    given = {field: value for field, value in given.items() if value not in (None, [])}
+    running = Running(stack, config_file)
+    if apply:
+        running.confirm_other_edits(name, yes=yes)
+    request = AddRequest(
+        name=name, given=given, keys=found, wrong=wrong, before=running.config, homes=running.seen().homes,
+        create_account=create_account,
+    )  # fmt: skip
+    changed = edit.edit(stack, config_file, request.change)
+    if not changed:
+        console.note(f"{name} is in the stack file already, with these values.")
+    if not apply and changed:
+        console.note(f"Not applied. To apply it: {running.command}")
+    if not apply or (not changed and running.has(name)):
+        return
+    code = running.apply(RunOptions(engine=engine, config_file=config_file, yes=yes))
+    if code == 0 and found and running.config:
+        console.line(f"{name} can log in: ./hpc ssh-config {stack} -u {name}, then ssh {stack}")
+    raise Exit(code)
+
+
+_SECONDS = 30
+
+
+def remove(
+    stack: options.Stack, name: Name, *, apply: Apply = True, engine: options.Engine = None,
+    config_file: options.ConfigFile = None, yes: options.Yes = False,
+) -> None:  # fmt: skip
+    """Remove a user from the stack file, and apply it with `up`.
+
+    The home directory and the accounting records stay. The file keeps the uid under `former_users`, so that nobody else
+    gets the files; somebody of the same name gets it again. A user with jobs is not removed; sessions are ended.
+    """
+    running = Running(stack, config_file)
+    config = stack_config.parse(project.require_file(stack, config_file))
+    chosen = RunOptions(engine=engine, config_file=config_file, yes=yes)
+    if apply:
+        running.confirm_other_edits(name, yes=yes)
+    if apply and running.has(name) and all(user.name != name for user in config.users):
+        console.note(f"{name} is not in the stack file any more.")
+        raise Exit(running.apply(chosen))
+    user = _require_user(config, name)
+    if running.has(name) and apply:
+        _refuse_busy(stack, name)
+    _say_what_stays(user, was_there=running.may_have(name))
+    if apply and not yes:
+        if not console.interactive():
+            raise CliError(f"removing {name} without a terminal needs --yes. Nothing was changed.")
+        if not console.ask(f"Remove user {name} from stack {stack}?"):
+            raise CliError("nothing was changed.")
+
+    def change(_: StackFile, config: ClusterConfig, text: str) -> tuple[str, list[Finding]]:
+        current = _require_user(config, name)
+        position = config.users.index(current)
+        text = without_item(text, edit.USERS, position)
+        # A number that no machine has had needs nobody's memory.
+        if running.may_have(name) and name not in {one.name for one in config.former_users}:
+            text = with_item(text, edit.FORMER, {"name": name, "uid": current.uid}, after="users")
+        return text, []
+
+    edit.edit(stack, config_file, change)
+    if apply:
+        raise Exit(running.apply(chosen))
+    console.note(f"Not applied. To apply it: {running.command}")
+
+
+def _require_user(config: ClusterConfig, name: str) -> User:
+    found = next((user for user in config.users if user.name == name), None)
+    if found is None:
+        names = [user.name for user in config.users]
+        near = nearest(name, names)
+        raise CliError(
+            f"the stack file has no user {name!r}.{f' Did you mean {near}?' if near else ''} There are: "
+            f"{listing(names)}."
+        )
+    return found
+
+
+def _say_what_stays(user: User, *, was_there: bool) -> None:
+    if not was_there:
+        return
+    console.note(f"Of {user.name} stays:")
+    console.note(f"  /home/{user.name}, owned by uid {user.uid}; to delete it, once the user is gone: rm -r, as root")
+    console.note(f"  uid {user.uid}, which `former_users` of the stack file keeps from everybody else")
+    console.note("  records of jobs in the accounting")
+
+
+def _refuse_busy(stack: str, name: str) -> None:
+    """Before the file is edited, what `up` would refuse; where the cluster does not answer, `up` finds out."""
+    try:
+        cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
+        line = f"squeue --noheader --user={shlex.quote(name)} --format='%i %P %T %M %R'"
+        done = remote.capture(cluster.target(None), cluster.admin_key, line, seconds=_SECONDS)
+    except CliError:
+        return
+    jobs = [row for row in done.out.splitlines() if row.strip()] if done.code == 0 else []
+    if jobs:
+        shown = "\n".join(f"  {row}" for row in jobs[:20]) + (f"\n  and {len(jobs) - 20} more" if jobs[20:] else "")
+        raise CliError(
+            f"{name} has jobs, and nothing was changed:\n{shown}\n"
+            f"Wait for them, or end them: ./hpc run {stack} --as root -- scancel --user={name}"
+        )

@@ -1,1 +1,0 @@
-"""`./hpc user`: the people who use a cluster."""

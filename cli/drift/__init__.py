@@ -1,1 +1,0 @@
-"""What differs between a stack and its cluster, and making the cluster as its stack says again."""

@@ -1,0 +1,1 @@
+"""Runs of a stack: preview, up, destroy and refresh, by either engine."""
