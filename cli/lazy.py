@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,20 +22,24 @@ class LazyCommand(TyperCommand):
         """`target` is MODULE:FUNCTION, `panel` the section of the help that lists it."""
         super().__init__(name, rich_help_panel=panel, hidden=hidden)
         self._module, _, self._function = target.partition(":")
-        self._examples = examples
+        self.examples = examples
 
     def read_help(self) -> None:
         """Read the help from the module's source: importing all modules takes a second."""
         self.help = _docstrings(self._module).get(self._function)
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:  # noqa: ANN401
-        """Import the module, and parse the command line as its function wants it."""
+        """Import the module, and parse the command line with the parameters of its function."""
+        return self.load().make_context(info_name, args, *more, **extra)
+
+    def load(self) -> TyperCommand:
+        """Import the module, and make a command of its function."""
         with error_handler.shown():
             function = getattr(import_module(f"cli.commands.{self._module}"), self._function)
-        epilog = "\n\n".join(["Examples:", *self._examples]) if self._examples else None
+        epilog = "\n\n".join(["Examples:", *self.examples]) if self.examples else None
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command(self.name, epilog=epilog)(_with_error_handler(function))
-        return typer.main.get_command(app).make_context(info_name, args, *more, **extra)
+        return cast(TyperCommand, typer.main.get_command(app))
 
 
 class LazyGroup(TyperGroup):

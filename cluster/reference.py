@@ -1,4 +1,4 @@
-"""The JSON Schema of a whole stack file, from which editors complete and check, and the reference page of its keys.
+"""The JSON Schema of a whole stack file, from which editors complete and check, and the reference pages of its keys.
 
 Both are made from the models, so they can't drift from them; `docs/schema/cluster.schema.json` is the copy that
 editors read."""
@@ -130,6 +130,7 @@ def schema_text() -> str:
 
 
 MOST_CHOICES = 8  # choices shown; the schema has all
+_MOST_SECTIONS = 3  # of a key that stands on the first page
 
 HEAD = """\
 # A stack file
@@ -138,7 +139,7 @@ HEAD = """\
 
 `Pulumi.<stack>.yaml` describes one cluster under `hpc:cluster`. Its first line names the schema, so that editors
 complete and check it. What is not said has a default; what is misspelt is refused, with the nearest name, and every
-error of a file is told at once. A key that is given twice is an error too, and so are tags of YAML such as `!!float`
+error of a file is printed at once. A key that is given twice is an error too, and so are tags of YAML such as `!!float`
 that do not fit, more than 50 levels, and more than 100,000 values with aliases counted. `Pulumi.dev.yaml` is a complete
 example, `tests/cluster/examples/smallest.yaml` the smallest one.
 
@@ -147,22 +148,31 @@ On Google Cloud, `gcp:project` and `gcp:zone` stand beside `hpc:cluster`, where 
 
 Times such as `"24:00:00"` must be quoted: YAML would read a number.
 
-The last column says what changing a key does to running jobs; [changes.md](changes.md) explains the words.
+The last column says what changing a key does to running jobs; [changes.md](../changes.md) explains the words.
+"""
+
+_PAGE = """\
+# Stack file: `{root}.{key}`
+
+<!-- Written by `./hpc schema --write` from cluster/config: change the models, not this page. -->
+
+[The stack file](README.md) explains the columns.
 """
 
 
-def reference(given: type[ClusterConfig] | None = None) -> str:
-    """The page, as Markdown: a table for each section, in the order in which a file names them."""
+def reference(given: type[ClusterConfig] | None = None) -> dict[str, str]:
+    """Pages by file name, as Markdown: README.md, and one for each section of the stack file that has many below it.
+    Each has a table for each section, in the order in which a file names them."""
     model = given or cluster_model()
     definitions = json_schema(model)["$defs"]
-    parts = [HEAD]
-    waiting = [("hpc:cluster", "ClusterConfig")]
-    told: set[str] = set()
+    by_key: dict[str, list[str]] = {}
+    waiting = [(ROOT, "ClusterConfig")]
+    described: set[str] = set()
     while waiting:
         path, name = waiting.pop(0)
-        if name in told:
+        if name in described:
             continue
-        told.add(name)
+        described.add(name)
         section = definitions[name]
         required = set(section.get("required", []))
         rows = [
@@ -170,14 +180,19 @@ def reference(given: type[ClusterConfig] | None = None) -> str:
             for key, field in section["properties"].items()
         ]
         table = "\n".join(["| key | what it is | default | allowed | changing it |", "|---|---|---|---|---|", *rows])
-        parts.append(f"## `{path}`\n\n{section['description']}\n\n{table}\n")
+        key = path.removeprefix(f"{ROOT}.").partition(".")[0].partition("[")[0]
+        by_key.setdefault(key, []).append(f"## `{path}`\n\n{section['description']}\n\n{table}\n")
         waiting += [
             (f"{path}.{key}{step}", inner)
             for key, field in section["properties"].items()
             for step, inner in [_inner(field)]
             if inner
         ]
-    return "\n".join(parts)
+    large = {key: parts for key, parts in by_key.items() if len(parts) > _MOST_SECTIONS}
+    links = "".join(f"- [`{ROOT}.{key}`]({key}.md)\n" for key in large)
+    small = [part for key, parts in by_key.items() if key not in large for part in parts]
+    pages = {"README.md": "\n".join([HEAD, f"Sections with a page of their own:\n\n{links}", *small])}
+    return pages | {f"{key}.md": "\n".join([_PAGE.format(root=ROOT, key=key), *large[key]]) for key in large}
 
 
 def _row(key: str, field: dict[str, Any], effect: str, *, required: bool) -> str:

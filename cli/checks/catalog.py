@@ -49,7 +49,7 @@ SLOW = (
     "tests/contract/test_replacements.py",
     "tests/contract/test_stacks.py",
     "tests/contract/test_staging.py",
-    "tests/docs/test_development.py",
+    "tests/docs/test_extending.py",
     "tests/engine/test_journal.py",
     "tests/engine/test_kill.py",
     "tests/engine/test_lifecycle.py",

@@ -62,7 +62,7 @@ class FormerUser(Section):
 
 
 class Containers(Section):
-    """Containers that enroot and pyxis run (docs/guides/containers.md)."""
+    """Containers that enroot and pyxis run (docs/explanation/containers.md)."""
 
     data: Annotated[
         Literal["node", "home"] | None,

@@ -36,7 +36,7 @@ class Benchmark(str, Enum):
         return GPT3 if self is Benchmark.GPT3 else STABLE_DIFFUSION
 
 
-Which = Annotated[Benchmark, Argument(metavar="BENCHMARK", help="stable-diffusion or gpt3.", show_default=False)]
+Which = Annotated[Benchmark, Argument(metavar="stable-diffusion|gpt3", help="The benchmark.", show_default=False)]
 Data = Annotated[
     str,
     Option(

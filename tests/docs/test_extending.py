@@ -1,4 +1,4 @@
-"""The examples of docs/development.md, applied to a copy of this repository and run there."""
+"""The examples of docs/extending.md, applied to a copy of this repository and run there."""
 
 import ast
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "development.md").read_text()
+PAGE = (ROOT / "docs" / "extending.md").read_text()
 COPIED = ["__main__.py", "cli", "cluster", "components", "engine", "scripts", "Pulumi.yaml", "Pulumi.dev.yaml",
           "Pulumi.a3mega.yaml", "requirements.txt"]  # fmt: skip
 
