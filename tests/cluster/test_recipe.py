@@ -292,7 +292,12 @@ class TestProgram:
 
 
 def test_the_documentation_has_the_versions():
-    text = (ROOT / "docs/reference/google-cloud-image.md").read_text().partition("## What is in it")[2].partition("\n## ")[0]
+    text = (
+        (ROOT / "docs/reference/google-cloud-image.md")
+        .read_text()
+        .partition("## What is in it")[2]
+        .partition("\n## ")[0]
+    )
     for row in RECIPES.values():
         sources = [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]
         said = [row.kernel, row.driver.version, row.dcgm, row.container_toolkit, row.gcsfuse, row.cuda.split("-")[0]]

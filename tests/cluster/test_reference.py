@@ -8,7 +8,9 @@ PAGES = Path(__file__).parents[2] / "docs/reference/stack-file"
 
 
 def test_the_pages_are_current():
-    assert {page.name: page.read_text() for page in PAGES.iterdir()} == reference(), "bring it up to date with: ./hpc schema --write"
+    assert {page.name: page.read_text() for page in PAGES.iterdir()} == reference(), (
+        "bring it up to date with: ./hpc schema --write"
+    )
 
 
 def test_it_has_every_key_of_every_section():
