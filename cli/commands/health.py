@@ -18,7 +18,7 @@ from cli.display.status_screen import show_finding
 from cli.errors import CliError
 from cli.observers import observer_of
 from cli.stack import outputs
-from cluster.config.health import HealthChecks
+from cluster.config.slurm import HealthChecks
 from cluster.load.parse import parse_output
 from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.node_health import MEASURE, NOW, PHASE, NodeHealth, findings, results

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cluster.config.validators.keys import KEY_TYPES
-from cluster.config.validators.ssh_key import SshKey, read_key
+from cluster.config.validators.ssh_key import KEY_TYPES, SshKey, read_key
 from cluster.findings import Finding, Refused
 from cluster.regular_file import refuse_special
 

@@ -6,7 +6,7 @@ from cluster.catalog.parameters import CONF
 from cluster.catalog.programs import INTERPRETERS, missing_interpreter
 from cluster.catalog.prologs import RXDM_VERSIONS
 from cluster.config.cluster import ClusterConfig
-from cluster.config.scripts import Script
+from cluster.config.slurm import Script
 from cluster.findings import Finding, Level, Location, listing, repeated, show, unknown, unknown_name
 from cluster.people import admits_root
 

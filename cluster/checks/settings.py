@@ -14,9 +14,8 @@ from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
 from cluster.config.machines import Nodeset
-from cluster.config.metadata import Slurm, slurm_fields
 from cluster.config.partitions import Partition
-from cluster.config.section import Section
+from cluster.config.section import Section, Slurm, slurm_fields
 from cluster.findings import Finding, Location, listing, nearest, show
 from cluster.platforms import registry
 from cluster.slurm import paths

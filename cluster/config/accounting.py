@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cluster.config.impact import ByRule, Members, NoEffect, Reconfigure
-from cluster.config.metadata import Slurm
-from cluster.config.section import Section
+from cluster.config.section import Section, Slurm
 from cluster.config.types import (
     AccountName,
     Positive,

@@ -12,10 +12,9 @@ from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
 from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.machines import Controller, Login, Nodeset
-from cluster.config.metadata import Slurm
 from cluster.config.network import Network
 from cluster.config.partitions import Partition
-from cluster.config.section import Section
+from cluster.config.section import Section, Slurm
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.config.types import ClusterName, Flag, GroupName, NodesetName, PartitionName, RegularId

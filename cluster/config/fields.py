@@ -11,8 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from cluster.config.metadata import Slurm, metadata
-from cluster.config.section import Section
+from cluster.config.section import Section, Slurm, metadata
 from cluster.findings import Location, flow
 
 MEMBER = ".*"

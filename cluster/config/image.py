@@ -6,8 +6,8 @@ from pydantic import Field
 
 from cluster.catalog.recipes import DEFAULT, NEWEST
 from cluster.config.impact import NoEffect
-from cluster.config.scripts import Sourced
 from cluster.config.section import Section
+from cluster.config.slurm import Sourced
 from cluster.config.types import (
     ExistingImage,
     Flag,

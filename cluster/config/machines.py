@@ -7,9 +7,8 @@ from typing_extensions import Self
 
 from cluster.config.capacity import BasicCapacity, Capacity
 from cluster.config.impact import ByRule, NoEffect, Restart
-from cluster.config.metadata import Slurm
-from cluster.config.scripts import SCRIPTS, Script
-from cluster.config.section import Section
+from cluster.config.section import Section, Slurm
+from cluster.config.slurm import SCRIPTS, Script
 from cluster.config.types import (
     Cidr,
     DiskTypeName,

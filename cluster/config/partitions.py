@@ -6,9 +6,8 @@ from pydantic import Field
 
 from cluster.catalog.bounds import MOST_NODES
 from cluster.config.impact import Reconfigure
-from cluster.config.metadata import Slurm
-from cluster.config.scripts import SCRIPTS, Script
-from cluster.config.section import Section
+from cluster.config.section import Section, Slurm
+from cluster.config.slurm import SCRIPTS, Script
 from cluster.config.types import (
     AccountName,
     Flag,

@@ -1,9 +1,17 @@
-"""What all sections of the configuration have in common."""
+"""What all sections of the configuration have in common, and what a field says of itself: annotations.
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+`max_time: Annotated[SlurmTime, Slurm("MaxTime"), Reconfigure("...")]` is rendered as MaxTime, refused under the
+partition's `conf`, checked against the stack's release of Slurm, and has an impact (`cluster.config.impact`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+from cluster.catalog.parameters import Table
 
 
 class Section(BaseModel):
@@ -23,3 +31,54 @@ class Section(BaseModel):
         return None
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+
+
+Value = str | int | bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class Slurm:
+    """The parameter of Slurm's that a field sets: of PartitionName and NodeName lines below partitions and nodesets,
+    of QOS below accounting.qos, of slurm.conf elsewhere."""
+
+    parameter: str
+    written: Mapping[Any, Value] = field(default_factory=dict)
+    """What values are written as, where that is not the value itself; None leaves the parameter out."""
+    form: str = "{}"
+    """Text around the value."""
+    replaceable: bool = False
+    """Whether `slurm.extra` may set the parameter too, and replaces the field's value."""
+    values: Table | None = None
+    """Which releases of Slurm know which of the field's values, where they differ."""
+
+    def value(self, given: Any) -> Value:  # noqa: ANN401 - a field may be of any type
+        """A field's value as Slurm reads it; None leaves the parameter out."""
+        if given in (None, ()) or given == {}:
+            return None
+        if isinstance(given, tuple):
+            return ",".join(given)
+        if isinstance(given, Mapping):
+            return ",".join(f"{name}={count}" for name, count in given.items())
+        given = self.written.get(given, given)
+        return given if given is None or self.form == "{}" else self.form.format(given)
+
+
+Kind = TypeVar("Kind")
+
+
+def metadata(info: FieldInfo, kind: type[Kind]) -> Kind | None:
+    """A field's annotation of one kind."""
+    return next((one for one in info.metadata if isinstance(one, kind)), None)
+
+
+def slurm_fields(section: Section | type[Section]) -> Iterator[tuple[str, Slurm]]:
+    """Key and parameter of the section's fields that set one of Slurm's."""
+    kind = section if isinstance(section, type) else type(section)
+    for key, info in kind.model_fields.items():
+        if found := metadata(info, Slurm):
+            yield key, found
+
+
+def slurm_settings(section: Section) -> dict[str, Value]:
+    """Parameter and value of each field of a section that sets one of Slurm's, in the order of the fields."""
+    return {slurm.parameter: slurm.value(getattr(section, key)) for key, slurm in slurm_fields(section)}

@@ -1,16 +1,207 @@
-"""Slurm's own settings."""
+"""Slurm's own settings, with what runs on nodes beside jobs: prologs and epilogs, rxdm, health checks."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from cluster.catalog.parameters import PROLOG_FLAGS
-from cluster.config.health import CHECKS, HealthChecks
 from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
-from cluster.config.metadata import Slurm
-from cluster.config.scripts import SCRIPTS, Rxdm, Script
-from cluster.config.section import Section
-from cluster.config.types import ContainerImage, Flag, LuaText, Natural, PartitionName, Seconds, Settings
+from cluster.config.section import Section, Slurm
+from cluster.config.types import (
+    ContainerImage,
+    Flag,
+    LuaText,
+    Natural,
+    PartitionName,
+    Positive,
+    ScriptFile,
+    ScriptName,
+    ScriptText,
+    ScriptUrl,
+    Seconds,
+    Settings,
+    Sha256,
+    UserName,
+    Whole,
+)
+from cluster.findings import Refused
+
+SCRIPTS = Reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
+
+
+class Sourced(Section):
+    """A script of one's own; exactly one of file, url and text says what is in it."""
+
+    EXAMPLE: ClassVar[str]
+    """One as it may be written, without what says where it comes from."""
+
+    name: ScriptName
+    file: ScriptFile | None = None
+    """Path of the script here, from the project's folder or from the root; read whenever `up` runs."""
+    url: ScriptUrl | None = None
+    """Where the machine downloads it from; needs sha256."""
+    text: ScriptText | None = None
+    """The script itself, with its #! line."""
+    sha256: Sha256 | None = None
+    """SHA-256 of what stands at url; anything else is refused before it runs."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        refuse_unpinned(self.url, self.sha256)
+        given = [key for key in ("file", "url", "text") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise Refused(
+                f"exactly one of file, url and text, e.g. {self.EXAMPLE}",
+                f"keep one of {' and '.join(given)}" if given else "say what is in it",
+            )
+        return self
+
+
+class Script(Sourced):
+    """A script that slurmd runs as root on each node of a job; exactly one of file, url and text says what is in it."""
+
+    EXAMPLE = "{name: 10-gpu-check, file: scripts/gpu-check.sh}"
+
+    name: ScriptName = Field(examples=["10-gpu-check"])
+    """File name; scripts of one place run in the order of their names."""
+    on: tuple[Literal["prolog", "epilog"], ...] = ("prolog",)
+    """When it runs: before a job, after it, or both; SLURM_SCRIPT_CONTEXT tells it which."""
+
+    @model_validator(mode="after")
+    def _at_some_time(self) -> Self:
+        if not self.on or len(set(self.on)) < len(self.on):
+            raise Refused(
+                "prolog, epilog or both, once each, e.g. on: [prolog, epilog]",
+                "remove the second" if self.on else "remove `on` for the default, prolog",
+            )
+        return self
+
+
+class Rxdm(Section):
+    """The prolog of A3 Mega nodes: it installs the NCCL plugin and starts the receive data path manager for jobs on
+    two or more nodes, and is patched for Ubuntu 22.04 where its version needs that. Default source: the version
+    that goes with the driver of the image."""
+
+    partitions: tuple[PartitionName, ...] = Field(min_length=1, examples=[["a3mega"]])
+    """Partitions of A3 Mega nodes, for whose jobs it runs as prolog and as epilog."""
+    file: ScriptFile | None = None
+    """Path of another version here, from the project's folder or from the root."""
+    url: ScriptUrl | None = None
+    """Where the controller downloads another version from; needs sha256."""
+    sha256: Sha256 | None = None
+    """SHA-256 of what stands at url."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        refuse_unpinned(self.url, self.sha256)
+        if self.file and self.url:
+            raise Refused("file or url, or neither for the default version", "remove one of them")
+        return self
+
+
+def refuse_unpinned(url: str | None, sha256: str | None) -> None:
+    """What an address leads to can change at any time; a script that runs as root everywhere may not."""
+    if url and not sha256:
+        raise Refused(
+            "sha256 beside url, e.g. {url: https://example.org/check.sh, sha256: 64 of 0-9 and a-f}",
+            "download it, read it, and add what `sha256sum` prints as sha256",
+        )
+    if sha256 and not url:
+        raise Refused("sha256 beside url only", "remove sha256, or give the script's address as url")
+
+
+NODES = NoEffect("nodes take it over within seconds; the next check uses it")
+CHECKS = Reconfigure("health checks never end a job; a node that fails one takes no new jobs")
+MEASURES = NoEffect("measured on idle nodes from then on; running jobs are not affected")
+
+Check = Literal[
+    "gpu-count", "gpu-driver", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink", "gpu-diag",
+    "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock",
+]  # fmt: skip
+Share = Annotated[int, Field(strict=True, ge=0, le=90)]
+
+
+class NcclTest(Section):
+    """The periodic NCCL test (all_reduce) of each idle node with GPUs. It needs what `./hpc nccl build` leaves."""
+
+    every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 24
+    """How often each node is measured, in hours."""
+    min_busbw_gbps: Annotated[Positive | None, Field(le=100_000), MEASURES] = None
+    """Bus bandwidth in GB/s, average of 512 MiB to 8 GiB, below which a node is drained. Default: the catalog's
+    figure for the machine type; where it has none, the result is recorded and no node is drained."""
+    user: Annotated[UserName | None, MEASURES] = None
+    """The user whose home has what `./hpc nccl build` left, and whose jobs the tests are. Default: the first one."""
+    minutes: Annotated[Positive, Field(le=24 * 60), MEASURES] = 10
+    """Time limit of one test, and how long its job may wait for the idle node, in minutes."""
+
+
+class FabricTest(NcclTest):
+    """The periodic NCCL test (all_gather) between pairs of idle nodes, over the network of the GPUs: GPUDirect-TCPXO on
+    A3 Mega. It needs what `./hpc nccl build` leaves."""
+
+
+class DiagTest(Section):
+    """The periodic diagnostic of DCGM on each idle node with GPUs: level 2 takes minutes, 3 half an hour, 4 hours. Its
+    first level is one of the checks."""
+
+    every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 168
+    """How often each node is measured, in hours."""
+    level: Annotated[Literal[2, 3, 4], MEASURES] = 2
+    """`-r` of `dcgmi diag`."""
+    minutes: Annotated[Positive, Field(le=24 * 60), MEASURES] = 30
+    """Time limit of one diagnostic, in minutes."""
+
+
+class NetworkTest(Section):
+    """The periodic measurement of TCP throughput between pairs of idle nodes, by a program of its own."""
+
+    every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 24
+    """How often each node is measured, in hours."""
+    min_mbps: Annotated[Positive | None, Field(le=10_000_000), MEASURES] = None
+    """Megabits per second below which a node is drained. Default: none, so that the result is only recorded."""
+    seconds: Annotated[Positive, Field(le=60), MEASURES] = 3
+    """How long data is sent, in seconds, in each direction."""
+
+
+class HealthChecks(Section):
+    """Health checks of nodes: every `interval_seconds`, before and after jobs, and measurements on idle nodes. A node
+    that fails one is drained with a reason that begins with `hpc-health:`; its jobs run on."""
+
+    interval_seconds: Annotated[Whole, Field(ge=5, le=65533), CHECKS] = 300
+    """HealthCheckInterval: how often each node is checked, in seconds."""
+    drain: Annotated[Flag, NODES] = True
+    """Whether a node that fails a check is drained; otherwise the result is only recorded."""
+    resume_after: Annotated[Positive, Field(le=1000), NODES] = 3
+    """How many checks in a row must pass before a node that a check drained is resumed, where the fault can be over by
+    itself: a mount, a full disk, the clock, a NIC, leftover processes."""
+    skip: Annotated[tuple[Check, ...], Field(max_length=20), NODES] = ()
+    """Checks that are left out."""
+    timeout_seconds: Annotated[Positive, Field(le=30), NODES] = 20
+    """How long one program or file system may take to answer, in seconds. slurmd ends the whole check after 60."""
+    prolog: Annotated[Flag, SCRIPTS] = True
+    """Whether the quick checks (devices, NICs, mounts) run before each job: if one fails, the job is requeued."""
+    epilog: Annotated[Flag, SCRIPTS] = True
+    """Whether processes that a job left on GPUs, and new ECC errors, are looked for after each job."""
+    disk_free_percent: Annotated[Share, NODES] = 5
+    """Least share of free space and of free inodes on local file systems, in percent."""
+    clock_seconds: Annotated[Whole, Field(ge=2, le=200), NODES] = 5
+    """Largest difference between the clocks of node and controller, in seconds. MUNGE refuses credentials from 300."""
+    ecc_errors: Annotated[Whole, Field(ge=0, le=1_000_000), NODES] = 0
+    """Most uncorrectable ECC errors of one GPU since its driver was loaded."""
+    nvlink_errors: Annotated[Whole, Field(ge=0, le=1_000_000_000), NODES] = 0
+    """Most recovery or replay errors of one NVLink since the last check."""
+    nic_mbps: Annotated[Positive | None, Field(le=10_000_000), NODES] = None
+    """Least speed of each NIC in megabits per second, where its driver reports one. Default: not checked."""
+    nccl: Annotated[NcclTest | None, MEASURES] = None
+    """The periodic NCCL test. Default: none."""
+    diag: Annotated[DiagTest | None, MEASURES] = None
+    """The periodic diagnostic of DCGM. Default: none."""
+    fabric: Annotated[FabricTest | None, MEASURES] = None
+    """The periodic NCCL test between pairs of nodes. Default: none."""
+    network: Annotated[NetworkTest | None, MEASURES] = None
+    """The periodic measurement of TCP throughput between nodes. Default: none."""
+
 
 TIMER = Reconfigure("a timer that follows `scontrol reconfigure`")
 LAUNCH = Restart("slurmctld and slurmd restart; jobs that run keep what they were started with")

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSch
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
-from cluster.config.validators import choices, containers, google, keys, names, places, scripts, settings
+from cluster.config.validators import google, names, settings, ssh_key
 
 # YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -40,9 +40,9 @@ _CIDR = _schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
 
 ClusterName = Annotated[str, AfterValidator(names.cluster_name), _host_part(names.LONGEST_CLUSTER_NAME)]
 NodesetName = Annotated[str, AfterValidator(names.nodeset_name), _host_part(names.LONGEST_NODESET_NAME)]
-MachineTypeName = Annotated[str, AfterValidator(choices.machine_type), _schema(enum=list(MACHINE_TYPES))]
-ImageName = Annotated[str, AfterValidator(choices.image), _schema(enum=list(IMAGES))]
-RecipeVersion = Annotated[str, AfterValidator(choices.recipe), _schema(enum=list(VERSIONS))]
+MachineTypeName = Annotated[str, AfterValidator(names.machine_type), _schema(enum=list(MACHINE_TYPES))]
+ImageName = Annotated[str, AfterValidator(names.base_image), _schema(enum=list(IMAGES))]
+RecipeVersion = Annotated[str, AfterValidator(names.recipe), _schema(enum=list(VERSIONS))]
 NodeCount = Annotated[
     int,
     Strict(),
@@ -66,27 +66,29 @@ RegularId = Annotated[
     ),
 ]
 PublicKey = Annotated[
-    str, AfterValidator(keys.public_key), _schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
+    str, AfterValidator(ssh_key.public_key), _schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
 ]
-Cidr = Annotated[str, AfterValidator(places.private_network), _CIDR]
-ClusterCidr = Annotated[str, AfterValidator(places.cluster_cidr), _CIDR]
-MountPoint = Annotated[str, AfterValidator(places.mount_point), _PATH]
-Program = Annotated[str, AfterValidator(places.absolute_path), _PATH]
-Words = Annotated[str, AfterValidator(names.words), _schema(maxLength=names.LONGEST_WORDS)]
+Cidr = Annotated[str, AfterValidator(names.private_network), _CIDR]
+ClusterCidr = Annotated[str, AfterValidator(names.cluster_cidr), _CIDR]
+MountPoint = Annotated[str, AfterValidator(names.mount_point), _PATH]
+Program = Annotated[str, AfterValidator(names.absolute_path), _PATH]
+Words = Annotated[str, AfterValidator(names.one_line_text), _schema(maxLength=names.LONGEST_WORDS)]
 Feature = Annotated[str, AfterValidator(names.feature)]
-ScriptName = Annotated[str, AfterValidator(scripts.script_name), _schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)]
-ScriptFile = Annotated[str, AfterValidator(scripts.script_file), _schema(examples=["scripts/gpu-check.sh"])]
-ScriptUrl = Annotated[str, AfterValidator(scripts.script_url), _schema(pattern="^https://")]
-ScriptText = Annotated[str, AfterValidator(scripts.script_text), _schema(pattern="^#!/")]
+ScriptName = Annotated[
+    str, AfterValidator(settings.script_name), _schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)
+]
+ScriptFile = Annotated[str, AfterValidator(settings.script_file), _schema(examples=["scripts/gpu-check.sh"])]
+ScriptUrl = Annotated[str, AfterValidator(settings.script_url), _schema(pattern="^https://")]
+ScriptText = Annotated[str, AfterValidator(settings.script_text), _schema(pattern="^#!/")]
 LuaText = Annotated[
-    str, AfterValidator(scripts.lua_text), _schema(examples=["function slurm_job_submit(job, partitions, uid) ..."])
+    str, AfterValidator(settings.lua_text), _schema(examples=["function slurm_job_submit(job, partitions, uid) ..."])
 ]
 ContainerImage = Annotated[
-    str, AfterValidator(containers.image), _schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
+    str, AfterValidator(names.container_image), _schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
 ]
-Sha256 = Annotated[str, AfterValidator(scripts.sha256), _schema(pattern="^[0-9a-f]{64}$")]
-SystemName = Annotated[str, AfterValidator(choices.system), _schema(enum=list(SYSTEMS))]
-DiskTypeName = Annotated[str, AfterValidator(choices.disk_type), _schema(enum=list(DISK_TYPES))]
+Sha256 = Annotated[str, AfterValidator(settings.sha256), _schema(pattern="^[0-9a-f]{64}$")]
+SystemName = Annotated[str, AfterValidator(names.system), _schema(enum=list(SYSTEMS))]
+DiskTypeName = Annotated[str, AfterValidator(names.disk_type), _schema(enum=list(DISK_TYPES))]
 ProjectId = Annotated[str, AfterValidator(google.project_id), _schema(examples=["my-project"])]
 ZoneName = Annotated[str, AfterValidator(google.zone), _schema(examples=["us-central1-a"])]
 ReservationName = Annotated[str, AfterValidator(google.reservation), _schema()]

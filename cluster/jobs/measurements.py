@@ -12,7 +12,7 @@ from cluster.catalog.health import (
     min_pair_busbw,
 )
 from cluster.config.cluster import ClusterConfig
-from cluster.config.health import NcclTest, NetworkTest
+from cluster.config.slurm import NcclTest, NetworkTest
 from cluster.jobs.nccl import LOGS, NcclRun, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from cluster.config.accounting import Qos
-from cluster.config.metadata import slurm_fields
+from cluster.config.section import slurm_fields
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm.files import JOB_SUBMIT
 from cluster.slurm.hostlist import expand

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from cluster.config.accounting import Account, Qos
 from cluster.config.cluster import ClusterConfig
-from cluster.config.metadata import slurm_settings
+from cluster.config.section import slurm_settings
 from cluster.config.users import User
 from cluster.people import accounts, default_account
 from scripts.node.interface import Accounting, Restore

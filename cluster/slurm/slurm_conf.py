@@ -7,8 +7,8 @@ from functools import reduce
 from cluster.catalog.parameters import CONF, NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
-from cluster.config.metadata import Value, slurm_settings
 from cluster.config.partitions import Partition
+from cluster.config.section import Value, slurm_settings
 from cluster.people import preempts
 from cluster.platforms import registry
 from cluster.roster import controller_name, has_gpus, node_names, nodeset_gpu, sizes

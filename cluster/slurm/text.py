@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cluster.catalog.parameters import Table
 from cluster.config.cluster import ClusterConfig
-from cluster.config.metadata import Value
+from cluster.config.section import Value
 
 FIELD: Value = None
 """Stands in a group for a parameter whose value is a field's of the configuration."""

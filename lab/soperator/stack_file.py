@@ -8,8 +8,8 @@ from typing import Any
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, patterns
-from cluster.config.metadata import Slurm, metadata, slurm_fields
 from cluster.config.partitions import Partition
+from cluster.config.section import Slurm, metadata, slurm_fields
 from cluster.findings import ROOT, ConfigError, Location
 from cluster.load.parse import parse
 from lab.soperator.slurm_pods import LOGIN

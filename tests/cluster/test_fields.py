@@ -13,8 +13,8 @@ from cluster.config.accounting import Accounting, Qos
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, NoEffect, Reconfigure, Restart
 from cluster.config.machines import Nodeset
-from cluster.config.metadata import Slurm
 from cluster.config.partitions import Partition
+from cluster.config.section import Slurm
 from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.types import Flag, Positive, Seconds
 from cluster.impact.table import effects

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.config.health import HealthChecks, NcclTest
+from cluster.config.slurm import HealthChecks, NcclTest
 from cluster.findings import ConfigError
 from cluster.jobs.measurements import measurements
 from cluster.load.parse import parse

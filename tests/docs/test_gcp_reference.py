@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from cluster.config.lustre import Lustre
+from cluster.config.storage import Lustre
 from cluster.platforms.gcp.address_plan import plan, table
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler
 from cluster.platforms.gcp.filesystems.managed import Managed

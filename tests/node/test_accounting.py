@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from system.host import SetupError
 
 from cluster.config.accounting import Qos
-from cluster.config.metadata import slurm_fields
+from cluster.config.section import slurm_fields
 from tests.node.sacctmgr import Database, Killed
 
 DESIRED = {

@@ -17,7 +17,7 @@ from cli.errors import CliError
 from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
-from cluster.config.validators import containers
+from cluster.config.validators import names
 from cluster.findings import Refused
 from cluster.jobs import warm_up as payload
 from cluster.jobs.script import FOLDER
@@ -81,7 +81,7 @@ def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> Wa
     checked: list[str] = []
     for image in images:
         try:
-            checked.append(containers.image(image))
+            checked.append(names.container_image(image))
         except Refused as error:
             raise CliError(f"--image {image!r}: allowed is {error.allowed}. To do: {error.todo}.") from None
     given = config.slurm.warm_up or WarmUp()

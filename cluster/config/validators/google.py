@@ -4,8 +4,7 @@ import re
 from datetime import datetime, timezone
 from ipaddress import IPv4Address
 
-from cluster.config.validators.choices import matching
-from cluster.config.validators.places import read_network
+from cluster.config.validators.names import matching, read_network
 from cluster.findings import Refused
 
 _NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"

@@ -9,7 +9,7 @@ from typing_extensions import Self
 from cluster.config.impact import Replace
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
-from cluster.config.validators.choices import matching, one_of
+from cluster.config.validators.names import matching, one_of
 from cluster.findings import Refused
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS, storage_class

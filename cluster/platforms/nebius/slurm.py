@@ -13,7 +13,7 @@ from typing import Any
 from cluster.catalog.parameters import CONF, NODE
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
-from cluster.config.metadata import Value
+from cluster.config.section import Value
 from cluster.people import preempts
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.section import Nebius

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cluster.catalog import DISK_TYPES, DiskType, MachineType
-from cluster.config.lustre import Targets
+from cluster.config.storage import Targets
 from cluster.findings import Finding, Location, listing
 
 

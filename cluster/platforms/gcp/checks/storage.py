@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.validators.places import is_within
+from cluster.config.validators.names import is_within
 from cluster.findings import Finding, Location
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.mounts import EXPORTS

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from cluster.catalog import MachineType
 from cluster.config.cluster import ClusterConfig
-from cluster.config.lustre import Targets
+from cluster.config.storage import Targets
 from cluster.findings import Finding, Location
 from cluster.roster import MachineSpec
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.bandwidth import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
 from cluster.checks.machines import wrong_platform
-from cluster.config.lustre import Lustre, Targets
+from cluster.config.storage import Lustre, Targets
 from cluster.findings import Finding, Level
 from cluster.platforms.gcp.checks.disk_types import find_rate_errors, find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.base import Need, Server, TargetDisk

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.lustre import Lustre
+from cluster.config.storage import Lustre
 from cluster.config.storage import Nfs as Section
 from cluster.findings import Finding, Level, Location
 from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Place

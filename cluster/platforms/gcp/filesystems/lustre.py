@@ -9,7 +9,7 @@ from typing import ClassVar
 from cluster.catalog.recipes import RECIPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
-from cluster.config.lustre import Lustre
+from cluster.config.storage import Lustre
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from cluster.catalog.filesystems import MANAGED
-from cluster.config.lustre import Lustre
+from cluster.config.storage import Lustre
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.lustre import Expected, LustreKind

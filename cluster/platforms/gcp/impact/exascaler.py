@@ -3,7 +3,7 @@ says what is changed in place and what is replaced."""
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
-from cluster.config.lustre import DELETES_DISKS, Targets
+from cluster.config.storage import DELETES_DISKS, Targets
 from cluster.impact.edits import Edit, rule
 from cluster.platforms.gcp.filesystems.registry import servers
 

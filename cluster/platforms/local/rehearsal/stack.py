@@ -8,7 +8,7 @@ from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
 from cluster.catalog.programs import LOGIN_SHELLS, missing_interpreter
 from cluster.checks.scripts import places
 from cluster.config.cluster import ClusterConfig
-from cluster.config.scripts import Script
+from cluster.config.slurm import Script
 from cluster.platforms.gcp.filesystems.mounts import targets
 from cluster.platforms.local.rehearsal import network
 
